@@ -1,1 +1,1 @@
-"""TODO."""
+"""The user-facing resource and the names that everything else refers to."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Everything that touches the API server: client, cache of live objects, apply, prune."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""From a resource to command lines and environment, as data; nothing here is ever joined into shell text."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Decisions as pure functions: which revision serves, what may go, what to report."""

@@ -1,0 +1,180 @@
+"""The CustomResourceDefinition, generated from the pydantic models.
+
+Kubernetes accepts structural schemas only: no `$ref`, no `title`, no `anyOf` for optional members, no
+`additionalProperties: false`, no numeric `exclusiveMinimum`; maps are `additionalProperties`. Defaults of nested objects
+are written as `{}`, so that the API server fills in the defaults within them. The real API server has the last word
+(tests/integration/test_crd.py).
+"""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from pdinference.api import names
+from pdinference.api.v1alpha1.base import ApiModel, Rule
+from pdinference.api.v1alpha1.resource import NAME_RULE, Spec
+from pdinference.api.v1alpha1.status import Status
+
+Schema = dict[str, Any]
+
+_KEPT_KEYWORDS = frozenset(
+    {"type", "format", "description", "default", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum"}
+    | {"minItems", "maxItems", "minProperties", "maxProperties", "required", "anyOf"}
+)
+
+
+def custom_resource_definition() -> Schema:
+    """The CRD of `PDInference`, ready for `kubectl apply`."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{names.PLURAL}.{names.GROUP}"},
+        "spec": {
+            "group": names.GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": names.KIND,
+                "listKind": f"{names.KIND}List",
+                "plural": names.PLURAL,
+                "singular": names.SINGULAR,
+                "shortNames": [names.SHORT_NAME],
+                "categories": ["all"],
+            },
+            "versions": [
+                {
+                    "name": names.VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {
+                        "status": {},
+                        "scale": {
+                            "specReplicasPath": ".spec.decode.replicas",
+                            "statusReplicasPath": ".status.roles.decode.replicas",
+                            "labelSelectorPath": ".status.roles.decode.selector",
+                        },
+                    },
+                    "additionalPrinterColumns": _printer_columns(),
+                    "schema": {"openAPIV3Schema": _resource_schema()},
+                }
+            ],
+        },
+    }
+
+
+def _printer_columns() -> list[Schema]:
+    def column(name: str, path: str, description: str, **more: Any) -> Schema:
+        return {"name": name, "type": "string", "jsonPath": path, "description": description, **more}
+
+    return [
+        column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether requests are answered."),
+        column("Parameter", ".status.roles.parameter.summary", "P pods: ready/desired."),
+        column("Decode", ".status.roles.decode.summary", "D pods: ready/desired."),
+        column("URL", ".status.url", "Where clients inside the cluster send requests."),
+        column(
+            "Status",
+            '.status.conditions[?(@.type=="Ready")].message',
+            "What is happening, and what to do about it.",
+            priority=1,
+        ),
+        {
+            "name": "Age",
+            "type": "date",
+            "jsonPath": ".metadata.creationTimestamp",
+            "description": "Time since creation.",
+        },
+    ]
+
+
+def _resource_schema() -> Schema:
+    return {
+        "type": "object",
+        "description": "A large language model served by vLLM, prefill (P) and decode (D) apart, behind one address.",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": "Version of the schema."},
+            "kind": {"type": "string", "description": "Kind of resource."},
+            "metadata": {"type": "object"},
+            "spec": model_schema(Spec),
+            "status": model_schema(Status),
+        },
+        "x-kubernetes-validations": [_validation(NAME_RULE)],
+    }
+
+
+def model_schema(model: type[BaseModel]) -> Schema:
+    """The structural schema of a model."""
+    generated = model.model_json_schema(by_alias=True, mode="validation")
+    models = {model.__name__: model, **_models_within(model)}
+    return _structural(generated, generated.get("$defs", {}), models)
+
+
+def _models_within(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """All models that the fields of `model` use, by the name under which pydantic refers to them."""
+    found: dict[str, type[BaseModel]] = {}
+    pending: list[Any] = [field.annotation for field in model.model_fields.values()]
+    while pending:
+        annotation = pending.pop()
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            if annotation.__name__ not in found:
+                found[annotation.__name__] = annotation
+                pending.extend(field.annotation for field in annotation.model_fields.values())
+        else:
+            pending.extend(getattr(annotation, "__args__", ()))
+    return found
+
+
+def _structural(schema: Schema, definitions: dict[str, Schema], models: dict[str, type[BaseModel]]) -> Schema:
+    """One node of pydantic's JSON schema as a structural schema; `definitions` resolves its references."""
+    schema = _without_null(schema)
+    if "$ref" in schema:
+        name = schema["$ref"].rsplit("/", 1)[-1]
+        referrer = {key: value for key, value in schema.items() if key != "$ref"}
+        return _structural({"title": name, **definitions[name], **referrer}, definitions, models)
+    if "const" in schema:
+        schema = {**schema, "enum": [schema["const"]]}
+
+    result = {key: value for key, value in schema.items() if key in _KEPT_KEYWORDS or key.startswith("x-kubernetes-")}
+    if result.get("default", ...) is None:
+        del result["default"]
+    if "description" in result:
+        result["description"] = " ".join(result["description"].split())
+    if "properties" in schema:
+        result["properties"] = {
+            name: _structural(member, definitions, models) for name, member in schema["properties"].items()
+        }
+        _add_model_facts(result, models.get(schema.get("title", "")))
+    if "items" in schema:
+        result["items"] = _structural(schema["items"], definitions, models)
+    if isinstance(values := schema.get("additionalProperties"), dict):
+        result["additionalProperties"] = _structural(values, definitions, models)
+    elif "patternProperties" in schema:
+        # Pydantic writes the pattern of a map's keys this way. Structural schemas cannot; rules say it in CEL instead.
+        (values,) = schema["patternProperties"].values()
+        result["additionalProperties"] = _structural(values, definitions, models)
+    return result
+
+
+def _without_null(schema: Schema) -> Schema:
+    """Unwrap `anyOf: [X, null]`, which is how pydantic writes an optional member."""
+    alternatives = schema.get("anyOf")
+    if alternatives is None or {"type": "null"} not in alternatives:
+        return schema
+    (alternative,) = (a for a in alternatives if a != {"type": "null"})
+    outer = {key: value for key, value in schema.items() if key != "anyOf"}
+    return {**alternative, **outer}
+
+
+def _add_model_facts(result: Schema, model: type[BaseModel] | None) -> None:
+    """Add what pydantic's JSON schema leaves out: CEL rules, and `{}` as the default of nested objects."""
+    if model is None:
+        return
+    for field in model.model_fields.values():
+        default = field.get_default(call_default_factory=True, validated_data={})
+        if isinstance(default, BaseModel):
+            result["properties"][field.alias or ""]["default"] = {}
+    if issubclass(model, ApiModel) and model.rules:
+        result["x-kubernetes-validations"] = [_validation(rule) for rule in model.rules]
+
+
+def _validation(rule: Rule) -> Schema:
+    return {"rule": rule.cel, "message": rule.message}

@@ -1,0 +1,102 @@
+"""Every group, label, annotation, port and child name, each stated once."""
+
+from enum import StrEnum
+
+GROUP = "pdinference.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "PDInference"
+PLURAL = "pdinferences"
+SINGULAR = "pdinference"
+SHORT_NAME = "pdi"
+
+FIELD_MANAGER = "pdinference-operator"
+"""The one server-side-apply manager, and the component that Events name."""
+
+
+class Role(StrEnum):
+    """What a pod does; the value of `LABEL_ROLE`."""
+
+    PARAMETER = "parameter"  # P: prefill, KV producer
+    DECODE = "decode"  # D: decode, KV consumer
+    ROUTER = "router"
+
+
+ENGINE_ROLES = (Role.PARAMETER, Role.DECODE)
+
+# Kubernetes' recommended labels, for people and dashboards ...
+LABEL_APP = "app.kubernetes.io/name"
+LABEL_APP_INSTANCE = "app.kubernetes.io/instance"
+LABEL_APP_COMPONENT = "app.kubernetes.io/component"
+LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+APP = "pdinference"
+
+# ... and our own, which selectors use, so that nobody else's tooling can change what they match.
+LABEL_NAME = f"{GROUP}/name"
+LABEL_ROLE = f"{GROUP}/role"
+LABEL_REVISION = f"{GROUP}/revision"
+
+MANAGED_SELECTOR = f"{LABEL_MANAGED_BY}={FIELD_MANAGER}"
+"""Selects every object that the operator made, in any namespace."""
+
+ANNOTATION_APPLIED_HASH = f"{GROUP}/applied-hash"
+"""Hash of the manifest that was last applied to a child."""
+
+ENGINE_PORT = 8000
+ENGINE_PORT_NAME = "http"
+SIDE_CHANNEL_PORT = 5600
+"""Where decode asks prefill for its NIXL metadata (vLLM's default for VLLM_NIXL_SIDE_CHANNEL_PORT)."""
+SIDE_CHANNEL_PORT_NAME = "kv-side-channel"
+ROUTER_PORT = 8080
+ROUTER_PORT_NAME = "http"
+ROUTER_METRICS_PORT = 29000
+ROUTER_METRICS_PORT_NAME = "metrics"
+
+ENGINE_CONTAINER = "vllm"
+ROUTER_CONTAINER = "router"
+
+REVISION_LENGTH = 8
+NAME_MAX_LENGTH = 33
+"""Longest PDInference name. `<name>-parameter-<revision>` must be at most 52 characters, because the StatefulSet
+controller appends `-<10 characters>` to it and writes the result into a label, which holds 63."""
+
+
+def parameter_workload(name: str, revision: str) -> str:
+    """The StatefulSet of one revision of P."""
+    return f"{name}-{Role.PARAMETER}-{revision}"
+
+
+def decode_workload(name: str, revision: str) -> str:
+    """The Deployment of one revision of D."""
+    return f"{name}-{Role.DECODE}-{revision}"
+
+
+def role_object(name: str, role: Role) -> str:
+    """Any child that a role has once, whatever the revision: headless Service, disruption budget, policy, router."""
+    return f"{name}-{role}"
+
+
+def router_service(name: str) -> str:
+    """The Service that clients talk to; it has the name of the PDInference itself."""
+    return name
+
+
+def instance_labels(name: str) -> dict[str, str]:
+    """The labels on every child of a PDInference."""
+    return {
+        LABEL_APP: APP,
+        LABEL_APP_INSTANCE: name,
+        LABEL_MANAGED_BY: FIELD_MANAGER,
+        LABEL_NAME: name,
+    }
+
+
+def role_labels(name: str, role: Role) -> dict[str, str]:
+    """The labels on the children and pods of one role."""
+    return {**instance_labels(name), LABEL_APP_COMPONENT: role, LABEL_ROLE: role}
+
+
+def role_selector(name: str, role: Role, revision: str | None = None) -> dict[str, str]:
+    """The labels that select the pods of one role, of all revisions or of one."""
+    selector = {LABEL_NAME: name, LABEL_ROLE: str(role)}
+    return selector if revision is None else {**selector, LABEL_REVISION: revision}

@@ -1,0 +1,70 @@
+"""`spec.model`: which model, and where its weights come from."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from pdinference.api.v1alpha1.base import DNS_SUBDOMAIN_PATTERN, ApiModel, Rule
+
+# Segments start with a letter, digit or underscore: no option (`-x`), no `..`, no absolute path.
+_RELATIVE_PATH_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
+_ABSOLUTE_PATH_PATTERN = r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$"
+
+
+class SecretKey(ApiModel):
+    """One key of a Secret in the namespace of the PDInference. The operator never reads it; the kubelet does."""
+
+    name: Annotated[str, Field(pattern=DNS_SUBDOMAIN_PATTERN, max_length=253)]
+    """Name of the Secret."""
+    key: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=253)]
+    """Key within the Secret."""
+
+
+class HuggingFaceSource(ApiModel):
+    """A repository on the Hugging Face hub; each pod downloads it at start."""
+
+    repository: Annotated[
+        str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=193)
+    ]
+    """Repository as `owner/name`, for example `meta-llama/Llama-3.1-8B-Instruct`."""
+    revision: Annotated[str, Field(pattern=_RELATIVE_PATH_PATTERN, max_length=255)] = "main"
+    """Branch, tag or commit. Pin a commit, so that every pod serves the same weights."""
+    token_secret: SecretKey | None = None
+    """Secret with the access token, for gated and private repositories."""
+
+
+class PersistentVolumeClaimSource(ApiModel):
+    """A folder on a PersistentVolumeClaim, mounted read-only in every P and D pod."""
+
+    claim_name: Annotated[str, Field(pattern=DNS_SUBDOMAIN_PATTERN, max_length=253)]
+    """Name of the claim, in the namespace of the PDInference. Pods on several nodes need an access mode that allows it."""
+    path: Annotated[str, Field(pattern=_RELATIVE_PATH_PATTERN, max_length=1024)] | None = None
+    """Folder of the model within the volume, relative to its root. Default: the root."""
+
+
+class ModelSource(ApiModel):
+    """Where the weights come from: exactly one of the members."""
+
+    hugging_face: HuggingFaceSource | None = None
+    """The Hugging Face hub."""
+    persistent_volume_claim: PersistentVolumeClaimSource | None = None
+    """A PersistentVolumeClaim that holds the model already."""
+    path: Annotated[str, Field(pattern=_ABSOLUTE_PATH_PATTERN, max_length=1024)] | None = None
+    """Absolute path of a folder that the engine image already contains."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="[has(self.huggingFace), has(self.persistentVolumeClaim), has(self.path)].filter(x, x).size() == 1",
+            holds=lambda s: [s.hugging_face, s.persistent_volume_claim, s.path].count(None) == 2,
+            message="Set exactly one of huggingFace, persistentVolumeClaim and path.",
+        ),
+    )
+
+
+class Model(ApiModel):
+    """The model to serve."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_./:-]*$", max_length=253)] | None = None
+    """Name that clients put into the `model` field of a request. Default: the name of the PDInference."""
+    source: ModelSource
+    """Where the weights come from."""

@@ -1,0 +1,92 @@
+"""The `PDInference` resource as a whole."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from pdinference.api.names import API_VERSION, KIND, NAME_MAX_LENGTH
+from pdinference.api.v1alpha1.base import ApiModel, Rule
+from pdinference.api.v1alpha1.engine import Engine
+from pdinference.api.v1alpha1.model import Model
+from pdinference.api.v1alpha1.role import RoleSpec
+from pdinference.api.v1alpha1.router import Router
+from pdinference.api.v1alpha1.transfer import Transfer
+
+
+class Rollout(ApiModel):
+    """How a changed P/D pair replaces the running one. Pods of two revisions never work together."""
+
+    strategy: Literal["BlueGreen", "Recreate"] = "BlueGreen"
+    """BlueGreen: the new pair starts beside the old one, traffic moves when it is ready, then the old one drains; needs
+    devices for both, and a pair that never gets ready changes nothing for clients. Recreate: the old pair drains first;
+    needs no spare devices, and requests fail in between."""
+    drain_seconds: Annotated[int, Field(ge=0, le=86400)] = 120
+    """How long a P or D pod that is being replaced may take to finish the requests it has."""
+
+
+class Spec(ApiModel):
+    """What to serve, and with what."""
+
+    model: Model
+    """The model to serve."""
+    engine: Engine = Field(default_factory=Engine)
+    """vLLM, for both roles."""
+    parameter: RoleSpec = Field(default_factory=RoleSpec)
+    """P: holds the weights, prefills prompts, produces the KV cache. A StatefulSet."""
+    decode: RoleSpec = Field(default_factory=RoleSpec)
+    """D: takes over the KV cache and generates tokens. A Deployment."""
+    transfer: Transfer = Field(default_factory=Transfer)
+    """How the KV cache moves from P to D."""
+    router: Router = Field(default_factory=Router)
+    """The one address that clients use."""
+    rollout: Rollout = Field(default_factory=Rollout)
+    """How changes reach running pods."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.decode.parallelism.tensor % self.parameter.parallelism.tensor == 0",
+            holds=lambda s: s.decode.parallelism.tensor % s.parameter.parallelism.tensor == 0,
+            message="decode.parallelism.tensor must be a multiple of parameter.parallelism.tensor: NIXL cannot hand the "
+            "KV cache of a P instance to a D instance with fewer tensor-parallel ranks.",
+        ),
+    )
+
+
+class Metadata(ApiModel):
+    """The part of metadata that the operator uses."""
+
+    model_config = {**ApiModel.model_config, "extra": "ignore"}
+
+    name: Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=NAME_MAX_LENGTH)]
+    """Name of the resource, and of the Service that clients use."""
+    namespace: str = "default"
+    """Namespace of the resource and of all that it becomes."""
+    uid: str = ""
+    """Identity of this very object, for owner references; empty offline."""
+    generation: int = 0
+    """Number of the spec's version; 0 offline."""
+
+
+NAME_RULE = Rule(
+    cel=f"self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$') && self.metadata.name.size() <= {NAME_MAX_LENGTH}",
+    holds=lambda _: True,  # Metadata says it in Python
+    message=f"metadata.name: use at most {NAME_MAX_LENGTH} lower-case letters, digits and dashes, beginning with a "
+    "letter: it becomes the name of a Service, and with a suffix of StatefulSets.",
+)
+
+
+class PDInference(ApiModel):
+    """A large language model served by vLLM, prefill (P) and decode (D) apart, behind one address."""
+
+    api_version: Literal["pdinference.io/v1alpha1"] = API_VERSION
+    """Version of the schema."""
+    kind: Literal["PDInference"] = KIND
+    """Kind of resource."""
+    metadata: Metadata
+    """Name, namespace and identity."""
+    spec: Spec
+    """What to serve, and with what."""
+    status: Annotated[dict[str, Any], Field(exclude=True)] = Field(default_factory=dict)
+    """What the operator saw and did; not read from here."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (NAME_RULE,)

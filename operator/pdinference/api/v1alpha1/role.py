@@ -1,0 +1,206 @@
+"""`spec.parameter` and `spec.decode`: how many pods, on which devices and nodes, with which resources."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from pdinference.api.v1alpha1.base import (
+    QUALIFIED_NAME_PATTERN,
+    ApiModel,
+    LabelKey,
+    LabelValue,
+    Quantity,
+    Rule,
+)
+from pdinference.api.v1alpha1.engine import EngineOptions
+
+
+class Parallelism(ApiModel):
+    """How one instance of the model is split over devices."""
+
+    tensor: Annotated[int, Field(ge=1, le=64)] = 1
+    """Tensor-parallel size: over how many devices of the pod each layer is sharded."""
+
+
+class Accelerator(ApiModel):
+    """The device that runs the model."""
+
+    type: Literal["GPU", "CPU"] = "GPU"
+    """GPU: any device that a device plug-in offers as an extended resource. CPU: vLLM's CPU build, without a device."""
+    resource_name: Annotated[str, Field(pattern=QUALIFIED_NAME_PATTERN, max_length=317)] = "nvidia.com/gpu"
+    """Extended resource to request, one per tensor-parallel rank: for example `amd.com/gpu`. Not used with type CPU."""
+    products: Annotated[list[LabelValue], Field(max_length=16, json_schema_extra={"x-kubernetes-list-type": "set"})] = (
+        Field(default_factory=list)
+    )
+    """Products that pods may run on: values of the node label `productLabel`, for example `NVIDIA-H100-80GB-HBM3`.
+    Default: any."""
+    product_label: LabelKey = "nvidia.com/gpu.product"
+    """Node label that names the product. The default is what NVIDIA's GPU feature discovery writes."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.type != 'CPU' || !has(self.products) || self.products.size() == 0",
+            holds=lambda a: a.type != "CPU" or not a.products,
+            message="products: type CPU has no accelerator products; remove them, or choose nodes with "
+            "placement.nodeSelector.",
+        ),
+        Rule(
+            cel="self.resourceName.contains('/')",
+            holds=lambda a: "/" in a.resource_name,
+            message="resourceName: an extended resource has a domain, for example nvidia.com/gpu.",
+        ),
+    )
+
+
+class SelectorRequirement(ApiModel):
+    """A condition on one node label, as in the Kubernetes API."""
+
+    key: LabelKey
+    """Label key."""
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+    """How the label relates to the values."""
+    values: Annotated[list[LabelValue], Field(max_length=64)] | None = None
+    """Values to compare with; none for Exists and DoesNotExist, one integer for Gt and Lt."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="(self.operator in ['Exists', 'DoesNotExist']) == (!has(self.values) || self.values.size() == 0)",
+            holds=lambda r: (r.operator in {"Exists", "DoesNotExist"}) == (not r.values),
+            message="values: Exists and DoesNotExist take none; the other operators need at least one.",
+        ),
+        Rule(
+            cel="!(self.operator in ['Gt', 'Lt']) || (has(self.values) && self.values.size() == 1 "
+            "&& self.values[0].matches('^-?[0-9]+$'))",
+            holds=lambda r: (
+                r.operator not in {"Gt", "Lt"}
+                or (r.values is not None and len(r.values) == 1 and r.values[0].lstrip("-").isdigit())
+            ),
+            message="values: Gt and Lt take exactly one integer.",
+        ),
+    )
+
+
+class NodeSelectorTerm(ApiModel):
+    """Conditions that a node must meet together."""
+
+    match_expressions: Annotated[list[SelectorRequirement], Field(min_length=1, max_length=32)]
+    """Conditions on the node's labels, all of which must hold."""
+
+
+class RequiredNodes(ApiModel):
+    """Node conditions that must be met."""
+
+    node_selector_terms: Annotated[list[NodeSelectorTerm], Field(min_length=1, max_length=16)]
+    """Alternatives, of which one must hold."""
+
+
+class PreferredNodes(ApiModel):
+    """Node conditions that are preferred."""
+
+    weight: Annotated[int, Field(ge=1, le=100)]
+    """How much this preference counts."""
+    preference: NodeSelectorTerm
+    """The preferred nodes."""
+
+
+class NodeAffinity(ApiModel):
+    """On which nodes pods must, or had better, run; the Kubernetes API's own shape."""
+
+    required_during_scheduling_ignored_during_execution: RequiredNodes | None = None
+    """Nodes that pods must run on."""
+    preferred_during_scheduling_ignored_during_execution: (
+        Annotated[list[PreferredNodes], Field(max_length=16)] | None
+    ) = None
+    """Nodes that pods had better run on."""
+
+
+class Toleration(ApiModel):
+    """A node taint that pods accept, as in the Kubernetes API."""
+
+    key: LabelKey | None = None
+    """Taint key; none, with operator Exists, means every taint."""
+    operator: Literal["Exists", "Equal"] = "Equal"
+    """Whether the taint's value counts."""
+    value: LabelValue | None = None
+    """Taint value, for Equal."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Taint effect; none means every effect."""
+    toleration_seconds: Annotated[int, Field(ge=0)] | None = None
+    """How long pods stay after a NoExecute taint appears; none means for ever."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="has(self.key) || self.operator == 'Exists'",
+            holds=lambda t: t.key is not None or t.operator == "Exists",
+            message="key: only operator Exists goes without a key.",
+        ),
+        Rule(
+            cel="self.operator != 'Exists' || !has(self.value) || self.value == ''",
+            holds=lambda t: t.operator != "Exists" or not t.value,
+            message="value: operator Exists takes no value.",
+        ),
+        Rule(
+            cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+            holds=lambda t: t.toleration_seconds is None or t.effect == "NoExecute",
+            message="tolerationSeconds: only effect NoExecute takes it.",
+        ),
+    )
+
+
+class TopologySpread(ApiModel):
+    """How evenly the pods of the role spread over nodes, racks or zones. The pods are selected for you."""
+
+    topology_key: LabelKey
+    """Node label whose values are the domains, for example `topology.kubernetes.io/zone`."""
+    max_skew: Annotated[int, Field(ge=1)] = 1
+    """By how many pods two domains may differ."""
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "ScheduleAnyway"
+    """What the scheduler does when no placement keeps to maxSkew."""
+
+
+class Placement(ApiModel):
+    """Where the pods of a role may run."""
+
+    node_selector: Annotated[dict[LabelKey, LabelValue], Field(max_length=32)] = Field(default_factory=dict)
+    """Node labels that must all match."""
+    node_affinity: NodeAffinity | None = None
+    """Richer conditions on nodes."""
+    tolerations: Annotated[list[Toleration], Field(max_length=32)] = Field(default_factory=list)
+    """Node taints that the pods accept."""
+    topology_spread: Annotated[list[TopologySpread], Field(max_length=8)] = Field(default_factory=list)
+    """How the pods spread over topology domains."""
+
+
+class Resources(ApiModel):
+    """CPU, memory and other resources of a container. Accelerators are added by the operator."""
+
+    requests: Annotated[dict[LabelKey, Quantity], Field(max_length=16)] = Field(default_factory=dict)
+    """What the scheduler reserves."""
+    limits: Annotated[dict[LabelKey, Quantity], Field(max_length=16)] = Field(default_factory=dict)
+    """What the container may use at most."""
+
+
+class RoleSpec(EngineOptions):
+    """One side of the pair."""
+
+    replicas: Annotated[int, Field(ge=0, le=1000)] = 1
+    """Number of instances, each a pod with all of the model's weights."""
+    parallelism: Parallelism = Field(default_factory=Parallelism)
+    """How each instance is split over devices."""
+    accelerator: Accelerator = Field(default_factory=Accelerator)
+    """The devices of each instance."""
+    placement: Placement = Field(default_factory=Placement)
+    """Where the pods may run."""
+    resources: Resources = Field(default_factory=Resources)
+    """CPU and memory of the vLLM container."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *EngineOptions.rules,
+        Rule(
+            cel="[has(self.resources.requests) && self.accelerator.resourceName in self.resources.requests, "
+            "has(self.resources.limits) && self.accelerator.resourceName in self.resources.limits].all(x, !x)",
+            holds=lambda r: r.accelerator.resource_name not in {**r.resources.requests, **r.resources.limits},
+            message="resources: leave the accelerator out; the operator requests one for each tensor-parallel rank "
+            "(parallelism.tensor).",
+        ),
+    )
