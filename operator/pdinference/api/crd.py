@@ -1,9 +1,9 @@
 """The CustomResourceDefinition, generated from the pydantic models.
 
 Kubernetes accepts structural schemas only: no `$ref`, no `title`, no `anyOf` for optional members, no
-`additionalProperties: false`, no numeric `exclusiveMinimum`; maps are `additionalProperties`. Defaults of nested objects
-are written as `{}`, so that the API server fills in the defaults within them. The real API server has the last word
-(tests/integration/test_crd.py).
+`additionalProperties: false`, no numeric `exclusiveMinimum`; maps are `additionalProperties`. Defaults of nested
+objects are written as `{}`, so that the API server fills in the defaults within them. The real API server has the last
+word (tests/integration/test_crd.py).
 """
 
 from typing import Any

@@ -55,6 +55,9 @@ ROUTER_METRICS_PORT_NAME = "metrics"
 ENGINE_CONTAINER = "vllm"
 ROUTER_CONTAINER = "router"
 
+DEFAULT_ROUTER_IMAGE = "ghcr.io/pdinference/router:0.1.0"
+"""Router image when neither the resource nor the operator's installation names one."""
+
 REVISION_LENGTH = 8
 NAME_MAX_LENGTH = 33
 """Longest PDInference name. `<name>-parameter-<revision>` must be at most 52 characters, because the StatefulSet
@@ -93,7 +96,7 @@ def instance_labels(name: str) -> dict[str, str]:
 
 def role_labels(name: str, role: Role) -> dict[str, str]:
     """The labels on the children and pods of one role."""
-    return {**instance_labels(name), LABEL_APP_COMPONENT: role, LABEL_ROLE: role}
+    return {**instance_labels(name), LABEL_APP_COMPONENT: str(role), LABEL_ROLE: str(role)}
 
 
 def role_selector(name: str, role: Role, revision: str | None = None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What every model of the resource shares: camelCase names, closed schemas, and rules stated once for CEL and Python."""
+"""What all models share: camelCase names, closed schemas, and rules stated once for CEL and Python."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -100,7 +100,7 @@ class EngineOptions(ApiModel):
 
 
 class Engine(EngineOptions):
-    """vLLM, for both roles. P and D always run the same image: different versions can fail the KV-transfer handshake."""
+    """vLLM, for both roles; one image, because different versions can fail the KV-transfer handshake."""
 
     image: ImageReference = "docker.io/vllm/vllm-openai:v0.32.0"
     """Image with vLLM, its OpenAI-compatible server and NIXL. For CPU, build images/vllm-cpu."""

@@ -37,7 +37,7 @@ class PersistentVolumeClaimSource(ApiModel):
     """A folder on a PersistentVolumeClaim, mounted read-only in every P and D pod."""
 
     claim_name: Annotated[str, Field(pattern=DNS_SUBDOMAIN_PATTERN, max_length=253)]
-    """Name of the claim, in the namespace of the PDInference. Pods on several nodes need an access mode that allows it."""
+    """Name of the claim, in the namespace of the PDInference. Pods on several nodes need a fitting access mode."""
     path: Annotated[str, Field(pattern=_RELATIVE_PATH_PATTERN, max_length=1024)] | None = None
     """Folder of the model within the volume, relative to its root. Default: the root."""
 

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from pdinference.api.names import API_VERSION, KIND, NAME_MAX_LENGTH
+from pdinference.api.names import NAME_MAX_LENGTH
 from pdinference.api.v1alpha1.base import ApiModel, Rule
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.v1alpha1.model import Model
@@ -46,8 +46,8 @@ class Spec(ApiModel):
         Rule(
             cel="self.decode.parallelism.tensor % self.parameter.parallelism.tensor == 0",
             holds=lambda s: s.decode.parallelism.tensor % s.parameter.parallelism.tensor == 0,
-            message="decode.parallelism.tensor must be a multiple of parameter.parallelism.tensor: NIXL cannot hand the "
-            "KV cache of a P instance to a D instance with fewer tensor-parallel ranks.",
+            message="decode.parallelism.tensor must be a multiple of parameter.parallelism.tensor: NIXL cannot hand "
+            "the KV cache of a P instance to a D instance with fewer tensor-parallel ranks.",
         ),
     )
 
@@ -55,7 +55,7 @@ class Spec(ApiModel):
 class Metadata(ApiModel):
     """The part of metadata that the operator uses."""
 
-    model_config = {**ApiModel.model_config, "extra": "ignore"}
+    model_config = ConfigDict(extra="ignore")
 
     name: Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=NAME_MAX_LENGTH)]
     """Name of the resource, and of the Service that clients use."""
@@ -78,9 +78,9 @@ NAME_RULE = Rule(
 class PDInference(ApiModel):
     """A large language model served by vLLM, prefill (P) and decode (D) apart, behind one address."""
 
-    api_version: Literal["pdinference.io/v1alpha1"] = API_VERSION
+    api_version: Literal["pdinference.io/v1alpha1"] = "pdinference.io/v1alpha1"
     """Version of the schema."""
-    kind: Literal["PDInference"] = KIND
+    kind: Literal["PDInference"] = "PDInference"
     """Kind of resource."""
     metadata: Metadata
     """Name, namespace and identity."""

@@ -1,10 +1,10 @@
 """`spec.router`: the one address that clients use."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pdinference.api.v1alpha1.base import ApiModel, ImageReference, LabelKey, Rule
+from pdinference.api.v1alpha1.base import ApiModel, ImageReference, LabelKey
 from pdinference.api.v1alpha1.role import Placement, Resources
 
 

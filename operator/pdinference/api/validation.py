@@ -1,0 +1,82 @@
+"""From a document to a `PDInference`, or to every problem in it at once, in plain English."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from pdinference.api.v1alpha1 import PDInference
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a resource.
+
+    Attributes:
+        field: Where, for example `spec.decode.parallelism.tensor`; empty for the document as a whole.
+        message: What is wrong and what to do.
+    """
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+class InvalidResourceError(ValueError):
+    """A document is no valid `PDInference`.
+
+    Attributes:
+        problems: All that is wrong with it.
+    """
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("; ".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+def validated(document: Mapping[str, Any]) -> PDInference:
+    """Read a resource.
+
+    Args:
+        document: The resource as JSON data, as the API server or a YAML file gives it.
+
+    Raises:
+        InvalidResourceError: It breaks the schema or a rule; names every problem.
+    """
+    try:
+        return PDInference.model_validate(dict(document))
+    except ValidationError as error:
+        raise InvalidResourceError(tuple(_problem(details) for details in error.errors(include_url=False))) from None
+
+
+def _problem(details: ErrorDetails) -> Problem:
+    return Problem(field=_path(details["loc"]), message=_message(details))
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    """Write a location as users write it: `spec.decode.placement.tolerations[0].key`."""
+    path = ""
+    for step in location:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        elif step != "[key]":  # pydantic's mark for "the key itself, not its value"
+            path += f".{step}" if path else step
+    return path
+
+
+def _message(details: ErrorDetails) -> str:
+    match details["type"]:
+        case "missing":
+            return "This field is required."
+        case "extra_forbidden":
+            return "There is no such field. Check the spelling; `kubectl explain pdi.spec --recursive` lists all."
+        case "value_error":
+            return str(details["ctx"]["error"])
+        case "string_pattern_mismatch":
+            return f"{details['input']!r} is not allowed here; it has to match {details['ctx']['pattern']}"
+        case _:
+            return f"{details['msg']}, not {details['input']!r}."

@@ -1,0 +1,30 @@
+"""How long pods may take to start and to stop, in seconds.
+
+Stopping goes in this order: the pod turns `terminating`, which the router sees at once; `preStop` keeps the server up
+while that news travels; SIGTERM makes vLLM finish what it has (`--shutdown-timeout`); only then the kubelet kills.
+"""
+
+PRE_STOP_SECONDS = 10
+"""Time for the router and for kube-proxy to learn that a pod leaves."""
+_KILL_MARGIN_SECONDS = 20
+"""Time between vLLM's own deadline and the kubelet's, for the process to end."""
+
+PROBE_PERIOD_SECONDS = 5
+STARTUP_BUDGET_SECONDS = 3600
+"""A 70B model takes many minutes to download and load; an hour is a hung start for any model."""
+LIVENESS_PERIOD_SECONDS = 10
+LIVENESS_FAILURES = 10
+"""A busy engine may answer /health late; restarting one that works costs far more than finding a dead one late."""
+READINESS_FAILURES = 3
+PROBE_TIMEOUT_SECONDS = 5
+
+ROUTER_DRAIN_SECONDS = 300
+"""The longest answer that a router that is being replaced may finish streaming."""
+
+PROGRESS_DEADLINE_SECONDS = STARTUP_BUDGET_SECONDS + 600
+"""After this long without progress, a Deployment says that it is stuck."""
+
+
+def grace_seconds(drain_seconds: int) -> int:
+    """`terminationGracePeriodSeconds` of a pod that may take `drain_seconds` to finish its requests."""
+    return PRE_STOP_SECONDS + drain_seconds + _KILL_MARGIN_SECONDS

@@ -1,0 +1,32 @@
+"""The command of the router container (vllm-router 0.1.17; `vllm-router --help`)."""
+
+from pdinference.api.names import ENGINE_PORT, ROUTER_METRICS_PORT, ROUTER_PORT, Role, role_selector
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.engine.arguments import to_argv
+from pdinference.engine.command import Command, literal
+
+_ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - the Service and the kubelet's probes come through the pod's address
+
+
+def router_command(resource: PDInference, revision: str) -> Command:
+    """What the router container runs: it finds the P and D pods of one revision by their labels."""
+    name = resource.metadata.name
+    options = {
+        "host": _ANY_ADDRESS,
+        "port": ROUTER_PORT,
+        "prometheus-host": _ANY_ADDRESS,
+        "prometheus-port": ROUTER_METRICS_PORT,
+        "policy": resource.spec.router.policy,
+        "vllm-pd-disaggregation": True,
+        "kv-connector": "nixl",
+        "service-discovery": True,
+        "service-discovery-namespace": resource.metadata.namespace,
+        "service-discovery-port": ENGINE_PORT,
+        "prefill-selector": _selector(name, Role.PARAMETER, revision),
+        "decode-selector": _selector(name, Role.DECODE, revision),
+    }
+    return Command(program=("vllm-router",), arguments=tuple(literal(argument) for argument in to_argv(options)))
+
+
+def _selector(name: str, role: Role, revision: str) -> list[str]:
+    return [f"{key}={value}" for key, value in role_selector(name, role, revision).items()]

@@ -1,0 +1,71 @@
+"""The command of a vLLM container."""
+
+from pdinference.api.names import ENGINE_PORT, Role
+from pdinference.api.v1alpha1 import PDInference, RoleSpec, Spec
+from pdinference.engine.arguments import to_argv
+from pdinference.engine.command import Command, EnvironmentVariable, literal, variable
+from pdinference.engine.devices import device_environment
+from pdinference.engine.kv_transfer import kv_transfer_config, kv_transfer_environment
+from pdinference.engine.model import model_environment, model_options
+
+# The module rather than the `vllm` command: it is there in every build, whatever its entry points.
+_PROGRAM = ("python3", "-m", "vllm.entrypoints.openai.api_server")
+
+CACHE_MOUNT = "/cache"
+"""The only place besides /tmp that vLLM may write to; downloads and compiled kernels go here."""
+
+
+def role_spec(spec: Spec, role: Role) -> RoleSpec:
+    """The part of the spec that describes a role."""
+    return spec.parameter if role is Role.PARAMETER else spec.decode
+
+
+def engine_command(resource: PDInference, role: Role) -> Command:
+    """What the vLLM container of a role runs.
+
+    Users' options come first: where vLLM's parser takes an abbreviation of an option that the operator owns, the last
+    one wins, and that is ours.
+    """
+    own = role_spec(resource.spec, role)
+    options = {
+        **resource.spec.engine.args,
+        **own.args,
+        **model_options(resource.spec.model.source),
+        "served-model-name": served_model_name(resource),
+        "tensor-parallel-size": own.parallelism.tensor,
+        "host": "0.0.0.0",  # noqa: S104 - reached through the pod's address; a NetworkPolicy limits by whom
+        "port": ENGINE_PORT,
+        "shutdown-timeout": resource.spec.rollout.drain_seconds,
+        "kv-transfer-config": kv_transfer_config(role, own),
+    }
+    return Command(
+        program=_PROGRAM,
+        arguments=tuple(literal(argument) for argument in to_argv(options)),
+        environment=tuple(_environment(resource, own)),
+    )
+
+
+def served_model_name(resource: PDInference) -> str:
+    """The name that clients put into a request."""
+    return resource.spec.model.name or resource.metadata.name
+
+
+def _environment(resource: PDInference, own: RoleSpec) -> list[EnvironmentVariable]:
+    """The environment, users' variables winning over our defaults and refused (api/v1alpha1/engine.py) where we own."""
+    ours = [
+        *_process_environment(),
+        *device_environment(own),
+        *model_environment(resource.spec.model.source),
+        *kv_transfer_environment(),
+    ]
+    theirs = {**resource.spec.engine.env, **own.env}
+    return [*(entry for entry in ours if entry["name"] not in theirs), *(variable(k, v) for k, v in theirs.items())]
+
+
+def _process_environment() -> list[EnvironmentVariable]:
+    return [
+        variable("HOME", CACHE_MOUNT),
+        # Python asks for the user's name to build cache paths, and the user id has no entry in the image's /etc/passwd.
+        variable("USER", "vllm"),
+        variable("VLLM_NO_USAGE_STATS", "1"),
+    ]

@@ -1,0 +1,215 @@
+"""All children of a `PDInference`."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.engine import lifecycle
+from pdinference.engine.command import Command
+from pdinference.engine.model import MODEL_MOUNT
+from pdinference.engine.router import router_command
+from pdinference.engine.vllm import CACHE_MOUNT, engine_command, role_spec
+from pdinference.manifests.placement import as_api, container_resources, router_resources, scheduling
+from pdinference.manifests.templates import Manifest, fill
+
+
+@dataclass(frozen=True)
+class RenderSettings:
+    """What the operator was installed with.
+
+    Attributes:
+        router_image: Router image for resources that name none.
+    """
+
+    router_image: str = names.DEFAULT_ROUTER_IMAGE
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The children of one resource.
+
+    Attributes:
+        objects: All of them, in the order in which they are best applied: what pods refer to comes before the pods.
+        revision: Identity of the P/D pair: equal exactly if the pods of both roles are.
+    """
+
+    objects: tuple[Manifest, ...]
+    revision: str
+
+
+def render(resource: PDInference, settings: RenderSettings) -> Rendered:
+    """Render all children of a resource."""
+    pods = {role: _engine_pod(resource, role) for role in names.ENGINE_ROLES}
+    revision = _fingerprint(pods)
+    for pod in pods.values():
+        pod["metadata"]["labels"][names.LABEL_REVISION] = revision
+
+    objects = (
+        *_router_identity(resource),
+        *(_engine_network_policy(resource, role) for role in names.ENGINE_ROLES),
+        *(_disruption_budget(resource, role) for role in Role),
+        _parameter_service(resource),
+        _router_service(resource),
+        _parameter_stateful_set(resource, pods[Role.PARAMETER], revision),
+        _decode_deployment(resource, pods[Role.DECODE], revision),
+        _router_deployment(resource, settings, revision),
+    )
+    return Rendered(objects=objects, revision=revision)
+
+
+def _fingerprint(pods: dict[Role, Manifest]) -> str:
+    text = json.dumps(pods, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[: names.REVISION_LENGTH]
+
+
+def _child(resource: PDInference, role: Role, template: str, **values: Any) -> Manifest:
+    """Fill in the template of a child, and add what all children have in common."""
+    name = resource.metadata.name
+    manifest = fill(
+        template,
+        **{
+            "object": names.role_object(name, role),
+            "namespace": resource.metadata.namespace,
+            "selector": names.role_selector(name, role),
+            "labels": names.role_labels(name, role),
+            **values,
+        },
+    )
+    manifest["metadata"] |= {
+        "namespace": resource.metadata.namespace,
+        "labels": names.role_labels(name, role) | manifest["metadata"].get("labels", {}),
+        "ownerReferences": [_owner_reference(resource)],
+    }
+    return manifest
+
+
+def _owner_reference(resource: PDInference) -> dict[str, Any]:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "name": resource.metadata.name,
+        "uid": resource.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _command_values(command: Command) -> dict[str, Any]:
+    return {
+        "program": list(command.program),
+        "arguments": list(command.arguments),
+        "environment": list(command.environment),
+    }
+
+
+def _engine_pod(resource: PDInference, role: Role) -> Manifest:
+    spec = role_spec(resource.spec, role)
+    claim = resource.spec.model.source.persistent_volume_claim
+    return fill(
+        "engine-pod",
+        labels=names.role_labels(resource.metadata.name, role),
+        image=resource.spec.engine.image,
+        command=_command_values(engine_command(resource, role)),
+        resources=container_resources(spec),
+        placement=scheduling(resource.metadata.name, role, spec.placement, spec.accelerator),
+        grace_seconds=lifecycle.grace_seconds(resource.spec.rollout.drain_seconds),
+        cache_mount=CACHE_MOUNT,
+        model_mount=MODEL_MOUNT,
+        claim_name=claim.claim_name if claim else None,
+    )
+
+
+def _parameter_stateful_set(resource: PDInference, pod: Manifest, revision: str) -> Manifest:
+    name = resource.metadata.name
+    return _with_revision(
+        _child(
+            resource,
+            Role.PARAMETER,
+            "parameter-statefulset",
+            workload=names.parameter_workload(name, revision),
+            service=names.role_object(name, Role.PARAMETER),
+            selector=names.role_selector(name, Role.PARAMETER, revision),
+            replicas=resource.spec.parameter.replicas,
+            pod=pod,
+        ),
+        revision,
+    )
+
+
+def _decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> Manifest:
+    name = resource.metadata.name
+    return _with_revision(
+        _child(
+            resource,
+            Role.DECODE,
+            "decode-deployment",
+            workload=names.decode_workload(name, revision),
+            selector=names.role_selector(name, Role.DECODE, revision),
+            replicas=resource.spec.decode.replicas,
+            pod=pod,
+        ),
+        revision,
+    )
+
+
+def _with_revision(workload: Manifest, revision: str) -> Manifest:
+    workload["metadata"]["labels"][names.LABEL_REVISION] = revision
+    return workload
+
+
+def _parameter_service(resource: PDInference) -> Manifest:
+    return _child(resource, Role.PARAMETER, "parameter-service")
+
+
+def _engine_network_policy(resource: PDInference, role: Role) -> Manifest:
+    name = resource.metadata.name
+    peer = Role.DECODE if role is Role.PARAMETER else Role.PARAMETER
+    return _child(
+        resource,
+        role,
+        "engine-networkpolicy",
+        router_selector=names.role_selector(name, Role.ROUTER),
+        peer_selector=names.role_selector(name, peer),
+    )
+
+
+def _disruption_budget(resource: PDInference, role: Role) -> Manifest:
+    return _child(resource, role, "poddisruptionbudget")
+
+
+def _router_identity(resource: PDInference) -> tuple[Manifest, ...]:
+    return tuple(
+        _child(resource, Role.ROUTER, template)
+        for template in ("router-serviceaccount", "router-role", "router-rolebinding")
+    )
+
+
+def _router_service(resource: PDInference) -> Manifest:
+    return _child(
+        resource,
+        Role.ROUTER,
+        "router-service",
+        object=names.router_service(resource.metadata.name),
+        service=as_api(resource.spec.router.service),
+    )
+
+
+def _router_deployment(resource: PDInference, settings: RenderSettings, revision: str) -> Manifest:
+    router = resource.spec.router
+    name = resource.metadata.name
+    return _child(
+        resource,
+        Role.ROUTER,
+        "router-deployment",
+        labels={**names.role_labels(name, Role.ROUTER), names.LABEL_REVISION: revision},
+        replicas=router.replicas,
+        image=router.image or settings.router_image,
+        command=_command_values(router_command(resource, revision)),
+        resources=router_resources(router.resources),
+        placement=scheduling(name, Role.ROUTER, router.placement),
+        grace_seconds=lifecycle.grace_seconds(lifecycle.ROUTER_DRAIN_SECONDS),
+    )
