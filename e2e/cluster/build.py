@@ -1,0 +1,177 @@
+"""Binaries that Debian lacks, built from Go modules into a cache keyed by what goes into them."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import click
+
+from e2e.cluster import paths
+from e2e.cluster.commands import run
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.files import locked
+
+_FLAGS = ("-trimpath", "-ldflags=-s -w")
+_OLDEST_GO = (1, 24)
+_GIB = 1 << 30
+_FREE_BYTES_NEEDED = 8 * _GIB
+
+
+@dataclass(frozen=True)
+class Tool:
+    """Binaries that are built together."""
+
+    name: str
+    module: str
+    packages: tuple[str, ...]
+
+    @property
+    def binaries(self) -> list[str]:
+        """The names of what comes out."""
+        return [Path(package).name for package in self.packages]
+
+    @property
+    def source(self) -> Path:
+        """The folder of its go.mod."""
+        return paths.TOOLS / self.module
+
+    @property
+    def folder(self) -> Path:
+        """Where the binaries are put: another folder for any other version, flag or toolchain."""
+        digest = hashlib.sha256(f"{_go_version()} {_FLAGS} {self.packages}".encode())
+        for path in sorted(self.source.rglob("*")):
+            if path.is_file():
+                digest.update(path.read_bytes())
+        return paths.binaries() / f"{self.name}-{digest.hexdigest()[:12]}"
+
+    @property
+    def built(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.folder.is_dir() and all((paths.binaries() / name).exists() for name in self.binaries)
+
+
+_COMMAND = "k8s.io/kubernetes/cmd"
+TOOLS = {
+    tool.name: tool
+    for tool in (
+        Tool(
+            "control-plane",
+            "kubernetes",
+            tuple(
+                f"{_COMMAND}/{name}"
+                for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+            ),
+        ),
+        Tool("node", "kubernetes", (f"{_COMMAND}/kubelet", f"{_COMMAND}/kube-proxy")),
+        Tool("coredns", "addons", ("./coredns",)),
+        Tool("kwok", "addons", ("sigs.k8s.io/kwok/cmd/kwok",)),
+        Tool("helm", "addons", ("helm.sh/helm/v3/cmd/helm",)),
+        Tool("tiny", "tiny", ("./pause", "./probe")),
+    )
+}
+
+
+def binary(name: str) -> Path:
+    """The path of a built binary.
+
+    Raises:
+        ClusterError: It has not been built.
+    """
+    path = paths.binaries() / name
+    if not path.exists():
+        raise ClusterError(f"{name} has not been built yet: run `python -m e2e.cluster prepare`.")
+    return path
+
+
+def prepare(names: Iterable[str]) -> None:
+    """Build what is missing.
+
+    A run that is interrupted leaves the packages compiled so far in Go's own cache, so that the next one goes on from
+    there.
+    """
+    missing = [TOOLS[name] for name in names if not TOOLS[name].built]
+    if not missing:
+        return
+    _check_disk()
+    with locked(paths.binaries() / ".lock"):
+        for tool in missing:
+            if not tool.built:  # another process may have built it while this one waited for the lock
+                _build(tool)
+
+
+def _build(tool: Tool) -> None:
+    if not tool.folder.is_dir():
+        draft = paths.binaries() / f".{tool.name}.draft"
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        _compile(tool, draft)
+        draft.rename(tool.folder)
+    for name in tool.binaries:
+        _link(tool.folder / name)
+    for old in paths.binaries().glob(f"{tool.name}-" + "?" * 12):
+        if old != tool.folder:
+            shutil.rmtree(old)
+
+
+def _compile(tool: Tool, target: Path) -> None:
+    """Run the compiler, which prints a line for each package it has compiled (-v)."""
+    begin = time.monotonic()
+    command = ["go", "build", "-v", *_FLAGS, "-o", f"{target}/", *tool.packages]
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
+    with subprocess.Popen(
+        command, cwd=tool.source, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        last_lines = _show_progress(process, ", ".join(tool.binaries), begin)
+    if process.returncode:
+        raise ClusterError(f"Building {', '.join(tool.binaries)} failed:\n{''.join(last_lines)}")
+
+
+def _show_progress(process: "subprocess.Popen[str]", what: str, begin: float) -> list[str]:
+    last_lines: list[str] = []
+    count = 0
+    terminal = os.isatty(2)
+    click.echo(f"Building {what}", err=True)
+    for line in process.stdout or ():
+        last_lines = [*last_lines[-19:], line]
+        count += not line.startswith("go: ")
+        if terminal:
+            click.echo(f"\r  {count} packages compiled, {time.monotonic() - begin:.0f} s ", nl=False, err=True)
+    click.echo(f"\r  {count} packages compiled, {time.monotonic() - begin:.0f} s ", err=True)
+    return last_lines
+
+
+def _link(target: Path) -> None:
+    """Point the plain name at this version, in one step."""
+    draft = paths.binaries() / f".{target.name}.link"
+    draft.unlink(missing_ok=True)
+    draft.symlink_to(target.relative_to(paths.binaries()))
+    draft.rename(paths.binaries() / target.name)
+
+
+@cache
+def _go_version() -> str:
+    if shutil.which("go") is None:
+        raise ClusterError(
+            "Go is not installed, and Debian 12's is too old: install Go 1.24 or later (https://go.dev/doc/install)."
+        )
+    version = run(["go", "env", "GOVERSION"]).strip()
+    numbers = tuple(int(part) for part in version.removeprefix("go").split(".")[:2])
+    if numbers < _OLDEST_GO:
+        raise ClusterError(f"{version} can't build Kubernetes: install Go 1.24 or later (https://go.dev/doc/install).")
+    return version
+
+
+def _check_disk() -> None:
+    paths.binaries().mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(paths.binaries()).free
+    if free < _FREE_BYTES_NEEDED:
+        raise ClusterError(
+            f"Building needs about {_FREE_BYTES_NEEDED // _GIB} GiB of disk for Go's caches; {paths.binaries()} has "
+            f"{free / _GIB:.1f} GiB left. Free some, or set PDINFERENCE_CACHE and GOCACHE to a larger disk."
+        )

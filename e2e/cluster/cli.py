@@ -1,0 +1,59 @@
+"""The command line."""
+
+import sys
+
+import click
+
+from e2e.cluster import build, debian
+from e2e.cluster.cluster import DEFAULT_NAME, Cluster
+from e2e.cluster.errors import ClusterError
+
+_name = click.option("--name", default=DEFAULT_NAME, show_default=True, help="Which cluster.")
+
+
+@click.group()
+def cli() -> None:
+    """A Kubernetes cluster on this machine, without Docker."""
+
+
+@cli.command()
+@click.argument("tools", nargs=-1, type=click.Choice(list(build.TOOLS)))
+def prepare(tools: tuple[str, ...]) -> None:
+    """Install and build what clusters need: all of it, or only TOOLS."""
+    debian.require()
+    build.prepare(tools or build.TOOLS)
+
+
+@cli.command()
+@_name
+@click.option("--nodes", default=2, show_default=True, help="0 is a control plane alone.")
+@click.option("--audit/--no-audit", default=True, show_default=True, help="Write an audit log.")
+@click.option("--kwok", is_flag=True, help="Keep fake nodes alive.")
+def up(name: str, nodes: int, audit: bool, kwok: bool) -> None:
+    """Bring a cluster up, or repair it."""
+    cluster = Cluster.up(name, nodes=nodes, audit=audit, kwok=kwok)
+    click.echo(f"export KUBECONFIG={cluster.kubeconfig}")
+
+
+@cli.command()
+@_name
+def down(name: str) -> None:
+    """Remove a cluster."""
+    if any(cluster.name == name for cluster in Cluster.all()):
+        Cluster.find(name).down()
+
+
+@cli.command()
+@_name
+def kubeconfig(name: str) -> None:
+    """Print the path of a cluster's kubeconfig."""
+    click.echo(Cluster.find(name).kubeconfig)
+
+
+def main() -> None:
+    """Run a command; what a person can mend is told without a traceback."""
+    try:
+        cli()
+    except ClusterError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(1)

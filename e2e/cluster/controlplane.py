@@ -1,0 +1,148 @@
+"""etcd, API server, controller manager, scheduler and, for fake nodes, kwok."""
+
+import yaml
+
+from e2e.cluster import api, build, pki
+from e2e.cluster.commands import Word
+from e2e.cluster.files import write_atomically
+from e2e.cluster.processes import Component
+from e2e.cluster.spec import SERVICE_RANGE, ClusterSpec
+
+_ETCD = "http://127.0.0.1:2379"
+
+
+def components(cluster: ClusterSpec) -> list[Component]:
+    """The processes of the control plane, in the order in which they start."""
+    found = [_etcd(cluster), _api_server(cluster), _controller_manager(cluster), _scheduler(cluster)]
+    return [*found, _kwok(cluster)] if cluster.kwok else found
+
+
+def ensure(cluster: ClusterSpec) -> None:
+    """Bring the control plane up: what needs nobody starts together, and nothing is used before it serves."""
+    write_atomically(cluster.folder / "audit-policy.yaml", yaml.safe_dump(_AUDIT_POLICY))
+    etcd, api_server, *clients = components(cluster)
+    etcd.ensure()
+    api_server.ensure()
+    for client in clients:
+        client.launch()
+    for client in clients:
+        client.await_ready()
+
+
+def _etcd(cluster: ClusterSpec) -> Component:
+    command: list[Word] = [
+        "etcd",
+        f"--data-dir={cluster.folder / 'etcd'}",
+        f"--listen-client-urls={_ETCD}",
+        f"--advertise-client-urls={_ETCD}",
+        f"--listen-metrics-urls=http://{cluster.address}:2381",
+        # Waiting for the disk only guards against a power cut, after which nobody wants a test cluster back.
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    ]
+    return _component(cluster, "etcd", command, f"http://{cluster.address}:2381/health")
+
+
+def _api_server(cluster: ClusterSpec) -> Component:
+    at = pki.folder(cluster)
+    command: list[Word] = [
+        build.binary("kube-apiserver"),
+        f"--etcd-servers={_ETCD}",
+        f"--bind-address={cluster.address}",
+        f"--advertise-address={cluster.address}",
+        "--endpoint-reconciler-type=master-count",
+        f"--service-cluster-ip-range={SERVICE_RANGE}",
+        f"--tls-cert-file={at / 'apiserver.crt'}",
+        f"--tls-private-key-file={at / 'apiserver.key'}",
+        f"--client-ca-file={at / 'ca.crt'}",
+        f"--token-auth-file={at / 'tokens.csv'}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--allow-privileged=true",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        f"--service-account-key-file={at / 'sa.pub'}",
+        f"--service-account-signing-key-file={at / 'sa.key'}",
+        # logs, exec and port-forward go from the API server to the kubelet.
+        "--kubelet-preferred-address-types=InternalIP",
+        f"--kubelet-client-certificate={at / 'kubelet-client.crt'}",
+        f"--kubelet-client-key={at / 'kubelet-client.key'}",
+        # Aggregated APIs and webhooks: no kube-proxy runs here, so services are resolved to their pods.
+        "--enable-aggregator-routing=true",
+        f"--proxy-client-cert-file={at / f'{pki.FRONT_PROXY}.crt'}",
+        f"--proxy-client-key-file={at / f'{pki.FRONT_PROXY}.key'}",
+        f"--requestheader-client-ca-file={at / 'front-proxy-ca.crt'}",
+        f"--requestheader-allowed-names={pki.FRONT_PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        "--shutdown-delay-duration=0s",
+    ]
+    if cluster.audit:
+        command += [
+            f"--audit-policy-file={cluster.folder / 'audit-policy.yaml'}",
+            f"--audit-log-path={cluster.audit_log}",
+            "--audit-log-maxsize=100000",  # MB: tests count its lines, so it must not be rotated
+        ]
+    return _component(cluster, "kube-apiserver", command, f"{cluster.server}/readyz")
+
+
+def _controller_manager(cluster: ClusterSpec) -> Component:
+    at = pki.folder(cluster)
+    command: list[Word] = [
+        build.binary("kube-controller-manager"),
+        *_client_flags(cluster, "controller-manager"),
+        f"--root-ca-file={at / 'ca.crt'}",
+        f"--service-account-private-key-file={at / 'sa.key'}",
+        "--use-service-account-credentials",
+        f"--cluster-signing-cert-file={at / 'ca.crt'}",
+        f"--cluster-signing-key-file={at / 'ca.key'}",
+        # Each node's pod range is fixed by us, and there is no cloud.
+        "--controllers=*,-node-ipam-controller,-cloud-node-lifecycle-controller",
+    ]
+    return _component(cluster, "kube-controller-manager", command, f"https://{cluster.address}:10257/healthz")
+
+
+def _scheduler(cluster: ClusterSpec) -> Component:
+    command: list[Word] = [build.binary("kube-scheduler"), *_client_flags(cluster, "scheduler")]
+    return _component(cluster, "kube-scheduler", command, f"https://{cluster.address}:10259/healthz")
+
+
+def _client_flags(cluster: ClusterSpec, user: str) -> list[Word]:
+    config = pki.kubeconfig(cluster, user)
+    return [
+        f"--kubeconfig={config}",
+        f"--authentication-kubeconfig={config}",
+        f"--authorization-kubeconfig={config}",
+        f"--bind-address={cluster.address}",
+        "--leader-elect=false",
+    ]
+
+
+def _kwok(cluster: ClusterSpec) -> Component:
+    command: list[Word] = [
+        build.binary("kwok"),
+        f"--kubeconfig={pki.kubeconfig(cluster, 'kwok')}",
+        "--manage-all-nodes=false",
+        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+        f"--server-address={cluster.address}:10247",
+    ]
+    return _component(cluster, "kwok", command, f"http://{cluster.address}:10247/healthz")
+
+
+def _component(cluster: ClusterSpec, name: str, command: list[Word], health: str) -> Component:
+    return Component(name, cluster, command, lambda: api.healthy(health), cluster.netns)
+
+
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        # Kubernetes' own components read all the time, which would bury what the tests look for.
+        {"level": "None", "userGroups": ["system:nodes"], "verbs": ["get", "list", "watch"]},
+        {"level": "None", "users": ["system:apiserver", "system:kube-scheduler", "system:kube-proxy"]},
+        {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"], "verbs": ["get", "list", "watch"]},
+        {"level": "None", "nonResourceURLs": ["/*"]},
+        {"level": "Metadata"},
+    ],
+}
