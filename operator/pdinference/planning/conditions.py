@@ -1,0 +1,67 @@
+"""The conditions of a PDInference: what each one means, and the rules for changing one.
+
+The operator's reconciler is the only writer of all of them.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Literal
+
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import Condition
+
+READY = "Ready"
+"""True while requests are answered: at least one router pod is ready, which it is only with a P and a D pod of its
+revision behind it. Stays True through a roll-out, and when a roll-out is stuck, as long as the old pair answers."""
+
+PARAMETER_READY = "ParameterReady"
+"""True when every wanted P pod of the current revision is ready."""
+
+DECODE_READY = "DecodeReady"
+"""True when every wanted D pod of the current revision is ready."""
+
+ROUTER_READY = "RouterReady"
+"""True when every wanted router pod is ready and of the current template."""
+
+PROGRESSING = "Progressing"
+"""True while the operator works towards the current spec (`RollingOut`). False when it is done (`RolloutComplete`) and
+when it cannot go on without a person (`InvalidSpec`, `NameConflict`, or the API server's reason for a refusal)."""
+
+ROLE_CONDITIONS = {
+    Role.PARAMETER: PARAMETER_READY,
+    Role.DECODE: DECODE_READY,
+    Role.ROUTER: ROUTER_READY,
+}
+
+_MESSAGE_LIMIT = 2000  # some API server messages quote whole objects
+
+
+def condition(
+    type_: str,
+    status: Literal["True", "False", "Unknown"],
+    reason: str,
+    message: str,
+    *,
+    generation: int,
+    now: datetime,
+) -> Condition:
+    """A condition as of now; `carry_over` corrects its transition time."""
+    return Condition(
+        type=type_,
+        status=status,
+        reason=reason,
+        message=message if len(message) <= _MESSAGE_LIMIT else message[: _MESSAGE_LIMIT - 1] + "…",
+        last_transition_time=now.replace(microsecond=0),
+        observed_generation=generation,
+    )
+
+
+def carry_over(new: Iterable[Condition], old: Iterable[Condition]) -> list[Condition]:
+    """The new conditions, with the transition time of those whose status did not change."""
+    before = {condition.type: condition for condition in old}
+    return [
+        fresh.model_copy(update={"last_transition_time": before[fresh.type].last_transition_time})
+        if fresh.type in before and before[fresh.type].status == fresh.status
+        else fresh
+        for fresh in new
+    ]

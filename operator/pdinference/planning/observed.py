@@ -1,0 +1,77 @@
+"""What planning knows of the live cluster: small, immutable facts that `cluster.extract` takes from whole objects."""
+
+from dataclasses import dataclass
+
+from pdinference.api.names import Role
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadState:
+    """A Deployment or StatefulSet, reduced to the progress of its pods.
+
+    `revision` is the one that the pod template asks for: for the router, whose name is the same in every revision, it
+    tells which P/D pair new router pods will talk to.
+    """
+
+    name: str
+    role: Role
+    revision: str
+    desired: int
+    replicas: int = 0
+    updated: int = 0
+    ready: int = 0
+    available: int = 0
+    observed: bool = False  # the status describes the latest spec (observedGeneration == generation)
+    failure: str = ""  # why its controller cannot create pods, for example an exceeded quota
+
+    @property
+    def complete(self) -> bool:
+        """Every pod is of the latest template and available, and no older pod counts any more."""
+        return self.observed and self.desired == self.replicas == self.updated == self.available
+
+
+@dataclass(frozen=True, slots=True)
+class PodTrouble:
+    """Why a pod does not get ready, in the words of the kubelet or the scheduler."""
+
+    reason: str
+    message: str = ""
+    container: str = ""
+    image: str = ""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodSummary:
+    """A pod, reduced to what status messages and the roll-out need."""
+
+    name: str
+    role: Role
+    revision: str
+    phase: str = "Pending"
+    ready: bool = False
+    terminating: bool = False
+    restarts: int = 0
+    trouble: PodTrouble | None = None
+
+    @property
+    def gone(self) -> bool:
+        """The pod has run to its end and will never serve again."""
+        return self.phase in {"Succeeded", "Failed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A child that could not be applied or pruned.
+
+    Attributes:
+        reason: CamelCase, for the condition: `NameConflict`, `Forbidden`, `Invalid`, ...
+        message: The API server's own words, after the object's kind and name.
+        transient: Whether waiting alone may cure it.
+    """
+
+    kind: str
+    name: str
+    reason: str
+    message: str
+    transient: bool = False

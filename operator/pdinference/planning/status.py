@@ -1,0 +1,198 @@
+"""The status of a PDInference, from what was wanted, what is there, and what went wrong."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from pdinference.api import names
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1 import Condition, RolesStatus, RoleStatus, Status
+from pdinference.planning import conditions, troubles
+from pdinference.planning.conditions import condition
+from pdinference.planning.observed import Failure, PodSummary, WorkloadState
+from pdinference.planning.rollout import RolloutPlan
+from pdinference.planning.troubles import Advice
+
+_LETTER = {Role.PARAMETER: "P", Role.DECODE: "D", Role.ROUTER: "Router"}
+_HTTP_PORT = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """All that the status is made of.
+
+    Attributes:
+        workloads: The live workload of each role that serves the target revision; absent while it does not exist.
+        pods: All live pods of the resource, of any revision.
+        failures: Children that could not be applied or pruned in this reconcile.
+    """
+
+    namespace: str
+    name: str
+    generation: int
+    port: int
+    target: str
+    desired: Mapping[Role, int]
+    rollout: RolloutPlan
+    workloads: Mapping[Role, WorkloadState]
+    pods: tuple[PodSummary, ...]
+    failures: tuple[Failure, ...] = ()
+
+
+def build_status(situation: Situation, *, previous: Status, now: datetime) -> Status:
+    """The status to write; equal to `previous` when nothing changed."""
+    roles = {role: _role_status(situation, role) for role in Role}
+    unwell = {role: _role_advice(situation, role, roles[role]) for role in Role}
+    fresh = [
+        _ready(situation, unwell, now),
+        *(_role_ready(situation, role, roles[role], unwell[role], now) for role in Role),
+        _progressing(situation, unwell, now),
+    ]
+    return Status(
+        observed_generation=situation.generation,
+        url=service_url(situation.namespace, situation.name, situation.port),
+        revision=situation.target,
+        serving_revision=situation.rollout.serving,
+        roles=RolesStatus(**{role.value: status for role, status in roles.items()}),
+        conditions=conditions.carry_over(fresh, previous.conditions),
+    )
+
+
+def invalid_status(
+    generation: int, message: str, *, router: WorkloadState | None, previous: Status, now: datetime
+) -> Status:
+    """The status of a resource whose stored spec is invalid: its children are left alone, and so is what is known."""
+    stuck = condition(conditions.PROGRESSING, "False", "InvalidSpec", message, generation=generation, now=now)
+    ready = _answers(router, "The spec is invalid; nothing was created.", generation, now)
+    kept = [old for old in previous.conditions if old.type not in {conditions.READY, conditions.PROGRESSING}]
+    fresh = [ready, *kept, stuck]
+    return previous.model_copy(
+        update={
+            "observed_generation": generation,
+            "conditions": conditions.carry_over(fresh, previous.conditions),
+        }
+    )
+
+
+def service_url(namespace: str, name: str, port: int) -> str:
+    """Where clients inside the cluster send requests."""
+    host = f"http://{names.router_service(name)}.{namespace}.svc"
+    return host if port == _HTTP_PORT else f"{host}:{port}"
+
+
+def _current_pods(situation: Situation, role: Role) -> list[PodSummary]:
+    return [pod for pod in situation.pods if pod.role is role and pod.revision == situation.target and not pod.gone]
+
+
+def _role_status(situation: Situation, role: Role) -> RoleStatus:
+    pods = [pod for pod in _current_pods(situation, role) if not pod.terminating]
+    ready = sum(pod.ready for pod in pods)
+    desired = situation.desired[role]
+    selector = names.role_selector(situation.name, role, situation.target)
+    return RoleStatus(
+        replicas=len(pods),
+        ready=ready,
+        desired=desired,
+        summary=f"{ready}/{desired}",
+        selector=",".join(f"{key}={value}" for key, value in selector.items()),
+    )
+
+
+def _role_advice(situation: Situation, role: Role, counts: RoleStatus) -> Advice | None:
+    """Why the role is not as wanted; None when it is."""
+    if counts.desired == 0:
+        return Advice(
+            "ScaledToZero", f"{_LETTER[role]}: spec.{role}.replicas is 0, so nothing runs; raise it to serve."
+        )
+    if counts.ready >= counts.desired:
+        return None
+    workload = situation.workloads.get(role)
+    if workload is not None and workload.failure:
+        return Advice("PodsNotCreated", f"{_LETTER[role]}: pods cannot be created: {workload.failure}")
+    found = troubles.worst(_current_pods(situation, role), situation.namespace)
+    count = f"{_LETTER[role]}: {counts.ready} of {counts.desired} pods ready."
+    if found is not None:
+        return Advice(found.reason, f"{count} {found.message}")
+    return Advice("Starting", f"{count} {_missing(situation, role, workload)}")
+
+
+def _missing(situation: Situation, role: Role, workload: WorkloadState | None) -> str:
+    """There are fewer pods than wanted and none of them is in trouble."""
+    if workload is None:
+        return "The workload does not exist yet."
+    kind = "statefulset" if role is Role.PARAMETER else "deployment"
+    return (
+        "Waiting for pods to be created; if this lasts, see "
+        f"`kubectl describe -n {situation.namespace} {kind} {workload.name}`."
+    )
+
+
+def _role_ready(
+    situation: Situation, role: Role, counts: RoleStatus, unwell: Advice | None, now: datetime
+) -> Condition:
+    type_ = conditions.ROLE_CONDITIONS[role]
+    if unwell is not None:
+        return condition(type_, "False", *unwell, generation=situation.generation, now=now)
+    message = f"{_LETTER[role]}: {counts.ready} of {counts.desired} pods ready."
+    return condition(type_, "True", "AllReady", message, generation=situation.generation, now=now)
+
+
+def _ready(situation: Situation, unwell: Mapping[Role, Advice | None], now: datetime) -> Condition:
+    because = _first_problem(situation, unwell)
+    message = because.message if because else "No router pod is ready yet."
+    reason = because.reason if because else "Starting"
+    return _answers(situation.workloads.get(Role.ROUTER), message, situation.generation, now, reason=reason)
+
+
+def _answers(
+    router: WorkloadState | None, otherwise: str, generation: int, now: datetime, *, reason: str = "NotServing"
+) -> Condition:
+    if router is not None and router.ready > 0:
+        message = f"Requests are answered; {router.ready} router pod{'' if router.ready == 1 else 's'} ready."
+        return condition(conditions.READY, "True", "Serving", message, generation=generation, now=now)
+    return condition(conditions.READY, "False", reason, otherwise, generation=generation, now=now)
+
+
+def _progressing(situation: Situation, unwell: Mapping[Role, Advice | None], now: datetime) -> Condition:
+    lasting = [failure for failure in situation.failures if not failure.transient]
+    if lasting:
+        return condition(
+            conditions.PROGRESSING,
+            "False",
+            lasting[0].reason,
+            _listed(lasting),
+            generation=situation.generation,
+            now=now,
+        )
+    problem = _first_problem(situation, unwell)
+    if problem is not None and problem.reason != "ScaledToZero":
+        message = f"Rolling out revision {situation.target}. {problem.message}"
+        if situation.rollout.serving not in {"", situation.target}:
+            message += f" Revision {situation.rollout.serving} keeps answering requests until then."
+        status, reason = "True", "RollingOut"
+    elif not situation.rollout.complete and situation.desired[Role.ROUTER] > 0 and problem is None:
+        status, reason, message = "True", "RollingOut", f"Traffic moves to revision {situation.target}."
+    else:
+        status, reason, message = "False", "RolloutComplete", f"Revision {situation.target} is rolled out."
+    return condition(
+        conditions.PROGRESSING,
+        "True" if status == "True" else "False",
+        reason,
+        message,
+        generation=situation.generation,
+        now=now,
+    )
+
+
+def _first_problem(situation: Situation, unwell: Mapping[Role, Advice | None]) -> Advice | None:
+    """The problem to solve first: what could not be applied, then P, then D, then the router, which needs both."""
+    if situation.failures:
+        return Advice(situation.failures[0].reason, _listed(situation.failures))
+    engine = [unwell[role] for role in ENGINE_ROLES if unwell[role] is not None]
+    return engine[0] if engine else unwell[Role.ROUTER]
+
+
+def _listed(failures: Iterable[Failure]) -> str:
+    """All failures in one message, the same whatever the order in which requests happened to fail."""
+    ordered = sorted(failures, key=lambda failure: (failure.kind, failure.name))
+    return " ".join(f"{failure.kind} {failure.name}: {failure.message}" for failure in ordered)

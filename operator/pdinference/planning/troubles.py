@@ -1,0 +1,84 @@
+"""What is wrong with a pod and what to do about it, in plain English."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pdinference.planning.observed import PodSummary, PodTrouble
+
+_IMAGE_REASONS = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
+_CRASH_REASONS = frozenset({"CrashLoopBackOff", "Error", "OOMKilled", "ContainerCannotRun", "StartError"})
+_STARTING = frozenset({"ContainerCreating", "PodInitializing", ""})
+
+
+class Advice(NamedTuple):
+    """A reason for a condition, and its message."""
+
+    reason: str
+    message: str
+
+
+def worst(pods: Iterable[PodSummary], namespace: str) -> Advice | None:
+    """The advice on the pod that needs a person most; None when every pod is well."""
+    unwell = [pod for pod in pods if not pod.ready and not pod.terminating]
+    if not unwell:
+        return None
+    return advise(max(unwell, key=lambda pod: (_severity(pod), pod.name)), namespace)
+
+
+def advise(pod: PodSummary, namespace: str) -> Advice:
+    """What keeps this pod from getting ready, and what to do."""
+    trouble = pod.trouble
+    if trouble is None:
+        return Advice("Starting", f"Pod {pod.name} is starting; watch it with `{_logs(pod, namespace)}`.")
+    if trouble.reason == "Unschedulable":
+        return Advice("Unschedulable", f"Pod {pod.name} fits on no node: {_sentence(trouble.message)}")
+    if trouble.reason in _IMAGE_REASONS:
+        return Advice(
+            trouble.reason,
+            f"Pod {pod.name} cannot get the image {trouble.image}{_because(trouble.message)}. "
+            "Check the image's name and tag, and that the nodes may pull from its registry.",
+        )
+    if trouble.reason in _CRASH_REASONS:
+        return Advice(trouble.reason, _crash(pod, trouble, namespace))
+    if trouble.reason in _STARTING:
+        return Advice("Starting", f"Pod {pod.name} is being created{_because(trouble.message)}.")
+    return Advice(trouble.reason, f"Pod {pod.name}: {trouble.reason}{_because(trouble.message)}.")
+
+
+def _severity(pod: PodSummary) -> int:
+    """Higher is worse: a crash says more than a slow start."""
+    if pod.trouble is None or pod.trouble.reason in _STARTING:
+        return 0
+    return 2 if pod.trouble.reason in _CRASH_REASONS else 1
+
+
+def _crash(pod: PodSummary, trouble: PodTrouble, namespace: str) -> str:
+    previous = pod.restarts > 0
+    see = f"See why: `{_logs(pod, namespace, container=trouble.container, previous=previous)}`."
+    if "OOMKilled" in (trouble.reason, trouble.message):
+        return (
+            f"Pod {pod.name} ran out of memory and was killed ({_times(pod.restarts)}). Raise the memory limit in "
+            f"spec.{pod.role}.resources.limits, or let vLLM use less. {see}"
+        )
+    code = "" if trouble.exit_code is None else f" with exit code {trouble.exit_code}"
+    return f"Pod {pod.name}: container {trouble.container} stopped{code} ({_times(pod.restarts)}). {see}"
+
+
+def _logs(pod: PodSummary, namespace: str, *, container: str = "", previous: bool = False) -> str:
+    parts = ["kubectl", "logs", "-n", namespace, pod.name]
+    parts += ["-c", container] if container else []
+    parts += ["--previous"] if previous else []
+    return " ".join(parts)
+
+
+def _times(restarts: int) -> str:
+    return f"restarted {restarts} time{'' if restarts == 1 else 's'}"
+
+
+def _because(message: str) -> str:
+    return f" ({message.rstrip('. ')})" if message else ""
+
+
+def _sentence(message: str) -> str:
+    text = message.rstrip(". ") or "the scheduler gave no reason"
+    return f"{text}."
