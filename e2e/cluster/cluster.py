@@ -9,7 +9,7 @@ from typing import Self
 
 import click
 
-from e2e.cluster import api, build, controlplane, debian, network, paths, pki, spec, teardown
+from e2e.cluster import addons, api, build, controlplane, debian, images, network, node, paths, pki, spec, teardown
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.files import locked
 from e2e.cluster.processes import Component
@@ -91,7 +91,8 @@ class Cluster:
 
     def components(self) -> list[Component]:
         """Its processes, in the order in which they start."""
-        return controlplane.components(self.spec)
+        nodes = [component for one in self.spec.node_specs for component in node.components(one)]
+        return [*controlplane.components(self.spec), *nodes]
 
     def start_component(self, name: str) -> None:
         """Start one of its processes and wait until it serves; a no-op when it runs."""
@@ -100,6 +101,12 @@ class Cluster:
     def stop_component(self, name: str, *, kill: bool = False) -> None:
         """Stop one of its processes, with SIGKILL if asked; `start_component` or `up` starts it again."""
         self._component(name).stop(sign=signal.SIGKILL if kill else signal.SIGTERM)
+
+    def load_image(self, archive: Path) -> None:
+        """Load a docker or OCI archive into all nodes, and into the store for clusters to come."""
+        images.load(archive)
+        for one in self.spec.node_specs:
+            node.load_image(one, archive)
 
     def down(self) -> None:
         """Remove everything that belongs to it."""
@@ -143,6 +150,9 @@ class Cluster:
         controlplane.ensure(self.spec)
         account = "/api/v1/namespaces/default/serviceaccounts/default"  # without it, no pod can be created
         wait_until("the default service account", lambda: api.get(self.spec, account) is not None, timeout=30)
+        if self.spec.nodes:
+            node.ensure_all(self.spec.node_specs)
+            addons.ensure_dns(self.spec)
         return self
 
 

@@ -115,6 +115,9 @@ def _client_flags(cluster: ClusterSpec, user: str) -> list[Word]:
         f"--authorization-kubeconfig={config}",
         f"--bind-address={cluster.address}",
         "--leader-elect=false",
+        # The default of 20 requests a second is meant to spare a busy API server.
+        "--kube-api-qps=1000",
+        "--kube-api-burst=1000",
     ]
 
 

@@ -69,7 +69,7 @@ class Component:
         """Wait until it serves; a process that ended is reported at once."""
         wait_until(f"{self.name} to be ready", self._alive_and_ready, timeout=self.timeout, log=self.log)
 
-    def stop(self, *, sign: signal.Signals = signal.SIGTERM, timeout: float = 20) -> None:
+    def stop(self, *, sign: signal.Signals = signal.SIGTERM, timeout: float = 5) -> None:
         """End it, by force when it does not go by itself."""
         pid = self.pid()
         if pid is None:
