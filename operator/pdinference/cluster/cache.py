@@ -1,0 +1,126 @@
+"""The live objects, as far as the operator has seen them.
+
+Three sources write here: the watches, the periodic lists, and the answers to our own writes. A record only ever moves
+forward in resource versions, so a late watch event cannot undo what an apply has just answered.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pdinference.cluster.kinds import POD, RESOURCE, Kind, Owner
+from pdinference.cluster.pods import pod_record
+from pdinference.cluster.records import (
+    ChildRecord,
+    PodRecord,
+    ResourceRecord,
+    child_record,
+    resource_record,
+)
+from pdinference.cluster.table import Key, Table
+from pdinference.planning.observed import PodSummary
+
+Json = Mapping[str, Any]
+
+
+class Cache:
+    """All PDInferences, their children and their pods."""
+
+    def __init__(self) -> None:
+        self.resources: Table[ResourceRecord] = Table()
+        self.children: Table[ChildRecord] = Table(carry=_keep_settled)
+        self.pods: Table[PodRecord] = Table()
+
+    def observe(self, kind: Kind, body: Json, *, deleted: bool) -> set[Owner]:
+        """Take a watch event; the owners to look at again come back, none when nothing that matters changed."""
+        if kind == RESOURCE:
+            return self._observe_resource(body, deleted=deleted)
+        if kind == POD:
+            return self._observe_pod(body, deleted=deleted)
+        return self._observe_child(kind, body, deleted=deleted)
+
+    def replace(self, kind: Kind, bodies: Iterable[Json], version: int, namespace: str | None) -> set[Owner]:
+        """Take a complete list; the owners of all that differed from the cache come back."""
+        if kind == RESOURCE:
+            resources = ((record.owner, record) for record in map(resource_record, bodies))
+            return self.resources.replace(resources, version, lambda key: namespace in {None, key[0]})
+        if kind == POD:
+            found = (record for record in map(pod_record, bodies) if record is not None)
+            pods = (((record.namespace, record.name), record) for record in found)
+            return self.pods.replace(pods, version, lambda key: namespace in {None, key[0]})
+        children = ((record.key, record) for record in (child_record(kind.name, body) for body in bodies))
+        return self.children.replace(children, version, lambda key: key[0] == kind.name and namespace in {None, key[1]})
+
+    def applied(self, kind: str, body: Json) -> None:
+        """Take the answer to our own apply: the live object, which is as it should be."""
+        record = child_record(kind, body)
+        record.settled, record.content = record.digest, None
+        self.children.put(record.key, record)
+
+    def status_written(self, body: Json) -> None:
+        """Take the answer to our own status write."""
+        record = resource_record(body)
+        self.resources.put(record.owner, record)
+
+    def children_of(self, owner: Owner) -> list[ChildRecord]:
+        """Every child whose owner reference names this resource, whatever the uid."""
+        return self.children.owned_by(owner)
+
+    def pods_of(self, owner: Owner) -> tuple[PodSummary, ...]:
+        """The pods of a resource, in a stable order."""
+        return tuple(sorted((pod.summary for pod in self.pods.owned_by(owner)), key=lambda pod: pod.name))
+
+    def _observe_resource(self, body: Json, *, deleted: bool) -> set[Owner]:
+        record = resource_record(body)
+        if deleted:
+            self.resources.remove(record.owner, record.uid, record.version)
+            return {record.owner}
+        old = self.resources.get(record.owner)
+        if not self.resources.put(record.owner, record):
+            return set()
+        return set() if old is not None and _same_resource(old, record) else {record.owner}
+
+    def _observe_child(self, kind: Kind, body: Json, *, deleted: bool) -> set[Owner]:
+        record = child_record(kind.name, body)
+        if deleted:
+            return _owners(self.children.remove(record.key, record.uid, record.version))
+        old = self.children.get(record.key)
+        if not self.children.put(record.key, record):
+            return set()
+        return set() if old is not None and _same_child(old, record) else _owners(old, record)
+
+    def _observe_pod(self, body: Json, *, deleted: bool) -> set[Owner]:
+        record = pod_record(body)
+        if record is None:
+            return set()
+        key: Key = (record.namespace, record.name)
+        if deleted:
+            return _owners(self.pods.remove(key, record.uid, record.version))
+        old = self.pods.get(key)
+        if not self.pods.put(key, record):
+            return set()
+        return set() if old is not None and old.uid == record.uid and old.summary == record.summary else _owners(record)
+
+
+def _keep_settled(new: ChildRecord, old: ChildRecord) -> None:
+    """What was found in order stays in order while its digest is the same, and its content need not be kept."""
+    new.settled = old.settled
+    if new.digest == new.settled:
+        new.content = None
+
+
+def _owners(*records: ChildRecord | PodRecord | None) -> set[Owner]:
+    return {record.owner for record in records if record is not None and record.owner is not None}
+
+
+def _same_resource(old: ResourceRecord, new: ResourceRecord) -> bool:
+    return (old.uid, old.generation, old.deleting, old.status) == (new.uid, new.generation, new.deleting, new.status)
+
+
+def _same_child(old: ChildRecord, new: ChildRecord) -> bool:
+    return (old.uid, old.digest, old.deleting, old.owner_uid, old.workload) == (
+        new.uid,
+        new.digest,
+        new.deleting,
+        new.owner_uid,
+        new.workload,
+    )

@@ -1,0 +1,151 @@
+"""The API server, as raw JSON over the official client's transport.
+
+The generated models of `kubernetes.aio` cost more time per object than everything else that the operator does with it,
+and lose fields that they do not know. So objects stay dictionaries; connection, TLS and credentials are the client's.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+
+from pdinference.api import names
+from pdinference.cluster.errors import ApiError
+
+Json = dict[str, Any]
+
+APPLY = "application/apply-patch+yaml"
+MERGE_PATCH = "application/merge-patch+json"
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_CONNECTIONS = 64
+_TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=10)
+_OK = range(200, 300)
+_UNAUTHORIZED = 401
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Json | None = None
+    content_type: str = "application/json"
+    accept: str = "application/json"
+
+
+class ConfigurationError(Exception):
+    """There is no way to the API server."""
+
+
+async def load_configuration(kubeconfig: Path | None = None) -> Configuration:
+    """Where the API server is and how to log in.
+
+    Args:
+        kubeconfig: A kubeconfig file; without one the service account of the pod is used, else $KUBECONFIG, else
+            ~/.kube/config.
+    """
+    configuration = Configuration()
+    try:
+        if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+            load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+        else:
+            file = None if kubeconfig is None else str(kubeconfig)
+            await load_kube_config(config_file=file, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
+    except (ConfigException, OSError) as error:
+        raise ConfigurationError(f"cannot log in to a cluster: {error}") from error
+    configuration.connection_pool_maxsize = _CONNECTIONS
+    return configuration
+
+
+class ApiServer:
+    """Requests to one API server.
+
+    Args:
+        configuration: As `load_configuration` made it.
+        kubeconfig: Where it came from; read again when the server no longer accepts the credentials.
+    """
+
+    def __init__(self, configuration: Configuration, *, kubeconfig: Path | None = None) -> None:
+        self._kubeconfig = kubeconfig
+        self._renewal = asyncio.Lock()
+        self._connect(configuration)
+
+    def _connect(self, configuration: Configuration) -> None:
+        self._client = ApiClient(configuration)
+        self._client.user_agent = names.FIELD_MANAGER
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.close()  # type: ignore[no-untyped-call]
+
+    async def get(self, path: str, *, accept: str = "application/json", **query: str) -> Json:
+        """Read an object or a list."""
+        return await self._request("GET", path, query=query, accept=accept)
+
+    async def apply(self, path: str, manifest: Json, *, manager: str) -> Json:
+        """Server-side apply; the result is the live object."""
+        query = {"fieldManager": manager, "force": "true"}
+        return await self._request("PATCH", path, query=query, body=manifest, content_type=APPLY)
+
+    async def create(self, path: str, manifest: Json) -> Json:
+        """Create an object."""
+        return await self._request("POST", path, body=manifest)
+
+    async def replace(self, path: str, manifest: Json) -> Json:
+        """Replace an object, or a subresource of one."""
+        return await self._request("PUT", path, body=manifest)
+
+    async def merge(self, path: str, patch: Json) -> Json:
+        """JSON merge patch."""
+        return await self._request("PATCH", path, body=patch, content_type=MERGE_PATCH)
+
+    async def delete(self, path: str, *, uid: str, resource_version: str = "") -> None:
+        """Delete this very object, in this very version, and in the background what it owns."""
+        preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Background",
+            "preconditions": preconditions,
+        }
+        await self._request("DELETE", path, body=options)
+
+    async def _request(self, method: str, path: str, **details: Any) -> Json:
+        request = _Request(method, path, **details)
+        client = self._client
+        status, headers, data = await _exchange(client, request)
+        if status == _UNAUTHORIZED:  # a kubeconfig's credentials expired; a service account's renew themselves
+            await self._renew(client)
+            status, headers, data = await _exchange(self._client, request)
+        if status not in _OK:
+            raise ApiError.from_response(status, headers, data)
+        result: Json = json.loads(data)
+        return result
+
+    async def _renew(self, refused: ApiClient) -> None:
+        """Log in again, once, however many requests were refused."""
+        async with self._renewal:
+            if self._client is refused:
+                self._connect(await load_configuration(self._kubeconfig))
+                await refused.close()  # type: ignore[no-untyped-call]
+
+
+async def _exchange(client: ApiClient, request: _Request) -> tuple[int, Mapping[str, str], bytes]:
+    headers = {"Accept": request.accept, "Content-Type": request.content_type, "User-Agent": client.user_agent}
+    url = client.configuration.host + request.path + (f"?{urlencode(request.query)}" if request.query else "")
+    try:
+        await client.update_params_for_auth(headers, [], ["BearerToken"], request.path, request.method, request.body)
+        response = await client.rest_client.request(  # type: ignore[no-untyped-call]
+            request.method, url, headers=headers, body=request.body, _request_timeout=_TIMEOUT
+        )
+        return response.status, response.headers, await response.read()
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise ApiError.unreachable(error) from error

@@ -1,0 +1,76 @@
+"""The kinds that the operator reads and writes, and where the API server keeps them."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pdinference.api import names
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A namespaced kind.
+
+    Attributes:
+        group: API group; empty for the core group.
+        selector: Label selector of the objects that concern the operator; empty for all.
+    """
+
+    name: str
+    group: str
+    version: str
+    plural: str
+    selector: str = names.MANAGED_SELECTOR
+
+    @property
+    def api_version(self) -> str:
+        """As in a manifest."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None, name: str = "") -> str:
+        """URL path of one object, of a namespace's objects, or (namespace None) of all objects in the cluster."""
+        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
+        parts += ["namespaces", namespace] if namespace is not None else []
+        parts += [self.plural, name] if name else [self.plural]
+        return "/".join(parts)
+
+
+RESOURCE = Kind(names.KIND, names.GROUP, names.VERSION, names.PLURAL, selector="")
+POD = Kind("Pod", "", "v1", "pods")
+STATEFUL_SET = Kind("StatefulSet", "apps", "v1", "statefulsets")
+DEPLOYMENT = Kind("Deployment", "apps", "v1", "deployments")
+
+CHILDREN = (
+    Kind("ServiceAccount", "", "v1", "serviceaccounts"),
+    Kind("Role", "rbac.authorization.k8s.io", "v1", "roles"),
+    Kind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings"),
+    Kind("Service", "", "v1", "services"),
+    Kind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies"),
+    Kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets"),
+    STATEFUL_SET,
+    DEPLOYMENT,
+)
+"""What a PDInference becomes, apart from pods."""
+
+WORKLOADS = frozenset({STATEFUL_SET.name, DEPLOYMENT.name})
+"""Kinds that start pods; they are applied after everything that the pods need."""
+
+CHILD_BY_NAME = {kind.name: kind for kind in CHILDREN}
+WATCHED = (RESOURCE, *CHILDREN, POD)
+
+
+class Owner(NamedTuple):
+    """Key of a PDInference: of the work queue, and of everything that belongs to it."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class ChildKey(NamedTuple):
+    """Where an object is."""
+
+    kind: str
+    namespace: str
+    name: str

@@ -1,0 +1,52 @@
+"""Complete lists from the API server into the cache: the cure for everything that a watch may have missed."""
+
+from collections.abc import Collection
+
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.client import ApiServer, Json
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import WATCHED, Kind, Owner
+from pdinference.cluster.records import version_of
+
+_PAGE = "500"
+_EXPIRED = 410
+_ATTEMPTS = 3
+
+
+async def list_all(api: ApiServer, cache: Cache, namespaces: Collection[str]) -> set[Owner]:
+    """List every kind and correct the cache; the owners of all that differed come back.
+
+    Args:
+        api: The API server.
+        cache: What to correct.
+        namespaces: The namespaces that are served; empty for the whole cluster.
+    """
+    touched: set[Owner] = set()
+    for kind in WATCHED:
+        for namespace in namespaces or (None,):
+            bodies, version = await _list(api, kind, namespace)
+            touched |= cache.replace(kind, bodies, version, namespace)
+    return touched
+
+
+async def _list(api: ApiServer, kind: Kind, namespace: str | None) -> tuple[list[Json], int]:
+    """One consistent list, page by page; from the start again when the server forgot where we were."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return await _pages(api, kind, namespace)
+        except ApiError as error:
+            if error.status != _EXPIRED or attempt == _ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
+
+
+async def _pages(api: ApiServer, kind: Kind, namespace: str | None) -> tuple[list[Json], int]:
+    query = {"limit": _PAGE} | ({"labelSelector": kind.selector} if kind.selector else {})
+    bodies: list[Json] = []
+    while True:
+        page = await api.get(kind.path(namespace), **query)
+        bodies += page.get("items") or ()
+        token = page["metadata"].get("continue")
+        if not token:
+            return bodies, version_of(page["metadata"]["resourceVersion"])
+        query["continue"] = token

@@ -1,0 +1,71 @@
+"""From a whole pod to the few facts that matter."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.cluster.kinds import Owner
+from pdinference.cluster.records import PodRecord, version_of
+from pdinference.planning.observed import PodSummary, PodTrouble
+
+Json = Mapping[str, Any]
+
+_HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
+
+
+def pod_record(body: Json) -> PodRecord | None:
+    """Of a pod; None when it has no role, so that it is not one of ours."""
+    metadata = body["metadata"]
+    labels = metadata.get("labels") or {}
+    role, name = labels.get(names.LABEL_ROLE), labels.get(names.LABEL_NAME)
+    if role not in set(Role):
+        return None
+    status = body.get("status") or {}
+    containers = status.get("containerStatuses") or ()
+    return PodRecord(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        version=version_of(metadata["resourceVersion"]),
+        owner=Owner(metadata["namespace"], name) if name else None,
+        summary=PodSummary(
+            name=metadata["name"],
+            role=Role(role),
+            revision=labels.get(names.LABEL_REVISION, ""),
+            phase=status.get("phase", "Pending"),
+            ready=_condition(status, "Ready").get("status") == "True",
+            terminating="deletionTimestamp" in metadata,
+            restarts=sum(container.get("restartCount", 0) for container in containers),
+            trouble=_trouble(status),
+        ),
+    )
+
+
+def _trouble(status: Json) -> PodTrouble | None:
+    """The first of: not scheduled, a container that waits for a bad reason, one that stopped, one still in creation."""
+    scheduled = _condition(status, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return PodTrouble("Unschedulable", scheduled.get("message", ""))
+    if status.get("phase") == "Failed" and status.get("reason"):
+        return PodTrouble(status["reason"], status.get("message", ""))
+    troubles = list(_container_troubles(status))
+    return next((trouble for trouble in troubles if trouble.reason not in _HARMLESS), troubles[0] if troubles else None)
+
+
+def _container_troubles(status: Json) -> Iterator[PodTrouble]:
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        state = container.get("state") or {}
+        last = (container.get("lastState") or {}).get("terminated") or {}
+        name, image = container.get("name", ""), container.get("image", "")
+        if "waiting" in state:
+            waiting = state["waiting"]
+            message = last.get("reason", "") if waiting.get("reason") == "CrashLoopBackOff" else waiting.get("message")
+            yield PodTrouble(waiting.get("reason", ""), message or "", name, image, last.get("exitCode"))
+        elif "terminated" in state and state["terminated"].get("exitCode", 0) != 0:
+            ended = state["terminated"]
+            yield PodTrouble(ended.get("reason", "Error"), ended.get("message", ""), name, image, ended["exitCode"])
+
+
+def _condition(status: Json, type_: str) -> Json:
+    return next((c for c in status.get("conditions") or () if c["type"] == type_), {})

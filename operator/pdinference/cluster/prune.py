@@ -1,0 +1,40 @@
+"""Removal of children that are no longer wanted."""
+
+import asyncio
+from collections.abc import Iterable
+
+from pdinference.cluster.apply import Outcome
+from pdinference.cluster.client import ApiServer
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import CHILD_BY_NAME
+from pdinference.cluster.records import ChildRecord
+
+_GONE = 404
+_CHANGED = 409
+
+
+async def prune(api: ApiServer, children: Iterable[ChildRecord]) -> Outcome:
+    """Delete these children, each only if it still is the object, in the version, that the decision was made on.
+
+    The record stays in the cache until the watch tells that the object is gone, so that a pair that drains for minutes
+    still shows.
+    """
+    outcome = Outcome()
+    doomed = [child for child in children if not child.deleting]
+    await asyncio.gather(*(_delete(api, child, outcome) for child in doomed))
+    return outcome
+
+
+async def _delete(api: ApiServer, child: ChildRecord, outcome: Outcome) -> None:
+    path = CHILD_BY_NAME[child.key.kind].path(child.key.namespace, child.key.name)
+    try:
+        await api.delete(path, uid=child.uid, resource_version=str(child.version) if child.version else "")
+    except ApiError as error:
+        if error.status == _GONE:
+            return
+        if error.status == _CHANGED:  # the cache is behind; the event that brings it up to date starts a new reconcile
+            outcome.waiting.append(child.key)
+            return
+        outcome.failed(child.key, error)
+        return
+    outcome.applied.append(child.key)

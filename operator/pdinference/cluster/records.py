@@ -1,0 +1,164 @@
+"""What the cache keeps of each object: little, because there may be tens of thousands."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.cluster.kinds import WORKLOADS, ChildKey, Owner
+from pdinference.planning.observed import PodSummary, WorkloadState
+
+Json = Mapping[str, Any]
+
+_SERVER_METADATA = frozenset(
+    {"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink"}
+    | {"deletionTimestamp", "deletionGracePeriodSeconds"}
+)
+
+
+@dataclass(slots=True)
+class ResourceRecord:
+    """A PDInference: the stored spec as JSON, for validation, and the last status."""
+
+    owner: Owner
+    uid: str
+    version: int
+    generation: int
+    deleting: bool
+    spec: bytes
+    status: bytes
+
+    def body(self) -> dict[str, Any]:
+        """The resource as the models expect it."""
+        metadata = {
+            "name": self.owner.name,
+            "namespace": self.owner.namespace,
+            "uid": self.uid,
+            "generation": self.generation,
+        }
+        spec = json.loads(self.spec)
+        return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": spec}
+
+
+@dataclass(slots=True)
+class ChildRecord:
+    """A child: whose it is, what was applied last, and a digest of what is there.
+
+    Attributes:
+        digest: Of all that anybody may set: everything less status and what the server writes itself.
+        content: The same as JSON; dropped once `settled` says that it is as it should be.
+        settled: The digest that was last found to be as it should be; empty when unknown.
+    """
+
+    key: ChildKey
+    uid: str
+    version: int
+    owner: Owner | None
+    owner_uid: str
+    applied_hash: str
+    digest: bytes
+    content: bytes | None
+    settled: bytes = b""
+    deleting: bool = False
+    workload: WorkloadState | None = None
+
+
+@dataclass(slots=True)
+class PodRecord:
+    """A pod of a PDInference."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    owner: Owner | None
+    summary: PodSummary
+
+
+def version_of(resource_version: str) -> int:
+    """Resource versions in their order: decimal numbers that grow (official since Kubernetes 1.35, true since ever).
+
+    A server that breaks this gets 0 for each, so that what arrives last counts.
+    """
+    return int(resource_version) if resource_version.isdecimal() else 0
+
+
+def resource_record(body: Json) -> ResourceRecord:
+    """Of a PDInference."""
+    metadata = body["metadata"]
+    return ResourceRecord(
+        owner=Owner(metadata["namespace"], metadata["name"]),
+        uid=metadata["uid"],
+        version=version_of(metadata["resourceVersion"]),
+        generation=metadata.get("generation", 0),
+        deleting="deletionTimestamp" in metadata,
+        spec=_compact(body.get("spec")),
+        status=_compact(body.get("status") or {}),
+    )
+
+
+def child_record(kind: str, body: Json) -> ChildRecord:
+    """Of a child, from a list, a watch event or the answer to an apply."""
+    metadata = body["metadata"]
+    owner, owner_uid = controller_of(metadata)
+    content = _compact(_settable(body))
+    return ChildRecord(
+        key=ChildKey(kind, metadata["namespace"], metadata["name"]),
+        uid=metadata["uid"],
+        version=version_of(metadata["resourceVersion"]),
+        owner=owner,
+        owner_uid=owner_uid,
+        applied_hash=(metadata.get("annotations") or {}).get(names.ANNOTATION_APPLIED_HASH, ""),
+        digest=digest(content),
+        content=content,
+        deleting="deletionTimestamp" in metadata,
+        workload=_workload(metadata, body) if kind in WORKLOADS else None,
+    )
+
+
+def digest(content: bytes) -> bytes:
+    """Identity of a content, within this process and across."""
+    return blake2b(content, digest_size=12).digest()
+
+
+def _compact(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _settable(body: Json) -> dict[str, Any]:
+    settable = {key: value for key, value in body.items() if key not in {"status", "apiVersion", "kind"}}
+    settable["metadata"] = {k: v for k, v in body["metadata"].items() if k not in _SERVER_METADATA}
+    return settable
+
+
+def controller_of(metadata: Json) -> tuple[Owner | None, str]:
+    """The PDInference that owns this object."""
+    for reference in metadata.get("ownerReferences") or ():
+        if reference["kind"] == names.KIND and reference["apiVersion"].startswith(f"{names.GROUP}/"):
+            return Owner(metadata["namespace"], reference["name"]), reference["uid"]
+    return None, ""
+
+
+def _workload(metadata: Json, body: Json) -> WorkloadState | None:
+    labels = metadata.get("labels") or {}
+    role = labels.get(names.LABEL_ROLE)
+    if role not in set(Role):
+        return None
+    template = body["spec"]["template"]["metadata"].get("labels") or {}
+    status = body.get("status") or {}
+    failed = [c for c in status.get("conditions") or () if c["type"] == "ReplicaFailure" and c["status"] == "True"]
+    return WorkloadState(
+        name=metadata["name"],
+        role=Role(role),
+        revision=template.get(names.LABEL_REVISION, ""),
+        desired=body["spec"].get("replicas", 1),
+        replicas=status.get("replicas", 0),
+        updated=status.get("updatedReplicas", 0),
+        ready=status.get("readyReplicas", 0),
+        available=status.get("availableReplicas", 0),
+        observed=status.get("observedGeneration", 0) >= metadata.get("generation", 1),
+        failure=failed[0].get("message", "") if failed else "",
+    )
