@@ -22,6 +22,16 @@ from pdinference.planning.observed import PodSummary
 Json = Mapping[str, Any]
 
 
+Record = ResourceRecord | ChildRecord | PodRecord
+
+
+def record_of(kind: Kind, body: Json) -> Record | None:
+    """What the cache keeps of an object; None for a pod that is not one of ours."""
+    if kind == RESOURCE:
+        return resource_record(body)
+    return pod_record(body) if kind == POD else child_record(kind.name, body)
+
+
 class Cache:
     """All PDInferences, their children and their pods."""
 
@@ -38,16 +48,15 @@ class Cache:
             return self._observe_pod(body, deleted=deleted)
         return self._observe_child(kind, body, deleted=deleted)
 
-    def replace(self, kind: Kind, bodies: Iterable[Json], version: int, namespace: str | None) -> set[Owner]:
-        """Take a complete list; the owners of all that differed from the cache come back."""
+    def replace(self, kind: Kind, records: Iterable[Record], version: int, namespace: str | None) -> set[Owner]:
+        """Take a complete list as of a version; the owners of all that differed from the cache come back."""
         if kind == RESOURCE:
-            resources = ((record.owner, record) for record in map(resource_record, bodies))
+            resources = ((record.owner, record) for record in records if isinstance(record, ResourceRecord))
             return self.resources.replace(resources, version, lambda key: namespace in {None, key[0]})
         if kind == POD:
-            found = (record for record in map(pod_record, bodies) if record is not None)
-            pods = (((record.namespace, record.name), record) for record in found)
+            pods = (((pod.namespace, pod.name), pod) for pod in records if isinstance(pod, PodRecord))
             return self.pods.replace(pods, version, lambda key: namespace in {None, key[0]})
-        children = ((record.key, record) for record in (child_record(kind.name, body) for body in bodies))
+        children = ((record.key, record) for record in records if isinstance(record, ChildRecord))
         return self.children.replace(children, version, lambda key: key[0] == kind.name and namespace in {None, key[1]})
 
     def applied(self, kind: str, body: Json) -> None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from pdinference.cluster.cache import Cache
-from pdinference.cluster.client import ApiServer, Json
+from pdinference.cluster.cache import Cache, Record, record_of
+from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import WATCHED, Kind, Owner
 from pdinference.cluster.records import version_of
@@ -24,12 +24,12 @@ async def list_all(api: ApiServer, cache: Cache, namespaces: Collection[str]) ->
     touched: set[Owner] = set()
     for kind in WATCHED:
         for namespace in namespaces or (None,):
-            bodies, version = await _list(api, kind, namespace)
-            touched |= cache.replace(kind, bodies, version, namespace)
+            records, version = await _list(api, kind, namespace)
+            touched |= cache.replace(kind, records, version, namespace)
     return touched
 
 
-async def _list(api: ApiServer, kind: Kind, namespace: str | None) -> tuple[list[Json], int]:
+async def _list(api: ApiServer, kind: Kind, namespace: str | None) -> tuple[list[Record], int]:
     """One consistent list, page by page; from the start again when the server forgot where we were."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
@@ -40,13 +40,13 @@ async def _list(api: ApiServer, kind: Kind, namespace: str | None) -> tuple[list
     raise AssertionError("unreachable")
 
 
-async def _pages(api: ApiServer, kind: Kind, namespace: str | None) -> tuple[list[Json], int]:
+async def _pages(api: ApiServer, kind: Kind, namespace: str | None) -> tuple[list[Record], int]:
     query = {"limit": _PAGE} | ({"labelSelector": kind.selector} if kind.selector else {})
-    bodies: list[Json] = []
+    records: list[Record] = []
     while True:
         page = await api.get(kind.path(namespace), **query)
-        bodies += page.get("items") or ()
+        records += filter(None, (record_of(kind, body) for body in page.get("items") or ()))
         token = page["metadata"].get("continue")
         if not token:
-            return bodies, version_of(page["metadata"]["resourceVersion"])
+            return records, version_of(page["metadata"]["resourceVersion"])
         query["continue"] = token
