@@ -2,8 +2,8 @@
 
 Kubernetes accepts structural schemas only: no `$ref`, no `title`, no `anyOf` for optional members, no
 `additionalProperties: false`, no numeric `exclusiveMinimum`; maps are `additionalProperties`. Defaults of nested
-objects are written as `{}`, so that the API server fills in the defaults within them. The real API server has the last
-word (tests/integration/test_crd.py).
+objects are written out whole, because the API server checks a default against the rules before it fills in what the
+default leaves out. The real API server has the last word (tests/integration/test_crd.py).
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from pdinference.api.v1alpha1.status import Status
 Schema = dict[str, Any]
 
 _KEPT_KEYWORDS = frozenset(
-    {"type", "format", "description", "default", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum"}
+    {"type", "format", "description", "default", "enum", "minLength", "maxLength", "minimum", "maximum"}
     | {"minItems", "maxItems", "minProperties", "maxProperties", "required", "anyOf"}
 )
 
@@ -147,11 +147,18 @@ def _structural(schema: Schema, definitions: dict[str, Schema], models: dict[str
         result["items"] = _structural(schema["items"], definitions, models)
     if isinstance(values := schema.get("additionalProperties"), dict):
         result["additionalProperties"] = _structural(values, definitions, models)
-    elif "patternProperties" in schema:
-        # Pydantic writes the pattern of a map's keys this way. Structural schemas cannot; rules say it in CEL instead.
-        (values,) = schema["patternProperties"].values()
-        result["additionalProperties"] = _structural(values, definitions, models)
+    if "propertyNames" in schema:
+        result["x-kubernetes-validations"] = _key_validations(schema["propertyNames"])
     return result
+
+
+def _key_validations(key_schema: Schema) -> list[Schema]:
+    """What pydantic says of a map's keys; a structural schema has no place for it, so the map's rules say it."""
+    fits = f"key.size() <= {key_schema['maxLength']}"
+    return [
+        {"rule": f"self.all(key, {fits} && {rule['rule'].replace('self', 'key', 1)})", "message": rule["message"]}
+        for rule in key_schema["x-kubernetes-validations"]
+    ]
 
 
 def _without_null(schema: Schema) -> Schema:
@@ -165,16 +172,27 @@ def _without_null(schema: Schema) -> Schema:
 
 
 def _add_model_facts(result: Schema, model: type[BaseModel] | None) -> None:
-    """Add what pydantic's JSON schema leaves out: CEL rules, and `{}` as the default of nested objects."""
+    """Add what pydantic's JSON schema leaves out: CEL rules, and the defaults of nested objects."""
     if model is None:
         return
     for field in model.model_fields.values():
         default = field.get_default(call_default_factory=True, validated_data={})
         if isinstance(default, BaseModel):
-            result["properties"][field.alias or ""]["default"] = {}
+            result["properties"][field.alias or ""]["default"] = _default(default)
     if issubclass(model, ApiModel) and model.rules:
         result["x-kubernetes-validations"] = [_validation(rule) for rule in model.rules]
 
 
+def _default(instance: BaseModel) -> Schema:
+    """What an object is when the user says nothing: all that is set, less empty maps and lists."""
+    values = {field.alias or name: getattr(instance, name) for name, field in type(instance).model_fields.items()}
+    return {
+        name: _default(value) if isinstance(value, BaseModel) else value
+        for name, value in values.items()
+        if isinstance(value, BaseModel) or value not in (None, {}, [])
+    }
+
+
 def _validation(rule: Rule) -> Schema:
-    return {"rule": rule.cel, "message": rule.message}
+    blame = {"fieldPath": f".{rule.field}"} if rule.field else {}
+    return {"rule": rule.cel, "message": rule.message, **blame}

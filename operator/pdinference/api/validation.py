@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.v1alpha1.base import RulesBrokenError
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,16 @@ def validated(document: Mapping[str, Any]) -> PDInference:
     try:
         return PDInference.model_validate(dict(document))
     except ValidationError as error:
-        raise InvalidResourceError(tuple(_problem(details) for details in error.errors(include_url=False))) from None
+        found = (problem for details in error.errors(include_url=False) for problem in _problems(details))
+        raise InvalidResourceError(tuple(found)) from None
 
 
-def _problem(details: ErrorDetails) -> Problem:
-    return Problem(field=_path(details["loc"]), message=_message(details))
+def _problems(details: ErrorDetails) -> list[Problem]:
+    where = _path(details["loc"])
+    broken = details.get("ctx", {}).get("error")
+    if isinstance(broken, RulesBrokenError):
+        return [Problem(field=".".join(filter(None, (where, r.field))), message=r.message) for r in broken.rules]
+    return [Problem(field=where, message=_message(details))]
 
 
 def _path(location: tuple[int | str, ...]) -> str:
@@ -76,7 +82,7 @@ def _message(details: ErrorDetails) -> str:
             return "There is no such field. Check the spelling; `kubectl explain pdi.spec --recursive` lists all."
         case "value_error":
             return str(details["ctx"]["error"])
-        case "string_pattern_mismatch":
-            return f"{details['input']!r} is not allowed here; it has to match {details['ctx']['pattern']}"
+        case "string_too_long":
+            return f"Use at most {details['ctx']['max_length']} characters."
         case _:
             return f"{details['msg']}, not {details['input']!r}."

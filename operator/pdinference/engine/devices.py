@@ -14,6 +14,9 @@ def _cpu_environment() -> list[EnvironmentVariable]:
         # The pod's cores are what its cgroup gives it, not what vLLM would pick and bind among all of the node's.
         variable("VLLM_CPU_OMP_THREADS_BIND", "nobind"),
         # KV moves over the pod network: no RDMA devices to look for, and one interface.
-        variable("UCX_TLS", "tcp,self,sm"),
+        variable("UCX_TLS", "tcp,self"),
         variable("UCX_NET_DEVICES", "eth0"),
+        # One process less to each pod, and none that spins on a shared-memory ring; without it, two vLLM pods on two
+        # cores stall each other for seconds. Has an effect with one rank only.
+        variable("VLLM_ENABLE_V1_MULTIPROCESSING", "0"),
     ]

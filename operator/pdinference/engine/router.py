@@ -19,6 +19,10 @@ def router_command(resource: PDInference, revision: str) -> Command:
         "policy": resource.spec.router.policy,
         "vllm-pd-disaggregation": True,
         "kv-connector": "nixl",
+        # Pods turn up one at a time, each polled until it answers: look often, and give up on one that is Ready but
+        # does not answer before it holds up the others (the defaults are 30 and 600).
+        "worker-startup-check-interval": 1,
+        "worker-startup-timeout-secs": 30,
         "service-discovery": True,
         "service-discovery-namespace": resource.metadata.namespace,
         "service-discovery-port": ENGINE_PORT,

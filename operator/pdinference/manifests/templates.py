@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template, Undefined
 
 from pdinference.api import names
 from pdinference.engine import lifecycle
@@ -25,8 +25,10 @@ def _as_json(value: object) -> str:
     """Write a value as JSON that a YAML parser reads the same.
 
     Raises:
-        TypeError: The value is no JSON data, which includes a variable that the template was not given.
+        jinja2.UndefinedError: The template was not given this value.
     """
+    if isinstance(value, Undefined):
+        str(value)  # raises, naming the variable
     text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
     # JSON's `\ud83d\ude00` is two characters to YAML, and YAML refuses raw control characters that JSON allows; `\U` is
     # one escape that YAML reads for any character. Outside strings, JSON has no such characters.

@@ -1,18 +1,49 @@
 """What all models share: camelCase names, closed schemas, and rules stated once for CEL and Python."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
-from pydantic.alias_generators import to_camel
-
-QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i)?$"
-LABEL_VALUE_PATTERN = r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$"
-QUALIFIED_NAME_PATTERN = (
-    r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+    model_validator,
 )
-DNS_SUBDOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"
+from pydantic.alias_generators import to_camel
+from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Text has to match a pattern; as CEL for the API server, so that both refuse it in the same plain English.
+
+    Attributes:
+        pattern: A regular expression that means the same in RE2 and in Python, without quotes.
+        message: What is allowed, with an example.
+    """
+
+    pattern: str
+    message: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {
+            **handler(schema),
+            "x-kubernetes-validations": [{"rule": f"self.matches(r'{self.pattern}')", "message": self.message}],
+        }
+
+    def _checked(self, value: str) -> str:
+        if not re.search(self.pattern, value) or value.endswith("\n"):
+            raise ValueError(self.message)
+        return value
 
 
 def _quantity_as_text(value: object) -> object:
@@ -20,20 +51,65 @@ def _quantity_as_text(value: object) -> object:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
+_QUANTITY = Matches(
+    r"^[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i)?$", "Write a Kubernetes quantity, for example 500m, 2 or 16Gi."
+)
+
 Quantity = Annotated[
     str,
     BeforeValidator(_quantity_as_text),
-    Field(pattern=QUANTITY_PATTERN, max_length=32),
+    Field(max_length=32),
+    _QUANTITY,
     WithJsonSchema(
-        {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}], "maxLength": 32}
-        | {"pattern": QUANTITY_PATTERN}
+        {
+            "x-kubernetes-int-or-string": True,
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "maxLength": 32,
+            "x-kubernetes-validations": [
+                {
+                    "rule": f"type(self) == int ? self >= 0 : string(self).matches(r'{_QUANTITY.pattern}')",
+                    "message": _QUANTITY.message,
+                }
+            ],
+        }
     ),
 ]
 """A Kubernetes quantity such as `500m`, `2` or `16Gi`."""
 
-LabelKey = Annotated[str, Field(pattern=QUALIFIED_NAME_PATTERN, max_length=317)]
-LabelValue = Annotated[str, Field(pattern=LABEL_VALUE_PATTERN, max_length=63)]
-ImageReference = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$")]
+QualifiedName = Annotated[
+    str,
+    Field(max_length=317),
+    Matches(
+        r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
+        "Write a Kubernetes name with an optional domain in front, for example topology.kubernetes.io/zone.",
+    ),
+]
+"""A label key, annotation key or resource name."""
+
+LabelValue = Annotated[
+    str,
+    Field(max_length=63),
+    Matches(
+        "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$",
+        "Write a label value: letters, digits, dots, dashes and underscores, with a letter or digit at both ends.",
+    ),
+]
+ObjectName = Annotated[
+    str,
+    Field(max_length=253),
+    Matches(
+        r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$",
+        "Write the name of a Kubernetes object: lower-case letters, digits, dashes and dots.",
+    ),
+]
+ImageReference = Annotated[
+    str,
+    Field(max_length=512),
+    Matches(
+        "^[A-Za-z0-9][A-Za-z0-9._:/@-]*$",
+        "Write an image with a tag or a digest, for example docker.io/vllm/vllm-openai:v0.32.0.",
+    ),
+]
 """A container image, with a tag or a digest."""
 
 
@@ -45,11 +121,25 @@ class Rule:
         cel: The expression, with `self` for the object, that is true when the object is valid.
         holds: The same in Python, given the validated model.
         message: What is wrong and what to do, in plain English.
+        field: The member to blame, as a path from the object such as `decode.replicas`; none blames the object.
     """
 
     cel: str
     holds: Callable[[Any], bool]
     message: str
+    field: str = ""
+
+
+class RulesBrokenError(ValueError):
+    """An object breaks rules between its fields.
+
+    Attributes:
+        rules: Those that it breaks.
+    """
+
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        super().__init__(" ".join(rule.message for rule in rules))
+        self.rules = rules
 
 
 class ApiModel(BaseModel):
@@ -67,7 +157,7 @@ class ApiModel(BaseModel):
 
     @model_validator(mode="after")
     def _rules_hold(self) -> Self:
-        broken = [rule.message for rule in self.rules if not rule.holds(self)]
+        broken = tuple(rule for rule in self.rules if not rule.holds(self))
         if broken:
-            raise ValueError(" ".join(broken))
+            raise RulesBrokenError(broken)
         return self

@@ -1,45 +1,45 @@
 """`spec.engine` and the per-role additions to it: the image, and every vLLM option that has no field of its own."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from pdinference.api.v1alpha1.base import ApiModel, ImageReference, Rule
+from pdinference.api.v1alpha1.base import ApiModel, ImageReference, Matches, Rule
 
 OWNED_ARGUMENTS: dict[str, str] = {
-    "model": "spec.model.source",
-    "revision": "spec.model.source.huggingFace.revision",
-    "tokenizer-revision": "spec.model.source.huggingFace.revision",
-    "hf-token": "spec.model.source.huggingFace.tokenSecret",
-    "served-model-name": "spec.model.name",
-    "tensor-parallel-size": "spec.parameter.parallelism.tensor and spec.decode.parallelism.tensor",
-    "kv-transfer-config": "spec.transfer",
-    "host": "nothing: pods listen on every address, and a NetworkPolicy limits who reaches them",
-    "port": "spec.router.service.port",
-    "shutdown-timeout": "spec.rollout.drainSeconds",
-    "config": "spec.engine.args",
+    "model": "use spec.model.source",
+    "revision": "use spec.model.source.huggingFace.revision",
+    "tokenizer-revision": "use spec.model.source.huggingFace.revision",
+    "hf-token": "use spec.model.source.huggingFace.tokenSecret",
+    "served-model-name": "use spec.model.name",
+    "tensor-parallel-size": "use spec.parameter.parallelism.tensor and spec.decode.parallelism.tensor",
+    "kv-transfer-config": "use spec.transfer",
+    "host": "pods listen on every address, and a NetworkPolicy limits who reaches them",
+    "port": "use spec.router.service.port",
+    "shutdown-timeout": "use spec.rollout.drainSeconds",
+    "config": "use spec.engine.args",
 }
-"""vLLM options that the operator sets itself, each with the field to use instead."""
+"""vLLM options that the operator sets itself, each with what to do instead, or why not."""
 
 OWNED_ENVIRONMENT: dict[str, str] = {
-    "POD_IP": "nothing: it is the pod's own address",
-    "VLLM_NIXL_SIDE_CHANNEL_HOST": "nothing: it has to be the pod's own address",
-    "VLLM_NIXL_SIDE_CHANNEL_PORT": "nothing: the port is part of the NetworkPolicy",
-    "VLLM_SERVER_DEV_MODE": "nothing: it opens endpoints that reset and control the engine",
-    "HF_TOKEN": "spec.model.source.huggingFace.tokenSecret",
-    "VLLM_API_KEY": "nothing yet: a key in plain text would be readable to all who can read the resource",
+    "POD_IP": "it is the pod's own address",
+    "VLLM_NIXL_SIDE_CHANNEL_HOST": "it has to be the pod's own address",
+    "VLLM_NIXL_SIDE_CHANNEL_PORT": "the port is part of the NetworkPolicy",
+    "VLLM_SERVER_DEV_MODE": "it opens endpoints that reset and control the engine",
+    "HF_TOKEN": "use spec.model.source.huggingFace.tokenSecret",
+    "VLLM_API_KEY": "a key in plain text would be readable to all who can read the resource",
 }
-"""Environment variables that the operator sets itself or refuses, each with the field to use instead."""
+"""Environment variables that the operator sets itself or refuses, each with what to do instead, or why not."""
 
 
-def _use_instead(owned: dict[str, str]) -> str:
-    return "; ".join(
-        f"{name} (use {field})" if field.startswith("spec") else f"{name} ({field})" for name, field in owned.items()
-    )
+def _owned(names: Iterable[str], owned: dict[str, str]) -> str:
+    return " ".join(f"{name} cannot be set here: {owned[name]}." for name in sorted(names))
 
 
-def _cel_list(names: dict[str, str]) -> str:
-    return "[" + ", ".join(f"'{name}'" for name in names) + "]"
+def _cel_identifier(name: str) -> str:
+    """How CEL writes a member whose name has dashes."""
+    return name.replace("-", "__dash__")
 
 
 def _scalar_or_json(value: object) -> object:
@@ -48,20 +48,71 @@ def _scalar_or_json(value: object) -> object:
     return value
 
 
-ArgumentName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=63)]
+ArgumentName = Annotated[
+    str,
+    Field(max_length=63),
+    Matches(
+        "^[a-z][a-z0-9]*(-[a-z0-9]+)*$",
+        "Write the long name of an option in lower case, without dashes in front, for example max-num-seqs.",
+    ),
+]
 ArgumentValue = Annotated[
     Any,
     BeforeValidator(_scalar_or_json),
-    WithJsonSchema({"x-kubernetes-preserve-unknown-fields": True}),
 ]
 """Text, number, true (`--name`), false (`--no-name`), a list (`--name a b`) or an object (passed as JSON)."""
 
-Arguments = Annotated[dict[ArgumentName, ArgumentValue], Field(max_length=64)]
-EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=128)]
+_ANYTHING = {"x-kubernetes-preserve-unknown-fields": True}
+_ARGUMENTS_SCHEMA = {
+    "type": "object",
+    "maxProperties": 64,
+    **_ANYTHING,
+    # CEL sees only members that the schema declares with a type. Declaring those that are refused lets the API server
+    # say, for each, what to use instead; all other options may have any value.
+    "properties": {
+        name: {"description": f"Cannot be set here: {advice}."}
+        | ({"type": "object", **_ANYTHING} if name == "kv-transfer-config" else {"x-kubernetes-int-or-string": True})
+        for name, advice in OWNED_ARGUMENTS.items()
+    },
+    "x-kubernetes-validations": [
+        {"rule": f"!has(self.{_cel_identifier(name)})", "message": _owned([name], OWNED_ARGUMENTS)}
+        for name in OWNED_ARGUMENTS
+    ],
+}
+
+
+def _none_owned(arguments: dict[str, Any]) -> dict[str, Any]:
+    if refused := OWNED_ARGUMENTS.keys() & arguments.keys():
+        raise ValueError(_owned(refused, OWNED_ARGUMENTS))
+    return arguments
+
+
+Arguments = Annotated[
+    dict[ArgumentName, ArgumentValue],
+    Field(max_length=64),
+    AfterValidator(_none_owned),
+    WithJsonSchema(_ARGUMENTS_SCHEMA),
+]
+EnvironmentName = Annotated[
+    str,
+    Field(max_length=128),
+    Matches(
+        "^[A-Za-z_][A-Za-z0-9_]*$",
+        "Write a variable name: letters, digits and underscores, not beginning with a digit.",
+    ),
+]
 Environment = Annotated[dict[EnvironmentName, Annotated[str, Field(max_length=4096)]], Field(max_length=64)]
 
-_ARGUMENT_NAMES = r"self.args.all(name, name.matches('^[a-z][a-z0-9]*(-[a-z0-9]+)*$'))"
-_ENVIRONMENT_NAMES = r"self.env.all(name, name.matches('^[A-Za-z_][A-Za-z0-9_]*$'))"
+
+def _refused_variable(name: str) -> Rule:
+    def absent(options: "EngineOptions") -> bool:
+        return name not in options.env
+
+    return Rule(
+        cel=f"!has(self.env) || !('{name}' in self.env)",
+        holds=absent,
+        message=f"env.{_owned([name], OWNED_ENVIRONMENT)}",
+    )
 
 
 class EngineOptions(ApiModel):
@@ -74,29 +125,7 @@ class EngineOptions(ApiModel):
     """Environment variables of the vLLM container, for example `NCCL_DEBUG: INFO`. For secrets, use a field that takes
     a Secret reference."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            cel=f"!has(self.args) || {_ARGUMENT_NAMES}",
-            holds=lambda _: True,  # the type of the keys says it in Python
-            message="args: write option names in lower case with single dashes between words and none in front, "
-            "for example max-num-seqs.",
-        ),
-        Rule(
-            cel=f"!has(self.args) || !self.args.exists(name, name in {_cel_list(OWNED_ARGUMENTS)})",
-            holds=lambda o: not OWNED_ARGUMENTS.keys() & o.args.keys(),
-            message=f"args: the operator sets these options itself: {_use_instead(OWNED_ARGUMENTS)}.",
-        ),
-        Rule(
-            cel=f"!has(self.env) || {_ENVIRONMENT_NAMES}",
-            holds=lambda _: True,  # likewise
-            message="env: names consist of letters, digits and underscores and do not start with a digit.",
-        ),
-        Rule(
-            cel=f"!has(self.env) || !self.env.exists(name, name in {_cel_list(OWNED_ENVIRONMENT)})",
-            holds=lambda o: not OWNED_ENVIRONMENT.keys() & o.env.keys(),
-            message=f"env: the operator sets or refuses these variables: {_use_instead(OWNED_ENVIRONMENT)}.",
-        ),
-    )
+    rules: ClassVar[tuple[Rule, ...]] = tuple(_refused_variable(name) for name in OWNED_ENVIRONMENT)
 
 
 class Engine(EngineOptions):

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 from pdinference.api.names import NAME_MAX_LENGTH
-from pdinference.api.v1alpha1.base import ApiModel, Rule
+from pdinference.api.v1alpha1.base import ApiModel, Matches, Rule
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.v1alpha1.model import Model
 from pdinference.api.v1alpha1.role import RoleSpec
@@ -46,10 +46,18 @@ class Spec(ApiModel):
         Rule(
             cel="self.decode.parallelism.tensor % self.parameter.parallelism.tensor == 0",
             holds=lambda s: s.decode.parallelism.tensor % s.parameter.parallelism.tensor == 0,
-            message="decode.parallelism.tensor must be a multiple of parameter.parallelism.tensor: NIXL cannot hand "
+            field="decode.parallelism.tensor",
+            message="Use a multiple of spec.parameter.parallelism.tensor: NIXL cannot hand "
             "the KV cache of a P instance to a D instance with fewer tensor-parallel ranks.",
         ),
     )
+
+
+_NAME_PATTERN = f"^[a-z]([-a-z0-9]{{0,{NAME_MAX_LENGTH - 2}}}[a-z0-9])?$"
+_NAME_MESSAGE = (
+    f"Use at most {NAME_MAX_LENGTH} lower-case letters, digits and dashes, a letter first and no dash last: it becomes "
+    "the name of a Service, and with a suffix the names of pods."
+)
 
 
 class Metadata(ApiModel):
@@ -57,7 +65,7 @@ class Metadata(ApiModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    name: Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=NAME_MAX_LENGTH)]
+    name: Annotated[str, Matches(_NAME_PATTERN, _NAME_MESSAGE)]
     """Name of the resource, and of the Service that clients use."""
     namespace: str = "default"
     """Namespace of the resource and of all that it becomes."""
@@ -68,10 +76,9 @@ class Metadata(ApiModel):
 
 
 NAME_RULE = Rule(
-    cel=f"self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$') && self.metadata.name.size() <= {NAME_MAX_LENGTH}",
+    cel=f"self.metadata.name.matches('{_NAME_PATTERN}')",
     holds=lambda _: True,  # Metadata says it in Python
-    message=f"metadata.name: use at most {NAME_MAX_LENGTH} lower-case letters, digits and dashes, beginning with a "
-    "letter: it becomes the name of a Service, and with a suffix of StatefulSets.",
+    message=f"metadata.name: {_NAME_MESSAGE}",
 )
 
 

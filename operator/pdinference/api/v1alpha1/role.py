@@ -5,10 +5,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from pdinference.api.v1alpha1.base import (
-    QUALIFIED_NAME_PATTERN,
     ApiModel,
-    LabelKey,
     LabelValue,
+    QualifiedName,
     Quantity,
     Rule,
 )
@@ -27,27 +26,28 @@ class Accelerator(ApiModel):
 
     type: Literal["GPU", "CPU"] = "GPU"
     """GPU: any device that a device plug-in offers as an extended resource. CPU: vLLM's CPU build, without a device."""
-    resource_name: Annotated[str, Field(pattern=QUALIFIED_NAME_PATTERN, max_length=317)] = "nvidia.com/gpu"
+    resource_name: QualifiedName = "nvidia.com/gpu"
     """Extended resource to request, one per tensor-parallel rank: for example `amd.com/gpu`. Not used with type CPU."""
     products: Annotated[list[LabelValue], Field(max_length=16, json_schema_extra={"x-kubernetes-list-type": "set"})] = (
         Field(default_factory=list)
     )
     """Products that pods may run on: values of the node label `productLabel`, for example `NVIDIA-H100-80GB-HBM3`.
     Default: any."""
-    product_label: LabelKey = "nvidia.com/gpu.product"
+    product_label: QualifiedName = "nvidia.com/gpu.product"
     """Node label that names the product. The default is what NVIDIA's GPU feature discovery writes."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="self.type != 'CPU' || !has(self.products) || self.products.size() == 0",
             holds=lambda a: a.type != "CPU" or not a.products,
-            message="products: type CPU has no accelerator products; remove them, or choose nodes with "
-            "placement.nodeSelector.",
+            field="products",
+            message="Type CPU has no accelerator products; remove them, or choose nodes with placement.nodeSelector.",
         ),
         Rule(
             cel="self.resourceName.contains('/')",
             holds=lambda a: "/" in a.resource_name,
-            message="resourceName: an extended resource has a domain, for example nvidia.com/gpu.",
+            field="resourceName",
+            message="An extended resource has a domain, for example nvidia.com/gpu.",
         ),
     )
 
@@ -55,18 +55,19 @@ class Accelerator(ApiModel):
 class SelectorRequirement(ApiModel):
     """A condition on one node label, as in the Kubernetes API."""
 
-    key: LabelKey
+    key: QualifiedName
     """Label key."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
     """How the label relates to the values."""
-    values: Annotated[list[LabelValue], Field(max_length=64)] | None = None
+    values: Annotated[list[LabelValue], Field(max_length=32)] | None = None
     """Values to compare with; none for Exists and DoesNotExist, one integer for Gt and Lt."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="(self.operator in ['Exists', 'DoesNotExist']) == (!has(self.values) || self.values.size() == 0)",
             holds=lambda r: (r.operator in {"Exists", "DoesNotExist"}) == (not r.values),
-            message="values: Exists and DoesNotExist take none; the other operators need at least one.",
+            field="values",
+            message="Exists and DoesNotExist take none; the other operators need at least one.",
         ),
         Rule(
             cel="!(self.operator in ['Gt', 'Lt']) || (has(self.values) && self.values.size() == 1 "
@@ -75,7 +76,8 @@ class SelectorRequirement(ApiModel):
                 r.operator not in {"Gt", "Lt"}
                 or (r.values is not None and len(r.values) == 1 and r.values[0].lstrip("-").isdigit())
             ),
-            message="values: Gt and Lt take exactly one integer.",
+            field="values",
+            message="Gt and Lt take exactly one integer.",
         ),
     )
 
@@ -83,14 +85,14 @@ class SelectorRequirement(ApiModel):
 class NodeSelectorTerm(ApiModel):
     """Conditions that a node must meet together."""
 
-    match_expressions: Annotated[list[SelectorRequirement], Field(min_length=1, max_length=32)]
+    match_expressions: Annotated[list[SelectorRequirement], Field(min_length=1, max_length=16)]
     """Conditions on the node's labels, all of which must hold."""
 
 
 class RequiredNodes(ApiModel):
     """Node conditions that must be met."""
 
-    node_selector_terms: Annotated[list[NodeSelectorTerm], Field(min_length=1, max_length=16)]
+    node_selector_terms: Annotated[list[NodeSelectorTerm], Field(min_length=1, max_length=8)]
     """Alternatives, of which one must hold."""
 
 
@@ -109,7 +111,7 @@ class NodeAffinity(ApiModel):
     required_during_scheduling_ignored_during_execution: RequiredNodes | None = None
     """Nodes that pods must run on."""
     preferred_during_scheduling_ignored_during_execution: (
-        Annotated[list[PreferredNodes], Field(max_length=16)] | None
+        Annotated[list[PreferredNodes], Field(max_length=8)] | None
     ) = None
     """Nodes that pods had better run on."""
 
@@ -117,7 +119,7 @@ class NodeAffinity(ApiModel):
 class Toleration(ApiModel):
     """A node taint that pods accept, as in the Kubernetes API."""
 
-    key: LabelKey | None = None
+    key: QualifiedName | None = None
     """Taint key; none, with operator Exists, means every taint."""
     operator: Literal["Exists", "Equal"] = "Equal"
     """Whether the taint's value counts."""
@@ -132,17 +134,20 @@ class Toleration(ApiModel):
         Rule(
             cel="has(self.key) || self.operator == 'Exists'",
             holds=lambda t: t.key is not None or t.operator == "Exists",
-            message="key: only operator Exists goes without a key.",
+            field="operator",
+            message="Only operator Exists goes without a key; add the key of the taint.",
         ),
         Rule(
             cel="self.operator != 'Exists' || !has(self.value) || self.value == ''",
             holds=lambda t: t.operator != "Exists" or not t.value,
-            message="value: operator Exists takes no value.",
+            field="value",
+            message="Operator Exists takes no value.",
         ),
         Rule(
             cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
             holds=lambda t: t.toleration_seconds is None or t.effect == "NoExecute",
-            message="tolerationSeconds: only effect NoExecute takes it.",
+            field="tolerationSeconds",
+            message="Only effect NoExecute takes it.",
         ),
     )
 
@@ -150,7 +155,7 @@ class Toleration(ApiModel):
 class TopologySpread(ApiModel):
     """How evenly the pods of the role spread over nodes, racks or zones. The pods are selected for you."""
 
-    topology_key: LabelKey
+    topology_key: QualifiedName
     """Node label whose values are the domains, for example `topology.kubernetes.io/zone`."""
     max_skew: Annotated[int, Field(ge=1)] = 1
     """By how many pods two domains may differ."""
@@ -161,7 +166,7 @@ class TopologySpread(ApiModel):
 class Placement(ApiModel):
     """Where the pods of a role may run."""
 
-    node_selector: Annotated[dict[LabelKey, LabelValue], Field(max_length=32)] = Field(default_factory=dict)
+    node_selector: Annotated[dict[QualifiedName, LabelValue], Field(max_length=32)] = Field(default_factory=dict)
     """Node labels that must all match."""
     node_affinity: NodeAffinity | None = None
     """Richer conditions on nodes."""
@@ -174,9 +179,9 @@ class Placement(ApiModel):
 class Resources(ApiModel):
     """CPU, memory and other resources of a container. Accelerators are added by the operator."""
 
-    requests: Annotated[dict[LabelKey, Quantity], Field(max_length=16)] = Field(default_factory=dict)
+    requests: Annotated[dict[QualifiedName, Quantity], Field(max_length=16)] = Field(default_factory=dict)
     """What the scheduler reserves."""
-    limits: Annotated[dict[LabelKey, Quantity], Field(max_length=16)] = Field(default_factory=dict)
+    limits: Annotated[dict[QualifiedName, Quantity], Field(max_length=16)] = Field(default_factory=dict)
     """What the container may use at most."""
 
 
@@ -200,7 +205,8 @@ class RoleSpec(EngineOptions):
             cel="[has(self.resources.requests) && self.accelerator.resourceName in self.resources.requests, "
             "has(self.resources.limits) && self.accelerator.resourceName in self.resources.limits].all(x, !x)",
             holds=lambda r: r.accelerator.resource_name not in {**r.resources.requests, **r.resources.limits},
-            message="resources: leave the accelerator out; the operator requests one for each tensor-parallel rank "
+            field="resources",
+            message="Leave the accelerator out; the operator requests one for each tensor-parallel rank "
             "(parallelism.tensor).",
         ),
     )

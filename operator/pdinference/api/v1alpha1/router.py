@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pdinference.api.v1alpha1.base import ApiModel, ImageReference, LabelKey
+from pdinference.api.v1alpha1.base import ApiModel, ImageReference, QualifiedName
 from pdinference.api.v1alpha1.role import Placement, Resources
 
 
@@ -15,7 +15,7 @@ class RouterService(ApiModel):
     """Kind of Service."""
     port: Annotated[int, Field(ge=1, le=65535)] = 80
     """Port that clients connect to."""
-    annotations: Annotated[dict[LabelKey, Annotated[str, Field(max_length=4096)]], Field(max_length=32)] = Field(
+    annotations: Annotated[dict[QualifiedName, Annotated[str, Field(max_length=4096)]], Field(max_length=32)] = Field(
         default_factory=dict
     )
     """Annotations on the Service, for example for a cloud's load balancer."""

@@ -1,0 +1,104 @@
+"""The generated CRD: structural, described, small, and the same as the file in the repository."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from pdinference.api.crd import custom_resource_definition, model_schema
+from pdinference.api.v1alpha1 import Spec, Status
+from tests.conftest import REPOSITORY
+
+CRD = custom_resource_definition()
+(VERSION,) = CRD["spec"]["versions"]
+ROOT = VERSION["schema"]["openAPIV3Schema"]
+
+
+def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, schema
+    for name, member in schema.get("properties", {}).items():
+        yield from nodes(member, f"{path}.{name}" if path else name)
+    for keyword in ("items", "additionalProperties"):
+        if keyword in schema:
+            yield from nodes(schema[keyword], f"{path}[]")
+
+
+def members(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    return ((path, node) for path, node in nodes(schema) if path and not path.endswith("[]"))
+
+
+def test_the_file_in_the_repository_is_the_generated_one() -> None:
+    committed = yaml.safe_load((REPOSITORY / "crds/pdinferences.pdinference.io.yaml").read_text())
+    assert committed == CRD, "run `make generate`"
+
+
+def test_every_field_has_a_description() -> None:
+    undescribed = [path for path, node in members(ROOT) if path != "metadata" and not node.get("description")]
+    assert undescribed == []
+
+
+def test_descriptions_are_sentences() -> None:
+    unfinished = [
+        path for path, node in members(ROOT) if "description" in node and not node["description"].endswith(".")
+    ]
+    assert unfinished == []
+
+
+def test_it_is_structural() -> None:
+    forbidden = {"$ref", "$defs", "title", "allOf", "oneOf", "not", "const", "exclusiveMinimum", "patternProperties"}
+    for path, node in nodes(ROOT):
+        assert not forbidden & node.keys(), path
+        assert "type" in node or any(key.startswith("x-kubernetes-") for key in node), path
+        assert node.get("additionalProperties") is not False, path
+
+
+def test_it_stays_small() -> None:
+    assert len(yaml.safe_dump(CRD)) < 200_000
+
+
+def test_text_and_lists_are_bounded_so_that_rules_have_a_bounded_cost() -> None:
+    unbounded = [
+        path
+        for path, node in nodes(ROOT["properties"]["spec"])
+        if (node.get("type") == "string" and not {"maxLength", "enum"} & node.keys())
+        or (node.get("type") == "array" and "maxItems" not in node)
+        or ("additionalProperties" in node and "maxProperties" not in node)
+    ]
+    assert unbounded == []
+
+
+def test_defaults_of_objects_are_complete() -> None:
+    """The API server checks the rules of an object against its default as it is written here."""
+    spec = ROOT["properties"]["spec"]["properties"]
+    assert spec["decode"]["default"]["parallelism"] == {"tensor": 1}
+    assert spec["decode"]["default"]["accelerator"]["resourceName"] == "nvidia.com/gpu"
+    assert spec["decode"]["properties"]["parallelism"]["properties"]["tensor"]["default"] == 1
+    assert spec["router"]["default"]["service"]["port"] == 80
+
+
+def test_defaults_are_those_of_the_models() -> None:
+    def check(schema: dict[str, Any], model: type[BaseModel]) -> None:
+        for field in model.model_fields.values():
+            default = field.get_default(call_default_factory=True, validated_data={})
+            node = schema["properties"][field.alias or ""]
+            if isinstance(default, BaseModel):
+                check(node, type(default))
+            elif isinstance(default, str | int) and default is not ...:
+                assert node["default"] == default
+
+    check(model_schema(Spec), Spec)
+
+
+@pytest.mark.parametrize("path", ["specReplicasPath", "statusReplicasPath", "labelSelectorPath"])
+def test_the_scale_subresource_points_at_fields_that_exist(path: str) -> None:
+    node = ROOT
+    for step in VERSION["subresources"]["scale"][path].strip(".").split("."):
+        node = node["properties"][step]
+    assert node["type"] in {"integer", "string"}
+
+
+def test_conditions_merge_by_type() -> None:
+    conditions = model_schema(Status)["properties"]["conditions"]
+    assert conditions["x-kubernetes-list-map-keys"] == ["type"]

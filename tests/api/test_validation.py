@@ -1,0 +1,79 @@
+"""What the command line and the operator say about a resource that is not valid."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pdinference.api.validation import InvalidResourceError, validated
+
+Make = Callable[..., dict[str, Any]]
+
+
+def problems(document: dict[str, Any]) -> dict[str, str]:
+    with pytest.raises(InvalidResourceError) as caught:
+        validated(document)
+    return {problem.field: problem.message for problem in caught.value.problems}
+
+
+def test_a_minimal_document_is_valid(document: Make) -> None:
+    assert validated(document()).spec.decode.replicas == 1
+
+
+def test_all_problems_are_named_at_once(document: Make) -> None:
+    found = problems(document(decode={"replicas": -1}, router={"replicas": "many"}, modell={}))
+    assert found.keys() == {"spec.decode.replicas", "spec.router.replicas", "spec.modell"}
+
+
+def test_a_missing_field_is_named(document: Make) -> None:
+    assert problems(document(model={})) == {"spec.model.source": "This field is required."}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "words"),
+    [
+        ({"model": {"source": {}}}, "spec.model.source", "exactly one"),
+        (
+            {"model": {"source": {"path": "/a", "persistentVolumeClaim": {"claimName": "b"}}}},
+            "spec.model.source",
+            "one",
+        ),
+        ({"model": {"source": {"path": "/../etc"}}}, "spec.model.source.path", "absolute path"),
+        ({"model": {"source": {"path": "relative"}}}, "spec.model.source.path", "absolute path"),
+        (
+            {"model": {"source": {"huggingFace": {"repository": "--trust-remote-code"}}}},
+            "spec.model.source.huggingFace.repository",
+            "owner/name",
+        ),
+        ({"engine": {"args": {"model": "other"}}}, "spec.engine.args", "spec.model.source"),
+        ({"decode": {"args": {"kv-transfer-config": {}}}}, "spec.decode.args", "spec.transfer"),
+        ({"engine": {"args": {"--seed": 1}}}, "spec.engine.args.--seed", "without dashes"),
+        ({"engine": {"args": {"seed": None}}}, "spec.engine.args.seed", "leave the option out"),
+        ({"engine": {"env": {"VLLM_SERVER_DEV_MODE": "1"}}}, "spec.engine", "VLLM_SERVER_DEV_MODE"),
+        ({"parameter": {"parallelism": {"tensor": 2}}}, "spec.decode.parallelism.tensor", "multiple of spec.parameter"),
+        (
+            {"decode": {"resources": {"limits": {"nvidia.com/gpu": 1}}}},
+            "spec.decode.resources",
+            "parallelism.tensor",
+        ),
+        ({"decode": {"resources": {"limits": {"memory": "4 GB"}}}}, "spec.decode.resources.limits.memory", "16Gi"),
+        (
+            {"decode": {"accelerator": {"type": "CPU", "products": ["A100"]}}},
+            "spec.decode.accelerator.products",
+            "nodeSelector",
+        ),
+        (
+            {"decode": {"placement": {"tolerations": [{"operator": "Exists", "value": "x"}]}}},
+            "spec.decode.placement.tolerations[0].value",
+            "takes no value",
+        ),
+    ],
+)
+def test_a_problem_names_its_field_and_what_to_do(document: Make, spec: dict[str, Any], field: str, words: str) -> None:
+    found = problems(document(**spec))
+    assert words in found[field]
+
+
+@pytest.mark.parametrize("name", ["1llama", "Llama", "lla.ma", "llama-", "x" * 34])
+def test_names_that_no_service_could_have_are_refused(document: Make, name: str) -> None:
+    assert "metadata.name" in problems(document(name=name))

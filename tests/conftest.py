@@ -1,0 +1,50 @@
+"""What all tests share."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pdinference.api.v1alpha1 import PDInference
+
+REPOSITORY = Path(__file__).parent.parent
+EXAMPLES = sorted((REPOSITORY / "examples").glob("*.yaml"))
+
+Document = dict[str, Any]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of comparing")
+
+
+def example_documents(path: Path) -> list[Document]:
+    """The PDInference documents of an example file."""
+    documents = yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    return [document for document in documents if document and document["kind"] == "PDInference"]
+
+
+@pytest.fixture
+def document() -> Callable[..., Document]:
+    """A minimal valid document, with parts of its spec replaced."""
+
+    def make(name: str = "llama", **spec: Any) -> Document:
+        return {
+            "apiVersion": "pdinference.io/v1alpha1",
+            "kind": "PDInference",
+            "metadata": {"name": name, "namespace": "models", "uid": "6f1c", "generation": 1},
+            "spec": {"model": {"source": {"path": "/models/llama"}}, **spec},
+        }
+
+    return make
+
+
+@pytest.fixture
+def resource(document: Callable[..., Document]) -> Callable[..., PDInference]:
+    """A minimal valid resource, with parts of its spec replaced."""
+
+    def make(name: str = "llama", **spec: Any) -> PDInference:
+        return PDInference.model_validate(document(name, **spec))
+
+    return make

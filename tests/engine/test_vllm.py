@@ -1,0 +1,118 @@
+"""vLLM's command for each role and kind of spec."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.engine.command import Command
+from pdinference.engine.vllm import engine_command
+
+Make = Callable[..., PDInference]
+
+
+def option(command: Command, name: str) -> str | None:
+    """The last value of an option, which is the one that counts."""
+    values = [a.removeprefix(f"--{name}=") for a in command.arguments if a.startswith(f"--{name}=")]
+    return values[-1] if values else None
+
+
+def environment(command: Command) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in command.environment}
+
+
+def transfer(command: Command) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(option(command, "kv-transfer-config") or "")
+    return value
+
+
+def test_parameter_produces_the_kv_cache_and_decode_consumes_it(resource: Make) -> None:
+    r = resource()
+    assert transfer(engine_command(r, Role.PARAMETER))["kv_role"] == "kv_producer"
+    assert transfer(engine_command(r, Role.DECODE))["kv_role"] == "kv_consumer"
+
+
+@pytest.mark.parametrize("role", [Role.PARAMETER, Role.DECODE])
+def test_the_side_channel_is_announced_at_the_pods_own_address(resource: Make, role: Role) -> None:
+    host = environment(engine_command(resource(), role))["VLLM_NIXL_SIDE_CHANNEL_HOST"]
+    assert host == {"fieldRef": {"fieldPath": "status.podIP"}}
+
+
+def test_a_failed_transfer_costs_time_and_not_the_answer(resource: Make) -> None:
+    assert transfer(engine_command(resource(), Role.DECODE))["kv_load_failure_policy"] == "recompute"
+
+
+def test_tensor_parallelism_is_per_role(resource: Make) -> None:
+    r = resource(parameter={"parallelism": {"tensor": 2}}, decode={"parallelism": {"tensor": 4}})
+    assert option(engine_command(r, Role.PARAMETER), "tensor-parallel-size") == "2"
+    assert option(engine_command(r, Role.DECODE), "tensor-parallel-size") == "4"
+
+
+def test_a_roles_options_win_over_the_engines(resource: Make) -> None:
+    r = resource(engine={"args": {"seed": 1, "dtype": "half"}}, decode={"args": {"seed": 2}})
+    assert option(engine_command(r, Role.PARAMETER), "seed") == "1"
+    assert option(engine_command(r, Role.DECODE), "seed") == "2"
+    assert option(engine_command(r, Role.DECODE), "dtype") == "half"
+
+
+def test_our_options_come_last_so_that_no_abbreviation_overrides_them(resource: Make) -> None:
+    arguments = engine_command(resource(engine={"args": {"tensor-parallel-siz": 8}}), Role.DECODE).arguments
+    assert arguments.index("--tensor-parallel-siz=8") < arguments.index("--tensor-parallel-size=1")
+
+
+def test_users_variables_win_over_our_defaults(resource: Make) -> None:
+    r = resource(engine={"env": {"HF_HUB_OFFLINE": "0"}}, decode={"env": {"HF_HUB_OFFLINE": "2"}})
+    assert environment(engine_command(r, Role.PARAMETER))["HF_HUB_OFFLINE"] == "0"
+    assert environment(engine_command(r, Role.DECODE))["HF_HUB_OFFLINE"] == "2"
+    names = [entry["name"] for entry in engine_command(r, Role.DECODE).environment]
+    assert len(names) == len(set(names))
+
+
+def test_the_served_name_is_the_models_or_the_resources(resource: Make) -> None:
+    source = {"path": "/models/llama"}
+    assert option(engine_command(resource(), Role.DECODE), "served-model-name") == "llama"
+    named = resource(model={"name": "meta/llama:8b", "source": source})
+    assert option(engine_command(named, Role.DECODE), "served-model-name") == "meta/llama:8b"
+
+
+@pytest.mark.parametrize(
+    ("source", "model"),
+    [
+        ({"path": "/models/a"}, "/models/a"),
+        ({"persistentVolumeClaim": {"claimName": "weights"}}, "/models"),
+        ({"persistentVolumeClaim": {"claimName": "weights", "path": "llama/8b"}}, "/models/llama/8b"),
+        ({"huggingFace": {"repository": "meta-llama/Llama-3.1-8B"}}, "meta-llama/Llama-3.1-8B"),
+    ],
+)
+def test_the_model_comes_from_its_source(resource: Make, source: dict[str, Any], model: str) -> None:
+    assert option(engine_command(resource(model={"source": source}), Role.DECODE), "model") == model
+
+
+def test_only_a_hub_model_may_ask_the_network(resource: Make) -> None:
+    token = {"name": "hub", "key": "token"}
+    hub = {"huggingFace": {"repository": "a/b", "revision": "abc", "tokenSecret": token}}
+    local = environment(engine_command(resource(), Role.DECODE))
+    remote = engine_command(resource(model={"source": hub}), Role.DECODE)
+    assert local["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in environment(remote)
+    assert environment(remote)["HF_TOKEN"] == {"secretKeyRef": token}
+    assert option(remote, "revision") == option(remote, "tokenizer-revision") == "abc"
+
+
+def test_vllm_finishes_its_requests_before_it_goes(resource: Make) -> None:
+    assert option(engine_command(resource(rollout={"drainSeconds": 7}), Role.DECODE), "shutdown-timeout") == "7"
+
+
+def test_cpu_keeps_the_kv_buffer_in_memory_and_looks_for_no_rdma(resource: Make) -> None:
+    command = engine_command(resource(decode={"accelerator": {"type": "CPU"}}), Role.DECODE)
+    assert transfer(command)["kv_buffer_device"] == "cpu"
+    assert environment(command)["UCX_TLS"] == "tcp,self"
+
+
+def test_gpu_leaves_the_choice_of_transport_to_ucx(resource: Make) -> None:
+    command = engine_command(resource(), Role.DECODE)
+    assert "kv_buffer_device" not in transfer(command)
+    assert "UCX_TLS" not in environment(command)

@@ -1,0 +1,90 @@
+"""Every rendered command line is read by vLLM's own parser, and means what we meant."""
+
+import functools
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.engine.vllm import engine_command
+from tests.conftest import EXAMPLES, example_documents
+
+pytestmark = pytest.mark.vllm
+
+
+@functools.cache
+def parser() -> Any:
+    """The parser of `vllm serve`; importing vLLM takes half a minute."""
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser  # noqa: PLC0415
+    from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: PLC0415
+
+    return make_arg_parser(FlexibleArgumentParser())
+
+
+def parsed(resource: PDInference, role: Role) -> Namespace:
+    arguments = [argument.replace("$$", "$") for argument in engine_command(resource, role).arguments]
+    namespace: Namespace = parser().parse_args(arguments)
+    return namespace
+
+
+@pytest.mark.parametrize("role", [Role.PARAMETER, Role.DECODE])
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_are_accepted(example: Path, role: Role) -> None:
+    for document in example_documents(example):
+        resource = PDInference.model_validate(document)
+        config = parsed(resource, role).kv_transfer_config
+        assert config.kv_role == ("kv_producer" if role is Role.PARAMETER else "kv_consumer")
+        assert config.kv_connector == "NixlConnector"
+        assert config.kv_load_failure_policy == "recompute"
+
+
+def test_what_the_operator_owns_means_what_the_spec_says(resource: Callable[..., PDInference]) -> None:
+    source = {"huggingFace": {"repository": "a/b", "revision": "c"}}
+    arguments = parsed(
+        resource(
+            model={"source": source, "name": "served"},
+            rollout={"drainSeconds": 30},
+            decode={"parallelism": {"tensor": 2}},
+        ),
+        Role.DECODE,
+    )
+    assert (arguments.model, arguments.revision, arguments.tokenizer_revision) == ("a/b", "c", "c")
+    assert arguments.served_model_name == ["served"]
+    assert arguments.tensor_parallel_size == 2
+    assert arguments.shutdown_timeout == 30
+    assert (arguments.host, arguments.port) == ("0.0.0.0", 8000)  # noqa: S104
+
+
+def test_users_options_keep_their_types(resource: Callable[..., PDInference]) -> None:
+    arguments = parsed(
+        resource(
+            engine={
+                "args": {
+                    "max-num-seqs": 64,
+                    "gpu-memory-utilization": 0.85,
+                    "enforce-eager": True,
+                    "enable-prefix-caching": False,
+                    "chat-template": "--not-an-option",
+                    "hf-overrides": {"max_position_embeddings": 8192},
+                    "allowed-origins": ["https://a", "https://b"],
+                }
+            }
+        ),
+        Role.DECODE,
+    )
+    assert arguments.max_num_seqs == 64
+    assert arguments.gpu_memory_utilization == 0.85
+    assert arguments.enforce_eager is True
+    assert arguments.enable_prefix_caching is False
+    assert arguments.chat_template == "--not-an-option"
+    assert arguments.hf_overrides == {"max_position_embeddings": 8192}
+
+
+def test_an_abbreviation_of_an_owned_option_changes_nothing(resource: Callable[..., PDInference]) -> None:
+    arguments = parsed(resource(engine={"args": {"tensor-parallel-siz": 8, "served-model-nam": "x"}}), Role.DECODE)
+    assert arguments.tensor_parallel_size == 1
+    assert arguments.served_model_name == ["llama"]

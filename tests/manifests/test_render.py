@@ -1,0 +1,244 @@
+"""The children of a resource, pinned by golden files and properties."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes.aio import client
+
+from pdinference.api import names
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.manifests import Manifest, RenderSettings, render
+from tests.conftest import EXAMPLES, example_documents
+
+Make = Callable[..., PDInference]
+GOLDEN = Path(__file__).parent / "golden"
+SETTINGS = RenderSettings(router_image="registry.example/router:1")
+
+
+def children(resource: PDInference) -> dict[tuple[str, str], Manifest]:
+    return {(o["kind"], o["metadata"]["name"]): o for o in render(resource, SETTINGS).objects}
+
+
+def only(resource: PDInference, kind: str, role: str) -> Manifest:
+    (found,) = (
+        o for (k, _), o in children(resource).items() if k == kind and o["metadata"]["labels"][names.LABEL_ROLE] == role
+    )
+    return found
+
+
+def pod_spec(workload: Manifest) -> dict[str, Any]:
+    spec: dict[str, Any] = workload["spec"]["template"]["spec"]
+    return spec
+
+
+WORKLOADS = [("StatefulSet", "parameter"), ("Deployment", "decode"), ("Deployment", "router")]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_render_as_pinned(example: Path, request: pytest.FixtureRequest) -> None:
+    documents = example_documents(example)
+    objects = [o for d in documents for o in render(PDInference.model_validate(d), SETTINGS).objects]
+    text = yaml.safe_dump_all(objects, sort_keys=False, width=120)
+    golden = GOLDEN / example.name
+    if request.config.getoption("--update-golden"):
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8"), "look at the difference, then run `make golden`"
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_no_field_is_misspelt(example: Path) -> None:
+    """The official client's models refuse what the API does not know."""
+    for document in example_documents(example):
+        for manifest in render(PDInference.model_validate(document), SETTINGS).objects:
+            model = getattr(client, f"V1{manifest['kind']}")
+            model.model_validate(manifest)
+
+
+def test_rendering_is_deterministic(resource: Make) -> None:
+    assert render(resource(), SETTINGS) == render(resource(), SETTINGS)
+
+
+def test_every_child_is_owned_labelled_and_in_the_resources_namespace(resource: Make) -> None:
+    for manifest in render(resource(), SETTINGS).objects:
+        metadata = manifest["metadata"]
+        (owner,) = metadata["ownerReferences"]
+        assert (owner["uid"], owner["controller"]) == ("6f1c", True)
+        assert metadata["namespace"] == "models"
+        assert metadata["labels"].items() >= names.instance_labels("llama").items()
+
+
+def test_no_two_children_share_a_name(resource: Make) -> None:
+    objects = render(resource(), SETTINGS).objects
+    assert len({(o["kind"], o["metadata"]["name"]) for o in objects}) == len(objects)
+
+
+@pytest.mark.parametrize(("kind", "role"), WORKLOADS)
+def test_selectors_match_the_pods_and_nothing_else(resource: Make, kind: str, role: str) -> None:
+    workload = only(resource(), kind, role)
+    labels = workload["spec"]["template"]["metadata"]["labels"]
+    selector = workload["spec"]["selector"]["matchLabels"]
+    assert selector.items() <= labels.items()
+    assert selector[names.LABEL_NAME] == "llama"
+    assert selector[names.LABEL_ROLE] == role
+
+
+@pytest.mark.parametrize(("kind", "role"), WORKLOADS)
+def test_pods_meet_the_restricted_pod_security_standard(resource: Make, kind: str, role: str) -> None:
+    spec = pod_spec(only(resource(), kind, role))
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+    assert all({"emptyDir", "persistentVolumeClaim"} & volume.keys() for volume in spec["volumes"])
+    for container in spec["containers"]:
+        context = container["securityContext"]
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert context["readOnlyRootFilesystem"] is True
+
+
+@pytest.mark.parametrize(("kind", "role"), WORKLOADS)
+def test_pods_stop_in_order(resource: Make, kind: str, role: str) -> None:
+    spec = pod_spec(only(resource(rollout={"drainSeconds": 100}), kind, role))
+    (container,) = spec["containers"]
+    pre_stop = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    drain = 300 if role == "router" else 100
+    assert spec["terminationGracePeriodSeconds"] > pre_stop + drain
+
+
+@pytest.mark.parametrize(("kind", "role"), WORKLOADS)
+def test_services_do_not_leak_into_the_environment(resource: Make, kind: str, role: str) -> None:
+    assert pod_spec(only(resource(), kind, role))["enableServiceLinks"] is False
+
+
+def test_only_the_router_gets_a_token(resource: Make) -> None:
+    tokens = {role: pod_spec(only(resource(), kind, role))["automountServiceAccountToken"] for kind, role in WORKLOADS}
+    assert tokens == {"parameter": False, "decode": False, "router": True}
+
+
+def test_vllm_is_reached_by_the_router_and_the_other_role_only(resource: Make) -> None:
+    policy = only(resource(), "NetworkPolicy", "parameter")
+    from_router, from_peer = policy["spec"]["ingress"]
+    (router,) = from_router["from"]
+    (peer,) = from_peer["from"]
+    assert router["podSelector"]["matchLabels"] == names.role_selector("llama", names.Role.ROUTER)
+    assert peer["podSelector"]["matchLabels"] == names.role_selector("llama", names.Role.DECODE)
+    assert from_router["ports"] == [{"port": "http", "protocol": "TCP"}]
+
+
+def test_start_up_may_take_an_hour(resource: Make) -> None:
+    (container,) = pod_spec(only(resource(), "StatefulSet", "parameter"))["containers"]
+    probe = container["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == 3600
+
+
+class TestDevices:
+    """GPUs are requested, chosen by product, and their nodes' taint tolerated."""
+
+    def test_one_device_for_each_tensor_parallel_rank(self, resource: Make) -> None:
+        r = resource(
+            decode={
+                "parallelism": {"tensor": 4},
+                "accelerator": {"resourceName": "amd.com/gpu"},
+                "resources": {"requests": {"cpu": 8}},
+            }
+        )
+        (container,) = pod_spec(only(r, "Deployment", "decode"))["containers"]
+        assert container["resources"] == {
+            "requests": {"cpu": "8", "amd.com/gpu": "4"},
+            "limits": {"amd.com/gpu": "4"},
+        }
+
+    def test_cpu_pods_request_none(self, resource: Make) -> None:
+        spec = pod_spec(only(resource(decode={"accelerator": {"type": "CPU"}}), "Deployment", "decode"))
+        assert "resources" not in spec["containers"][0]
+        assert "tolerations" not in spec
+
+    def test_the_devices_taint_is_tolerated(self, resource: Make) -> None:
+        (toleration,) = pod_spec(only(resource(), "Deployment", "decode"))["tolerations"]
+        assert toleration == {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+
+    def test_products_become_a_required_node_affinity(self, resource: Make) -> None:
+        r = resource(decode={"accelerator": {"products": ["A100", "H100"]}})
+        required = pod_spec(only(r, "Deployment", "decode"))["affinity"]["nodeAffinity"][
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        ]
+        wanted = {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["A100", "H100"]}
+        assert required == {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
+
+    def test_products_hold_in_every_alternative_of_the_users_affinity(self, resource: Make) -> None:
+        terms = [{"matchExpressions": [{"key": key, "operator": "Exists"}]} for key in ("a", "b")]
+        affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        r = resource(decode={"accelerator": {"products": ["H100"]}, "placement": {"nodeAffinity": affinity}})
+        required = pod_spec(only(r, "Deployment", "decode"))["affinity"]["nodeAffinity"][
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        ]
+        assert [[e["key"] for e in t["matchExpressions"]] for t in required["nodeSelectorTerms"]] == [
+            ["a", "nvidia.com/gpu.product"],
+            ["b", "nvidia.com/gpu.product"],
+        ]
+
+
+class TestModelVolume:
+    """A PersistentVolumeClaim is mounted read-only in both roles."""
+
+    @pytest.mark.parametrize(("kind", "role"), WORKLOADS[:2])
+    def test_it_is_mounted_read_only(self, resource: Make, kind: str, role: str) -> None:
+        r = resource(model={"source": {"persistentVolumeClaim": {"claimName": "weights"}}})
+        spec = pod_spec(only(r, kind, role))
+        assert {"name": "model", "persistentVolumeClaim": {"claimName": "weights", "readOnly": True}} in spec["volumes"]
+        (container,) = spec["containers"]
+        assert {"name": "model", "mountPath": "/models", "readOnly": True} in container["volumeMounts"]
+
+
+class TestRevision:
+    """A revision is the identity of a pair of pods."""
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"engine": {"image": "other:1"}},
+            {"engine": {"args": {"seed": 1}}},
+            {"decode": {"env": {"A": "b"}}},
+            {"parameter": {"resources": {"requests": {"cpu": 1}}}},
+            {"model": {"source": {"path": "/models/other"}}},
+        ],
+    )
+    def test_it_changes_with_the_pods(self, resource: Make, change: dict[str, Any]) -> None:
+        assert render(resource(**change), SETTINGS).revision != render(resource(), SETTINGS).revision
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"decode": {"replicas": 5}},
+            {"parameter": {"replicas": 0}},
+            {"router": {"policy": "random", "replicas": 2, "image": "other:2"}},
+            {"router": {"service": {"port": 8080}}},
+            {"rollout": {"strategy": "Recreate"}},
+        ],
+    )
+    def test_it_stays_with_them(self, resource: Make, change: dict[str, Any]) -> None:
+        assert render(resource(**change), SETTINGS).revision == render(resource(), SETTINGS).revision
+
+    def test_workloads_carry_it_in_name_labels_and_selector(self, resource: Make) -> None:
+        rendered = render(resource(), SETTINGS)
+        for kind, role in WORKLOADS[:2]:
+            workload = only(resource(), kind, role)
+            assert workload["metadata"]["name"] == f"llama-{role}-{rendered.revision}"
+            assert workload["spec"]["selector"]["matchLabels"][names.LABEL_REVISION] == rendered.revision
+
+
+def test_the_router_image_is_the_resources_or_the_installations(resource: Make) -> None:
+    (default,) = pod_spec(only(resource(), "Deployment", "router"))["containers"]
+    (chosen,) = pod_spec(only(resource(router={"image": "mine:1"}), "Deployment", "router"))["containers"]
+    assert (default["image"], chosen["image"]) == ("registry.example/router:1", "mine:1")
+
+
+def test_the_service_is_the_users(resource: Make) -> None:
+    service = {"type": "LoadBalancer", "port": 8080, "annotations": {"example.com/internal": 'yes "quoted"\n: x'}}
+    manifest = children(resource(router={"service": service}))["Service", "llama"]
+    assert manifest["metadata"]["annotations"] == service["annotations"]
+    assert manifest["spec"]["type"] == "LoadBalancer"
+    assert manifest["spec"]["ports"][0]["port"] == 8080
