@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -17,7 +18,6 @@ from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.files import locked
 
-_FLAGS = ("-trimpath", "-ldflags=-s -w")
 _OLDEST_GO = (1, 24)
 _GIB = 1 << 30
 _FREE_BYTES_NEEDED = 8 * _GIB
@@ -42,9 +42,19 @@ class Tool:
         return paths.TOOLS / self.module
 
     @property
+    def flags(self) -> list[str]:
+        """The compiler's flags; Kubernetes is told its version, which its own build takes from git."""
+        linker = ["-s", "-w"]
+        if found := re.search(r"k8s\.io/kubernetes (v(\d+)\.(\d+)\.\d+)", (self.source / "go.mod").read_text()):
+            values = {"gitVersion": found[1], "gitMajor": found[2], "gitMinor": found[3]}
+            packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+            linker += [f"-X={package}.{name}={value}" for package in packages for name, value in values.items()]
+        return ["-trimpath", f"-ldflags={' '.join(linker)}"]
+
+    @property
     def folder(self) -> Path:
         """Where the binaries are put: another folder for any other version, flag or toolchain."""
-        digest = hashlib.sha256(f"{_go_version()} {_FLAGS} {self.packages}".encode())
+        digest = hashlib.sha256(f"{_go_version()} {self.flags} {self.packages}".encode())
         for path in sorted(self.source.rglob("*")):
             if path.is_file():
                 digest.update(path.read_bytes())
@@ -122,7 +132,7 @@ def _build(tool: Tool) -> None:
 def _compile(tool: Tool, target: Path) -> None:
     """Run the compiler, which prints a line for each package it has compiled (-v)."""
     begin = time.monotonic()
-    command = ["go", "build", "-v", *_FLAGS, "-o", f"{target}/", *tool.packages]
+    command = ["go", "build", "-v", *tool.flags, "-o", f"{target}/", *tool.packages]
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
     with subprocess.Popen(
         command, cwd=tool.source, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -20,7 +20,7 @@ def ensure(node: NodeSpec) -> None:
         ClusterError: The kernel does not let us.
     """
     try:
-        for hierarchy in _hierarchies():
+        for hierarchy in _mounts("cgroup2" if _is_v2() else "cgroup"):
             _make(hierarchy, Path(node.cgroup.strip("/")).parts)
     except OSError as error:
         raise ClusterError(
@@ -79,15 +79,13 @@ def _is_v2() -> bool:
     return (_MOUNT / "cgroup.controllers").exists()
 
 
-def _hierarchies() -> list[Path]:
-    if _is_v2():
-        return [_MOUNT]
+def _mounts(*kinds: str) -> list[Path]:
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    return [Path(at) for _, at, kind, *_ in mounts if kind == "cgroup"]
+    return [Path(at) for _, at, kind, *_ in mounts if kind in kinds]
 
 
 def _folders(cluster: ClusterSpec) -> Iterator[Path]:
-    for hierarchy in _hierarchies():
+    for hierarchy in _mounts("cgroup", "cgroup2"):  # beside v1's hierarchies, runc may use a mount of v2
         folder = hierarchy / _PARENT / cluster.name
         if folder.is_dir():
             yield folder

@@ -1,10 +1,13 @@
 """The command line."""
 
+import contextlib
+import shutil
 import sys
+from pathlib import Path
 
 import click
 
-from e2e.cluster import build, debian
+from e2e.cluster import build, debian, images, paths
 from e2e.cluster.cluster import DEFAULT_NAME, Cluster
 from e2e.cluster.errors import ClusterError
 
@@ -41,6 +44,45 @@ def down(name: str) -> None:
     """Remove a cluster."""
     if any(cluster.name == name for cluster in Cluster.all()):
         Cluster.find(name).down()
+
+
+@cli.command()
+@_name
+def status(name: str) -> None:
+    """Tell which parts of a cluster run, and where its files are."""
+    cluster = Cluster.find(name)
+    for component in cluster.components():
+        pid = component.pid()
+        click.echo(f"{component.name:26} {f'runs ({pid})' if pid else 'does not run':16} {component.log}")
+    click.echo(f"export KUBECONFIG={cluster.kubeconfig} PATH={paths.binaries()}:$PATH")
+
+
+@cli.command("load-image")
+@_name
+@click.argument("archive", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def load_image(name: str, archive: Path) -> None:
+    """Load a docker or OCI ARCHIVE into all nodes; before `up`, into the store from which nodes are made.
+
+    Load images of several gigabytes before `up`: then they are unpacked once for all nodes.
+    """
+    debian.require()
+    images.load(archive)
+    for cluster in Cluster.all():
+        if cluster.name == name:
+            cluster.load_image(archive)
+
+
+@cli.command()
+def clean() -> None:
+    """Remove all clusters, images and built binaries; not Go's own caches (`go clean -cache -modcache`)."""
+    debian.require()
+    for cluster in Cluster.all():
+        cluster.down()
+    images.delete_store()
+    shutil.rmtree(paths.clusters(), ignore_errors=True)
+    shutil.rmtree(paths.cache(), ignore_errors=True)
+    with contextlib.suppress(OSError):  # not empty, or not there
+        paths.state().rmdir()
 
 
 @cli.command()

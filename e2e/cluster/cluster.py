@@ -10,6 +10,7 @@ from typing import Self
 import click
 
 from e2e.cluster import addons, api, build, controlplane, debian, images, network, node, paths, pki, spec, teardown
+from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.files import locked
 from e2e.cluster.processes import Component
@@ -88,6 +89,10 @@ class Cluster:
     def host_address(self) -> str:
         """Where its pods and its API server reach a process on the host."""
         return self.spec.host_address
+
+    def kubectl(self, *words: str | Path, stdin: str | None = None, timeout: float = 60) -> str:
+        """Run kubectl as administrator and return what it prints."""
+        return run([build.binary("kubectl"), f"--kubeconfig={self.kubeconfig}", *words], stdin=stdin, timeout=timeout)
 
     def components(self) -> list[Component]:
         """Its processes, in the order in which they start."""

@@ -47,7 +47,7 @@ def prepare_own() -> None:
         with _containerd() as address, tempfile.TemporaryDirectory() as scratch:
             for name, (tool, program) in missing.items():
                 archive = Path(scratch) / f"{program}.tar"
-                _write_archive(archive, name, build.binary(program))
+                write_archive(archive, name, build.binary(program))
                 _import(address, archive)
                 _remember(_root(), {name: build.TOOLS[tool].folder.name})
 
@@ -222,7 +222,7 @@ def _check_disk(archive: Path) -> None:
         )
 
 
-def _write_archive(archive: Path, name: str, program: Path) -> None:
+def write_archive(archive: Path, name: str, program: Path) -> None:
     """Write an image that consists of one static binary."""
     layer = _tar({program.name: program.read_bytes()})
     config = json.dumps(

@@ -14,8 +14,6 @@ from e2e.cluster.processes import Component
 from e2e.cluster.spec import DNS_ADDRESS, POD_RANGE, NodeSpec
 from e2e.cluster.waiting import wait_until
 
-CNI_RESULTS = Path("/var/lib/cni/results")
-
 
 def components(node: NodeSpec) -> list[Component]:
     """The processes of a node, in the order in which they start."""
@@ -61,7 +59,7 @@ def socket(node: NodeSpec) -> Path:
 
 
 def cni_network(node: NodeSpec) -> str:
-    """The name of its pod network, which tells its leavings in CNI_RESULTS from other clusters'."""
+    """The name of its pod network, which tells its records from other clusters'."""
     return f"pdinference-{node.name}"
 
 
@@ -122,6 +120,7 @@ state = "{state(node)}"
       runtime_type = "io.containerd.runc.v2"
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         SystemdCgroup = false
+        Root = "{state(node)}/runc"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "{node.folder / "cni"}"

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from e2e.cluster import cgroups, network, node, processes
 from e2e.cluster.commands import run
-from e2e.cluster.spec import SPEC_FILE, ClusterSpec
+from e2e.cluster.spec import SPEC_FILE, ClusterSpec, NodeSpec
 
 _CONTAINER_LOGS = Path("/var/log/containers")
+_CNI_RESULTS = Path("/var/lib/cni/results")
+_SHIM_SOCKETS = Path("/run/containerd/s")
 
 
 def remove(cluster: ClusterSpec) -> None:
@@ -40,12 +42,22 @@ def _unmount(folder: Path) -> None:
 def _remove_strays(cluster: ClusterSpec) -> None:
     """Remove what kubelet, containerd and CNI write to fixed places of the machine."""
     for spec in cluster.node_specs:
-        for path in node.CNI_RESULTS.glob(f"{node.cni_network(spec)}-*"):
-            path.unlink()
+        _remove_pod_networks(spec)
         for record in node.state(spec).glob("io.containerd.runtime.v2.task/*/*/address"):
             Path(record.read_text().removeprefix("unix://")).unlink(missing_ok=True)
     for link in _CONTAINER_LOGS.glob("*.log"):
         if link.is_symlink() and link.readlink().is_relative_to(cluster.folder):
             link.unlink()
-    with contextlib.suppress(OSError):  # not empty: somebody else's
-        _CONTAINER_LOGS.rmdir()
+    for folder in (_CONTAINER_LOGS, _CNI_RESULTS, _CNI_RESULTS.parent, _SHIM_SOCKETS, _SHIM_SOCKETS.parent):
+        with contextlib.suppress(OSError):  # not empty, as somebody else uses it, or not there
+            folder.rmdir()
+
+
+def _remove_pod_networks(spec: NodeSpec) -> None:
+    """Remove CNI's records of pods; those of their loopback interfaces bear no name of ours, only the pods' ids."""
+    prefix = f"{node.cni_network(spec)}-"
+    sandboxes = {path.name for path in (node.root(spec) / "io.containerd.grpc.v1.cri" / "sandboxes").glob("*")}
+    sandboxes |= {path.name.removeprefix(prefix).rpartition("-")[0] for path in _CNI_RESULTS.glob(f"{prefix}*")}
+    for sandbox in sandboxes:
+        for path in _CNI_RESULTS.glob(f"*-{sandbox}-*"):
+            path.unlink()

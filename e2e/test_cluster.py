@@ -1,0 +1,214 @@
+"""The local cluster's own tests: what everything else in e2e relies on. Needs root; `prepare` takes minutes once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster import Cluster, ClusterError, build, images, processes, teardown
+from e2e.cluster.commands import run, succeeds
+from e2e.cluster.spec import ClusterSpec
+from e2e.cluster.waiting import wait_until
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces and containers need root")
+
+NAME = "selftest"
+
+PROBES = """
+apiVersion: v1
+kind: Service
+metadata: {name: probes}
+spec: {selector: {app: probe}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: probes}
+spec:
+  selector: {matchLabels: {app: probe}}
+  template:
+    metadata: {labels: {app: probe}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+      - name: probe
+        image: localhost/pdinference/probe:1
+        args: [serve, ":8080"]
+        readinessProbe: {httpGet: {port: 8080, path: /}, periodSeconds: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster.up(NAME, nodes=2) as up:
+        up.kubectl("apply", "--filename=-", stdin=PROBES)
+        up.kubectl("rollout", "status", "daemonset/probes", "--timeout=60s")
+        yield up
+    assert leftovers(up.spec) == []
+
+
+def leftovers(spec: ClusterSpec) -> list[str]:
+    """Everything that a cluster may have left on this machine."""
+    found = [f"process {pid}" for pid in processes.marked_processes(spec)]
+    found += [f"namespace {path}" for path in Path("/run/netns").glob(f"{spec.netns}*")]
+    found += [f"link {spec.host_link}"] if succeeds(["ip", "link", "show", spec.host_link]) else []
+    found += [f"mount {mount}" for mount in teardown.mounts_below(spec.folder)]
+    found += [f"cgroup {path}" for path in Path("/sys/fs/cgroup").glob(f"**/pdinference/{spec.name}")]
+    found += [f"file {path}" for path in Path("/var/lib/cni").glob(f"results/pdinference-{spec.name}-*")]
+    logs = Path("/var/log/containers").glob("*.log")
+    found += [f"file {path}" for path in logs if path.readlink().is_relative_to(spec.folder)]
+    found += [f"folder {spec.folder}"] if spec.folder.exists() else []
+    return found
+
+
+def probe_pods(cluster: Cluster) -> dict[str, dict[str, str]]:
+    """Each probe pod's name, with its node and address."""
+    pods = json.loads(cluster.kubectl("get", "pods", "--selector=app=probe", "--output=json"))["items"]
+    return {pod["metadata"]["name"]: {"node": pod["spec"]["nodeName"], "ip": pod["status"]["podIP"]} for pod in pods}
+
+
+def fetch(cluster: Cluster, pod: str, url: str) -> str:
+    return cluster.kubectl("exec", pod, "--", "/probe", "get", url)
+
+
+def test_two_nodes_are_ready_and_say_their_version(cluster: Cluster) -> None:
+    nodes = json.loads(cluster.kubectl("get", "nodes", "--output=json"))["items"]
+    assert [node["metadata"]["name"] for node in nodes] == [f"{NAME}-node-1", f"{NAME}-node-2"]
+    for node in nodes:
+        assert {entry["type"]: entry["status"] for entry in node["status"]["conditions"]}["Ready"] == "True"
+        assert node["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.34.")
+
+
+def test_pods_reach_each_other_across_nodes(cluster: Cluster) -> None:
+    (first, one), (second, other) = probe_pods(cluster).items()
+    assert one["node"] != other["node"]
+    assert fetch(cluster, first, f"http://{other['ip']}:8080") == second
+    assert fetch(cluster, second, f"http://{one['ip']}:8080") == first
+
+
+def test_services_are_found_by_name_and_reach_pods_on_all_nodes(cluster: Cluster) -> None:
+    pods = probe_pods(cluster)
+    asked: set[str] = set()
+
+    def all_answered() -> bool:
+        with suppress(ClusterError):  # kube-proxy may not know the service yet
+            asked.add(fetch(cluster, next(iter(pods)), "http://probes.default.svc.cluster.local"))
+        return asked == set(pods)
+
+    wait_until("the service to reach both pods", all_answered, timeout=30)
+
+
+def test_logs_and_port_forward_work(cluster: Cluster) -> None:
+    pod = next(iter(probe_pods(cluster)))
+    assert cluster.kubectl("logs", pod) == ""
+    command = [build.binary("kubectl"), f"--kubeconfig={cluster.kubeconfig}", "port-forward", f"pod/{pod}", ":8080"]
+    with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True) as forward:
+        assert forward.stdout is not None
+        port = forward.stdout.readline().split(" -> ")[0].rpartition(":")[2]
+        assert run([build.binary("probe"), "get", f"http://127.0.0.1:{port}"]) == pod
+        forward.terminate()
+
+
+def test_nothing_leaves_the_machine(cluster: Cluster) -> None:
+    """Ask the routing tables and send nothing: 203.0.113.1 belongs to nobody (RFC 5737)."""
+    for netns in (cluster.spec.netns, *(node.netns for node in cluster.spec.node_specs)):
+        with pytest.raises(ClusterError, match="No route to host"):
+            run(["ip", "-netns", netns, "route", "get", "203.0.113.1"])
+    for node in cluster.spec.node_specs:
+        pod = next(pod for pod in probe_pods(cluster).values() if pod["node"] == node.name)
+        veth = json.loads(run(["ip", "-netns", node.netns, "-json", "route", "get", pod["ip"]]))[0]["dev"]
+        with pytest.raises(ClusterError, match="No route to host"):
+            run(["ip", "-netns", node.netns, "route", "get", "203.0.113.1", "from", pod["ip"], "iif", veth])
+
+
+def test_an_image_is_loaded_into_all_running_nodes_and_kept(cluster: Cluster, tmp_path: Path) -> None:
+    archive, image = tmp_path / "image.tar", "localhost/selftest/probe:2"
+    images.write_archive(archive, image, build.binary("probe"))
+    cluster.load_image(archive)
+    begin = time.monotonic()
+    cluster.load_image(archive)
+    assert time.monotonic() - begin < 2, "the second time, there is nothing to do"
+    for node in cluster.spec.node_specs:
+        name = f"loaded-{node.number}"
+        overrides = json.dumps({"spec": {"nodeName": node.name, "terminationGracePeriodSeconds": 0}})
+        flags = [f"--image={image}", "--image-pull-policy=Never", f"--overrides={overrides}"]
+        cluster.kubectl("run", name, *flags, "--", "serve", ":8080")
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/loaded-1", "pod/loaded-2", "--timeout=60s")
+    cluster.kubectl("delete", "pod", "loaded-1", "loaded-2")
+
+
+def test_a_second_up_changes_nothing_and_is_fast(cluster: Cluster) -> None:
+    before = {component.name: component.pid() for component in cluster.components()}
+    begin = time.monotonic()
+    Cluster.up(NAME, nodes=2)
+    assert time.monotonic() - begin < 3
+    assert {component.name: component.pid() for component in cluster.components()} == before
+
+
+def test_other_options_for_a_running_cluster_are_refused(cluster: Cluster) -> None:
+    with pytest.raises(ClusterError, match="exists with nodes=2"):
+        Cluster.up(cluster.name, nodes=0)
+
+
+def test_up_repairs_what_was_killed_and_pods_live_on(cluster: Cluster) -> None:
+    before = probe_pods(cluster)
+    for component in cluster.components():
+        if not component.name.startswith("node-2/"):
+            cluster.stop_component(component.name, kill=True)
+    Cluster.up(NAME, nodes=2)
+    assert all(component.pid() for component in cluster.components())
+    assert probe_pods(cluster) == before
+    for pod in before:
+        assert fetch(cluster, pod, "http://127.0.0.1:8080") == pod
+
+
+def test_a_second_cluster_beside_it(cluster: Cluster) -> None:
+    with Cluster.up(f"{NAME}-2", nodes=0, kwok=True) as other:
+        assert other.spec.server != cluster.spec.server
+        assert other.kubectl("get", "nodes", "--output=name") == ""
+        fake = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": "fake", "annotations": {"kwok.x-k8s.io/node": "fake"}},
+        }
+        other.kubectl("apply", "--filename=-", stdin=json.dumps(fake))
+        other.kubectl("wait", "--for=condition=Ready", "node/fake", "--timeout=30s")
+        other.kubectl("run", "pod", "--image=any")
+        other.kubectl("wait", "--for=condition=Ready", "pod/pod", "--timeout=30s")
+
+        other.stop_component("kube-apiserver")
+        with pytest.raises(ClusterError):
+            other.kubectl("get", "nodes")
+        other.start_component("kube-apiserver")
+        assert other.kubectl("get", "nodes", "--output=name") == "node/fake\n"
+
+        entries = [json.loads(line) for line in other.audit_log.read_text().splitlines()]
+        writes = [entry["objectRef"]["resource"] for entry in entries if entry["user"]["username"] == "admin"]
+        assert {"nodes", "pods"} <= set(writes)
+    assert leftovers(other.spec) == []
+    assert cluster.kubectl("get", "--raw=/readyz") == "ok"
+
+
+@pytest.mark.parametrize("seconds", [0.5, 2, 6])
+def test_up_after_up_was_killed(seconds: float) -> None:
+    name = f"{NAME}-3"
+    command = [sys.executable, "-m", "e2e.cluster", "up", "--name", name, "--nodes", "1"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=seconds)
+        process.send_signal(signal.SIGKILL)
+    with Cluster.up(name, nodes=1) as cluster:
+        assert cluster.kubectl("get", "nodes", "--output=name") == f"node/{name}-node-1\n"
+    assert leftovers(cluster.spec) == []
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "-x", "a.b", "x" * 21])
+def test_a_name_that_could_not_work_is_refused(name: str) -> None:
+    with pytest.raises(ClusterError, match="no name for a cluster"):
+        Cluster.up(name)
