@@ -103,7 +103,7 @@ def test_only_a_hub_model_may_ask_the_network(resource: Make) -> None:
 
 
 def test_vllm_finishes_its_requests_before_it_goes(resource: Make) -> None:
-    assert option(engine_command(resource(rollout={"drainSeconds": 7}), Role.DECODE), "shutdown-timeout") == "7"
+    assert option(engine_command(resource(rollout={"drainSeconds": 77}), Role.DECODE), "shutdown-timeout") == "77"
 
 
 def test_cpu_keeps_the_kv_buffer_in_memory_and_looks_for_no_rdma(resource: Make) -> None:

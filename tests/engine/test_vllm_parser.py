@@ -47,7 +47,7 @@ def test_what_the_operator_owns_means_what_the_spec_says(resource: Callable[...,
     arguments = parsed(
         resource(
             model={"source": source, "name": "served"},
-            rollout={"drainSeconds": 30},
+            rollout={"drainSeconds": 50},
             decode={"parallelism": {"tensor": 2}},
         ),
         Role.DECODE,
@@ -55,7 +55,7 @@ def test_what_the_operator_owns_means_what_the_spec_says(resource: Callable[...,
     assert (arguments.model, arguments.revision, arguments.tokenizer_revision) == ("a/b", "c", "c")
     assert arguments.served_model_name == ["served"]
     assert arguments.tensor_parallel_size == 2
-    assert arguments.shutdown_timeout == 30
+    assert arguments.shutdown_timeout == 50
     assert (arguments.host, arguments.port) == ("0.0.0.0", 8000)  # noqa: S104
 
 
@@ -70,7 +70,7 @@ def test_users_options_keep_their_types(resource: Callable[..., PDInference]) ->
                     "enable-prefix-caching": False,
                     "chat-template": "--not-an-option",
                     "hf-overrides": {"max_position_embeddings": 8192},
-                    "allowed-origins": ["https://a", "https://b"],
+                    "cudagraph-capture-sizes": [1, 2, 4],
                 }
             }
         ),
@@ -81,6 +81,7 @@ def test_users_options_keep_their_types(resource: Callable[..., PDInference]) ->
     assert arguments.enforce_eager is True
     assert arguments.enable_prefix_caching is False
     assert arguments.chat_template == "--not-an-option"
+    assert arguments.cudagraph_capture_sizes == [1, 2, 4]
     assert arguments.hf_overrides == {"max_position_embeddings": 8192}
 
 

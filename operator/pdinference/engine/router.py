@@ -23,6 +23,12 @@ def router_command(resource: PDInference, revision: str) -> Command:
         # does not answer before it holds up the others (the defaults are 30 and 600).
         "worker-startup-check-interval": 1,
         "worker-startup-timeout-secs": 30,
+        # vllm-router does not retry in this mode, so a pod that dies without a word has to be noticed soon (the default
+        # is three checks a minute apart). Pods that leave in an orderly way are seen at once, by the watch.
+        "health-check-interval-secs": 2,
+        "health-check-timeout-secs": 3,
+        "health-failure-threshold": 2,
+        "health-success-threshold": 1,
         "service-discovery": True,
         "service-discovery-namespace": resource.metadata.namespace,
         "service-discovery-port": ENGINE_PORT,

@@ -1,5 +1,7 @@
 """The command of a vLLM container."""
 
+from typing import Any
+
 from pdinference.api.names import ENGINE_PORT, Role
 from pdinference.api.v1alpha1 import PDInference, RoleSpec, Spec
 from pdinference.engine.arguments import to_argv
@@ -15,6 +17,13 @@ CACHE_MOUNT = "/cache"
 """The only place besides /tmp that vLLM may write to; downloads and compiled kernels go here."""
 
 
+_DEFAULTS: dict[str, Any] = {
+    # Probes and scrapes would be most of the log.
+    "disable-access-log-for-endpoints": "/health,/metrics",
+}
+"""Options that users may override."""
+
+
 def role_spec(spec: Spec, role: Role) -> RoleSpec:
     """The part of the spec that describes a role."""
     return spec.parameter if role is Role.PARAMETER else spec.decode
@@ -28,6 +37,7 @@ def engine_command(resource: PDInference, role: Role) -> Command:
     """
     own = role_spec(resource.spec, role)
     options = {
+        **_DEFAULTS,
         **resource.spec.engine.args,
         **own.args,
         **model_options(resource.spec.model.source),

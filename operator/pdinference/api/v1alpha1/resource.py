@@ -20,8 +20,9 @@ class Rollout(ApiModel):
     """BlueGreen: the new pair starts beside the old one, traffic moves when it is ready, then the old one drains; needs
     devices for both, and a pair that never gets ready changes nothing for clients. Recreate: the old pair drains first;
     needs no spare devices, and requests fail in between."""
-    drain_seconds: Annotated[int, Field(ge=0, le=86400)] = 120
-    """How long a P or D pod that is being replaced may take to finish the requests it has."""
+    drain_seconds: Annotated[int, Field(ge=40, le=86400)] = 120
+    """How long a P or D pod that is to stop may take to finish the requests it has; it stops as soon as it has. At least
+    40: P keeps the KV cache of a prompt for up to 30 seconds until D has pulled it."""
 
 
 class Spec(ApiModel):
