@@ -1,0 +1,72 @@
+{{/* Name of the application, in labels and selectors. */}}
+{{- define "pdinference-operator.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Name of most objects. At most 50 characters, so that the suffixes below keep it within 63. */}}
+{{- define "pdinference-operator.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "pdinference-operator.name" . -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels that select the operator's pods. They must never change: a Deployment's selector is immutable. */}}
+{{- define "pdinference-operator.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "pdinference-operator.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
+{{/* Labels of every object. Pods have the selector's only: a new chart version alone must not restart them. */}}
+{{- define "pdinference-operator.labels" -}}
+{{ include "pdinference-operator.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/component: operator
+app.kubernetes.io/part-of: pdinference
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
+{{- end -}}
+
+{{/* Name and labels, the start of every namespaced object's metadata. */}}
+{{- define "pdinference-operator.metadata" -}}
+name: {{ include "pdinference-operator.fullname" . | quote }}
+namespace: {{ .Release.Namespace | quote }}
+labels:
+  {{- include "pdinference-operator.labels" . | nindent 2 }}
+{{- end -}}
+
+{{- define "pdinference-operator.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "pdinference-operator.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The operator's identity, as the subjects of a binding. */}}
+{{- define "pdinference-operator.subjects" -}}
+- kind: ServiceAccount
+  name: {{ include "pdinference-operator.serviceAccountName" . | quote }}
+  namespace: {{ .Release.Namespace | quote }}
+{{- end -}}
+
+{{/* Reference of an image; takes a list of the image's values and the tag to use when they name none. */}}
+{{- define "pdinference-operator.image" -}}
+{{- $image := index . 0 -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $image.repository (default (index . 1) $image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Port of /healthz, /readyz and /metrics inside the pod. */}}
+{{- define "pdinference-operator.port" -}}
+8080
+{{- end -}}

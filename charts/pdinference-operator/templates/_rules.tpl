@@ -1,0 +1,41 @@
+{{/* What the operator may do where it looks after PDInferences: the same rules for a ClusterRole and for Roles. */}}
+{{- define "pdinference-operator.rules" -}}
+- apiGroups: [pdinference.io]
+  resources: [pdinferences]
+  verbs: [get, list, watch]
+- apiGroups: [pdinference.io]
+  resources: [pdinferences/status]
+  verbs: [patch]
+# Children are deleted together with their owner (blockOwnerDeletion). Clusters that run the admission plug-in
+# OwnerReferencesPermissionEnforcement, OpenShift among them, want this right for it.
+- apiGroups: [pdinference.io]
+  resources: [pdinferences/finalizers]
+  verbs: [update]
+# Pods are only read. The router reads them too, and nobody can give away a right that he has not: hence get.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch]
+# The children. Server-side apply is a patch, and a create for what is not there yet.
+- apiGroups: [""]
+  resources: [services, serviceaccounts]
+  verbs: {{ include "pdinference-operator.childVerbs" . }}
+- apiGroups: [apps]
+  resources: [deployments, statefulsets]
+  verbs: {{ include "pdinference-operator.childVerbs" . }}
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: {{ include "pdinference-operator.childVerbs" . }}
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: {{ include "pdinference-operator.childVerbs" . }}
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles, rolebindings]
+  verbs: {{ include "pdinference-operator.childVerbs" . }}
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
+{{- end -}}
+
+{{- define "pdinference-operator.childVerbs" -}}
+[get, list, watch, create, patch, delete]
+{{- end -}}

@@ -1,0 +1,122 @@
+"""Runs Helm on the chart."""
+
+import json
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from e2e.cluster.build import binary
+
+CHART = Path(__file__).parents[2] / "charts" / "pdinference-operator"
+RELEASE = "pdinference-operator"
+NAMESPACE = "pdinference-system"
+OLDEST_KUBERNETES = "1.30.0"
+
+Values = dict[str, Any]
+Object = dict[str, Any]
+
+
+class HelmError(Exception):
+    """Helm refused; its own words."""
+
+
+def helm(command: str, *arguments: str, chart: Path = CHART, values: Values | None = None) -> str:
+    """Run a command of Helm that takes a chart and values, on files alone or with the cluster of `--kubeconfig`.
+
+    Raises:
+        HelmError: Helm refused.
+        ClusterError: There is no Helm.
+    """
+    line: list[str | Path] = [binary("helm"), command, *arguments, chart, "--namespace", NAMESPACE, "--values", "-"]
+    result = subprocess.run(line, check=False, capture_output=True, text=True, input=json.dumps(values or {}))
+    if result.returncode:
+        raise HelmError(result.stdout + result.stderr)
+    return result.stdout
+
+
+def rendered(
+    values: Values | None = None, *, chart: Path = CHART, release: str = RELEASE, kubernetes: str = OLDEST_KUBERNETES
+) -> list[Object]:
+    """All objects of the chart, for a cluster of some version; without a cluster, Helm has to be told one."""
+    output = _template(json.dumps(values or {}), chart, release, kubernetes)
+    return [document for document in yaml.load_all(output, yaml.CSafeLoader) if document]
+
+
+@cache
+def _template(values: str, chart: Path, release: str, kubernetes: str) -> str:
+    return helm("template", release, f"--kube-version={kubernetes}", chart=chart, values=json.loads(values))
+
+
+def of_kind(objects: list[Object], kind: str) -> list[Object]:
+    """The objects of one kind."""
+    return [item for item in objects if item["kind"] == kind]
+
+
+def only(objects: list[Object], kind: str) -> Object:
+    """The only object of a kind."""
+    (found,) = of_kind(objects, kind)
+    return found
+
+
+NAMESPACED: Values = {"watchNamespaces": ["models", "research"]}
+EVERYTHING: Values = {
+    "replicas": 3,
+    "image": {
+        "repository": "registry.example:5000/team/operator",
+        "digest": "sha256:" + "0" * 64,
+        "pullPolicy": "Always",
+    },
+    "imagePullSecrets": [{"name": "registry"}],
+    "router": {"image": {"repository": "registry.example:5000/team/router", "tag": "1.2.3"}},
+    "workers": 16,
+    "resyncSeconds": 3600,
+    "log": {"format": "plain", "level": "debug"},
+    "extraEnv": [
+        {"name": "HTTPS_PROXY", "value": "http://proxy:3128"},
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+    ],
+    "crds": {"annotations": {"argocd.argoproj.io/sync-options": "Prune=false"}},
+    "serviceAccount": {"name": "operator", "annotations": {"example.com/role": "serving"}},
+    "podAnnotations": {"example.com/team": "serving"},
+    "podLabels": {"team": "serving"},
+    "priorityClassName": "system-cluster-critical",
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+    "tolerations": [{"key": "control-plane", "operator": "Exists", "effect": "NoSchedule"}],
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu", "operator": "DoesNotExist"}]}]
+            }
+        }
+    },
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app.kubernetes.io/name": "pdinference-operator"}},
+        }
+    ],
+    "metrics": {"service": {"annotations": {"prometheus.io/scrape": "true"}}},
+    "networkPolicy": {"enabled": True, "from": [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]},
+    "fullnameOverride": "pdi",
+}
+WITH_MONITOR: Values = {"metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}}
+WITHOUT_EXTRAS: Values = {
+    "leaderElection": {"enabled": False},
+    "crds": {"install": False},
+    "rbac": {"create": False},
+    "serviceAccount": {"create": False},
+    "metrics": {"service": {"enabled": False}},
+}
+VALUE_SETS: dict[str, Values] = {
+    "default": {},
+    "namespaced": NAMESPACED,
+    "everything": EVERYTHING,
+    "with-monitor": WITH_MONITOR,
+    "without-extras": WITHOUT_EXTRAS,
+}
+"""Ways to install the chart which together render every line of it."""

@@ -1,0 +1,291 @@
+"""What the chart renders."""
+
+import re
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from e2e.cluster.build import binary
+from pdinference.api import names
+from pdinference.api.validation import validated
+from pdinference.cli import main
+from tests.charts.helm import (
+    CHART,
+    EVERYTHING,
+    NAMESPACE,
+    NAMESPACED,
+    RELEASE,
+    VALUE_SETS,
+    WITH_MONITOR,
+    WITHOUT_EXTRAS,
+    HelmError,
+    Object,
+    Values,
+    helm,
+    of_kind,
+    only,
+    rendered,
+)
+
+CRD = Path(__file__).parents[2] / "crds" / "pdinferences.pdinference.io.yaml"
+
+all_value_sets = pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS.keys())
+
+
+def pod(objects: list[Object]) -> Object:
+    template: Object = only(objects, "Deployment")["spec"]["template"]
+    return template
+
+
+def container(objects: list[Object]) -> Object:
+    (found,) = pod(objects)["spec"]["containers"]
+    result: Object = found
+    return result
+
+
+class TestDefinition:
+    def test_the_copy_in_the_chart_is_the_generated_file(self) -> None:
+        copy = CHART / "files" / "crds" / CRD.name
+        assert copy.read_bytes() == CRD.read_bytes(), f"run: cp {CRD} {copy}"
+
+    def test_rendering_changes_nothing_but_metadata(self) -> None:
+        definition = only(rendered(), "CustomResourceDefinition")
+        generated = yaml.load(CRD.read_text(encoding="utf-8"), yaml.CSafeLoader)
+        assert definition["spec"] == generated["spec"]
+        assert definition["metadata"]["name"] == generated["metadata"]["name"]
+
+    def test_it_outlives_the_chart_unless_told_otherwise(self) -> None:
+        keep = {"helm.sh/resource-policy": "keep"}
+        assert only(rendered(), "CustomResourceDefinition")["metadata"]["annotations"] == keep
+        dropped = only(rendered({"crds": {"keep": False}}), "CustomResourceDefinition")
+        assert "annotations" not in dropped["metadata"]
+
+    def test_it_can_be_left_out(self) -> None:
+        assert not of_kind(rendered({"crds": {"install": False}}), "CustomResourceDefinition")
+
+
+class TestPod:
+    @all_value_sets
+    def test_it_meets_the_restricted_pod_security_standard(self, values: Values) -> None:
+        objects = rendered(values)
+        spec = pod(objects)["spec"]
+        context = container(objects)["securityContext"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["runAsUser"] == 65532
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert context == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        }
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+        assert {next(iter(volume.keys() - {"name"})) for volume in spec["volumes"]} == {"emptyDir"}
+
+    def test_it_is_probed_and_sized(self) -> None:
+        operator = container(rendered())
+        assert operator["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+        assert operator["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+        assert operator["resources"] == {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
+
+    def test_images_are_those_of_this_version(self) -> None:
+        operator = container(rendered())
+        assert operator["image"] == "ghcr.io/pdinference/operator:0.1.0"
+        assert f"--router-image={names.DEFAULT_ROUTER_IMAGE}" in operator["args"]
+
+    def test_a_digest_replaces_the_tag(self) -> None:
+        digest = "sha256:" + "0" * 64
+        assert container(rendered(EVERYTHING))["image"] == f"registry.example:5000/team/operator@{digest}"
+
+    def test_scheduling_values_reach_it_unchanged(self) -> None:
+        spec = pod(rendered(EVERYTHING))["spec"]
+        for name in ("priorityClassName", "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints"):
+            assert spec[name] == EVERYTHING[name]
+        assert container(rendered(EVERYTHING))["env"] == EVERYTHING["extraEnv"]
+
+    def test_no_value_breaks_out_of_its_place(self) -> None:
+        hostile = "a: b # c\n- \"d\" 'e' {{ f }} ${g} é"
+        objects = rendered(
+            {
+                "extraArgs": [hostile],
+                "extraEnv": [{"name": "X", "value": hostile}],
+                "podAnnotations": {"x": hostile, "y": "true", "z": "1e3"},
+                "serviceAccount": {"annotations": {"x": hostile}},
+            }
+        )
+        assert container(objects)["args"][-1] == hostile
+        assert container(objects)["env"] == [{"name": "X", "value": hostile}]
+        assert pod(objects)["metadata"]["annotations"] == {"x": hostile, "y": "true", "z": "1e3"}
+        assert only(objects, "ServiceAccount")["metadata"]["annotations"] == {"x": hostile}
+
+    def test_labels_of_the_user_do_not_change_what_selectors_match(self) -> None:
+        objects = rendered({"podLabels": {"app.kubernetes.io/name": "other", "team": "serving"}})
+        selector = only(objects, "Deployment")["spec"]["selector"]["matchLabels"]
+        assert selector.items() <= pod(objects)["metadata"]["labels"].items()
+        assert pod(objects)["metadata"]["labels"]["team"] == "serving"
+
+
+class TestArguments:
+    @all_value_sets
+    def test_the_operator_accepts_them(self, values: Values) -> None:
+        command = main.commands["run"]
+        subcommand, *arguments = container(rendered(values))["args"]
+        assert subcommand == "run"
+        command.make_context("run", list(arguments))
+
+    def test_they_say_what_the_values_say(self) -> None:
+        assert container(rendered(EVERYTHING))["args"] == [
+            "run",
+            "--leader-elect",
+            f"--lease-namespace={NAMESPACE}",
+            "--workers=16",
+            "--resync-seconds=3600",
+            "--health-port=8080",
+            "--router-image=registry.example:5000/team/router:1.2.3",
+            "--log-format=plain",
+            "--log-level=debug",
+        ]
+
+    def test_each_watched_namespace_is_named(self) -> None:
+        arguments = container(rendered(NAMESPACED))["args"]
+        assert [value for value in arguments if value.startswith("--namespace")] == [
+            "--namespace=models",
+            "--namespace=research",
+        ]
+
+    def test_big_numbers_stay_whole(self) -> None:
+        assert "--resync-seconds=86400" in container(rendered({"resyncSeconds": 86400.0}))["args"]
+
+    def test_an_unknown_extra_argument_would_be_noticed(self) -> None:
+        arguments = container(rendered({"extraArgs": ["--no-such-option"]}))["args"][1:]
+        with pytest.raises(click.UsageError):
+            main.commands["run"].make_context("run", list(arguments))
+
+
+class TestReplicas:
+    def test_one_needs_no_disruption_budget(self) -> None:
+        assert not of_kind(rendered(), "PodDisruptionBudget")
+
+    def test_several_are_drained_one_at_a_time(self) -> None:
+        objects = rendered({"replicas": 2})
+        assert only(objects, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+        assert not of_kind(rendered({"replicas": 2, "podDisruptionBudget": {"enabled": False}}), "PodDisruptionBudget")
+
+    def test_without_leader_election_two_never_overlap(self) -> None:
+        assert only(rendered(WITHOUT_EXTRAS), "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
+
+
+class TestMetrics:
+    def test_the_monitor_finds_the_service(self) -> None:
+        objects = rendered(WITH_MONITOR)
+        monitor = only(objects, "ServiceMonitor")
+        service = only(objects, "Service")
+        assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+        assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+        assert monitor["metadata"]["labels"]["release"] == "prometheus"
+
+    def test_the_service_finds_the_pods(self) -> None:
+        objects = rendered()
+        assert only(objects, "Service")["spec"]["selector"].items() <= pod(objects)["metadata"]["labels"].items()
+
+
+class TestRollouts:
+    @pytest.mark.parametrize(
+        "values",
+        [
+            {"replicas": 2},
+            {"rbac": {"userRoles": False}},
+            {"crds": {"keep": False}},
+            {"metrics": {"service": {"annotations": {"a": "b"}}}},
+            {"networkPolicy": {"enabled": True}},
+            {"serviceAccount": {"annotations": {"a": "b"}}},
+        ],
+        ids=str,
+    )
+    def test_a_value_that_pods_do_not_depend_on_restarts_none(self, values: Values) -> None:
+        assert pod(rendered(values)) == pod(rendered())
+
+    def test_a_new_chart_of_the_same_operator_restarts_none(self, tmp_path: Path) -> None:
+        chart = shutil.copytree(CHART, tmp_path / CHART.name)
+        file = chart / "Chart.yaml"
+        file.write_text(
+            file.read_text(encoding="utf-8").replace("\nversion: 0.1.0", "\nversion: 0.1.1"), encoding="utf-8"
+        )
+        assert only(rendered(chart=chart), "Deployment") != only(rendered(), "Deployment")
+        assert pod(rendered(chart=chart)) == pod(rendered())
+
+    @all_value_sets
+    def test_rendering_twice_gives_the_same(self, values: Values) -> None:
+        first, second = (helm("template", RELEASE, "--kube-version=1.34.0", values=values) for _ in range(2))
+        assert first == second
+
+    def test_nothing_asks_the_cluster_or_runs_as_a_hook(self) -> None:
+        for template in (CHART / "templates").iterdir():
+            text = template.read_text(encoding="utf-8")
+            assert not re.findall(r"{{[^}]*\b(?:lookup|rand\w*|uuidv4|gen[A-Z]\w*|now)\b|helm\.sh/hook", text), template
+
+
+class TestNames:
+    @all_value_sets
+    def test_every_object_says_where_it_is_from(self, values: Values) -> None:
+        for item in rendered(values):
+            assert item["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm", item["metadata"]
+            assert item["metadata"]["labels"]["app.kubernetes.io/instance"] == RELEASE
+            assert item["metadata"]["labels"]["helm.sh/chart"] == "pdinference-operator-0.1.0"
+
+    def test_the_release_is_part_of_them(self) -> None:
+        assert only(rendered(release="blue"), "Deployment")["metadata"]["name"] == "blue-pdinference-operator"
+
+    def test_the_longest_fit(self) -> None:
+        objects = rendered({"nameOverride": "n" * 50, "rbac": {"create": True}}, release="r" * 53)
+        assert max(len(item["metadata"]["name"]) for item in objects) <= 63
+
+
+class TestNotes:
+    @pytest.fixture
+    def chart(self, tmp_path: Path) -> Path:
+        """The chart with its notes in a ConfigMap: Helm shows them only when it installs into a cluster."""
+        chart = shutil.copytree(CHART, tmp_path / CHART.name)
+        include = '{{ include (print .Template.BasePath "/NOTES.txt") . | toJson }}'
+        template = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: notes}}\ndata: {{notes: {include}}}\n"
+        (chart / "templates" / "notes.yaml").write_text(template, encoding="utf-8")
+        return chart
+
+    @pytest.mark.parametrize(("values", "namespace"), [({}, "default"), (NAMESPACED, "models")], ids=["all", "some"])
+    def test_they_hold_a_valid_example(self, chart: Path, values: Values, namespace: str) -> None:
+        example = yaml.safe_load(notes(chart, values).split("<<'EOF'\n")[1].split("EOF\n")[0])
+        assert validated(example).metadata.namespace == namespace
+
+    def test_they_say_which_namespaces_are_looked_after(self, chart: Path) -> None:
+        assert "in all namespaces." in notes(chart, {})
+        assert "in these namespaces: models, research." in notes(chart, NAMESPACED)
+
+    def test_they_say_what_is_missing(self, chart: Path) -> None:
+        assert "must be there before the operator starts" in notes(chart, WITHOUT_EXTRAS)
+
+
+def notes(chart: Path, values: Values) -> str:
+    text: str = only(rendered(values, chart=chart), "ConfigMap")["data"]["notes"]
+    return text
+
+
+def test_older_kubernetes_is_refused() -> None:
+    with pytest.raises(HelmError, match="requires kubeVersion"):
+        rendered(kubernetes="1.29.9")
+
+
+def test_the_version_names_of_clouds_are_accepted() -> None:
+    assert rendered(kubernetes="v1.30.2-eks-1552ad0")
+
+
+def test_the_package_holds_everything(tmp_path: Path) -> None:
+    subprocess.run([binary("helm"), "package", CHART, "--destination", tmp_path], check=True, capture_output=True)
+    package = tmp_path / "pdinference-operator-0.1.0.tgz"
+    with tarfile.open(package) as archive:
+        packed = archive.getnames()
+    assert f"pdinference-operator/files/crds/{CRD.name}" in packed
+    assert rendered(chart=package) == rendered()

@@ -1,0 +1,102 @@
+"""The operator's rights: what it needs, and no more."""
+
+from itertools import product
+
+import pytest
+
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.cluster import kinds
+from pdinference.manifests import RenderSettings, render
+from tests.charts.helm import EVERYTHING, NAMESPACE, NAMESPACED, RELEASE, VALUE_SETS, Object, Values, of_kind, rendered
+from tests.conftest import EXAMPLES, example_documents
+
+CLUSTER_SCOPED = {"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+ROLES = {"Role", "ClusterRole"}
+
+Right = tuple[str, str, str]
+"""API group, resource, verb."""
+
+all_value_sets = pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS.keys())
+
+
+def rights(role: Object) -> set[Right]:
+    return {
+        right
+        for rule in role["rules"]
+        if "resourceNames" not in rule
+        for right in product(rule["apiGroups"], rule["resources"], rule["verbs"])
+    }
+
+
+def operator_rights(values: Values | None = None) -> set[Right]:
+    (role,) = [item for item in rendered(values) if item["kind"] in ROLES and item["metadata"]["name"] == RELEASE]
+    return rights(role)
+
+
+@all_value_sets
+def test_no_role_has_wildcards_or_secrets_or_gives_itself_more(values: Values) -> None:
+    for role in (item for item in rendered(values) if item["kind"] in ROLES):
+        for rule in role["rules"]:
+            assert "*" not in rule["apiGroups"] + rule["resources"] + rule["verbs"]
+            assert "nonResourceURLs" not in rule
+            assert not {"secrets", "pods/exec", "serviceaccounts/token"} & set(rule["resources"])
+            assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"])
+
+
+def test_children_are_exactly_what_may_be_created() -> None:
+    created = {(group, resource) for group, resource, verb in operator_rights() if verb == "create"}
+    assert created == {(kind.group, kind.plural) for kind in kinds.CHILDREN} | {("", "events")}
+
+
+def test_everything_watched_may_be_listed_and_watched() -> None:
+    needed = {(kind.group, kind.plural, verb) for kind in kinds.WATCHED for verb in ("list", "watch")}
+    assert needed <= operator_rights()
+
+
+def test_the_operator_holds_what_it_gives_to_routers() -> None:
+    for document in (document for path in EXAMPLES for document in example_documents(path)):
+        children = render(PDInference.model_validate(document), RenderSettings()).objects
+        for role in of_kind(list(children), "Role"):
+            assert rights(role) <= operator_rights()
+
+
+def test_nothing_is_cluster_wide_but_the_definition_when_namespaces_are_listed() -> None:
+    objects = rendered(NAMESPACED)
+    assert [item["kind"] for item in objects if item["kind"] in CLUSTER_SCOPED] == ["CustomResourceDefinition"]
+    for kind in ("Role", "RoleBinding"):
+        places = {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in of_kind(objects, kind)}
+        assert places == {("models", RELEASE), ("research", RELEASE), (NAMESPACE, f"{RELEASE}-leader")}
+
+
+def test_the_rights_in_a_namespace_are_those_in_the_cluster() -> None:
+    role = next(role for role in of_kind(rendered(NAMESPACED), "Role") if role["metadata"]["namespace"] == "models")
+    assert rights(role) == operator_rights()
+
+
+def test_every_binding_is_for_the_service_account() -> None:
+    for values, account in (({}, RELEASE), (NAMESPACED, RELEASE), (EVERYTHING, "operator")):
+        objects = rendered(values)
+        for binding in of_kind(objects, "ClusterRoleBinding") + of_kind(objects, "RoleBinding"):
+            assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
+        (deployment,) = of_kind(objects, "Deployment")
+        assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == account
+
+
+def test_only_its_own_lease_is_in_reach() -> None:
+    (role,) = [role for role in of_kind(rendered(), "Role") if role["metadata"]["name"] == f"{RELEASE}-leader"]
+    assert role["metadata"]["namespace"] == NAMESPACE
+    assert rights(role) == {("coordination.k8s.io", "leases", "create")}
+
+
+def test_people_with_the_usual_roles_may_use_the_resource() -> None:
+    roles = {role["metadata"]["name"]: role for role in of_kind(rendered(), "ClusterRole")}
+    view, edit = roles[f"{RELEASE}-view"], roles[f"{RELEASE}-edit"]
+    assert {verb for _, _, verb in rights(view)} == {"get", "list", "watch"}
+    assert "create" in {verb for _, _, verb in rights(edit)}
+    for role in (view, edit):
+        assert {group for group, _, _ in rights(role)} == {"pdinference.io"}
+    assert "rbac.authorization.k8s.io/aggregate-to-view" not in edit["metadata"]["labels"]
+
+
+def test_rights_can_be_left_to_somebody_else() -> None:
+    assert not [item for item in rendered({"rbac": {"create": False}}) if item["kind"] in ROLES]
