@@ -1,0 +1,78 @@
+"""What a stored resource asks for: validated and rendered, or why it cannot be."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.cluster.apply import applied_hash, child_key
+from pdinference.cluster.kinds import ChildKey
+from pdinference.cluster.records import ResourceRecord
+from pdinference.manifests import Manifest, RenderSettings, render
+
+
+class InvalidSpecError(Exception):
+    """The stored spec does not fit the models; the message names each field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """What one generation of a resource asks for, small enough to be kept: manifests are rendered again when needed.
+
+    Attributes:
+        fingerprints: Hash of each child's manifest; its keys are all children that should exist.
+    """
+
+    uid: str
+    generation: int
+    revision: str
+    replicas: Mapping[Role, int]
+    port: int
+    recreate: bool
+    fingerprints: Mapping[ChildKey, str]
+
+    def is_of(self, record: ResourceRecord) -> bool:
+        """Whether this is still what the resource asks for."""
+        return (self.uid, self.generation) == (record.uid, record.generation)
+
+
+def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[Desired, tuple[Manifest, ...]]:
+    """Validate and render.
+
+    Raises:
+        InvalidSpecError: The API server let something through that the operator cannot work with.
+    """
+    try:
+        resource = PDInference.model_validate(record.body())
+    except ValidationError as error:
+        raise InvalidSpecError(explain(error)) from error
+    rendered = render(resource, settings)
+    spec = resource.spec
+    desired = Desired(
+        uid=record.uid,
+        generation=record.generation,
+        revision=rendered.revision,
+        replicas={
+            Role.PARAMETER: spec.parameter.replicas,
+            Role.DECODE: spec.decode.replicas,
+            Role.ROUTER: spec.router.replicas,
+        },
+        port=spec.router.service.port,
+        recreate=spec.rollout.strategy == "Recreate",
+        fingerprints={child_key(manifest): applied_hash(manifest) for manifest in rendered.objects},
+    )
+    return desired, rendered.objects
+
+
+def explain(error: ValidationError) -> str:
+    """Each broken field by its path, in plain English."""
+    lines = []
+    for detail in error.errors(include_url=False, include_input=False):
+        path = ".".join(str(part) for part in detail["loc"]) or "the resource"
+        lines.append(f"{path}: {detail['msg'].removeprefix('Value error, ')}")
+    return (
+        "The stored spec is not valid, so nothing was changed and running pods are left alone. Correct it: "
+        + "; ".join(sorted(lines))
+    )

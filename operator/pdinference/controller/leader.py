@@ -1,0 +1,166 @@
+"""Leader election by Lease: at most one process writes.
+
+The client library has an election of its own (`kubernetes.aio.leaderelection`), which does not release the Lease on
+stop, dies of a connection error, and goes on working while a renewal hangs. This one is small because the rules are:
+
+- The Lease is free when it has no holder, or when it did not change for its duration *by our own clock*.
+- Every write carries the resource version that was read, so of two candidates one gets a conflict.
+- A leader that could not renew for `renew_deadline`, less than the duration, has lost and must stop at once, before
+  anybody else can have taken over; it learns that from a timeout even if the request hangs.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pdinference.cluster.client import ApiServer, Json
+from pdinference.cluster.errors import ApiError
+
+_LOG = logging.getLogger(__name__)
+_NOT_FOUND = 404
+LEASE_NAME = "pdinference-operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds, as in client-go's defaults for controllers."""
+
+    duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry: float = 2.0
+
+
+class LeaderLostError(Exception):
+    """The Lease could not be renewed in time; whoever wants it has it now."""
+
+
+class Leader:
+    """One candidate.
+
+    Args:
+        identity: Unique among the candidates; shown in the Lease.
+        on_change: Called with True when elected, and with False when no longer.
+    """
+
+    def __init__(
+        self,
+        api: ApiServer,
+        *,
+        namespace: str,
+        identity: str,
+        timing: Timing = Timing(),
+        on_change: Callable[[bool], None] = lambda leads: None,
+    ) -> None:
+        self._api = api
+        self._list_path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._path = f"{self._list_path}/{LEASE_NAME}"
+        self._identity = identity
+        self._timing = timing
+        self._on_change = on_change
+        self._seen: tuple[str, float] = ("", 0.0)  # resource version of the other's Lease, and since when
+        self._lease: Json | None = None
+        self._elected = False
+        self._renewed = 0.0
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process may write now; asks the clock too, for a process that was suspended for a while."""
+        return self._elected and asyncio.get_running_loop().time() - self._renewed < self._timing.duration
+
+    async def acquire(self) -> None:
+        """Wait until this process is the leader."""
+        while not await self._attempt():  # noqa: ASYNC110 - other processes set no events here
+            await asyncio.sleep(self._timing.retry * random.uniform(0.8, 1.2))  # noqa: S311 - no secret
+        self._elected = True
+        self._on_change(True)
+        _LOG.info("Elected leader as %s", self._identity)
+
+    async def hold(self) -> None:
+        """Renew until cancelled.
+
+        Raises:
+            LeaderLostError: The Lease was not renewed within the deadline, or somebody else holds it.
+        """
+        try:
+            while True:
+                async with asyncio.timeout(self._timing.renew_deadline):
+                    while not await self._attempt():  # noqa: ASYNC110 - likewise
+                        await asyncio.sleep(self._timing.retry)
+                await asyncio.sleep(self._timing.retry)
+        except TimeoutError:
+            raise LeaderLostError(f"could not renew the Lease within {self._timing.renew_deadline:.0f} s") from None
+        finally:
+            self._elected = False
+            self._on_change(False)
+
+    async def release(self) -> None:
+        """Give the Lease up, so that the next leader need not wait; only after the last write."""
+        if self._lease is None:
+            return
+        lease, self._lease = self._lease, None
+        lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+        try:
+            await self._api.replace(self._path, lease)
+        except ApiError as error:
+            _LOG.info("The Lease was not released and will expire: %s", error)
+
+    async def _attempt(self) -> bool:
+        """Take or renew the Lease; False when it is somebody else's, or the API server failed."""
+        try:
+            lease = self._lease or await self._read()
+            if lease is None:
+                self._lease = await self._api.create(self._list_path, self._new())
+            elif self._free(lease):
+                self._lease = await self._api.replace(self._path, self._claimed(lease))
+            elif self._elected:
+                raise LeaderLostError(f"{lease['spec']['holderIdentity']} holds the Lease")
+            else:
+                return False
+        except ApiError as error:
+            self._lease = None  # read it afresh: it may have changed hands
+            _LOG.warning("The Lease could not be taken or renewed: %s", error)
+            return False
+        self._renewed = asyncio.get_running_loop().time()
+        return True
+
+    async def _read(self) -> Json | None:
+        try:
+            return await self._api.get(self._path)
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise
+
+    def _free(self, lease: Json) -> bool:
+        spec = lease.get("spec") or {}
+        holder = spec.get("holderIdentity")
+        if not holder or holder == self._identity:
+            return True
+        now = asyncio.get_running_loop().time()
+        version = lease["metadata"]["resourceVersion"]
+        if self._seen[0] != version:
+            self._seen = (version, now)
+        duration = float(spec.get("leaseDurationSeconds") or self._timing.duration)
+        return now - self._seen[1] > duration
+
+    def _claimed(self, lease: Json) -> Json:
+        spec = lease.get("spec") or {}
+        renewed = {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": int(self._timing.duration),
+            "renewTime": _now(),
+        }
+        if spec.get("holderIdentity") != self._identity:
+            renewed |= {"acquireTime": _now(), "leaseTransitions": spec.get("leaseTransitions", 0) + 1}
+        return {**lease, "spec": {**spec, **renewed}}
+
+    def _new(self) -> Json:
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE_NAME}}
+        return self._claimed({**lease, "spec": {"leaseTransitions": -1}})
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,0 +1,143 @@
+"""The work queue: which resources to reconcile, each at most once at a time.
+
+Everything that happens to a resource (a watch event, a resync, a timer, a failure) becomes its key in here. A key that
+is added while it is being worked on is worked on again afterwards; a key that waits already is not added twice. So a
+burst of events costs one reconcile, and no event is lost.
+"""
+
+import asyncio
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from pdinference.controller.metrics import Metrics
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+_BACKOFF_FIRST_S = 0.5
+_BACKOFF_LIMIT_S = 300.0
+
+
+@dataclass(order=True)
+class _Timer(Generic[KeyT]):
+    due: float
+    key: KeyT = field(compare=False)
+
+
+class WorkQueue(Generic[KeyT]):
+    """Keys to work on, some of them later.
+
+    Args:
+        clock: Monotonic seconds; the event loop's by default.
+        jitter: Factor for each delay, so that what failed together does not come back together.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        clock: Callable[[], float] | None = None,
+        jitter: Callable[[], float] = lambda: random.uniform(0.8, 1.2),  # noqa: S311 - no secret
+    ) -> None:
+        self._metrics = metrics
+        self._clock = clock or asyncio.get_running_loop().time
+        self._jitter = jitter
+        self._ready: deque[KeyT] = deque()
+        self._since: dict[KeyT, float] = {}  # keys in _ready, and since when
+        self._running: set[KeyT] = set()
+        self._dirty: set[KeyT] = set()  # added while running
+        self._timers: list[_Timer[KeyT]] = []
+        self._due: dict[KeyT, float] = {}  # the earliest timer of each key; later ones are void
+        self._failures: dict[KeyT, int] = {}
+        self._wake = asyncio.Event()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._ready)
+
+    def add(self, key: KeyT) -> None:
+        """Work on this key as soon as a worker is free."""
+        self._due.pop(key, None)
+        if key in self._running:
+            self._dirty.add(key)
+        elif key not in self._since:
+            self._since[key] = self._clock()
+            self._ready.append(key)
+            self._metrics.queue_adds.inc()
+            self._metrics.queue_depth.set(len(self._ready))
+            self._wake.set()
+
+    def add_after(self, key: KeyT, delay: float) -> None:
+        """Work on this key after `delay` seconds, unless it is worked on before."""
+        due = self._clock() + delay
+        if key in self._since or self._due.get(key, float("inf")) <= due:
+            return
+        self._due[key] = due
+        heapq.heappush(self._timers, _Timer(due, key))
+        self._wake.set()
+
+    def retry(self, key: KeyT, at_least: float = 0.0) -> float:
+        """Work on this key again after a back-off that doubles with each failure; the delay comes back."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        delay = min(_BACKOFF_LIMIT_S, _BACKOFF_FIRST_S * 2.0 ** min(failures, 16)) * self._jitter()
+        delay = max(delay, at_least)
+        self._metrics.queue_retries.inc()
+        self.add_after(key, delay)
+        return delay
+
+    def forget(self, key: KeyT) -> None:
+        """The key succeeded: its next failure starts with the shortest back-off."""
+        self._failures.pop(key, None)
+
+    def close(self) -> None:
+        """Give out no more keys; those that are being worked on are not interrupted."""
+        self._closed = True
+        self._wake.set()
+
+    async def get(self) -> KeyT | None:
+        """The next key, which then counts as being worked on until `done`; None when the queue is closed."""
+        while not self._closed:
+            wait = self._promote()
+            if self._ready:
+                return self._take()
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+        return None
+
+    def done(self, key: KeyT) -> None:
+        """The work on this key is over."""
+        self._running.discard(key)
+        if key in self._dirty:
+            self._dirty.discard(key)
+            self.add(key)
+
+    def _take(self) -> KeyT:
+        key = self._ready.popleft()
+        self._metrics.queue_seconds.observe(self._clock() - self._since.pop(key))
+        self._metrics.queue_depth.set(len(self._ready))
+        self._running.add(key)
+        if self._ready:
+            self._wake.set()  # another worker may be waiting
+        return key
+
+    def _promote(self) -> float | None:
+        """Move due keys to the ready ones; seconds until the next timer come back, None without one."""
+        now = self._clock()
+        while self._timers:
+            timer = self._timers[0]
+            if self._due.get(timer.key) != timer.due:
+                heapq.heappop(self._timers)  # superseded by an earlier timer or by `add`
+            elif timer.due <= now:
+                heapq.heappop(self._timers)
+                self.add(timer.key)
+            else:
+                return timer.due - now
+        return None

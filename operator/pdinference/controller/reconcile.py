@@ -1,0 +1,162 @@
+"""One reconcile: observe, plan, render, apply, prune, report.
+
+It may be interrupted at any point and started again: everything it decides follows from what the cluster holds. If the
+resource is deleted while its children are being applied, they carry an owner reference to a uid that no longer exists,
+and Kubernetes' garbage collector removes them; nothing here has to.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.cluster.apply import Applier, Outcome, Parent
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.client import ApiServer
+from pdinference.cluster.kinds import DEPLOYMENT, WORKLOADS, ChildKey, Owner
+from pdinference.cluster.prune import prune
+from pdinference.cluster.records import ChildRecord, ResourceRecord
+from pdinference.controller.desired import Desired, InvalidSpecError, compile_desired
+from pdinference.controller.metrics import Metrics
+from pdinference.controller.report import Reporter, status_of
+from pdinference.manifests import RenderSettings
+from pdinference.planning.observed import Failure, WorkloadState
+from pdinference.planning.rollout import RolloutPlan, plan_rollout
+from pdinference.planning.status import Situation, build_status, invalid_status
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What to do with the key afterwards.
+
+    Attributes:
+        retry: Come back after a back-off.
+        at_least: Seconds that the API server asked to wait.
+    """
+
+    retry: bool = False
+    at_least: float = 0.0
+
+
+class Reconciler:
+    """Makes the children and the status of a resource what its spec asks for."""
+
+    def __init__(
+        self,
+        *,
+        api: ApiServer,
+        cache: Cache,
+        applier: Applier,
+        reporter: Reporter,
+        metrics: Metrics,
+        settings: RenderSettings,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._api = api
+        self._cache = cache
+        self._applier = applier
+        self._reporter = reporter
+        self._metrics = metrics
+        self._settings = settings
+        self._now = now
+        self._desired: dict[Owner, Desired] = {}
+
+    async def reconcile(self, owner: Owner) -> Result:
+        """Bring one resource closer to what it asks for."""
+        resource = self._cache.resources.get(owner)
+        if resource is None or resource.deleting:
+            self._desired.pop(owner, None)
+            self._reporter.forget(owner)
+            return Result()
+        try:
+            desired, outcome = await self._apply(resource)
+        except InvalidSpecError as error:
+            return await self._report_invalid(resource, str(error))
+        plan = self._plan(resource, desired)
+        pruned = await prune(self._api, self._unwanted(resource, desired, plan))
+        self._count(outcome, pruned)
+        failures = tuple(sorted((*outcome.failures, *pruned.failures), key=lambda f: (f.transient, f.kind, f.name)))
+        written = await self._report(resource, desired, plan, failures)
+        waits = bool(failures or outcome.waiting or pruned.waiting or not written)
+        return Result(retry=waits, at_least=max(outcome.retry_after or 0.0, pruned.retry_after or 0.0))
+
+    async def _apply(self, resource: ResourceRecord) -> tuple[Desired, Outcome]:
+        """Render, unless it is known that nothing would be applied, and apply."""
+        parent = Parent(resource.owner, resource.uid)
+        known = self._desired.get(resource.owner)
+        if known is not None and known.is_of(resource) and self._applier.in_order(known.fingerprints, parent):
+            return known, Outcome()
+        desired, manifests = compile_desired(resource, self._settings)
+        self._desired[resource.owner] = desired
+        return desired, await self._applier.apply(manifests, parent)
+
+    def _plan(self, resource: ResourceRecord, desired: Desired) -> RolloutPlan:
+        return plan_rollout(
+            target=desired.revision,
+            serving=status_of(resource).serving_revision,
+            router=self._router(resource),
+            pods=self._cache.pods_of(resource.owner),
+            recreate=desired.recreate,
+        )
+
+    def _unwanted(self, resource: ResourceRecord, desired: Desired, plan: RolloutPlan) -> Iterable[ChildRecord]:
+        """Children of ours that are no longer rendered, less old P/D workloads that may still serve."""
+        for child in self._cache.children_of(resource.owner):
+            if child.owner_uid != resource.uid or child.key in desired.fingerprints:
+                continue
+            if child.key.kind in WORKLOADS and child.workload and not plan.may_go(child.workload.revision):
+                continue
+            yield child
+
+    async def _report(
+        self, resource: ResourceRecord, desired: Desired, plan: RolloutPlan, failures: tuple[Failure, ...]
+    ) -> bool:
+        situation = Situation(
+            namespace=resource.owner.namespace,
+            name=resource.owner.name,
+            generation=resource.generation,
+            port=desired.port,
+            target=desired.revision,
+            desired=desired.replicas,
+            rollout=plan,
+            workloads=self._workloads(resource, desired),
+            pods=self._cache.pods_of(resource.owner),
+            failures=failures,
+        )
+        status = build_status(situation, previous=status_of(resource), now=self._now())
+        return await self._reporter.report(resource, status)
+
+    async def _report_invalid(self, resource: ResourceRecord, message: str) -> Result:
+        self._metrics.errors.labels("InvalidSpec").inc()
+        status = invalid_status(
+            resource.generation,
+            message,
+            router=self._router(resource),
+            previous=status_of(resource),
+            now=self._now(),
+        )
+        return Result(retry=not await self._reporter.report(resource, status))
+
+    def _workloads(self, resource: ResourceRecord, desired: Desired) -> dict[Role, WorkloadState]:
+        records = (self._cache.children.get(key) for key in desired.fingerprints if key.kind in WORKLOADS)
+        states = (record.workload for record in records if record is not None and record.owner_uid == resource.uid)
+        return {state.role: state for state in states if state is not None}
+
+    def _router(self, resource: ResourceRecord) -> WorkloadState | None:
+        owner = resource.owner
+        key = ChildKey(DEPLOYMENT.name, owner.namespace, names.role_object(owner.name, Role.ROUTER))
+        record = self._cache.children.get(key)
+        return record.workload if record is not None and record.owner_uid == resource.uid else None
+
+    def _count(self, applied: Outcome, pruned: Outcome) -> None:
+        for key in applied.applied:
+            self._metrics.applies.labels(key.kind).inc()
+        for key in pruned.applied:
+            self._metrics.prunes.labels(key.kind).inc()
+        for failure in (*applied.failures, *pruned.failures):
+            self._metrics.errors.labels(failure.reason).inc()
+            _LOG.warning("%s %s: %s", failure.kind, failure.name, failure.message, extra={"reason": failure.reason})

@@ -1,0 +1,93 @@
+"""The status subresource and the Events that go with its changes."""
+
+import json
+import logging
+from typing import Any
+
+from pydantic import ValidationError
+
+from pdinference.api.v1alpha1 import Status
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.client import ApiServer
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import RESOURCE, Owner
+from pdinference.cluster.records import ResourceRecord
+from pdinference.controller.events import EventRecorder
+from pdinference.controller.metrics import Metrics
+from pdinference.planning.conditions import READY
+from pdinference.planning.transitions import transitions
+
+_LOG = logging.getLogger(__name__)
+_NOT_FOUND = 404
+_CONFLICT = 409
+
+
+class Reporter:
+    """Writes a status when it differs from the one that the resource has."""
+
+    def __init__(self, api: ApiServer, cache: Cache, events: EventRecorder, metrics: Metrics) -> None:
+        self._api = api
+        self._cache = cache
+        self._events = events
+        self._metrics = metrics
+        self._ready: dict[Owner, bool] = {}
+
+    async def report(self, resource: ResourceRecord, status: Status) -> bool:
+        """Write the status if it changed; False when that failed and should be tried again."""
+        self._note_readiness(resource.owner, status)
+        fresh = status.model_dump(mode="json", by_alias=True)
+        if fresh == json.loads(resource.status):
+            return True
+        if not await self._write(resource, fresh):
+            return False
+        for transition in transitions(status_of(resource), status):
+            _LOG.info(
+                "%s: %s",
+                transition.reason,
+                transition.note,
+                extra={
+                    "namespace": resource.owner.namespace,
+                    "resource": resource.owner.name,
+                    "revision": status.revision,
+                },
+            )
+            await self._events.record(resource.owner, resource.uid, transition)
+        return True
+
+    def forget(self, owner: Owner) -> None:
+        """The resource is gone."""
+        self._ready.pop(owner, None)
+        self._count()
+
+    async def _write(self, resource: ResourceRecord, status: dict[str, Any]) -> bool:
+        """Patch the status of this very object: the uid keeps it off a new one of the same name."""
+        path = RESOURCE.path(resource.owner.namespace, resource.owner.name) + "/status"
+        try:
+            body = await self._api.merge(path, {"metadata": {"uid": resource.uid}, "status": status})
+        except ApiError as error:
+            if error.status in {_NOT_FOUND, _CONFLICT}:  # deleted, or replaced; the watch will tell
+                return True
+            self._metrics.errors.labels(error.reason).inc()
+            _LOG.warning("Status of %s not written: %s", resource.owner, error)
+            return False
+        self._metrics.status_writes.inc()
+        self._cache.status_written(body)
+        return True
+
+    def _note_readiness(self, owner: Owner, status: Status) -> None:
+        self._ready[owner] = any(c.type == READY and c.status == "True" for c in status.conditions)
+        self._count()
+
+    def _count(self) -> None:
+        ready = sum(self._ready.values())
+        self._metrics.resources.labels("true").set(ready)
+        self._metrics.resources.labels("false").set(len(self._ready) - ready)
+
+
+def status_of(resource: ResourceRecord) -> Status:
+    """The status that the resource has; of one that another version wrote, what this one must not lose."""
+    stored = json.loads(resource.status)
+    try:
+        return Status.model_validate(stored)
+    except ValidationError:
+        return Status(revision=str(stored.get("revision", "")), serving_revision=str(stored.get("servingRevision", "")))

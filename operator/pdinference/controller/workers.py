@@ -1,0 +1,79 @@
+"""The workers: keys from the queue, through the reconciler, back into the queue when they failed."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from pdinference.cluster.kinds import Owner
+from pdinference.controller.metrics import Metrics
+from pdinference.controller.queue import WorkQueue
+from pdinference.controller.reconcile import Reconciler, Result
+
+_LOG = logging.getLogger(__name__)
+
+
+class Workers:
+    """A fixed number of workers on one queue.
+
+    Args:
+        may_write: Asked before each reconcile; a leader that was suspended learns here that it no longer leads.
+    """
+
+    def __init__(
+        self, queue: WorkQueue[Owner], reconciler: Reconciler, metrics: Metrics, *, may_write: Callable[[], bool]
+    ) -> None:
+        self._queue = queue
+        self._reconciler = reconciler
+        self._metrics = metrics
+        self._may_write = may_write
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, count: int) -> None:
+        """Start working."""
+        self._tasks = {asyncio.create_task(self._work(), name=f"worker-{number}") for number in range(count)}
+
+    async def wait(self) -> None:
+        """Wait for the workers to end, which they do when the queue is closed."""
+        await asyncio.gather(*self._tasks)
+
+    async def stop(self, seconds: float) -> None:
+        """Take no more keys, let those under way finish for so long, then cancel them."""
+        self._queue.close()
+        if not self._tasks:
+            return
+        _, late = await asyncio.wait(self._tasks, timeout=seconds)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    async def _work(self) -> None:
+        while (owner := await self._queue.get()) is not None:
+            try:
+                await self._one(owner)
+            finally:
+                self._queue.done(owner)
+
+    async def _one(self, owner: Owner) -> None:
+        if not self._may_write():
+            self._queue.retry(owner)
+            return
+        with self._metrics.reconcile_seconds.time():
+            result = await self._guarded(owner)
+        if result is None:
+            self._metrics.reconciles.labels("error").inc()
+            self._queue.retry(owner)
+        elif result.retry:
+            self._metrics.reconciles.labels("retry").inc()
+            self._queue.retry(owner, result.at_least)
+        else:
+            self._metrics.reconciles.labels("success").inc()
+            self._queue.forget(owner)
+
+    async def _guarded(self, owner: Owner) -> Result | None:
+        """A fault in one resource's reconcile must not take the others down with it."""
+        try:
+            return await self._reconciler.reconcile(owner)
+        except Exception:  # noqa: BLE001 - logged, counted and tried again
+            _LOG.exception("Reconcile failed", extra={"namespace": owner.namespace, "resource": owner.name})
+            self._metrics.errors.labels("Internal").inc()
+            return None

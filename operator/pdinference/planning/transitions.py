@@ -1,0 +1,53 @@
+"""Which Events a change of status is worth: those that a person would want to find in `kubectl describe`."""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from pdinference.api.v1alpha1 import Condition, Status
+from pdinference.planning.conditions import PROGRESSING, READY
+
+_ORDINARY = frozenset({"RollingOut", "RolloutComplete"})
+
+
+class Transition(NamedTuple):
+    """One Event."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    note: str
+
+
+def transitions(old: Status, new: Status) -> Iterator[Transition]:
+    """The Events between two statuses; none when nothing that matters changed."""
+    if new.revision != old.revision:
+        yield _rollout_started(old, new)
+    if new.serving_revision == new.revision != old.serving_revision:
+        yield Transition("Normal", "RolloutFinished", f"Requests go to revision {new.revision}.")
+    yield from _readiness(_find(old, READY), _find(new, READY))
+    yield from _trouble(_find(old, PROGRESSING), _find(new, PROGRESSING))
+
+
+def _rollout_started(old: Status, new: Status) -> Transition:
+    if not old.revision:
+        return Transition("Normal", "Created", f"Revision {new.revision} is being created.")
+    return Transition("Normal", "RolloutStarted", f"Revision {new.revision} is to replace {old.revision}.")
+
+
+def _readiness(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
+    if new is None or (old is not None and old.status == new.status):
+        return
+    if new.status == "True":
+        yield Transition("Normal", "Ready", new.message)
+    elif old is not None:
+        yield Transition("Warning", "NotReady", new.message)
+
+
+def _trouble(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
+    if new is None or new.status != "False" or new.reason in _ORDINARY:
+        return
+    if old is None or (old.reason, old.message) != (new.reason, new.message):
+        yield Transition("Warning", new.reason, new.message)
+
+
+def _find(status: Status, type_: str) -> Condition | None:
+    return next((condition for condition in status.conditions if condition.type == type_), None)
