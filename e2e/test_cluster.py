@@ -77,6 +77,17 @@ def fetch(cluster: Cluster, pod: str, url: str) -> str:
     return cluster.kubectl("exec", pod, "--", "/probe", "get", url)
 
 
+def await_answers(cluster: Cluster, pod: str, url: str, expected: set[str]) -> None:
+    answers: set[str] = set()
+
+    def all_answered() -> bool:
+        with suppress(ClusterError):  # kube-proxy may not know the service yet, nor a restarted kubelet its pods
+            answers.add(fetch(cluster, pod, url))
+        return answers == expected
+
+    wait_until(f"{expected} to answer {pod}", all_answered, timeout=30)
+
+
 def test_two_nodes_are_ready_and_say_their_version(cluster: Cluster) -> None:
     nodes = json.loads(cluster.kubectl("get", "nodes", "--output=json"))["items"]
     assert [node["metadata"]["name"] for node in nodes] == [f"{NAME}-node-1", f"{NAME}-node-2"]
@@ -94,14 +105,7 @@ def test_pods_reach_each_other_across_nodes(cluster: Cluster) -> None:
 
 def test_services_are_found_by_name_and_reach_pods_on_all_nodes(cluster: Cluster) -> None:
     pods = probe_pods(cluster)
-    asked: set[str] = set()
-
-    def all_answered() -> bool:
-        with suppress(ClusterError):  # kube-proxy may not know the service yet
-            asked.add(fetch(cluster, next(iter(pods)), "http://probes.default.svc.cluster.local"))
-        return asked == set(pods)
-
-    wait_until("the service to reach both pods", all_answered, timeout=30)
+    await_answers(cluster, next(iter(pods)), "http://probes.default.svc.cluster.local", set(pods))
 
 
 def test_logs_and_port_forward_work(cluster: Cluster) -> None:
@@ -165,7 +169,7 @@ def test_up_repairs_what_was_killed_and_pods_live_on(cluster: Cluster) -> None:
     assert all(component.pid() for component in cluster.components())
     assert probe_pods(cluster) == before
     for pod in before:
-        assert fetch(cluster, pod, "http://127.0.0.1:8080") == pod
+        await_answers(cluster, pod, "http://127.0.0.1:8080", {pod})
 
 
 def test_a_second_cluster_beside_it(cluster: Cluster) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,8 @@ def _kubelet(node: NodeSpec) -> Component:
         f"--root-dir={node.folder / 'kubelet'}",
         f"--node-labels=topology.kubernetes.io/region=local,topology.kubernetes.io/zone=zone-{node.number}",
     ]
-    return _component(node, "kubelet", command, lambda: api.healthy(f"http://{node.address}:10248/healthz"))
+    kubelet = _component(node, "kubelet", command, lambda: api.healthy(f"http://{node.address}:10248/healthz"))
+    return replace(kubelet, gives_up=True)  # containerd listens a little before it serves
 
 
 def _kube_proxy(node: NodeSpec) -> Component:

@@ -31,6 +31,7 @@ class Component:
     ready: Callable[[], bool]
     netns: str
     timeout: float = 60
+    gives_up: bool = False  # ends when what it needs is not ready yet, and counts on being started again
 
     @property
     def log(self) -> Path:
@@ -94,17 +95,16 @@ class Component:
         wait_until(f"{self.name} to start", self._started, timeout=10, log=self.log)
 
     def _started(self) -> bool:
-        if self.pid() is not None:
-            return True
-        if _marked(self.mark):  # still setsid or nsenter, about to become the program
-            return False
-        raise ClusterError(f"{self.name} ended at once.{tail(self.log)}")
+        """Whether setsid and nsenter have become the program, or it has ended already."""
+        return self.pid() is not None or not _marked(self.mark)
 
     def _alive_and_ready(self) -> bool:
         if self.ready():
             return True
         if self.pid() is None:
-            raise ClusterError(f"{self.name} ended before it was ready.{tail(self.log)}")
+            if not self.gives_up:
+                raise ClusterError(f"{self.name} ended before it was ready.{tail(self.log)}")
+            self.launch()
         return False
 
 
