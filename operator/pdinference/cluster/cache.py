@@ -111,8 +111,11 @@ class Cache:
 
 
 def _keep_settled(new: ChildRecord, old: ChildRecord) -> None:
-    """What was found in order stays in order while its digest is the same, and its content need not be kept."""
-    new.settled = old.settled
+    """What was found in order stays in order while its digest is the same, and its content need not be kept.
+
+    The answer to an apply knows better than the record before it, and brings its own.
+    """
+    new.settled = new.settled or old.settled
     if new.digest == new.settled:
         new.content = None
 

@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pydantic import ValidationError
-
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.cluster.apply import applied_hash, child_key
 from pdinference.cluster.kinds import ChildKey
 from pdinference.cluster.records import ResourceRecord
@@ -14,7 +12,7 @@ from pdinference.manifests import Manifest, RenderSettings, render
 
 
 class InvalidSpecError(Exception):
-    """The stored spec does not fit the models; the message names each field."""
+    """The stored spec does not fit the models; the message names each field and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +43,12 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         InvalidSpecError: The API server let something through that the operator cannot work with.
     """
     try:
-        resource = PDInference.model_validate(record.body())
-    except ValidationError as error:
-        raise InvalidSpecError(explain(error)) from error
+        resource = validated(record.body())
+    except InvalidResourceError as error:
+        raise InvalidSpecError(
+            "The stored resource is not valid, so nothing was changed and running pods are left alone. "
+            f"Correct it: {error}"
+        ) from error
     rendered = render(resource, settings)
     spec = resource.spec
     desired = Desired(
@@ -64,15 +65,3 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         fingerprints={child_key(manifest): applied_hash(manifest) for manifest in rendered.objects},
     )
     return desired, rendered.objects
-
-
-def explain(error: ValidationError) -> str:
-    """Each broken field by its path, in plain English."""
-    lines = []
-    for detail in error.errors(include_url=False, include_input=False):
-        path = ".".join(str(part) for part in detail["loc"]) or "the resource"
-        lines.append(f"{path}: {detail['msg'].removeprefix('Value error, ')}")
-    return (
-        "The stored spec is not valid, so nothing was changed and running pods are left alone. Correct it: "
-        + "; ".join(sorted(lines))
-    )
