@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import IO, Any
 
 import click
@@ -49,6 +50,52 @@ def render_command(source: IO[str], namespace: str | None, router_image: str) ->
         _print_yaml(render(resource, settings).objects)
 
 
+@main.command()
+@click.option("-n", "--namespace", "namespaces", multiple=True, help="Namespace to serve; repeatable.  [default: all]")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Cluster to work on.  [default: the pod's own, else that of kubectl]",
+)
+@click.option(
+    "--leader-elect/--no-leader-elect", default=True, show_default=True, help="Work only while holding the Lease."
+)
+@click.option("--lease-namespace", default="default", show_default=True, help="Where the Lease is.")
+@click.option("--workers", type=click.IntRange(1), default=8, show_default=True, help="Reconciles at a time.")
+@click.option(
+    "--resync-seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=600,
+    show_default=True,
+    help="How often everything is listed, which cures whatever a watch missed.",
+)
+@click.option(
+    "--health-port",
+    "port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help="Port of /healthz, /readyz and /metrics; 0 takes a free one.",
+)
+@click.option(
+    "--router-image",
+    default=names.DEFAULT_ROUTER_IMAGE,
+    show_default=True,
+    help="Router image of resources that name none.",
+)
+@click.option("--log-format", type=click.Choice(["json", "plain"]), default="json", show_default=True)
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+)
+def run(router_image: str, **options: Any) -> None:
+    """Run the operator."""
+    # Kopf and the Kubernetes client take a second to import; `render` and `crd` do without.
+    from pdinference.controller.run import run as run_operator  # noqa: PLC0415
+    from pdinference.controller.settings import OperatorSettings  # noqa: PLC0415
+
+    sys.exit(run_operator(OperatorSettings(render=RenderSettings(router_image=router_image), **options)))
+
+
 def _resources(source: IO[str], namespace: str | None) -> Iterator[PDInference]:
     """Read the PDInference documents of a file; other kinds, as in any file for kubectl, are passed over."""
     try:
@@ -69,8 +116,11 @@ def _resource(document: dict[str, Any], namespace: str | None, file: str) -> PDI
         return validated(document)
     except InvalidResourceError as error:
         problems = "\n".join(f"  {problem}" for problem in error.problems)
-        name = (document.get("metadata") or {}).get("name", "without a name")
-        raise click.ClickException(f"{file}: {names.KIND} {name} is not valid.\n{problems}") from None
+        metadata = document.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        raise click.ClickException(
+            f"{file}: {names.KIND} {name or 'without a name'} is not valid.\n{problems}"
+        ) from None
 
 
 class _PlainDumper(yaml.CSafeDumper):

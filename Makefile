@@ -1,0 +1,97 @@
+# Two commands do everything: `make demo` and `make test`. `make help` lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+UV := .uv/bin/uv
+RUN := $(UV) run --no-sync
+# `make demo CLUSTER=current REGISTRY=...` uses the cluster of the current kubeconfig, and images that were pushed there.
+CLUSTER ?= local
+REGISTRY ?=
+TAG ?= 0.1.0
+# Arguments for pytest, for example `make test-unit ARGS='-k render'`.
+ARGS ?=
+
+.PHONY: help
+help: ## Say what each target does
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
+
+.PHONY: setup
+setup: ## Install Python dependencies into .venv
+	@./bootstrap.sh
+	@$(UV) sync --quiet --frozen
+
+.PHONY: setup-vllm
+setup-vllm: ## Install the real vLLM (CPU) too, whose parser judges our command lines
+	@./bootstrap.sh
+	@$(UV) sync --quiet --frozen --group vllm
+
+.PHONY: demo
+demo: setup ## The main job, for real: cluster, operator, model, requests, and the proof that KV moved
+	@$(RUN) python -m e2e.demo up --cluster $(CLUSTER) $(if $(REGISTRY),--registry $(REGISTRY) --tag $(TAG))
+
+.PHONY: test
+test: lint test-unit test-vllm test-charts test-integration test-e2e ## All tests
+
+.PHONY: lint
+lint: setup ## Formatting, lint, types, layers, generated files
+	$(RUN) ruff format --check .
+	$(RUN) ruff check .
+	$(RUN) mypy
+	$(RUN) lint-imports
+	$(RUN) pdinference crd | diff -u crds/pdinferences.pdinference.io.yaml - || { echo 'Run: make generate'; exit 1; }
+
+.PHONY: test-unit
+test-unit: setup ## Unit tests, in seconds
+	$(RUN) pytest -m 'not vllm' --ignore=tests/integration --ignore=tests/charts $(ARGS)
+
+.PHONY: test-vllm
+test-vllm: setup-vllm ## Rendered command lines against the real vLLM parser
+	$(RUN) pytest -m vllm $(ARGS)
+
+.PHONY: test-charts
+test-charts: setup ## The Helm chart
+	$(RUN) python -m e2e.cluster prepare
+	$(RUN) pytest tests/charts $(ARGS)
+
+.PHONY: test-integration
+test-integration: setup ## The operator as a process on a real API server and controller manager
+	$(RUN) python -m e2e.cluster prepare
+	$(RUN) pytest tests/integration $(ARGS)
+
+.PHONY: test-e2e
+test-e2e: setup ## Real kubelets, real vLLM on CPU, the real router
+	$(RUN) pytest e2e $(ARGS)
+
+.PHONY: format
+format: setup ## Format the code and mend what lint can mend
+	$(RUN) ruff format .
+	$(RUN) ruff check --fix .
+
+.PHONY: generate
+generate: setup ## Write the CRD and the golden files anew
+	$(RUN) pdinference crd > crds/pdinferences.pdinference.io.yaml
+	cp crds/pdinferences.pdinference.io.yaml charts/pdinference-operator/files/crds/
+	$(RUN) pytest -q tests/manifests --update-golden
+
+.PHONY: benchmark
+benchmark: setup ## A burst of 500 resources: rate against bare applies, memory, writes at rest
+	$(RUN) python -m e2e.cluster prepare
+	$(RUN) python -m benchmarks.burst $(ARGS)
+
+.PHONY: images
+images: setup ## Build the three images with buildah; archives in ~/.cache/pdinference/images
+	$(RUN) python -m e2e.images build
+
+.PHONY: down
+down: setup ## Take down local clusters; keep what was built, so that the next demo is quick
+	@$(RUN) python -m e2e.demo down --cluster $(CLUSTER)
+
+.PHONY: clean
+clean: ## Remove every trace: clusters, images, built binaries, virtual environments
+ifeq ($(CLUSTER),local)
+	@if [ -x $(UV) ] && [ -d .venv ]; then $(RUN) python -m e2e.cluster clean; $(RUN) python -m e2e.images clean; fi
+	@rm -rf .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+else
+	@$(RUN) python -m e2e.demo down --cluster $(CLUSTER)
+endif

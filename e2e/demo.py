@@ -1,0 +1,163 @@
+"""`make demo`: the main job, for real, shown to a person."""
+
+import sys
+from pathlib import Path
+
+import click
+import httpx
+from e2e.images import build_images
+from rich.table import Table
+
+from e2e.cluster import Cluster
+from e2e.cluster.errors import ClusterError
+from e2e.cluster.paths import binaries
+from e2e.console import console, headline, say
+from e2e.install import (
+    ImageReferences,
+    apply,
+    create_namespace,
+    example,
+    install_operator,
+    uninstall_operator,
+)
+from e2e.kubectl import Kubectl, KubectlError
+from e2e.requests import Answer, chat, complete
+from e2e.transfer import Transfer, transfer
+from e2e.waiting import WaitTimeoutError, wait_ready
+
+NAMESPACE = "pdinference-demo"
+NAME = "tiny"
+CLUSTER = "demo"
+
+# The tokenizer is one of bytes, and a KV block holds 128 tokens: this is about nine full blocks.
+LONG_PROMPT = "Prefill computes the keys and values of every prompt token once; decode reads them ever after. " * 12
+
+
+@click.group()
+def cli() -> None:
+    """Show the operator at work."""
+
+
+_cluster = click.option(
+    "--cluster",
+    type=click.Choice(["local", "current"]),
+    default="local",
+    show_default=True,
+    help="A cluster made on this machine, or the one of the current kubeconfig.",
+)
+
+
+@cli.command()
+@_cluster
+@click.option("--registry", help="With --cluster current: where operator, router and vllm-cpu were pushed to.")
+@click.option("--tag", default="0.1.0", show_default=True, help="With --registry: tag of the images.")
+def up(cluster: str, registry: str | None, tag: str) -> None:
+    """Bring everything up, send requests, and show that the KV cache moved."""
+    kubectl, images = _local() if cluster == "local" else _current(registry, tag)
+
+    headline("The operator, from its Helm chart")
+    install_operator(kubectl, images)
+
+    headline("One PDInference")
+    create_namespace(kubectl)
+    apply(kubectl, example(images))
+    say("kubectl apply -f examples/tiny-cpu.yaml")
+    resource = wait_ready(kubectl, NAME)
+
+    headline("Requests through the router")
+    before = transfer(kubectl, NAME)
+    port = resource["spec"]["router"]["service"]["port"]
+    with kubectl.port_forward(f"service/{NAME}", port) as url:
+        _show("chat completion", chat(url, NAME, "What is the KV cache?"))
+        _show("completion of a long prompt", complete(url, NAME, LONG_PROMPT, max_tokens=64))
+    moved = transfer(kubectl, NAME) - before
+
+    headline("What vLLM itself counted for these two requests")
+    _show_transfer(moved)
+    if not (moved.bytes and moved.moved_to_decode and not moved.failed):
+        raise click.ClickException("The KV cache did not move from P to D.")
+    _show_next(kubectl, cluster)
+
+
+@cli.command()
+@_cluster
+def down(cluster: str) -> None:
+    """Remove what `up` made: the local cluster, or operator and example from the current one."""
+    if cluster == "local":
+        for made in Cluster.all():
+            made.down()
+        return
+    kubectl = Kubectl(None, NAMESPACE)
+    kubectl.run("delete", "pdi", NAME, "--ignore-not-found", "--wait", "--cascade=foreground", timeout=300)
+    kubectl.run("delete", "namespace", NAMESPACE, "--ignore-not-found", timeout=300)
+    uninstall_operator(kubectl)
+
+
+def _local() -> tuple[Kubectl, ImageReferences]:
+    headline("Images")
+    built = build_images(["operator", "router", "vllm-cpu"])
+    headline("A local cluster of two nodes")
+    cluster = Cluster.up(CLUSTER)
+    for image in built.values():
+        say(f"loading {image.reference}")
+        cluster.load_image(image.archive)
+    references = ImageReferences(*(built[name].reference for name in ("operator", "router", "vllm-cpu")))
+    return Kubectl(cluster.kubeconfig, NAMESPACE), references
+
+
+def _current(registry: str | None, tag: str) -> tuple[Kubectl, ImageReferences]:
+    if not registry:
+        raise click.ClickException(
+            "CLUSTER=current needs REGISTRY=<where you pushed the images>, for example\n"
+            "  make demo CLUSTER=current REGISTRY=registry.example.com/pdinference\n"
+            "README.md tells how to build and push them."
+        )
+    references = ImageReferences(*(f"{registry}/{name}:{tag}" for name in ("operator", "router", "vllm-cpu")))
+    return Kubectl(None, NAMESPACE), references
+
+
+def _show(what: str, answer: Answer) -> None:
+    say(
+        f"{what}: {answer.prompt_tokens} prompt tokens, {answer.completion_tokens} generated, in {answer.seconds:.2f} s"
+    )
+    console.print(f"         (random weights, so random words) {answer.text!r}", markup=False)
+
+
+def _show_transfer(moved: Transfer) -> None:
+    table = Table("where", "what", "count", title_justify="left")
+    table.add_row("P (prefill)", "prompt tokens computed", f"{moved.computed_on_parameter:.0f}")
+    table.add_row("D (decode)", "prompt tokens found on P (external prefix cache hits)", f"{moved.moved_to_decode:.0f}")
+    table.add_row("D (decode)", "prompt tokens it had to compute itself", f"{moved.computed_on_decode:.0f}")
+    table.add_row("P -> D", "KV cache moved by NIXL", f"{moved.bytes / 2**20:.2f} MiB in {moved.transfers:.0f} pulls")
+    table.add_row("P -> D", "time for that", f"{moved.seconds * 1000:.1f} ms")
+    table.add_row("P -> D", "failed pulls", f"{moved.failed:.0f}")
+    console.print(table)
+
+
+def _show_next(kubectl: Kubectl, cluster: str) -> None:
+    console.print(kubectl.run("get", "pdi,pods", "-o", "wide"))
+    console.print("Try next:")
+    if cluster == "local":
+        console.print(f"  export KUBECONFIG={Cluster.find(CLUSTER).kubeconfig} PATH={binaries()}:$PATH")
+    for command in (
+        f"kubectl -n {NAMESPACE} describe pdi {NAME}",
+        f"kubectl -n {NAMESPACE} scale pdi {NAME} --replicas=2",
+        f"kubectl get --raw /api/v1/namespaces/{NAMESPACE}/services/{NAME}:80/proxy/v1/models",
+    ):
+        console.print(f"  {command}", markup=False)
+    clean = "make clean" if cluster == "local" else "make clean CLUSTER=current"
+    console.print(f"The cluster stays up; `{clean}` removes every trace.")
+
+
+def main() -> None:
+    """Run a command; what a person can mend is told without a traceback."""
+    try:
+        cli()
+    except (ClusterError, KubectlError, WaitTimeoutError, httpx.HTTPError) as error:
+        console.print(f"[bold red]Error:[/bold red] {error}", markup=True)
+        console.print(f"Run it again to go on from here. Logs: {Path('/var/lib/pdinference')}")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The operator and an example, installed as a user would: with helm and kubectl."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from e2e.console import say
+from e2e.kubectl import Kubectl
+
+REPOSITORY = Path(__file__).parent.parent
+CHART = REPOSITORY / "charts" / "pdinference-operator"
+TINY_EXAMPLE = REPOSITORY / "examples" / "tiny-cpu.yaml"
+OPERATOR_NAMESPACE = "pdinference-system"
+RELEASE = "pdinference"
+
+
+@dataclass(frozen=True)
+class ImageReferences:
+    """The three images, as `repository:tag`."""
+
+    operator: str
+    router: str
+    vllm: str
+
+
+def install_operator(kubectl: Kubectl, images: ImageReferences, *values: str) -> None:
+    """Install or upgrade the operator from its chart, and wait until it runs.
+
+    Args:
+        kubectl: The cluster.
+        images: Which operator, and which router it gives to resources that name none.
+        values: Further `name=value` settings of the chart.
+    """
+    say(f"helm upgrade --install {RELEASE} charts/pdinference-operator -n {OPERATOR_NAMESPACE}")
+    settings = [*_image("image", images.operator), *_image("router.image", images.router), *values]
+    kubectl.command(
+        *("helm", "upgrade", "--install", RELEASE, CHART, "--namespace", OPERATOR_NAMESPACE, "--create-namespace"),
+        *("--wait", "--timeout", "3m"),
+        *(word for setting in settings for word in ("--set-string" if "tag=" in setting else "--set", setting)),
+        timeout=240,
+    )
+
+
+def uninstall_operator(kubectl: Kubectl) -> None:
+    """Remove the operator, its namespace and the CRD."""
+    kubectl.command("helm", "uninstall", RELEASE, "-n", OPERATOR_NAMESPACE, "--wait", "--ignore-not-found", timeout=240)
+    kubectl.run("delete", "namespace", OPERATOR_NAMESPACE, "--ignore-not-found")
+    kubectl.run("delete", "crd", "pdinferences.pdinference.io", "--ignore-not-found")
+
+
+def create_namespace(kubectl: Kubectl) -> None:
+    """Create the namespace for models, which admits only pods of the restricted Pod Security Standard."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": kubectl.namespace, "labels": labels}}
+    apply(kubectl, namespace)
+
+
+def example(images: ImageReferences, path: Path = TINY_EXAMPLE) -> dict[str, Any]:
+    """An example, with the engine image that was built."""
+    document: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    document["spec"]["engine"]["image"] = images.vllm
+    return document
+
+
+def apply(kubectl: Kubectl, document: dict[str, Any]) -> None:
+    """`kubectl apply` a document."""
+    kubectl.run("apply", "-f", "-", stdin=yaml.safe_dump(document))
+
+
+def _image(value: str, reference: str) -> list[str]:
+    repository, _, tag = reference.rpartition(":")
+    return [f"{value}.repository={repository}", f"{value}.tag={tag}"]

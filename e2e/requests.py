@@ -1,0 +1,61 @@
+"""Requests as clients send them."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer.
+
+    Attributes:
+        text: What the model wrote.
+        prompt_tokens: Length of the prompt.
+        completion_tokens: Length of the answer.
+        seconds: From the request to the last byte.
+    """
+
+    text: str
+    prompt_tokens: int
+    completion_tokens: int
+    seconds: float
+
+
+def chat(url: str, model: str, content: str, max_tokens: int = 32) -> Answer:
+    """Send a chat completion.
+
+    Raises:
+        httpx.HTTPError: It failed.
+    """
+    messages = [{"role": "user", "content": content}]
+    body = _post(f"{url}/v1/chat/completions", {"model": model, "messages": messages, "max_tokens": max_tokens})
+    return _answer(body, body["choices"][0]["message"]["content"])
+
+
+def complete(url: str, model: str, prompt: str, max_tokens: int = 32) -> Answer:
+    """Send a completion.
+
+    Raises:
+        httpx.HTTPError: It failed.
+    """
+    body = _post(f"{url}/v1/completions", {"model": model, "prompt": prompt, "max_tokens": max_tokens})
+    return _answer(body, body["choices"][0]["text"])
+
+
+def _post(url: str, payload: dict[str, Any]) -> dict[str, Any]:
+    start = time.monotonic()
+    response = httpx.post(url, json=payload, timeout=120, trust_env=False)
+    if response.is_error:
+        raise httpx.HTTPStatusError(
+            f"{response.status_code}: {response.text}", request=response.request, response=response
+        )
+    body: dict[str, Any] = response.json()
+    return {**body, "seconds": time.monotonic() - start}
+
+
+def _answer(body: dict[str, Any], text: str) -> Answer:
+    usage = body["usage"]
+    return Answer(text, usage["prompt_tokens"], usage["completion_tokens"], body["seconds"])

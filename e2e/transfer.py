@@ -1,0 +1,75 @@
+"""The proof that KV cache moved: what vLLM itself counted on P and on D."""
+
+from dataclasses import dataclass, fields
+from typing import Self
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from e2e.kubectl import Kubectl
+from pdinference.api.names import ENGINE_PORT, LABEL_NAME, LABEL_ROLE, Role
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Counters of a P/D pair since its pods started, summed over pods.
+
+    Attributes:
+        computed_on_parameter: Prompt tokens whose KV cache P computed.
+        computed_on_decode: Prompt tokens whose KV cache D had to compute itself; 0 when all of it moved.
+        queried_on_decode: Prompt tokens whose KV cache D looked for outside itself.
+        moved_to_decode: Prompt tokens whose KV cache D got from P.
+        bytes: Bytes of KV cache that D pulled.
+        transfers: Number of pulls.
+        seconds: Time that the pulls took.
+        failed: Pulls that failed.
+    """
+
+    computed_on_parameter: float = 0
+    computed_on_decode: float = 0
+    queried_on_decode: float = 0
+    moved_to_decode: float = 0
+    bytes: float = 0
+    transfers: float = 0
+    seconds: float = 0
+    failed: float = 0
+
+    def __sub__(self, earlier: Self) -> "Transfer":
+        """What happened since `earlier`."""
+        return Transfer(**{f.name: getattr(self, f.name) - getattr(earlier, f.name) for f in fields(self)})
+
+
+def transfer(kubectl: Kubectl, name: str) -> Transfer:
+    """Read the counters of all P and D pods of a PDInference."""
+    parameter = _counters(kubectl, name, Role.PARAMETER)
+    decode = _counters(kubectl, name, Role.DECODE)
+    return Transfer(
+        computed_on_parameter=parameter.get("vllm:prompt_tokens_by_source_total{local_compute}", 0),
+        computed_on_decode=decode.get("vllm:prompt_tokens_by_source_total{local_compute}", 0),
+        queried_on_decode=decode.get("vllm:external_prefix_cache_queries_total", 0),
+        moved_to_decode=decode.get("vllm:external_prefix_cache_hits_total", 0),
+        bytes=decode.get("vllm:nixl_bytes_transferred_sum", 0),
+        transfers=decode.get("vllm:nixl_bytes_transferred_count", 0),
+        seconds=decode.get("vllm:nixl_xfer_time_seconds_sum", 0),
+        failed=decode.get("vllm:nixl_num_failed_transfers_total", 0),
+    )
+
+
+def _counters(kubectl: Kubectl, name: str, role: Role) -> dict[str, float]:
+    """Samples summed over the running pods of a role, by name and, where there is one, source."""
+    selector = f"{LABEL_NAME}={name},{LABEL_ROLE}={role}"
+    totals: dict[str, float] = {}
+    for pod in kubectl.get("pods", "-l", selector, "--field-selector=status.phase=Running")["items"]:
+        for sample, value in _scrape(kubectl, pod["metadata"]["name"]):
+            totals[sample] = totals.get(sample, 0) + value
+    return totals
+
+
+def _scrape(kubectl: Kubectl, pod: str) -> list[tuple[str, float]]:
+    """Read a pod's metrics through the API server, which NetworkPolicies leave alone."""
+    path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod}:{ENGINE_PORT}/proxy/metrics"
+    return [
+        (f"{sample.name}{{{source}}}" if (source := sample.labels.get("source")) else sample.name, sample.value)
+        for family in text_string_to_metric_families(kubectl.run("get", "--raw", path))
+        for sample in family.samples
+        if not sample.name.endswith(("_bucket", "_created"))
+    ]

@@ -1,0 +1,61 @@
+"""Waiting for a condition of a resource, saying what is waited for."""
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from e2e.console import say
+from e2e.kubectl import Kubectl
+
+POLL_SECONDS = 0.5
+
+Found = TypeVar("Found")
+
+
+class WaitTimeoutError(TimeoutError):
+    """What was waited for did not come true; the text says what was seen last."""
+
+
+def wait_until(what: str, probe: Callable[[], Found | None], timeout: float = 120) -> Found:
+    """Poll until `probe` gives something true.
+
+    Raises:
+        WaitTimeoutError: It did not in time.
+    """
+    deadline = time.monotonic() + timeout
+    while not (seen := probe()):
+        if time.monotonic() > deadline:
+            raise WaitTimeoutError(f"Waited {timeout:.0f} s for {what}.")
+        time.sleep(POLL_SECONDS)
+    return seen
+
+
+def wait_ready(kubectl: Kubectl, name: str, timeout: float = 420) -> dict[str, Any]:
+    """Wait until a PDInference is Ready, telling what its conditions say on the way.
+
+    Returns:
+        The resource.
+    """
+    told: dict[str, str] = {}
+
+    def ready() -> dict[str, Any] | None:
+        resource: dict[str, Any] = kubectl.get("pdi", name)
+        found = conditions(resource)
+        for kind in ("Progressing", "ParameterReady", "DecodeReady", "RouterReady", "Ready"):
+            message = found.get(kind, {}).get("message", "")
+            if message and told.get(kind) != message:
+                told[kind] = message
+                say(f"{kind}={found[kind]['status']}: {message}")
+        current = found.get("Ready", {})
+        up_to_date = current.get("observedGeneration") == resource["metadata"]["generation"]
+        return resource if up_to_date and current.get("status") == "True" else None
+
+    try:
+        return wait_until(f"{name} to be Ready", ready, timeout)
+    except WaitTimeoutError as error:
+        raise WaitTimeoutError(f"{error} Last seen: {told}") from None
+
+
+def conditions(resource: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The conditions of a resource by type."""
+    return {condition["type"]: condition for condition in resource.get("status", {}).get("conditions", [])}
