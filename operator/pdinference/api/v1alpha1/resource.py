@@ -21,8 +21,8 @@ class Rollout(ApiModel):
     devices for both, and a pair that never gets ready changes nothing for clients. Recreate: the old pair drains first;
     needs no spare devices, and requests fail in between."""
     drain_seconds: Annotated[int, Field(ge=40, le=86400)] = 120
-    """How long a P or D pod that is to stop may take to finish the requests it has; it stops as soon as it has. At least
-    40: P keeps the KV cache of a prompt for up to 30 seconds until D has pulled it."""
+    """How long a P or D pod that is to stop may take to finish the requests it has; it stops as soon as it has.
+    At least 40: P keeps the KV cache of a prompt for up to 30 seconds until D has pulled it."""
 
 
 class Spec(ApiModel):
