@@ -1,0 +1,162 @@
+"""The status says what is wrong, where, and what to do."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import Condition, Status
+from pdinference.planning.observed import Failure, PodSummary, PodTrouble, WorkloadState
+from pdinference.planning.rollout import RolloutPlan
+from pdinference.planning.status import Situation, build_status, invalid_status, service_url
+
+NOW = datetime(2026, 11, 5, 12, 0, tzinfo=UTC)
+NAMES = {Role.PARAMETER: "x-parameter-r1", Role.DECODE: "x-decode-r1", Role.ROUTER: "x-router"}
+
+
+def workload(role: Role, ready: int = 1) -> WorkloadState:
+    return WorkloadState(NAMES[role], role, "r1", 1, 1, 1, ready, ready, observed=True)
+
+
+def pod(role: Role, *, ready: bool = True, trouble: PodTrouble | None = None, revision: str = "r1") -> PodSummary:
+    return PodSummary(f"x-{role}-0", role, revision, "Running", ready=ready, trouble=trouble)
+
+
+SERVING = Situation(
+    namespace="ns",
+    name="x",
+    generation=3,
+    port=80,
+    target="r1",
+    desired=dict.fromkeys(Role, 1),
+    rollout=RolloutPlan(serving="r1", complete=True, keep=frozenset({"r1"})),
+    workloads={role: workload(role) for role in Role},
+    pods=tuple(pod(role) for role in Role),
+)
+STARTING = replace(
+    SERVING,
+    rollout=RolloutPlan(serving="", complete=False, keep=None),
+    workloads={role: workload(role, ready=0) for role in Role},
+    pods=tuple(pod(role, ready=False) for role in Role),
+)
+
+
+def built(situation: Situation, previous: Status | None = None, now: datetime = NOW) -> Status:
+    return build_status(situation, previous=previous or Status(), now=now)
+
+
+def conditions(status: Status) -> Mapping[str, Condition]:
+    return {condition.type: condition for condition in status.conditions}
+
+
+def test_all_is_well() -> None:
+    status = built(SERVING)
+    assert {name: c.status for name, c in conditions(status).items()} == {
+        "Ready": "True",
+        "ParameterReady": "True",
+        "DecodeReady": "True",
+        "RouterReady": "True",
+        "Progressing": "False",
+    }
+    assert conditions(status)["Progressing"].reason == "RolloutComplete"
+    assert status.roles.decode.summary == "1/1"
+    assert status.url == "http://x.ns.svc"
+    assert status.serving_revision == "r1"
+    assert status.observed_generation == 3
+    assert all(c.observed_generation == 3 for c in status.conditions)
+
+
+def test_the_port_is_in_the_url_unless_it_is_the_usual_one() -> None:
+    assert service_url("ns", "x", 8000) == "http://x.ns.svc:8000"
+
+
+def test_a_start_is_a_rollout_and_not_ready() -> None:
+    found = conditions(built(STARTING))
+    assert found["Ready"].status == "False"
+    assert (found["Progressing"].status, found["Progressing"].reason) == ("True", "RollingOut")
+
+
+def test_the_worst_pod_is_named_with_its_reason_in_every_condition_that_it_spoils() -> None:
+    trouble = PodTrouble("ImagePullBackOff", "not found", "vllm", "example.com/vllm:typo")
+    pods = (pod(Role.PARAMETER), pod(Role.DECODE, ready=False, trouble=trouble), pod(Role.ROUTER, ready=False))
+    found = conditions(built(replace(STARTING, pods=pods)))
+    for name in ("Ready", "DecodeReady"):
+        assert found[name].reason == "ImagePullBackOff"
+        assert "example.com/vllm:typo" in found[name].message
+        assert "x-decode-0" in found[name].message
+    assert found["ParameterReady"].status == "True"
+
+
+def test_requests_are_answered_by_the_old_pair_while_the_new_one_is_stuck() -> None:
+    situation = replace(
+        STARTING,
+        rollout=RolloutPlan(serving="r0", complete=False, keep=frozenset({"r0", "r1"})),
+        workloads={Role.ROUTER: workload(Role.ROUTER, ready=1)},
+        pods=(pod(Role.PARAMETER, revision="r0"), pod(Role.PARAMETER, ready=False)),
+    )
+    found = conditions(built(situation))
+    assert found["Ready"].status == "True"
+    assert found["Progressing"].status == "True"
+    assert "r0 keeps answering" in found["Progressing"].message
+
+
+def test_a_role_that_is_scaled_to_zero_says_so() -> None:
+    situation = replace(SERVING, desired={**SERVING.desired, Role.DECODE: 0}, pods=(pod(Role.PARAMETER),))
+    condition = conditions(built(situation))["DecodeReady"]
+    assert (condition.status, condition.reason) == ("False", "ScaledToZero")
+    assert "spec.decode.replicas" in condition.message
+
+
+def test_a_quota_that_forbids_pods_is_quoted() -> None:
+    stuck = replace(workload(Role.DECODE, ready=0), failure='pods "x" is forbidden: exceeded quota: team')
+    condition = conditions(built(replace(STARTING, workloads={Role.DECODE: stuck}, pods=())))["DecodeReady"]
+    assert condition.reason == "PodsNotCreated"
+    assert "exceeded quota: team" in condition.message
+
+
+def test_a_refused_child_stops_progress_until_a_person_acts() -> None:
+    failure = Failure("Service", "x", "NameConflict", "a Service of this name exists already.")
+    found = conditions(built(replace(STARTING, failures=(failure,))))
+    assert (found["Progressing"].status, found["Progressing"].reason) == ("False", "NameConflict")
+    assert "Service x" in found["Progressing"].message
+    assert "Service x" in found["Ready"].message
+
+
+def test_a_passing_failure_does_not_stop_progress() -> None:
+    failure = Failure("Service", "x", "TooManyRequests", "try later", transient=True)
+    assert conditions(built(replace(STARTING, failures=(failure,))))["Progressing"].status == "True"
+
+
+def test_transition_times_change_only_with_the_status() -> None:
+    first = built(STARTING)
+    later = NOW + timedelta(minutes=5)
+    second = conditions(built(SERVING, previous=first, now=later))
+    third = conditions(built(SERVING, previous=built(SERVING, previous=first, now=later), now=later + timedelta(1)))
+    assert second["Ready"].last_transition_time == later
+    assert third["Ready"].last_transition_time == later
+
+
+def test_nothing_new_means_the_very_same_status() -> None:
+    first = built(SERVING)
+    assert built(SERVING, previous=first, now=NOW + timedelta(hours=1)) == first
+
+
+def test_only_pods_of_the_current_revision_count() -> None:
+    status = built(replace(SERVING, pods=(*SERVING.pods, pod(Role.DECODE, revision="r0"))))
+    assert status.roles.decode.replicas == 1
+    assert "pdinference.io/revision=r1" in status.roles.decode.selector
+
+
+def test_an_invalid_spec_leaves_what_is_known_and_says_what_to_correct() -> None:
+    before = built(SERVING)
+    status = invalid_status(4, "spec.x: wrong", router=workload(Role.ROUTER), previous=before, now=NOW)
+    found = conditions(status)
+    assert (found["Progressing"].status, found["Progressing"].reason) == ("False", "InvalidSpec")
+    assert found["Ready"].status == "True"
+    assert found["DecodeReady"] == conditions(before)["DecodeReady"]
+    assert (status.revision, status.serving_revision, status.observed_generation) == ("r1", "r1", 4)
+
+
+def test_an_invalid_spec_that_never_ran_is_not_ready() -> None:
+    status = invalid_status(1, "spec.x: wrong", router=None, previous=Status(), now=NOW)
+    assert conditions(status)["Ready"].status == "False"

@@ -1,0 +1,56 @@
+"""Events tell what changed, once."""
+
+from datetime import UTC, datetime
+
+from pdinference.api.v1alpha1 import Condition, Status
+from pdinference.planning.transitions import transitions
+
+
+def status(*, ready: str = "False", serving: str = "", revision: str = "r1", reason: str = "RollingOut") -> Status:
+    now = datetime(2026, 11, 5, tzinfo=UTC)
+    progressing = "True" if reason == "RollingOut" else "False"
+    pairs = (("Ready", ready, "Why"), ("Progressing", progressing, reason))
+    return Status(
+        revision=revision,
+        serving_revision=serving,
+        conditions=[
+            Condition.model_validate(
+                {
+                    "type": t,
+                    "status": s,
+                    "reason": r,
+                    "message": "m",
+                    "lastTransitionTime": now,
+                    "observedGeneration": 1,
+                }
+            )
+            for t, s, r in pairs
+        ],
+    )
+
+
+def reasons(old: Status, new: Status) -> list[str]:
+    return [transition.reason for transition in transitions(old, new)]
+
+
+def test_a_new_resource_is_created_and_not_reported_as_broken() -> None:
+    assert reasons(Status(), status()) == ["Created"]
+
+
+def test_readiness_is_told_when_it_comes_and_goes() -> None:
+    up, down = status(ready="True", serving="r1"), status(serving="r1")
+    assert reasons(status(), up) == ["RolloutFinished", "Ready"]
+    assert reasons(up, down) == ["NotReady"]
+    assert reasons(up, up) == []
+
+
+def test_a_rollout_has_a_start_and_an_end() -> None:
+    assert reasons(status(), status(revision="r2")) == ["RolloutStarted"]
+    assert reasons(status(revision="r2", serving="r1"), status(revision="r2", serving="r2")) == ["RolloutFinished"]
+
+
+def test_what_stops_progress_is_a_warning_once() -> None:
+    stuck = status(reason="NameConflict")
+    found = list(transitions(status(), stuck))
+    assert [(t.type, t.reason) for t in found] == [("Warning", "NameConflict")]
+    assert reasons(stuck, stuck) == []

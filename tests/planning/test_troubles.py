@@ -1,0 +1,54 @@
+"""Advice names the pod, the reason, and the command to run next."""
+
+from pdinference.api.names import Role
+from pdinference.planning.observed import PodSummary, PodTrouble
+from pdinference.planning.troubles import advise, worst
+
+
+def pod(trouble: PodTrouble | None = None, *, name: str = "p-0", restarts: int = 0, ready: bool = False) -> PodSummary:
+    return PodSummary(name, Role.PARAMETER, "r1", "Running", ready=ready, restarts=restarts, trouble=trouble)
+
+
+def test_a_crash_loop_points_to_the_log_of_the_run_that_ended() -> None:
+    reason, message = advise(pod(PodTrouble("CrashLoopBackOff", "Error", "vllm", exit_code=1), restarts=3), "ns")
+    assert reason == "CrashLoopBackOff"
+    assert "exit code 1" in message
+    assert "restarted 3 times" in message
+    assert "kubectl logs -n ns p-0 -c vllm --previous" in message
+
+
+def test_out_of_memory_names_the_field_to_raise() -> None:
+    for trouble in (PodTrouble("OOMKilled", "", "vllm"), PodTrouble("CrashLoopBackOff", "OOMKilled", "vllm")):
+        assert "spec.parameter.resources.limits" in advise(pod(trouble, restarts=1), "ns").message
+
+
+def test_an_unschedulable_pod_quotes_the_scheduler() -> None:
+    said = '0/2 nodes are available: persistentvolumeclaim "models" not found.'
+    reason, message = advise(pod(PodTrouble("Unschedulable", said)), "ns")
+    assert reason == "Unschedulable"
+    assert 'persistentvolumeclaim "models" not found' in message
+
+
+def test_an_image_that_cannot_be_pulled_is_named() -> None:
+    assert "r.io/x:1" in advise(pod(PodTrouble("ErrImagePull", "denied", "vllm", "r.io/x:1")), "ns").message
+
+
+def test_a_configuration_error_is_quoted() -> None:
+    trouble = PodTrouble("CreateContainerConfigError", 'configmap "tpl" not found', "vllm")
+    assert 'configmap "tpl" not found' in advise(pod(trouble), "ns").message
+
+
+def test_a_pod_without_trouble_is_starting() -> None:
+    assert advise(pod(), "ns").reason == "Starting"
+    assert advise(pod(PodTrouble("ContainerCreating")), "ns").reason == "Starting"
+
+
+def test_a_crash_is_worse_than_a_slow_start() -> None:
+    found = worst([pod(name="z"), pod(PodTrouble("CrashLoopBackOff", "", "vllm"), name="a"), pod(name="y")], "ns")
+    assert found is not None
+    assert "Pod a" in found.message
+
+
+def test_ready_and_leaving_pods_need_no_advice() -> None:
+    leaving = PodSummary("q", Role.DECODE, "r1", terminating=True)
+    assert worst([pod(ready=True), leaving], "ns") is None
