@@ -5,13 +5,13 @@ from pathlib import Path
 
 import click
 import httpx
-from e2e.images import build_images
 from rich.table import Table
 
 from e2e.cluster import Cluster
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import binaries
 from e2e.console import console, headline, say
+from e2e.images import build_images
 from e2e.install import (
     ImageReferences,
     apply,

@@ -1,0 +1,73 @@
+"""One cluster with the operator and the tiny example for all tests of serving."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from e2e.cluster import Cluster
+from e2e.images import build_images
+from e2e.install import ImageReferences, apply, create_namespace, example, install_operator
+from e2e.kubectl import Kubectl
+from e2e.waiting import wait_ready
+
+NAMESPACE = "models"
+NAME = "tiny"
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A cluster that serves the tiny model.
+
+    Attributes:
+        cluster: The local cluster.
+        kubectl: In the namespace of the model.
+        images: What was installed.
+        url: Where pods reach the model.
+    """
+
+    cluster: Cluster
+    kubectl: Kubectl
+    images: ImageReferences
+    url: str
+
+    @property
+    def example(self) -> dict[str, Any]:
+        """The example as it was first applied."""
+        return example(self.images)
+
+    def resource(self) -> dict[str, Any]:
+        """The resource as it is now."""
+        found: dict[str, Any] = self.kubectl.get("pdi", NAME)
+        return found
+
+
+@pytest.fixture(scope="session")
+def images() -> ImageReferences:
+    """The images, built."""
+    built = build_images(["operator", "router", "vllm-cpu"])
+    return ImageReferences(*(built[name].reference for name in ("operator", "router", "vllm-cpu")))
+
+
+@pytest.fixture(scope="session")
+def serving(images: ImageReferences) -> Iterator[Serving]:
+    """A cluster of two nodes, the operator from its chart, and the tiny example, Ready.
+
+    With PDINFERENCE_KEEP=1 the cluster stays up for the next run.
+    """
+    built = build_images(["operator", "router", "vllm-cpu"])
+    cluster = Cluster.up("e2e")
+    try:
+        for image in built.values():
+            cluster.load_image(image.archive)
+        kubectl = Kubectl(cluster.kubeconfig, NAMESPACE)
+        install_operator(kubectl, images)
+        create_namespace(kubectl)
+        apply(kubectl, example(images))
+        wait_ready(kubectl, NAME)
+        yield Serving(cluster, kubectl, images, f"http://{NAME}.{NAMESPACE}.svc")
+    finally:
+        if os.environ.get("PDINFERENCE_KEEP") != "1":
+            cluster.down()

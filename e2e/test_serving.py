@@ -1,0 +1,195 @@
+"""The main job on real parts: requests are answered through P and D, whatever happens to the operator.
+
+The tests share one deployment and leave it as they found it; later ones build on what earlier ones proved.
+"""
+
+import copy
+import signal
+import subprocess
+from typing import Any
+
+import pytest
+
+from e2e.conftest import NAME, Serving
+from e2e.install import OPERATOR_NAMESPACE, RELEASE, apply, install_operator
+from e2e.kubectl import KubectlError
+from e2e.load import load
+from e2e.requests import chat, complete
+from e2e.transfer import transfer
+from e2e.waiting import conditions, wait_ready, wait_until
+from pdinference.api.names import LABEL_NAME, LABEL_REVISION, LABEL_ROLE
+
+pytestmark = pytest.mark.timeout(600)
+
+BLOCK = 128
+"""Tokens in a KV block on CPU; the tokenizer makes a token of each byte."""
+
+
+def settled(serving: Serving, revision_differs_from: str | None = None) -> dict[str, Any]:
+    """Wait until the resource is rolled out and only one revision is left."""
+
+    def rolled_out() -> dict[str, Any] | None:
+        resource = serving.resource()
+        status = resource["status"]
+        done = (
+            status["observedGeneration"] == resource["metadata"]["generation"]
+            and status["servingRevision"] == status["revision"] != revision_differs_from
+            and conditions(resource)["Progressing"]["reason"] == "RolloutComplete"
+            and revisions(serving) == {status["revision"]}
+        )
+        return resource if done else None
+
+    return wait_until("the roll-out to be complete", rolled_out, timeout=300)
+
+
+def revisions(serving: Serving) -> set[str]:
+    """Revisions of which P or D workloads exist."""
+    workloads = serving.kubectl.get("statefulsets,deployments", "-l", f"{LABEL_NAME}={NAME},{LABEL_ROLE}!=router")
+    return {workload["metadata"]["labels"][LABEL_REVISION] for workload in workloads["items"]}
+
+
+def edited(serving: Serving, **spec: Any) -> dict[str, Any]:
+    document = copy.deepcopy(serving.example)
+    for field, value in spec.items():
+        document["spec"].setdefault(field, {}).update(value)
+    return document
+
+
+def test_a_chat_completion_is_answered_and_its_kv_cache_moved_from_p_to_d(serving: Serving) -> None:
+    before = transfer(serving.kubectl, NAME)
+    with serving.kubectl.port_forward(f"service/{NAME}", 80) as url:
+        answer = chat(url, NAME, "What is the KV cache? " * 20, max_tokens=16)
+    moved = transfer(serving.kubectl, NAME) - before
+    assert answer.completion_tokens == 16
+    assert moved.computed_on_parameter == answer.prompt_tokens
+    assert moved.moved_to_decode == moved.queried_on_decode > 0
+    assert moved.computed_on_decode < BLOCK, "D computes at most what does not fill a block"
+    assert moved.bytes > 0
+    assert moved.failed == 0
+
+
+def test_the_pair_is_calm(serving: Serving) -> None:
+    """Fifty warm requests, none of which waits for a spinning core."""
+    before = transfer(serving.kubectl, NAME)
+    with serving.kubectl.port_forward(f"service/{NAME}", 80) as url:
+        answers = [complete(url, NAME, f"{number} " * 300, max_tokens=16) for number in range(50)]
+    moved = transfer(serving.kubectl, NAME) - before
+    assert max(answer.seconds for answer in answers) < 5
+    assert moved.transfers == 50
+    assert moved.failed == 0
+
+
+def test_p_and_d_run_on_nodes_that_the_scheduler_chose_and_within_the_restricted_standard(serving: Serving) -> None:
+    pods = serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME}")["items"]
+    assert {pod["metadata"]["labels"][LABEL_ROLE] for pod in pods} == {"parameter", "decode", "router"}
+    assert all(pod["spec"]["nodeName"] for pod in pods)
+    namespace = serving.kubectl.get("namespace", serving.kubectl.namespace)
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_wait_and_scale_work_as_for_any_workload(serving: Serving) -> None:
+    serving.kubectl.run("wait", f"pdi/{NAME}", "--for=condition=Ready", "--timeout=60s")
+    with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
+        serving.kubectl.run("scale", f"pdi/{NAME}", "--replicas=2")
+        wait_until("two D pods", lambda: serving.resource()["status"]["roles"]["decode"]["ready"] == 2, timeout=180)
+        client.wait_for(more=10)
+        serving.kubectl.run("scale", f"pdi/{NAME}", "--replicas=1")
+        wait_until("one D pod", lambda: serving.resource()["status"]["roles"]["decode"]["replicas"] == 1, timeout=180)
+        client.wait_for(more=5)
+        assert client.failures() == []
+
+
+def test_an_edit_moves_traffic_to_a_new_pair_and_no_request_fails(serving: Serving) -> None:
+    old = settled(serving)["status"]["revision"]
+    with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
+        apply(serving.kubectl, edited(serving, engine={"env": {"VLLM_CPU_KVCACHE_SPACE": "1", "MARK": "edited"}}))
+        settled(serving, revision_differs_from=old)
+        client.wait_for(more=10)
+        assert client.failures() == []
+
+
+def test_a_bad_edit_changes_nothing_for_clients_and_says_what_is_wrong(serving: Serving) -> None:
+    good = settled(serving)["status"]["revision"]
+    with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
+        apply(serving.kubectl, edited(serving, engine={"image": "localhost/pdinference/no-such-image:1"}))
+
+        def complains() -> bool:
+            message = conditions(serving.resource())["ParameterReady"]["message"]
+            return "no-such-image" in message
+
+        wait_until("the condition to name the image", complains, timeout=120)
+        seen = serving.resource()
+        assert conditions(seen)["Ready"]["status"] == "True"
+        assert seen["status"]["servingRevision"] == good
+        assert f"Revision {good} keeps answering" in conditions(seen)["Progressing"]["message"]
+        client.wait_for(more=10)
+
+        apply(serving.kubectl, serving.example)
+        settled(serving)
+        client.wait_for(more=5)
+        assert client.failures() == []
+
+
+def test_an_edit_that_the_api_server_refuses_names_the_field(serving: Serving) -> None:
+    generation = serving.resource()["metadata"]["generation"]
+    with pytest.raises(KubectlError, match=r"spec\.decode\.replicas"):
+        apply(serving.kubectl, edited(serving, decode={"replicas": -1}))
+    assert serving.resource()["metadata"]["generation"] == generation
+
+
+def test_requests_do_not_notice_what_happens_to_the_operator_and_the_api_server(serving: Serving) -> None:
+    before = serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME}")["items"]
+    with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
+        kill_operator()
+        client.wait_for(more=5)
+        serving.cluster.stop_component("kube-apiserver", kill=True)
+        serving.cluster.start_component("kube-apiserver")
+        install_operator(serving.kubectl, serving.images, "workers=4")
+        wait_ready(serving.kubectl, NAME)
+        client.wait_for(more=10)
+        assert client.failures() == []
+    after = serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME}")["items"]
+    assert {pod["metadata"]["uid"] for pod in after} == {pod["metadata"]["uid"] for pod in before}
+    assert sum(pod["status"]["containerStatuses"][0]["restartCount"] for pod in after) == 0
+
+
+def kill_operator() -> None:
+    """SIGKILL, as the kernel would when memory runs out."""
+    killed = subprocess.run(["pkill", f"-{signal.SIGKILL.value}", "-f", "bin/pdinference run"], check=False)
+    assert killed.returncode == 0, "no operator process found"
+
+
+def test_what_is_deleted_or_edited_by_hand_comes_back(serving: Serving) -> None:
+    serving.kubectl.run("delete", "service,networkpolicy,poddisruptionbudget", "-l", f"{LABEL_NAME}={NAME}")
+    serving.kubectl.run("patch", "deployment", f"{NAME}-router", "-p", '{"spec":{"replicas":3}}')
+
+    def back() -> bool:
+        found = serving.kubectl.get("services,networkpolicies,poddisruptionbudgets", "-l", f"{LABEL_NAME}={NAME}")
+        router = serving.kubectl.get("deployment", f"{NAME}-router")
+        return len(found["items"]) == 7 and router["spec"]["replicas"] == 1
+
+    wait_until("all children to be back", back)
+    wait_ready(serving.kubectl, NAME)
+
+
+def test_helm_upgrade_and_uninstall_leave_running_models_alone(serving: Serving) -> None:
+    before = {pod["metadata"]["uid"] for pod in serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME}")["items"]}
+    serving.kubectl.command("helm", "uninstall", RELEASE, "-n", OPERATOR_NAMESPACE, "--wait", timeout=180)
+    with serving.kubectl.port_forward(f"service/{NAME}", 80) as url:
+        assert chat(url, NAME, "Hello", max_tokens=4).completion_tokens == 4
+    install_operator(serving.kubectl, serving.images)
+    wait_ready(serving.kubectl, NAME)
+    after = {pod["metadata"]["uid"] for pod in serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME}")["items"]}
+    assert after == before
+
+
+def test_deleting_the_resource_leaves_nothing(serving: Serving) -> None:
+    serving.kubectl.run("delete", "pdi", NAME, "--timeout=60s")
+    kinds = "pods,statefulsets,deployments,replicasets,services,serviceaccounts,roles,rolebindings,networkpolicies"
+    kinds += ",poddisruptionbudgets,controllerrevisions,endpointslices"
+
+    def left() -> list[str]:
+        items = serving.kubectl.get(kinds, "-l", f"{LABEL_NAME}={NAME}")["items"]
+        return [f"{item['kind']}/{item['metadata']['name']}" for item in items]
+
+    wait_until("all children to be gone", lambda: not left(), timeout=240)
