@@ -1,0 +1,99 @@
+"""An API server in memory, as far as the operator's writes go: versions, uids, preconditions, and faults on demand."""
+
+from collections import Counter
+from copy import deepcopy
+from itertools import count
+from typing import Any
+
+from pdinference.cluster.client import ApiServer
+from pdinference.cluster.errors import ApiError
+
+Json = dict[str, Any]
+
+
+class FakeApi(ApiServer):
+    """Objects by path; `requests` counts what was asked for, by verb."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Json] = {}
+        self.requests: Counter[str] = Counter()
+        self.faults: dict[tuple[str, str], list[ApiError]] = {}
+        self._versions = count(1)
+
+    def put(self, path: str, manifest: Json) -> Json:
+        """Store an object as somebody else would."""
+        old = self.objects.get(path)
+        stored = deepcopy(manifest)
+        metadata = stored.setdefault("metadata", {})
+        metadata["uid"] = old["metadata"]["uid"] if old else metadata.get("uid", f"uid-{len(self.objects)}-{path}")
+        metadata["resourceVersion"] = str(next(self._versions))
+        metadata["generation"] = (old["metadata"]["generation"] if old else 0) + 1
+        self.objects[path] = stored
+        return deepcopy(stored)
+
+    def fail(self, verb: str, path: str, *errors: ApiError) -> None:
+        """Let the next requests fail, one with each error."""
+        self.faults[verb, path] = list(errors)
+
+    async def get(self, path: str, *, accept: str = "application/json", **query: str) -> Json:
+        self._note("get", path)
+        return deepcopy(self._found(path))
+
+    async def apply(self, path: str, manifest: Json, *, manager: str) -> Json:
+        self._note("apply", path)
+        old = self.objects.get(path, {})
+        kept = {"status": old["status"]} if "status" in old else {}
+        return self.put(path, {**manifest, **kept})
+
+    async def create(self, path: str, manifest: Json) -> Json:
+        self._note("create", path)
+        full = f"{path}/{manifest['metadata']['name']}"
+        if full in self.objects:
+            raise ApiError(409, "AlreadyExists", "exists")
+        return self.put(full, manifest)
+
+    async def replace(self, path: str, manifest: Json) -> Json:
+        self._note("replace", path)
+        if manifest["metadata"].get("resourceVersion") != self._found(path)["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", "the object has been modified")
+        return self.put(path, manifest)
+
+    async def merge(self, path: str, patch: Json) -> Json:
+        self._note("merge", path)
+        path = path.removesuffix("/status")
+        found = self._found(path)
+        if patch.get("metadata", {}).get("uid", found["metadata"]["uid"]) != found["metadata"]["uid"]:
+            raise ApiError(409, "Conflict", "uid")
+        found = {**found, **{key: value for key, value in patch.items() if key != "metadata"}}
+        found["metadata"] = {**found["metadata"], "resourceVersion": str(next(self._versions))}
+        self.objects[path] = found
+        return deepcopy(found)
+
+    async def delete(self, path: str, *, uid: str, resource_version: str = "") -> None:
+        self._note("delete", path)
+        found = self._found(path)["metadata"]
+        if uid != found["uid"] or resource_version not in {"", found["resourceVersion"]}:
+            raise ApiError(409, "Conflict", "precondition failed")
+        del self.objects[path]
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    def names(self, *parts: str) -> list[str]:
+        """Names of the objects whose path has all these parts."""
+        return sorted(path.rsplit("/", 1)[1] for path in self.objects if all(part in path for part in parts))
+
+    def writes(self) -> int:
+        """How many requests changed something."""
+        return sum(number for verb, number in self.requests.items() if verb != "get")
+
+    def _note(self, verb: str, path: str) -> None:
+        self.requests[verb] += 1
+        errors = self.faults.get((verb, path))
+        if errors:
+            raise errors.pop(0)
+
+    def _found(self, path: str) -> Json:
+        if path not in self.objects:
+            raise ApiError(404, "NotFound", f"{path} not found")
+        return self.objects[path]

@@ -1,0 +1,59 @@
+"""A pod is reduced to what keeps it from getting ready."""
+
+from typing import Any
+
+from pdinference.api import names
+from pdinference.cluster.pods import pod_record
+from pdinference.planning.observed import PodSummary
+
+
+def summary(**status: Any) -> PodSummary:
+    labels = {names.LABEL_NAME: "x", names.LABEL_ROLE: "parameter", names.LABEL_REVISION: "r"}
+    metadata = {"name": "p-0", "namespace": "ns", "uid": "u", "resourceVersion": "1", "labels": labels}
+    record = pod_record({"metadata": metadata, "status": status})
+    assert record is not None
+    return record.summary
+
+
+def container(**state: Any) -> dict[str, Any]:
+    return {"name": "vllm", "image": "v:1", **state}
+
+
+def test_a_ready_pod_has_no_trouble() -> None:
+    found = summary(phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+    assert found.ready
+    assert found.trouble is None
+
+
+def test_the_scheduler_is_quoted() -> None:
+    conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}]
+    trouble = summary(conditions=conditions).trouble
+    assert trouble is not None
+    assert (trouble.reason, trouble.message) == ("Unschedulable", "0/2 nodes")
+
+
+def test_a_crash_loop_tells_how_the_last_run_ended() -> None:
+    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}
+    found = summary(containerStatuses=[container(state=waiting, lastState=ended, restartCount=4)])
+    assert found.trouble is not None
+    assert (found.trouble.reason, found.trouble.message, found.trouble.exit_code) == (
+        "CrashLoopBackOff",
+        "OOMKilled",
+        137,
+    )
+    assert found.restarts == 4
+
+
+def test_a_container_that_is_being_created_is_only_mentioned_when_nothing_worse_is() -> None:
+    creating = container(state={"waiting": {"reason": "ContainerCreating"}})
+    broken = container(state={"waiting": {"reason": "ErrImagePull", "message": "denied"}})
+    trouble = summary(containerStatuses=[creating, broken]).trouble
+    assert trouble is not None
+    assert trouble.reason == "ErrImagePull"
+
+
+def test_an_evicted_pod_says_why() -> None:
+    trouble = summary(phase="Failed", reason="Evicted", message="low on memory").trouble
+    assert trouble is not None
+    assert trouble.reason == "Evicted"
