@@ -1,0 +1,119 @@
+"""Serve the tiny model as a pod would, and ask it something: the last step of the image's build.
+
+The build fails here when a package is missing, when slim.py removed too much, when a patch broke something, or when the
+`vllm` command does not work. It also leaves the bytecode of exactly the modules that a server imports in the image, which
+a container with a read-only root file system could not write, and would have to compile again at every start.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Final
+
+MODEL: Final = "/models/tiny"
+PORT: Final = 8000
+START_SECONDS: Final = 300
+STOP_SECONDS: Final = 60
+PROMPT: Final = "a" * 300  # more than one block of the KV cache
+ANSWER_TOKENS: Final = 8
+TRANSFER: Final = {"kv_connector": "NixlConnector", "kv_role": "kv_producer", "kv_buffer_device": "cpu"}
+COMMAND: Final = (
+    "vllm",
+    "serve",
+    MODEL,
+    "--served-model-name=tiny",
+    "--host=127.0.0.1",
+    f"--port={PORT}",
+    "--dtype=float32",
+    "--enforce-eager",
+    "--max-model-len=2048",
+    "--shutdown-timeout=5",
+    f"--kv-transfer-config={json.dumps(TRANSFER)}",
+)
+ENVIRONMENT: Final = {
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "UCX_TLS": "tcp,self",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+
+
+def request(method: str, path: str, body: object = None) -> str:
+    """Send one request to the server and return the answer.
+
+    Args:
+        method: The HTTP method.
+        path: The URL's path.
+        body: What to send as JSON.
+
+    Raises:
+        OSError: Nobody listens yet.
+        SystemExit: The answer is an error.
+    """
+    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=60)
+    try:
+        connection.request(method, path, json.dumps(body), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        text = response.read().decode()
+    finally:
+        connection.close()
+    if response.status != http.client.OK:
+        raise SystemExit(f"{path} answered {response.status}: {text}")
+    return text
+
+
+def wait_until_serving(server: subprocess.Popen[bytes]) -> None:
+    """Wait for the server's health endpoint.
+
+    Args:
+        server: The process; when it ends early, there is nothing to wait for.
+
+    Raises:
+        SystemExit: It ended, or took too long.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            raise SystemExit(f"vLLM ended with {server.returncode} before it served")
+        try:
+            request("GET", "/health")
+        except OSError:
+            time.sleep(0.5)
+        else:
+            return
+    raise SystemExit(f"vLLM did not serve within {START_SECONDS} s")
+
+
+def main() -> None:
+    """Run the server, one completion and one chat, and stop it."""
+    server = subprocess.Popen(COMMAND, env={**os.environ, **ENVIRONMENT})
+    try:
+        wait_until_serving(server)
+        completion = {"model": "tiny", "prompt": PROMPT, "max_tokens": ANSWER_TOKENS, "ignore_eos": True}
+        usage = json.loads(request("POST", "/v1/completions", completion))["usage"]
+        if (usage["prompt_tokens"], usage["completion_tokens"]) != (len(PROMPT), ANSWER_TOKENS):
+            raise SystemExit(f"wrong number of tokens: {usage}")
+        request(
+            "POST",
+            "/v1/chat/completions",
+            {"model": "tiny", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": ANSWER_TOKENS},
+        )
+        if "vllm:nixl_num_failed_transfers_total" not in request("GET", "/metrics"):
+            raise SystemExit("the NIXL connector reports no metrics: is it loaded?")
+        server.send_signal(signal.SIGTERM)
+        server.wait(STOP_SECONDS)
+    finally:
+        server.kill()
+    sys.stdout.write("smoke test passed: vLLM serves the tiny model with NIXL\n")
+
+
+if __name__ == "__main__":
+    main()
