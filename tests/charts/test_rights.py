@@ -45,7 +45,7 @@ def test_no_role_has_wildcards_or_secrets_or_gives_itself_more(values: Values) -
 
 def test_children_are_exactly_what_may_be_created() -> None:
     created = {(group, resource) for group, resource, verb in operator_rights() if verb == "create"}
-    assert created == {(kind.group, kind.plural) for kind in kinds.CHILDREN} | {("", "events")}
+    assert created == {(kind.group, kind.plural) for kind in kinds.CHILDREN} | {("events.k8s.io", "events")}
 
 
 def test_everything_watched_may_be_listed_and_watched() -> None:

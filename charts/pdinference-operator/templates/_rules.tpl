@@ -2,7 +2,7 @@
 {{- define "pdinference-operator.rules" -}}
 - apiGroups: [pdinference.io]
   resources: [pdinferences]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [pdinference.io]
   resources: [pdinferences/status]
   verbs: [patch]
@@ -31,7 +31,7 @@
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
-- apiGroups: [""]
+- apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
 {{- end -}}

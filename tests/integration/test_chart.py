@@ -1,0 +1,319 @@
+"""The chart on a real API server: every object is accepted, and the operator's account may do its work and no more."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.cluster import Cluster
+from e2e.cluster.build import binary
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.cluster import kinds
+from pdinference.manifests import RenderSettings, render
+from tests.charts.helm import (
+    EVERYTHING,
+    NAMESPACE,
+    NAMESPACED,
+    RELEASE,
+    WITHOUT_EXTRAS,
+    HelmError,
+    Object,
+    Values,
+    helm,
+    only,
+    rendered,
+)
+from tests.conftest import EXAMPLES, example_documents
+
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{RELEASE}"
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+CRD = "customresourcedefinition/pdinferences.pdinference.io"
+ELSEWHERE = "elsewhere"
+
+
+class Kubernetes:
+    """kubectl and Helm on one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def kubectl(self, *arguments: str, objects: list[Object] | None = None) -> str:
+        line = [str(binary("kubectl")), f"--kubeconfig={self._cluster.kubeconfig}", *arguments]
+        text = "\n".join(json.dumps(item) for item in objects or [])
+        result = subprocess.run(line, check=False, input=text, capture_output=True, text=True)
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert "Warning" not in result.stderr, result.stderr
+        return result.stdout
+
+    def get(self, *arguments: str) -> Any:
+        return json.loads(self.kubectl("get", *arguments, "--output=json"))
+
+    def exists(self, *arguments: str) -> bool:
+        return bool(self.kubectl("get", *arguments, "--ignore-not-found"))
+
+    def apply(self, objects: list[Object], *options: str) -> None:
+        self.kubectl("apply", "--server-side", "--filename=-", *options, objects=objects)
+
+    def helm(self, command: str, values: Values | None = None) -> str:
+        return helm(command, RELEASE, f"--kubeconfig={self._cluster.kubeconfig}", values=values)
+
+    def uninstall(self) -> None:
+        line = [str(binary("helm")), "uninstall", RELEASE, f"--kubeconfig={self._cluster.kubeconfig}", "-n", NAMESPACE]
+        subprocess.run(line, check=True, capture_output=True)
+
+    def as_account(self) -> Any:
+        """A kubeconfig of the operator's account."""
+        config = yaml.safe_load(self._cluster.kubeconfig.read_text(encoding="utf-8"))
+        token = self.kubectl("create", "token", RELEASE, "--namespace", NAMESPACE)
+        config["users"][0]["user"] = {"token": token.strip()}
+        return config
+
+    def refusals(self, user: str) -> list[str]:
+        """The requests of a user that the API server forbade, from its audit log."""
+        with self._cluster.audit_log.open(encoding="utf-8") as lines:
+            entries = [json.loads(line) for line in lines if f'"{user}"' in line and '"code":403' in line]
+        own = [entry for entry in entries if "impersonatedUser" not in entry]
+        return [f"{entry['verb']} {entry['requestURI']}" for entry in own]
+
+    def allowed(self, namespace: str, rights: list[tuple[str, str, str]], *, name: str = "") -> list[bool]:
+        """Whether the operator's account has each of these rights: API group, resource, verb."""
+        reviews = [_review(namespace, group, resource, verb, name) for group, resource, verb in rights]
+        answers = self.kubectl("create", "--filename=-", '--output=jsonpath={.status.allowed}{"\\n"}', objects=reviews)
+        return [answer == "true" for answer in answers.split()]
+
+
+def _review(namespace: str, group: str, resource: str, verb: str, name: str) -> Object:
+    resource, _, subresource = resource.partition("/")
+    attributes = {
+        "namespace": namespace,
+        "group": group,
+        "resource": resource,
+        "subresource": subresource,
+        "verb": verb,
+        "name": name,
+    }
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated"]
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": ACCOUNT, "groups": groups, "resourceAttributes": attributes},
+    }
+
+
+NEEDED = [
+    *product(["pdinference.io"], ["pdinferences"], ["list", "watch"]),
+    ("pdinference.io", "pdinferences/status", "patch"),
+    ("pdinference.io", "pdinferences/finalizers", "update"),
+    *product([""], ["pods"], ["get", "list", "watch"]),
+    *product(["events.k8s.io"], ["events"], ["create", "patch"]),
+    *(
+        (kind.group, kind.plural, verb)
+        for kind in kinds.CHILDREN
+        for verb in ("get", "list", "watch", "create", "patch", "delete")
+    ),
+]
+FORBIDDEN = [
+    *product([""], ["secrets", "configmaps"], ["get", "list", "watch", "create", "update", "patch", "delete"]),
+    *product([""], ["pods"], ["create", "patch", "delete"]),
+    ("", "pods/exec", "create"),
+    ("", "serviceaccounts/token", "create"),
+    ("", "serviceaccounts", "impersonate"),
+    ("", "nodes", "list"),
+    ("", "namespaces", "list"),
+    *product(["pdinference.io"], ["pdinferences"], ["create", "update", "patch", "delete"]),
+    *product(["rbac.authorization.k8s.io"], ["roles", "clusterroles"], ["escalate", "bind"]),
+    ("rbac.authorization.k8s.io", "clusterrolebindings", "create"),
+    ("apiextensions.k8s.io", "customresourcedefinitions", "patch"),
+]
+
+
+@pytest.fixture(scope="module")
+def kubernetes() -> Iterator[Kubernetes]:
+    with Cluster.up("chart", nodes=0) as cluster:
+        kubernetes = Kubernetes(cluster)
+        for name in (NAMESPACE, "models", "research", ELSEWHERE):
+            metadata = {"name": name, "labels": RESTRICTED}
+            kubernetes.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}])
+        yield kubernetes
+
+
+@pytest.fixture
+def installed(kubernetes: Kubernetes) -> Iterator[Kubernetes]:
+    """The chart with its default values."""
+    kubernetes.helm("install")
+    yield kubernetes
+    kubernetes.uninstall()
+
+
+@pytest.fixture
+def resource(installed: Kubernetes) -> Iterator[PDInference]:
+    """An example, as the API server knows it."""
+    (document,) = example_documents(EXAMPLES[0])
+    document["metadata"]["namespace"] = "models"
+    installed.apply([document])
+    name = document["metadata"]["name"]
+    yield PDInference.model_validate(installed.get("pdi", name, "--namespace=models"))
+    installed.kubectl("delete", "pdi", name, "--namespace=models")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, NAMESPACED, EVERYTHING, WITHOUT_EXTRAS],
+    ids=["default", "namespaced", "everything", "without-extras"],
+)
+def test_the_api_server_accepts_every_object(kubernetes: Kubernetes, values: Values) -> None:
+    kubernetes.apply(rendered(values), "--dry-run=server")
+
+
+def test_the_pod_is_admitted_to_a_restricted_namespace(installed: Kubernetes) -> None:
+    template = only(rendered(), "Deployment")["spec"]["template"]
+    metadata = {"name": "operator", "namespace": NAMESPACE, **template["metadata"]}
+    installed.apply([{"apiVersion": "v1", "kind": "Pod", **template, "metadata": metadata}], "--dry-run=server")
+
+
+class TestRights:
+    def test_the_operator_may_do_its_work_everywhere(self, installed: Kubernetes) -> None:
+        for namespace in ("models", ELSEWHERE):
+            assert denied(installed, namespace, NEEDED) == []
+
+    def test_and_nothing_else(self, installed: Kubernetes) -> None:
+        assert permitted(installed, "models", FORBIDDEN) == []
+        assert permitted(installed, NAMESPACE, FORBIDDEN) == []
+
+    def test_it_may_hold_its_own_lease_and_no_other(self, installed: Kubernetes) -> None:
+        leases = [("coordination.k8s.io", "leases", verb) for verb in ("get", "update")]
+        assert installed.allowed(NAMESPACE, [("coordination.k8s.io", "leases", "create")]) == [True]
+        assert installed.allowed(NAMESPACE, leases, name="pdinference-operator") == [True, True]
+        assert installed.allowed(NAMESPACE, leases, name="other") == [False, False]
+        assert installed.allowed("kube-system", leases, name="pdinference-operator") == [False, False]
+
+    def test_it_really_can_apply_all_children(self, installed: Kubernetes, resource: PDInference) -> None:
+        """Among them a Role: the API server lets nobody write one with rights that he has not himself."""
+        children = list(render(resource, RenderSettings()).objects)
+        installed.apply(children, f"--as={ACCOUNT}", "--field-manager=pdinference-operator")
+        role = only(children, "Role")
+        assert installed.exists("role", role["metadata"]["name"], "--namespace=models")
+
+    def test_it_cannot_give_away_secrets(self, installed: Kubernetes) -> None:
+        rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
+        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": rules}
+        metadata = {"name": "greedy", "namespace": "models"}
+        with pytest.raises(AssertionError, match="attempting to grant RBAC permissions not currently held"):
+            installed.apply([{**role, "metadata": metadata}], f"--as={ACCOUNT}")
+
+    def test_with_listed_namespaces_it_may_do_its_work_there_only(self, installed: Kubernetes) -> None:
+        installed.helm("upgrade", NAMESPACED)
+        for namespace in ("models", "research"):
+            assert denied(installed, namespace, NEEDED) == []
+            assert permitted(installed, namespace, FORBIDDEN) == []
+        for namespace in (ELSEWHERE, "kube-system", ""):
+            assert permitted(installed, namespace, NEEDED) == []
+
+    def test_people_with_the_role_edit_may_use_the_resource(self, installed: Kubernetes) -> None:
+        binding = "--clusterrole=edit --user=jane --namespace=models --dry-run=client -o=json"
+        installed.apply([json.loads(installed.kubectl("create", "rolebinding", "jane", *binding.split()))])
+        assert installed.kubectl("auth", "can-i", "create", "pdi", "--as=jane", "--namespace=models") == "yes\n"
+        assert installed.kubectl("auth", "can-i", "get", "pdi", "--as=jane", "--namespace=models") == "yes\n"
+
+
+class TestOperator:
+    """The operator itself, on the host, with the arguments of the chart's Deployment and its account's token."""
+
+    @pytest.mark.parametrize("values", [{}, NAMESPACED], ids=["cluster-wide", "namespaced"])
+    def test_nothing_that_it_asks_for_is_refused(
+        self, installed: Kubernetes, resource: PDInference, values: Values, tmp_path: Path
+    ) -> None:
+        name = resource.metadata.name
+        installed.helm("upgrade", values)
+        with operator(installed, values, tmp_path) as process:
+            wait_for(process, lambda: installed.get("pdi", name, "-n=models").get("status"), "a status")
+            wait_for(process, lambda: installed.get("events.events.k8s.io", "-n=models")["items"], "an Event")
+            installed.kubectl("delete", "service", name, "-n=models")
+            wait_for(process, lambda: installed.exists("service", name, "-n=models"), "the Service again")
+        assert installed.exists("statefulset", "--namespace=models", "--selector=app.kubernetes.io/name=pdinference")
+        assert installed.exists("lease", "pdinference-operator", "--namespace", NAMESPACE)
+        assert installed.refusals(ACCOUNT) == []
+
+
+@contextmanager
+def operator(kubernetes: Kubernetes, values: Values, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run it until the end of the block; it must stop in good order."""
+    (container,) = only(rendered(values), "Deployment")["spec"]["template"]["spec"]["containers"]
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(kubernetes.as_account()), encoding="utf-8")
+    log = folder / "log"
+    line = [Path(sys.executable).parent / "pdinference", *container["args"], "--health-port=0"]
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(line, env={**os.environ, "KUBECONFIG": str(kubeconfig)}, stderr=output) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.terminate()
+            status = process.wait(timeout=30)
+            print(log.read_text(encoding="utf-8"))  # noqa: T201 - pytest shows it when the test fails
+    assert status == 0
+
+
+def wait_for(process: "subprocess.Popen[bytes]", met: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not met():
+        assert process.poll() is None, "the operator ended"
+        assert time.monotonic() < deadline, f"no sign of {what} after a minute"
+        time.sleep(0.5)
+
+
+class TestLifecycle:
+    def test_models_outlive_the_chart_and_are_there_when_it_returns(
+        self, installed: Kubernetes, resource: PDInference
+    ) -> None:
+        installed.uninstall()
+        assert not installed.exists("clusterrole", RELEASE)
+        assert not installed.exists("deployment", "--namespace", NAMESPACE, RELEASE)
+        installed.helm("install")
+        found = installed.get("pdi", resource.metadata.name, "--namespace=models")
+        assert found["metadata"]["uid"] == resource.metadata.uid
+
+    def test_an_upgrade_upgrades_the_definition(self, installed: Kubernetes) -> None:
+        installed.kubectl("patch", CRD, "--type=json", '--patch=[{"op": "remove", "path": "/spec/names/shortNames"}]')
+        installed.helm("upgrade", {"crds": {"annotations": {"example.com/reviewed": "yes"}}})
+        definition = installed.get(CRD)
+        assert definition["spec"]["names"]["shortNames"] == ["pdi"]
+        assert definition["metadata"]["annotations"]["example.com/reviewed"] == "yes"
+
+    def test_an_upgrade_without_changes_leaves_the_pods_alone(self, installed: Kubernetes) -> None:
+        before = installed.get("deployment", RELEASE, "--namespace", NAMESPACE)["metadata"]["generation"]
+        installed.helm("upgrade")
+        after = installed.get("deployment", RELEASE, "--namespace", NAMESPACE)["metadata"]["generation"]
+        assert after == before
+
+    def test_the_notes_name_what_was_installed(self, kubernetes: Kubernetes) -> None:
+        try:
+            assert f"rollout status deployment/{RELEASE}" in kubernetes.helm("install")
+        finally:
+            kubernetes.uninstall()
+
+    def test_a_namespace_that_is_not_there_is_named(self, kubernetes: Kubernetes) -> None:
+        with pytest.raises(HelmError, match='namespaces "nowhere" not found'):
+            kubernetes.helm("install", {"watchNamespaces": ["nowhere"]})
+        kubernetes.uninstall()
+
+
+def denied(kubernetes: Kubernetes, namespace: str, rights: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    answers = kubernetes.allowed(namespace, rights)
+    return [right for right, allowed in zip(rights, answers, strict=True) if not allowed]
+
+
+def permitted(kubernetes: Kubernetes, namespace: str, rights: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    answers = kubernetes.allowed(namespace, rights)
+    return [right for right, allowed in zip(rights, answers, strict=True) if allowed]
