@@ -6,6 +6,7 @@ import pytest
 
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.cluster import kinds
+from pdinference.controller.leader import LEASE_NAME
 from pdinference.manifests import RenderSettings, render
 from tests.charts.helm import EVERYTHING, NAMESPACE, NAMESPACED, RELEASE, VALUE_SETS, Object, Values, of_kind, rendered
 from tests.conftest import EXAMPLES, example_documents
@@ -86,6 +87,8 @@ def test_only_its_own_lease_is_in_reach() -> None:
     (role,) = [role for role in of_kind(rendered(), "Role") if role["metadata"]["name"] == f"{RELEASE}-leader"]
     assert role["metadata"]["namespace"] == NAMESPACE
     assert rights(role) == {("coordination.k8s.io", "leases", "create")}
+    (named,) = [rule for rule in role["rules"] if "resourceNames" in rule]
+    assert (named["resourceNames"], named["verbs"]) == ([LEASE_NAME], ["get", "update"])
 
 
 def test_people_with_the_usual_roles_may_use_the_resource() -> None:
