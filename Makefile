@@ -39,7 +39,8 @@ lint: setup ## Formatting, lint, types, layers, generated files
 	$(RUN) ruff check .
 	$(RUN) mypy
 	$(RUN) lint-imports
-	$(RUN) pdinference crd | diff -u crds/pdinferences.pdinference.io.yaml - || { echo 'Run: make generate'; exit 1; }
+	for copy in crds charts/pdinference-operator/files/crds; do \
+	  $(RUN) pdinference crd | diff -u $$copy/pdinferences.pdinference.io.yaml - || { echo 'Run: make generate'; exit 1; }; done
 
 .PHONY: test-unit
 test-unit: setup ## Unit tests, in seconds

@@ -222,6 +222,10 @@ class TestRevision:
     def test_it_stays_with_them(self, resource: Make, change: dict[str, Any]) -> None:
         assert render(resource(**change), SETTINGS).revision == render(resource(), SETTINGS).revision
 
+    def test_it_is_never_taken_for_a_number(self, resource: Make) -> None:
+        for seed in range(50):
+            assert render(resource(engine={"args": {"seed": seed}}), SETTINGS).revision.isalpha()
+
     def test_workloads_carry_it_in_name_labels_and_selector(self, resource: Make) -> None:
         rendered = render(resource(), SETTINGS)
         for kind, role in WORKLOADS[:2]:

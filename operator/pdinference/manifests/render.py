@@ -16,6 +16,9 @@ from pdinference.engine.vllm import CACHE_MOUNT, engine_command, role_spec
 from pdinference.manifests.placement import as_api, container_resources, router_resources, scheduling
 from pdinference.manifests.templates import Manifest, fill
 
+# Letters only, or YAML readers take a revision such as 04229333 for a number; no vowels, so that none is a word.
+_AS_CONSONANTS = str.maketrans("0123456789abcdef", "bcdfghjklmnpqrst")
+
 
 @dataclass(frozen=True)
 class RenderSettings:
@@ -63,7 +66,8 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
 
 def _fingerprint(pods: dict[Role, Manifest]) -> str:
     text = json.dumps(pods, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[: names.REVISION_LENGTH]
+    digest = hashlib.sha256(text.encode()).hexdigest()[: names.REVISION_LENGTH]
+    return digest.translate(_AS_CONSONANTS)
 
 
 def _child(resource: PDInference, role: Role, template: str, **values: Any) -> Manifest:
