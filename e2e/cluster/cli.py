@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from e2e.cluster import build, debian, images, paths
+from e2e.cluster import build, buildah, debian, images, paths
 from e2e.cluster.cluster import DEFAULT_NAME, Cluster
 from e2e.cluster.errors import ClusterError
 
@@ -59,17 +59,21 @@ def status(name: str) -> None:
 
 @cli.command("load-image")
 @_name
-@click.argument("archive", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-def load_image(name: str, archive: Path) -> None:
-    """Load a docker or OCI ARCHIVE into all nodes; before `up`, into the store from which nodes are made.
+@click.option(
+    "--storage", type=click.Path(path_type=Path), default=buildah.DEFAULT_STORAGE, show_default=True, help="buildah's."
+)
+@click.argument("image")
+def load_image(name: str, storage: Path, image: str) -> None:
+    """Load an image into a cluster's nodes and into the store from which nodes are made.
 
-    Load images of several gigabytes before `up`: then they are unpacked once for all nodes.
+    IMAGE is the name of an image that buildah has built here, which costs next to nothing, or the file name of a
+    docker or OCI archive, which is unpacked for each running node: load large archives before `up`.
     """
     debian.require()
-    images.load(archive)
+    images.store(images.find(image, storage))
     for cluster in Cluster.all():
         if cluster.name == name:
-            cluster.load_image(archive)
+            cluster.load_image(image, storage=storage)
 
 
 @cli.command()

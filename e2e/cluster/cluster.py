@@ -9,7 +9,21 @@ from typing import Self
 
 import click
 
-from e2e.cluster import addons, api, build, controlplane, debian, images, network, node, paths, pki, spec, teardown
+from e2e.cluster import (
+    addons,
+    api,
+    build,
+    buildah,
+    controlplane,
+    debian,
+    images,
+    network,
+    node,
+    paths,
+    pki,
+    spec,
+    teardown,
+)
 from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.files import locked
@@ -107,11 +121,17 @@ class Cluster:
         """Stop one of its processes, with SIGKILL if asked; `start_component` or `up` starts it again."""
         self._component(name).stop(sign=signal.SIGKILL if kill else signal.SIGTERM)
 
-    def load_image(self, archive: Path) -> None:
-        """Load a docker or OCI archive into all nodes, and into the store for clusters to come."""
-        images.load(archive)
+    def load_image(self, image: str | Path, *, storage: Path = buildah.DEFAULT_STORAGE) -> None:
+        """Load an image into all nodes, and for clusters to come.
+
+        Args:
+            image: The name of an image that buildah has built here, or the file name of a docker or OCI archive.
+            storage: Where buildah keeps its images.
+        """
+        source = images.find(image, storage)
+        images.store(source)
         for one in self.spec.node_specs:
-            node.load_image(one, archive)
+            node.load_image(one, source)
 
     def down(self) -> None:
         """Remove everything that belongs to it."""

@@ -3,21 +3,23 @@
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO, Any
 
 from e2e.cluster.errors import ClusterError
 
 Word = str | Path
 
 
-def run(command: Sequence[Word], *, stdin: str | None = None, timeout: float = 60) -> str:
+def run(command: Sequence[Word], *, stdin: str | IO[bytes] | None = None, timeout: float = 60) -> str:
     """Run a command and return what it printed.
 
     Raises:
         ClusterError: It failed, took too long or is not installed; the message holds its last words.
     """
     words = [str(word) for word in command]
+    done: subprocess.CompletedProcess[str]
     try:
-        done = subprocess.run(words, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(words, **_input(stdin), capture_output=True, text=True, timeout=timeout, check=False)
     except FileNotFoundError:
         raise ClusterError(
             f"{words[0]} is not installed: run `python -m e2e.cluster prepare`, which installs it."
@@ -28,6 +30,10 @@ def run(command: Sequence[Word], *, stdin: str | None = None, timeout: float = 6
         reason = (done.stderr or done.stdout).strip() or "it printed nothing"
         raise ClusterError(f"`{' '.join(words)}` failed: {reason[-2000:]}")
     return done.stdout
+
+
+def _input(stdin: str | IO[bytes] | None) -> dict[str, Any]:
+    return {"input": stdin} if isinstance(stdin, str) else {"stdin": stdin or subprocess.DEVNULL}
 
 
 def succeeds(command: Sequence[Word]) -> bool:

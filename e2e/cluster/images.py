@@ -1,29 +1,25 @@
-"""Images without a registry: unpacked once, then shared by all nodes.
+"""Images without a registry: loaded once into a store, and shared by all nodes.
 
-A containerd that runs only while images are loaded unpacks them into the image store. A new node's containerd starts on
-a copy of the store made of hard links: an image's files never change, so a second node costs no time and no disk. Only
-the databases are real copies.
+A containerd that runs only while images are loaded fills the store. A new node's containerd starts on copies of the
+store's databases and on links to its layers, which never change: a second node costs no time and no disk.
 """
 
 import hashlib
-import io
 import json
 import shutil
-import socket
-import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from e2e.cluster import build, paths
-from e2e.cluster.commands import run, succeeds
+from e2e.cluster import build, buildah, containerd, paths
+from e2e.cluster.commands import run
+from e2e.cluster.containerd import Containerd
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.files import locked, write_atomically
-from e2e.cluster.waiting import tail, wait_until
+from e2e.cluster.spec import ClusterSpec
 
 PAUSE = "localhost/pdinference/pause:1"
 COREDNS = "localhost/pdinference/coredns:1"
@@ -31,54 +27,74 @@ PROBE = "localhost/pdinference/probe:1"
 _OWN_IMAGES = {PAUSE: ("tiny", "pause"), PROBE: ("tiny", "probe"), COREDNS: ("coredns", "coredns")}
 
 _LOADED = "loaded.json"
-_SMALL_BLOB = 1 << 20
-_IMPORT_SECONDS = 900
 
 
-def prepare_own() -> None:
-    """Put the images that every cluster with nodes needs into the store."""
-    with locked(_lock()):
-        loaded = _read_loaded(_root())
-        missing = {
-            name: key for name, key in _OWN_IMAGES.items() if loaded.get(name) != build.TOOLS[key[0]].folder.name
-        }
-        if not missing:
-            return
-        with _containerd() as address, tempfile.TemporaryDirectory() as scratch:
-            for name, (tool, program) in missing.items():
-                archive = Path(scratch) / f"{program}.tar"
-                write_archive(archive, name, build.binary(program))
-                _import(address, archive)
-                _remember(_root(), {name: build.TOOLS[tool].folder.name})
+class Source:
+    """Images to be loaded, each with a digest that tells one build of it from another."""
+
+    def __init__(self, contents: dict[str, str], load: Callable[[Containerd], None], size: int) -> None:
+        self.contents = contents
+        self.load = load
+        self.size = size  # bytes of disk that loading takes at most
 
 
-def load(archive: Path) -> list[str]:
-    """Put an archive's images into the store, unless they are there, and return their names.
+def find(image: str | Path, storage: Path = buildah.DEFAULT_STORAGE) -> Source:
+    """An image by the name that buildah has built it under on this machine, or by the file name of an archive.
 
     Raises:
-        ClusterError: It is no such archive, or it does not fit on the disk.
+        ClusterError: It is neither.
     """
-    contents = _contents(archive)
+    return from_archive(Path(image)) if Path(image).is_file() else from_buildah(str(image), storage)
+
+
+def from_archive(archive: Path) -> Source:
+    """Images in a docker or OCI archive.
+
+    Raises:
+        ClusterError: It is none.
+    """
+
+    def load(target: Containerd) -> None:
+        target.import_archive(archive)
+        target.free_packed_layers()
+
+    return Source(_contents(archive), load, 2 * archive.stat().st_size)
+
+
+def from_buildah(name: str, storage: Path = buildah.DEFAULT_STORAGE) -> Source:
+    """An image that buildah has built on this machine.
+
+    Raises:
+        ClusterError: It has not.
+    """
+    image = buildah.find(name, storage)
+    return Source({name: image.digest}, lambda target: buildah.load(image, target), 0)
+
+
+def store(source: Source) -> None:
+    """Put images into the store, unless they are there."""
     with locked(_lock()):
-        if not _is_loaded(_root(), contents):
-            _check_disk(archive)
-            click.echo(f"Unpacking {', '.join(contents)}", err=True)
-            with _containerd() as address:
-                _import(address, archive)
-            _free_packed_layers()
-            _remember(_root(), contents)
-    return list(contents)
+        if _missing(_root(), source):
+            _check_disk(source)
+            click.echo(f"Loading {', '.join(source.contents)}", err=True)
+            with containerd.short_lived(paths.image_store(), _root()) as target:
+                source.load(target)
+                _remember(_root(), source)
+                _collect_garbage(target, next(iter(source.contents)))
 
 
-def load_into(address: Path, root: Path, archive: Path) -> None:
-    """Put an archive's images into a node that runs, unless they are there.
+def load_into(target: Containerd, source: Source) -> None:
+    """Put images into a node that runs, unless they are there."""
+    if _missing(target.root, source):
+        source.load(target)
+        _remember(target.root, source)
 
-    This unpacks them once more; images of several gigabytes are better loaded before `up`.
-    """
-    contents = _contents(archive)
-    if not _is_loaded(root, contents):
-        _import(address, archive)
-        _remember(root, contents)
+
+def store_own() -> None:
+    """Put the images that every cluster with nodes needs into the store."""
+    for name, (tool, program) in _OWN_IMAGES.items():
+        folder = build.TOOLS[tool].folder
+        store(Source({name: folder.name}, _own_loader(name, folder / program), 0))
 
 
 def seed(root: Path) -> None:
@@ -89,23 +105,34 @@ def seed(root: Path) -> None:
     shutil.rmtree(draft, ignore_errors=True)
     draft.parent.mkdir(parents=True, exist_ok=True)
     with locked(_lock()):
-        run(["cp", "--archive", "--link", _root(), draft], timeout=300)
-        for database in _root().rglob("*.db"):
-            run(["cp", "--archive", "--remove-destination", database, draft / database.relative_to(_root())])
+        _copy_without_layers(_root(), draft)
+        (draft / containerd.SNAPSHOTS).mkdir()
+        for snapshot in (_root() / containerd.SNAPSHOTS).iterdir():
+            (draft / containerd.SNAPSHOTS / snapshot.name).symlink_to(snapshot)
     draft.rename(root)
 
 
 def delete_store() -> None:
-    """Remove all images that no node uses."""
+    """Remove all images; no node may run."""
     with locked(_lock()):
         shutil.rmtree(paths.image_store(), ignore_errors=True)
     _lock().unlink(missing_ok=True)
 
 
-def connectable(address: Path) -> bool:
-    """Say whether somebody listens on a unix socket."""
-    with socket.socket(socket.AF_UNIX) as client:
-        return client.connect_ex(str(address)) == 0
+def write_archive(archive: Path, name: str, program: Path) -> None:
+    """Write an image that consists of one static binary."""
+    layer = containerd.tar({program.name: program.read_bytes()})
+    config = json.dumps(
+        {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {"Entrypoint": [f"/{program.name}"]},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+        }
+    ).encode()
+    config_name = f"{hashlib.sha256(config).hexdigest()}.json"
+    manifest = json.dumps([{"Config": config_name, "RepoTags": [name], "Layers": ["layer.tar"]}]).encode()
+    archive.write_bytes(containerd.tar({config_name: config, "layer.tar": layer, "manifest.json": manifest}))
 
 
 def _root() -> Path:
@@ -116,54 +143,36 @@ def _lock() -> Path:
     return paths.state() / ".images.lock"
 
 
-@contextmanager
-def _containerd() -> Iterator[Path]:
-    """Run the store's containerd for a while; without the plugin for Kubernetes, it starts at once."""
-    folder = paths.image_store()
-    folder.mkdir(parents=True, exist_ok=True)
-    address, log = folder / "containerd.sock", folder / "containerd.log"
-    config = folder / "containerd.toml"
-    config.write_text(
-        f'version = 2\nroot = "{_root()}"\nstate = "{folder / "state"}"\n'
-        f'disabled_plugins = ["io.containerd.grpc.v1.cri"]\n[grpc]\naddress = "{address}"\n'
-    )
-    address.unlink(missing_ok=True)
-    with log.open("wb") as output:
-        process = subprocess.Popen(["containerd", "--config", str(config)], stdout=output, stderr=output)
-    try:
-        wait_until(
-            "the image store", lambda: connectable(address) and succeeds(_ctr(address, "version")), timeout=30, log=log
-        )
-        yield address
-    except ClusterError as error:
-        raise ClusterError(f"{error}{tail(log)}") from error
-    finally:
-        process.terminate()
-        process.wait()
+def _own_loader(name: str, program: Path) -> Callable[[Containerd], None]:
+    def load(target: Containerd) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            archive = Path(scratch) / "image.tar"
+            write_archive(archive, name, program)
+            from_archive(archive).load(target)
+
+    return load
 
 
-def _ctr(address: Path, *words: str | Path) -> list[str | Path]:
-    return ["ctr", "--address", address, "--namespace", "k8s.io", *words]
+def _copy_without_layers(source: Path, target: Path) -> None:
+    """Copy databases and small files; packed layers are holes, so that copying them takes neither time nor disk."""
+    target.mkdir()
+    for path in source.iterdir():
+        if path.is_dir() and path.name != containerd.SNAPSHOTS.name:
+            _copy_without_layers(path, target / path.name)
+        elif path.is_file():
+            run(["cp", "--archive", "--sparse=always", path, target])
 
 
-def _import(address: Path, archive: Path) -> None:
-    run(_ctr(address, "images", "import", archive), timeout=_IMPORT_SECONDS)
-
-
-def _free_packed_layers() -> None:
-    """Give back the disk space of the packed layers, which nobody reads once they are unpacked.
-
-    containerd refuses an image whose packed layers are missing, but only looks whether the files exist: so they keep
-    their names and sizes, and become holes.
-    """
-    for blob in (_root() / "io.containerd.content.v1.content" / "blobs" / "sha256").iterdir():
-        status = blob.stat()
-        if status.st_size > _SMALL_BLOB and status.st_blocks:
-            run(["fallocate", "--punch-hole", "--length", str(status.st_size), blob])
+def _collect_garbage(target: Containerd, image: str) -> None:
+    """Remove what no image needs any more, unless nodes still link to it; deleting a name in step triggers it."""
+    if any(cluster.nodes for cluster in ClusterSpec.load_all()):
+        return
+    target.ctr("images", "tag", "--force", image, "localhost/garbage:1")
+    target.ctr("images", "remove", "--sync", "localhost/garbage:1")
 
 
 def _contents(archive: Path) -> dict[str, str]:
-    """The names of an archive's images, each with a digest of the list that names all their parts."""
+    """The names of an archive's images, each with a digest of the list that names all its parts."""
     try:
         with tarfile.open(archive, "r:") as tar:
             return _docker_contents(tar) or _oci_contents(tar)
@@ -197,8 +206,8 @@ def _read(tar: tarfile.TarFile, name: str) -> bytes:
     return member.read()
 
 
-def _is_loaded(root: Path, contents: dict[str, str]) -> bool:
-    return contents.items() <= _read_loaded(root).items()
+def _missing(root: Path, source: Source) -> bool:
+    return not source.contents.items() <= _read_loaded(root).items()
 
 
 def _read_loaded(root: Path) -> dict[str, str]:
@@ -207,42 +216,16 @@ def _read_loaded(root: Path) -> dict[str, str]:
     return found
 
 
-def _remember(root: Path, contents: dict[str, str]) -> None:
-    write_atomically(root / _LOADED, json.dumps({**_read_loaded(root), **contents}, indent=2))
+def _remember(root: Path, source: Source) -> None:
+    write_atomically(root / _LOADED, json.dumps({**_read_loaded(root), **source.contents}, indent=2))
 
 
-def _check_disk(archive: Path) -> None:
-    """Unpacking needs about twice the archive's size for a while: the packed layers and their files."""
-    needed = 2 * archive.stat().st_size
+def _check_disk(source: Source) -> None:
+    """Unpacking an archive needs about twice its size for a while: the packed layers and their files."""
     free = shutil.disk_usage(paths.state()).free
-    if free < needed:
+    if free < source.size:
         raise ClusterError(
-            f"{archive} needs {needed / 1e9:.0f} GB of disk to be unpacked; {paths.state()} has {free / 1e9:.0f} GB "
-            "left. Free some, or set PDINFERENCE_STATE to a folder on a larger disk."
+            f"{', '.join(source.contents)} needs {source.size / 1e9:.0f} GB of disk to be unpacked; "
+            f"{paths.state()} has {free / 1e9:.0f} GB left. "
+            "Free some, or set PDINFERENCE_STATE to a folder on a larger disk."
         )
-
-
-def write_archive(archive: Path, name: str, program: Path) -> None:
-    """Write an image that consists of one static binary."""
-    layer = _tar({program.name: program.read_bytes()})
-    config = json.dumps(
-        {
-            "architecture": "amd64",
-            "os": "linux",
-            "config": {"Entrypoint": [f"/{program.name}"]},
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
-        }
-    ).encode()
-    config_name = f"{hashlib.sha256(config).hexdigest()}.json"
-    manifest = json.dumps([{"Config": config_name, "RepoTags": [name], "Layers": ["layer.tar"]}]).encode()
-    archive.write_bytes(_tar({config_name: config, "layer.tar": layer, "manifest.json": manifest}))
-
-
-def _tar(files: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = len(content), 0o755
-            tar.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()

@@ -10,6 +10,7 @@ import yaml
 
 from e2e.cluster import api, build, cgroups, images, pki
 from e2e.cluster.commands import Word
+from e2e.cluster.containerd import Containerd, connectable
 from e2e.cluster.files import write_atomically
 from e2e.cluster.processes import Component
 from e2e.cluster.spec import DNS_ADDRESS, POD_RANGE, NodeSpec
@@ -23,7 +24,7 @@ def components(node: NodeSpec) -> list[Component]:
 
 def ensure_all(nodes: list[NodeSpec]) -> None:
     """Bring all nodes up; they start together."""
-    images.prepare_own()
+    images.store_own()
     for node in nodes:
         _configure(node)
         for component in components(node):
@@ -39,9 +40,9 @@ def _await_ready(node: NodeSpec) -> None:
     wait_until(f"{node.name} to be Ready", lambda: api.node_ready(node.cluster, node.name), timeout=60, log=log)
 
 
-def load_image(node: NodeSpec, archive: Path) -> None:
-    """Put an archive's images into a running node."""
-    images.load_into(socket(node), root(node), archive)
+def load_image(node: NodeSpec, source: images.Source) -> None:
+    """Put images into a running node."""
+    images.load_into(Containerd(root(node), socket(node)), source)
 
 
 def root(node: NodeSpec) -> Path:
@@ -75,7 +76,7 @@ def _configure(node: NodeSpec) -> None:
 
 def _containerd(node: NodeSpec) -> Component:
     command: list[Word] = ["containerd", "--config", node.folder / "containerd.toml"]
-    return _component(node, "containerd", command, lambda: images.connectable(socket(node)))
+    return _component(node, "containerd", command, lambda: connectable(socket(node)))
 
 
 def _kubelet(node: NodeSpec) -> Component:
