@@ -2,11 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -88,6 +89,29 @@ def await_answers(cluster: Cluster, pod: str, url: str, expected: set[str]) -> N
     wait_until(f"{expected} to answer {pod}", all_answered, timeout=30)
 
 
+def run_on_all_nodes(cluster: Cluster, image: str) -> list[set[str]]:
+    """Run an image once on each node, and tell what each container had in its root folder."""
+    pods = [f"loaded-{node.number}" for node in cluster.spec.node_specs]
+    for pod, node in zip(pods, cluster.spec.node_specs, strict=True):
+        overrides = json.dumps({"spec": {"nodeName": node.name, "terminationGracePeriodSeconds": 0}})
+        flags = [f"--image={image}", "--image-pull-policy=Never", f"--overrides={overrides}"]
+        cluster.kubectl("run", pod, *flags, "--", "serve", ":8080")
+    cluster.kubectl("wait", "--for=condition=Ready", *(f"pod/{pod}" for pod in pods), "--timeout=60s")
+    found = []
+    for pod in pods:
+        identity = cluster.kubectl("get", "pod", pod, "--output=jsonpath={.status.containerStatuses[0].containerID}")
+        (root,) = cluster.spec.folder.glob(f"nodes/*/run/io.containerd.runtime.v2.task/k8s.io/{identity[13:]}/rootfs")
+        found.append({path.name for path in root.iterdir()})
+    cluster.kubectl("delete", "pod", *pods)
+    return found
+
+
+def files_in(roots: list[set[str]]) -> set[str]:
+    """What all of them have, without the folders that a container is given."""
+    assert all(root == roots[0] for root in roots)
+    return roots[0] - {"dev", "etc", "proc", "sys", "var"}
+
+
 def test_two_nodes_are_ready_and_say_their_version(cluster: Cluster) -> None:
     nodes = json.loads(cluster.kubectl("get", "nodes", "--output=json"))["items"]
     assert [node["metadata"]["name"] for node in nodes] == [f"{NAME}-node-1", f"{NAME}-node-2"]
@@ -138,13 +162,33 @@ def test_an_image_is_loaded_into_all_running_nodes_and_kept(cluster: Cluster, tm
     begin = time.monotonic()
     cluster.load_image(archive)
     assert time.monotonic() - begin < 2, "the second time, there is nothing to do"
-    for node in cluster.spec.node_specs:
-        name = f"loaded-{node.number}"
-        overrides = json.dumps({"spec": {"nodeName": node.name, "terminationGracePeriodSeconds": 0}})
-        flags = [f"--image={image}", "--image-pull-policy=Never", f"--overrides={overrides}"]
-        cluster.kubectl("run", name, *flags, "--", "serve", ":8080")
-    cluster.kubectl("wait", "--for=condition=Ready", "pod/loaded-1", "pod/loaded-2", "--timeout=60s")
-    cluster.kubectl("delete", "pod", "loaded-1", "loaded-2")
+    run_on_all_nodes(cluster, image)
+
+
+@pytest.mark.skipif(shutil.which("buildah") is None, reason="needs buildah")
+def test_an_image_is_taken_from_buildah_and_its_rebuild_too(cluster: Cluster, tmp_path: Path) -> None:
+    """The second build removes a folder of the first: only if that works are the layers stacked correctly."""
+    image = "localhost/selftest/built:1"
+    buildah = ["buildah", "--root", tmp_path / "root", "--runroot", tmp_path / "run"]
+
+    def build_image(base: str, change: Callable[[Path], object]) -> None:
+        container = run([*buildah, "from", base]).strip()
+        change(Path(run([*buildah, "mount", container]).strip()))
+        run([*buildah, "config", "--entrypoint", '["/bin/probe"]', container])
+        run([*buildah, "commit", "--quiet", "--rm", container, image])
+        cluster.load_image(image, storage=tmp_path / "root")
+
+    def first(root: Path) -> None:
+        (root / "bin").mkdir()
+        shutil.copy(build.binary("probe"), root / "bin" / "probe")
+        (root / "old" / "folder").mkdir(parents=True)
+
+    build_image("scratch", first)
+    assert files_in(run_on_all_nodes(cluster, image)) == {"bin", "old"}
+    build_image(image, lambda root: shutil.rmtree(root / "old"))
+    assert files_in(run_on_all_nodes(cluster, image)) == {"bin"}
+    run([*buildah, "rmi", "--all", "--force"])
+    run_on_all_nodes(cluster, image)
 
 
 def test_a_second_up_changes_nothing_and_is_fast(cluster: Cluster) -> None:

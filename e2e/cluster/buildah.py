@@ -20,6 +20,8 @@ from e2e.cluster.containerd import Containerd
 from e2e.cluster.errors import ClusterError
 
 DEFAULT_STORAGE = Path("/var/lib/containers/storage")
+# Keeps a layer that belongs to no image yet from being collected as garbage; ctr itself sets it on snapshots.
+_KEEP = "containerd.io/gc.root"
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,16 @@ def load(image: Image, target: Containerd) -> None:
     layers, parts = manifest["layers"], configuration["rootfs"]["diff_ids"]
     if not len(layers) == len(parts) == len(image.folders):
         raise ClusterError(f"buildah's image {image.name} has layers that don't match its manifest: build it again.")
-    chain = ""
+    chain, chains = "", []
     for folder, layer, part in zip(image.folders, layers, parts, strict=True):
         parent, chain = chain, _digest(f"{chain} {part}".encode()) if chain else part
         _ensure_snapshot(target, folder, chain, parent)
         _ensure_packed_layer(target, layer["digest"], layer["size"])
+        chains.append(chain)
     _import_description(target, image)
+    for chain, layer in zip(chains, layers, strict=True):  # from now on they live as long as the image
+        target.ctr("snapshots", "label", chain, f"{_KEEP}=")
+        target.ctr("content", "label", layer["digest"], f"{_KEEP}=")
 
 
 def _image(name: str, image: dict[str, Any], storage: Path) -> Image:
@@ -111,10 +117,9 @@ def _ensure_packed_layer(target: Containerd, digest: str, size: int) -> None:
         with blob.open("wb") as file:
             file.truncate(size)
     with blob.open("rb") as content:
-        target.ctr(
-            *("content", "ingest", "--expected-digest", digest, "--expected-size", str(size), f"loading-{digest}"),
-            stdin=content,
-        )
+        expected = ("--expected-digest", digest, "--expected-size", str(size))
+        target.ctr("content", "ingest", *expected, f"loading-{digest}", stdin=content)
+    target.ctr("content", "label", digest, f"{_KEEP}=loading")
 
 
 def _import_description(target: Containerd, image: Image) -> None:

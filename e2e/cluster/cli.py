@@ -78,15 +78,19 @@ def load_image(name: str, storage: Path, image: str) -> None:
 
 @cli.command()
 def clean() -> None:
-    """Remove all clusters, images and built binaries; not Go's own caches (`go clean -cache -modcache`)."""
+    """Remove all clusters, their images and the built binaries.
+
+    Go's own caches stay (`go clean -cache -modcache`), and so does whatever else is in the cache folder.
+    """
     debian.require()
     for cluster in Cluster.all():
         cluster.down()
     images.delete_store()
     shutil.rmtree(paths.clusters(), ignore_errors=True)
-    shutil.rmtree(paths.cache(), ignore_errors=True)
-    with contextlib.suppress(OSError):  # not empty, or not there
-        paths.state().rmdir()
+    shutil.rmtree(paths.binaries(), ignore_errors=True)
+    for folder in (paths.cache(), paths.state()):
+        with contextlib.suppress(OSError):  # not empty, or not there
+            folder.rmdir()
 
 
 @cli.command()
