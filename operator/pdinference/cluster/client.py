@@ -62,6 +62,9 @@ async def load_configuration(kubeconfig: Path | None = None) -> Configuration:
     except (ConfigException, OSError) as error:
         raise ConfigurationError(f"cannot log in to a cluster: {error}") from error
     configuration.connection_pool_maxsize = _CONNECTIONS
+    # The API server is reached directly unless the kubeconfig names a proxy, as Kopf does it; looking through the
+    # environment and ~/.netrc would besides cost a thread switch for each request.
+    configuration.client_session_kwargs = {"trust_env": False}
     return configuration
 
 

@@ -13,6 +13,7 @@ from pdinference.planning.observed import PodSummary, WorkloadState
 
 Json = Mapping[str, Any]
 
+_BOOKKEEPING = frozenset({"deployment.kubernetes.io/revision"})  # annotations that Kubernetes' own controllers write
 _SERVER_METADATA = frozenset(
     {"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink"}
     | {"deletionTimestamp", "deletionGracePeriodSeconds"}
@@ -130,7 +131,10 @@ def _compact(value: object) -> bytes:
 
 def _settable(body: Json) -> dict[str, Any]:
     settable = {key: value for key, value in body.items() if key not in {"status", "apiVersion", "kind"}}
-    settable["metadata"] = {k: v for k, v in body["metadata"].items() if k not in _SERVER_METADATA}
+    metadata = {key: value for key, value in body["metadata"].items() if key not in _SERVER_METADATA}
+    if "annotations" in metadata:
+        metadata["annotations"] = {k: v for k, v in metadata["annotations"].items() if k not in _BOOKKEEPING}
+    settable["metadata"] = metadata
     return settable
 
 

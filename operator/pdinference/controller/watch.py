@@ -12,6 +12,7 @@ import aiohttp
 import kopf
 from kubernetes.aio.client import ApiClient
 
+from pdinference.api import names
 from pdinference.cluster.client import load_configuration
 from pdinference.cluster.kinds import WATCHED, Kind
 from pdinference.controller.freshness import Freshness, response_class, trace
@@ -120,5 +121,6 @@ async def _session(freshness: Freshness, kubeconfig: Path | None) -> kopf.Aiohtt
             middlewares=(authorize,),
             trace_configs=[trace(freshness)],
             response_class=response_class(freshness),
+            headers={"User-Agent": names.FIELD_MANAGER},
         ),
     )

@@ -1,0 +1,57 @@
+"""A record's digest is of what somebody may set, and of nothing else."""
+
+from copy import deepcopy
+
+from pdinference.api import names
+from pdinference.cluster.records import child_record, version_of
+from tests.cluster.objects import OWNER, Json, live, manifest
+
+
+def deployment(**status: object) -> Json:
+    labels = {names.LABEL_ROLE: "router", names.LABEL_REVISION: "old"}
+    template = {"metadata": {"labels": {**labels, names.LABEL_REVISION: "new"}}}
+    body = manifest("Deployment", "llama-router", replicas=2, template=template)
+    body["metadata"]["labels"] |= labels
+    return live(body, **status)
+
+
+def test_status_versions_and_bookkeeping_do_not_change_the_digest() -> None:
+    body = deployment()
+    other = deepcopy(body)
+    other["status"] = {"replicas": 5}
+    other["metadata"] |= {"resourceVersion": "99", "generation": 7, "managedFields": []}
+    other["metadata"]["annotations"] = {"deployment.kubernetes.io/revision": "3"}
+    body["metadata"]["annotations"] = {}
+    assert child_record("Deployment", body).digest == child_record("Deployment", other).digest
+
+
+def test_labels_annotations_and_spec_do() -> None:
+    digests = {child_record("Deployment", deployment()).digest}
+    for change in ({"labels": {}}, {"annotations": {"a": "b"}}, {"ownerReferences": []}):
+        body = deployment()
+        body["metadata"] |= change
+        digests.add(child_record("Deployment", body).digest)
+    assert len(digests) == 4
+
+
+def test_the_owner_is_the_resource_that_the_reference_names() -> None:
+    record = child_record("Deployment", deployment())
+    assert (record.owner, record.owner_uid) == (OWNER, "cr-1")
+
+
+def test_a_workloads_revision_is_the_one_of_its_pods() -> None:
+    workload = child_record("Deployment", deployment(observedGeneration=1, replicas=2, readyReplicas=1)).workload
+    assert workload is not None
+    assert (workload.revision, workload.desired, workload.ready, workload.observed) == ("new", 2, 1, True)
+
+
+def test_a_quota_shows_in_the_workload() -> None:
+    failure = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}
+    workload = child_record("Deployment", deployment(conditions=[failure])).workload
+    assert workload is not None
+    assert workload.failure == "exceeded quota"
+
+
+def test_versions_are_numbers_and_anything_else_is_unordered() -> None:
+    assert version_of("10") > version_of("9")
+    assert version_of("abc") == 0

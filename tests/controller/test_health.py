@@ -1,0 +1,80 @@
+"""/healthz tells a stalled watch from an API server that is away; /readyz waits for the first complete list."""
+
+import asyncio
+
+import aiohttp
+import pytest
+
+from pdinference.controller.freshness import Freshness, response_class, trace
+from pdinference.controller.health import Health
+from pdinference.controller.metrics import Metrics
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def status(health: Health, path: str) -> int:
+    async with (
+        health.serve("127.0.0.1", 0) as port,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}{path}") as response,
+    ):
+        return response.status
+
+
+@pytest.mark.parametrize(("silence", "expected"), [(100, 200), (1000, 503)])
+async def test_a_watch_that_neither_delivers_nor_reconnects_is_not_healthy(silence: float, expected: int) -> None:
+    clock = Clock()
+    freshness = Freshness(clock=clock)
+    freshness.heard("/api/v1/pods")
+    clock.now = silence
+    assert await status(Health(freshness, Metrics(), synced=lambda: True), "/healthz") == expected
+
+
+async def test_a_watch_that_tries_to_reconnect_is_healthy() -> None:
+    clock = Clock()
+    freshness = Freshness(clock=clock)
+    freshness.heard("/api/v1/pods")
+    clock.now = 1000
+    freshness.tried("/api/v1/pods")
+    assert await status(Health(freshness, Metrics(), synced=lambda: True), "/healthz") == 200
+    assert freshness.silent(500) == ["/api/v1/pods"]
+
+
+@pytest.mark.parametrize(("synced", "expected"), [(True, 200), (False, 503)])
+async def test_ready_means_synced(synced: bool, expected: int) -> None:
+    assert await status(Health(Freshness(), Metrics(), synced=lambda: synced), "/readyz") == expected
+
+
+async def test_metrics_are_served() -> None:
+    assert await status(Health(Freshness(), Metrics(), synced=lambda: True), "/metrics") == 200
+
+
+async def test_bytes_of_a_watch_and_new_lists_are_noticed() -> None:
+    """As Kopf reads: a list, a watch in chunks, and, after it expired, a list again."""
+    relisted: list[bool] = []
+    freshness = Freshness(on_relist=lambda: relisted.append(True))
+
+    async def stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{}\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(stream, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/api/v1/pods"
+    async with (
+        server,
+        aiohttp.ClientSession(trace_configs=[trace(freshness)], response_class=response_class(freshness)) as session,
+    ):
+        await (await session.get(url)).read()
+        assert not relisted
+        async with session.get(url, params={"watch": "true"}) as response:
+            assert [chunk async for chunk in response.content.iter_chunked(1024)] == [b"{}\n"]
+        assert freshness.silent(60) == []
+        await (await session.get(url)).read()
+        assert relisted == [True]
