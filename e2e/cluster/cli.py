@@ -41,7 +41,8 @@ def up(name: str, nodes: int, audit: bool, kwok: bool) -> None:
 @cli.command()
 @_name
 def down(name: str) -> None:
-    """Remove a cluster."""
+    """Remove a cluster; there may be none."""
+    debian.require_root()
     if any(cluster.name == name for cluster in Cluster.all()):
         Cluster.find(name).down()
 
@@ -82,7 +83,7 @@ def clean() -> None:
 
     Go's own caches stay (`go clean -cache -modcache`), and so does whatever else is in the cache folder.
     """
-    debian.require()
+    debian.require_root()
     for cluster in Cluster.all():
         cluster.down()
     images.delete_store()

@@ -16,6 +16,7 @@ _PACKAGES = {
     "runc": "runc",
     "/usr/lib/cni/ptp": "containernetworking-plugins",
     "nft": "nftables",
+    "iptables": "iptables",  # host ports
     "ip": "iproute2",
     "openssl": "openssl",
     "sysctl": "procps",
@@ -26,16 +27,25 @@ _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 _APT_SECONDS = 600
 
 
+def require_root() -> None:
+    """Make sure that the caller is root.
+
+    Raises:
+        ClusterError: The caller is not.
+    """
+    if os.geteuid() != 0:
+        raise ClusterError(
+            "A cluster needs root, for network namespaces and containers: become root (sudo -E env PATH=$PATH ...)."
+        )
+
+
 def require() -> None:
     """Make sure that everything a cluster runs on is installed; installs Debian's packages that are missing.
 
     Raises:
         ClusterError: The caller is not root, or this is no Debian and something is missing.
     """
-    if os.geteuid() != 0:
-        raise ClusterError(
-            "A cluster needs root, for network namespaces and containers: become root (sudo -E env PATH=$PATH ...)."
-        )
+    require_root()
     # A shell opened with `su` lacks these, and kubelet and containerd look for mount, iptables and runc there.
     os.environ["PATH"] = f"{os.environ.get('PATH', '')}:{_SBIN}"
     missing = sorted({package for program, package in _PACKAGES.items() if shutil.which(program) is None})

@@ -6,6 +6,7 @@ store's databases and on links to its layers, which never change: a second node 
 
 import hashlib
 import json
+import platform
 import shutil
 import tarfile
 import tempfile
@@ -27,6 +28,7 @@ PROBE = "localhost/pdinference/probe:1"
 _OWN_IMAGES = {PAUSE: ("tiny", "pause"), PROBE: ("tiny", "probe"), COREDNS: ("coredns", "coredns")}
 
 _LOADED = "loaded.json"
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # the kernel's names to those of images
 
 
 class Source:
@@ -124,7 +126,7 @@ def write_archive(archive: Path, name: str, program: Path) -> None:
     layer = containerd.tar({program.name: program.read_bytes()})
     config = json.dumps(
         {
-            "architecture": "amd64",
+            "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
             "os": "linux",
             "config": {"Entrypoint": [f"/{program.name}"]},
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},

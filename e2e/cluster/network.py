@@ -31,7 +31,9 @@ def free_index(taken: set[int]) -> int:
 
 
 def exists(cluster: ClusterSpec) -> bool:
-    """Say whether the networks are complete."""
+    """Say whether the networks are there (a reboot removes them) and were completed (a SIGKILL may have come first)."""
+    if not _completed(cluster).exists():
+        return False
     return _link_exists(cluster.host_link) and all((_NAMESPACES / name).exists() for name in _namespaces(cluster))
 
 
@@ -50,6 +52,7 @@ def create(cluster: ClusterSpec) -> None:
     _create_control_plane(cluster)
     for node in cluster.node_specs:
         _create_node(node)
+    _completed(cluster).touch()
 
 
 def delete(cluster: ClusterSpec) -> None:
@@ -59,6 +62,10 @@ def delete(cluster: ClusterSpec) -> None:
     for name in _namespaces(cluster):
         if (_NAMESPACES / name).exists():
             run(["ip", "netns", "delete", name])
+
+
+def _completed(cluster: ClusterSpec) -> Path:
+    return cluster.folder / "network-completed"
 
 
 def _namespaces(cluster: ClusterSpec) -> list[str]:

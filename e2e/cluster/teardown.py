@@ -15,6 +15,8 @@ _SHIM_SOCKETS = Path("/run/containerd/s")
 
 def remove(cluster: ClusterSpec) -> None:
     """Remove everything of a cluster; its record goes last, so that a run killed half-way can be repeated."""
+    if not cluster.folder.exists():
+        return
     processes.kill_marked(cluster)
     processes.kill_all(f"the containers of {cluster.name}", lambda: cgroups.processes(cluster))
     cgroups.delete(cluster)
