@@ -68,7 +68,7 @@ class Result:
 
 async def measure(cluster: Cluster, count: int, steady_seconds: float) -> Result:
     """Run all three parts."""
-    api = ApiServer(await load_configuration(cluster.kubeconfig))
+    api = ApiServer(await load_configuration(cluster.kubeconfig), user_agent="benchmark")
     try:
         await _prepare(api)
         bare_rate = await _bare(api, count)
@@ -147,7 +147,7 @@ async def _clear(api: ApiServer, namespace: str) -> None:
             await api.delete(path, uid=uid)
 
         await _each(delete, [(kind.path(namespace, i["metadata"]["name"]), i["metadata"]["uid"]) for i in items])
-    while (await api.get(f"/api/v1/namespaces/{namespace}/pods", limit="1"))["items"]:
+    while (await api.get(f"/api/v1/namespaces/{namespace}/pods", limit="1"))["items"]:  # noqa: ASYNC110
         await asyncio.sleep(1)
 
 
@@ -179,8 +179,8 @@ async def _until_ready() -> None:
 
 
 async def _until_children(api: ApiServer, wanted: int) -> None:
-    """Wait for the last child; counting costs the API server little, because only metadata of one page is read."""
-    while await _count(api) < wanted:
+    """Wait for the last child; counting costs the API server little, because it answers from its cache."""
+    while await _count(api) < wanted:  # noqa: ASYNC110
         await asyncio.sleep(0.5)
 
 

@@ -74,16 +74,20 @@ class ApiServer:
     Args:
         configuration: As `load_configuration` made it.
         kubeconfig: Where it came from; read again when the server no longer accepts the credentials.
+        user_agent: What the API server's audit log calls this client.
     """
 
-    def __init__(self, configuration: Configuration, *, kubeconfig: Path | None = None) -> None:
+    def __init__(
+        self, configuration: Configuration, *, kubeconfig: Path | None = None, user_agent: str = names.FIELD_MANAGER
+    ) -> None:
         self._kubeconfig = kubeconfig
+        self._user_agent = user_agent
         self._renewal = asyncio.Lock()
         self._connect(configuration)
 
     def _connect(self, configuration: Configuration) -> None:
         self._client = ApiClient(configuration)
-        self._client.user_agent = names.FIELD_MANAGER
+        self._client.user_agent = self._user_agent
 
     async def close(self) -> None:
         """Close all connections."""

@@ -109,6 +109,7 @@ async def _session(freshness: Freshness, kubeconfig: Path | None) -> kopf.Aiohtt
     client = ApiClient(configuration)
 
     async def authorize(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        request.server_hostname = configuration.tls_server_name
         await client.update_params_for_auth(
             request.headers, [], ["BearerToken"], request.url.path, request.method, None
         )
@@ -118,6 +119,7 @@ async def _session(freshness: Freshness, kubeconfig: Path | None) -> kopf.Aiohtt
         server=configuration.host,
         aiohttp_session=aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=client.rest_client.ssl_context),
+            proxy=configuration.proxy,
             middlewares=(authorize,),
             trace_configs=[trace(freshness)],
             response_class=response_class(freshness),

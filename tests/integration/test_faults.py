@@ -1,0 +1,166 @@
+"""Whatever is killed, cut or restarted, the state converges, and nobody writes who may not."""
+
+import asyncio
+import random
+from pathlib import Path
+
+import yaml
+
+from pdinference.api.crd import custom_resource_definition
+from pdinference.cluster.client import Json
+from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE
+from tests.integration.conftest import Operators
+from tests.integration.proxy import Proxy
+from tests.integration.world import SERVICE, World, until
+
+CHILDREN = 12
+
+
+async def complete(world: World, count: int) -> bool:
+    """Every resource has its children and its status."""
+    for number in range(count):
+        if len(await world.children(f"m{number}")) < CHILDREN or not await world.status(f"m{number}"):
+            return False
+    return True
+
+
+async def test_an_operator_that_is_killed_in_the_middle_of_its_work_converges(
+    world: World, operators: Operators
+) -> None:
+    for number in range(12):
+        await world.apply(f"m{number}")
+    for _ in range(4):
+        operator = await operators.start()
+        await asyncio.sleep(random.uniform(0.0, 0.4))  # noqa: S311 - no secret
+        operator.kill()
+    await operators.start()
+    await until(lambda: complete(world, 12), "all is there")
+
+
+async def test_a_restart_of_the_api_server_is_survived(world: World, operators: Operators) -> None:
+    operator = await operators.start()
+    for number in range(4):
+        await world.apply(f"m{number}")
+    world.cluster.stop_component("kube-apiserver", kill=True)
+    await asyncio.sleep(3)
+    world.cluster.start_component("kube-apiserver")
+    await world.apply("m4")
+    await until(lambda: complete(world, 5), "all is there")
+    await world.delete(SERVICE, "m0")
+    await until(lambda: complete(world, 5), "what was deleted afterwards is back")
+    assert operator.running
+    assert await operator.healthy()
+
+
+async def test_what_happened_while_the_watches_were_cut_is_noticed(
+    world: World, operators: Operators, tmp_path: Path
+) -> None:
+    async with Proxy.to(world.cluster.kubeconfig) as proxy:
+        await operators.start(kubeconfig=proxy.kubeconfig(world.cluster.kubeconfig, tmp_path))
+        await world.apply("m0")
+        await until(lambda: complete(world, 1), "all is there")
+        proxy.close_all()
+        await world.delete(SERVICE, "m0")
+        await world.delete(DEPLOYMENT, "m0-router")
+        await asyncio.sleep(2)
+        proxy.open()
+        await until(lambda: complete(world, 1), "what was deleted meanwhile is back")
+
+
+async def test_of_two_operators_only_the_leader_writes_and_the_other_takes_over(
+    world: World, operators: Operators
+) -> None:
+    first = await operators.start(elect=True)
+
+    async def leads() -> bool:
+        return await first.metric("pdinference_is_leader") == 1
+
+    await until(leads, "the first one leads")
+    second = await operators.start(elect=True)
+    await world.apply("m0")
+    await until(lambda: complete(world, 1), "all is there")
+    assert await second.metric("pdinference_is_leader") == 0
+    assert await second.metric("pdinference_applies_total") == 0
+    assert await second.metric("pdinference_status_writes_total") == 0
+    first.kill()
+    await world.apply("m1")
+    await until(lambda: complete(world, 2), "the second one took over", within=40)
+
+
+async def test_a_leader_that_stops_hands_over_at_once(world: World, operators: Operators) -> None:
+    first = await operators.start(elect=True)
+    second = await operators.start(elect=True)
+    await asyncio.sleep(3)
+    assert first.stop() == 0
+
+    async def leads() -> bool:
+        return await second.metric("pdinference_is_leader") == 1
+
+    await until(leads, "the second one leads", within=6)
+
+
+async def test_a_leader_that_was_suspended_stops_when_it_wakes(world: World, operators: Operators) -> None:
+    first = await operators.start(elect=True)
+
+    async def leads() -> bool:
+        return await first.metric("pdinference_is_leader") == 1
+
+    await until(leads, "the first one leads")
+    second = await operators.start(elect=True)
+    first.suspend()
+
+    async def replaced() -> bool:
+        return await second.metric("pdinference_is_leader") == 1
+
+    await until(replaced, "the second one leads", within=40)
+    first.resume()
+    assert first.wait(timeout=20) != 0
+
+
+async def test_an_invalid_resource_that_slipped_through_is_reported_and_its_children_left_alone(
+    world: World, operators: Operators
+) -> None:
+    await operators.start()
+    await world.apply("m0")
+    await until(lambda: complete(world, 1), "all is there")
+    before = await world.children("m0")
+    await world.install_crd(_without_rules())
+    try:
+
+        async def accepted() -> bool:
+            await world.apply("m0", parameter={"parallelism": {"tensor": 2}}, decode={"parallelism": {"tensor": 1}})
+            return True
+
+        await until(accepted, "the laxer CRD lets it through")
+
+        async def reported() -> bool:
+            return (await world.condition("Progressing", "m0")).get("reason") == "InvalidSpec"
+
+        await until(reported, "the invalid spec is reported")
+        message = (await world.condition("Progressing", "m0"))["message"]
+        assert "spec.decode.parallelism.tensor" in message
+        after = await world.children("m0")
+        assert {k: c["metadata"]["generation"] for k, c in after.items() if "generation" in c["metadata"]} == {
+            k: c["metadata"]["generation"] for k, c in before.items() if "generation" in c["metadata"]
+        }
+        assert after.keys() == before.keys()
+    finally:
+        await world.delete(RESOURCE, "m0")
+        await world.install_crd(custom_resource_definition())
+
+
+def _without_rules() -> Json:
+    """The CRD as a version of the operator with fewer rules would have it."""
+    crd: Json = yaml.safe_load(yaml.safe_dump(custom_resource_definition()))
+
+    def strip(schema: object) -> None:
+        if isinstance(schema, dict):
+            schema.pop("x-kubernetes-validations", None)
+            for value in schema.values():
+                strip(value)
+        elif isinstance(schema, list):
+            for value in schema:
+                strip(value)
+
+    strip(crd)
+    return crd

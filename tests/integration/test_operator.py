@@ -1,0 +1,266 @@
+"""The operator's promises, on a real API server and with the real controllers of Kubernetes."""
+
+import asyncio
+
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE, STATEFUL_SET
+from tests.integration.conftest import Operators
+from tests.integration.world import SERVICE, SERVICE_ACCOUNT, World, until
+
+QUIET_S = 3.0
+
+
+async def calm(world: World) -> None:
+    """Wait until the operator makes no more requests, because Kubernetes' controllers have nothing more to tell."""
+    mark = world.audit_mark()
+
+    async def quiet() -> bool:
+        nonlocal mark
+        before, mark = mark, world.audit_mark()
+        await asyncio.sleep(1)
+        return not world.requests(before)
+
+    await until(quiet, "the operator is quiet")
+
+
+async def test_a_resource_becomes_all_its_children(world: World, operators: Operators) -> None:
+    await operators.start()
+    await world.apply()
+    await world.settled()
+    children = await world.children()
+    revision = (await world.status())["revision"]
+    assert {
+        ("StatefulSet", f"llama-parameter-{revision}"),
+        ("Deployment", f"llama-decode-{revision}"),
+        ("Deployment", "llama-router"),
+        ("Service", "llama"),
+        ("Service", "llama-parameter"),
+        ("ServiceAccount", "llama-router"),
+        ("Role", "llama-router"),
+        ("RoleBinding", "llama-router"),
+    } <= children.keys()
+    uid = (await world.api.get(RESOURCE.path(world.namespace, "llama")))["metadata"]["uid"]
+    for child in children.values():
+        (owner,) = child["metadata"]["ownerReferences"]
+        assert (owner["uid"], owner["controller"]) == (uid, True)
+
+
+async def test_nothing_is_written_or_read_when_nothing_changes(world: World, operators: Operators) -> None:
+    operator = await operators.start()
+    await world.apply()
+    await world.serving()
+    await calm(world)
+    mark = world.audit_mark()
+    before = await operator.metric("pdinference_reconcile_total")
+    body = {"metadata": {"annotations": {"touched": "yes"}}}
+    path = DEPLOYMENT.path(world.namespace, "llama-router")
+    await world.api.merge(path, body)  # somebody else's annotation: worth a look, not a write
+
+    async def reconciled() -> bool:
+        return await operator.metric("pdinference_reconcile_total") > before
+
+    await until(reconciled, "the operator has looked")
+    await asyncio.sleep(QUIET_S)
+    assert world.requests(mark) == {}
+
+
+async def test_a_restart_writes_nothing(world: World, operators: Operators) -> None:
+    first = await operators.start()
+    await world.apply()
+    await world.serving()
+    await calm(world)
+    assert first.stop() == 0
+    mark = world.audit_mark()
+    second = await operators.start()
+
+    async def reconciled() -> bool:
+        return await second.metric("pdinference_reconcile_total") > 0
+
+    await until(reconciled, "the new operator has looked")
+    await asyncio.sleep(QUIET_S)
+    assert world.writes(mark) == {}
+
+
+async def test_what_somebody_deletes_comes_back(world: World, operators: Operators) -> None:
+    await operators.start()
+    await world.apply()
+    await world.settled()
+    before = await world.children()
+    for kind, name in ((SERVICE, "llama"), (SERVICE_ACCOUNT, "llama-router"), (DEPLOYMENT, "llama-router")):
+        await world.delete(kind, name)
+
+    async def back() -> bool:
+        now = await world.children()
+        renewed = {key for key in now if now[key]["metadata"]["uid"] != before[key]["metadata"]["uid"]}
+        return now.keys() == before.keys() and len(renewed) == 3
+
+    await until(back, "all children are back")
+
+
+async def test_what_somebody_edits_is_put_right(world: World, operators: Operators) -> None:
+    await operators.start()
+    await world.apply()
+    await world.settled()
+    decode = f"llama-decode-{(await world.status())['revision']}"
+    await world.api.merge(DEPLOYMENT.path(world.namespace, decode), {"spec": {"replicas": 5}})
+    unlabelled = {"metadata": {"labels": {names.LABEL_MANAGED_BY: None}}}
+    await world.api.merge(SERVICE.path(world.namespace, "llama"), unlabelled)
+
+    async def right() -> bool:
+        deployment = await world.get(DEPLOYMENT, decode) or {}
+        service = await world.get(SERVICE, "llama") or {}
+        labels = service["metadata"]["labels"]
+        return deployment["spec"]["replicas"] == 1 and labels.get(names.LABEL_MANAGED_BY) == names.FIELD_MANAGER
+
+    await until(right, "the edits are undone")
+
+
+async def test_a_strangers_object_is_not_adopted(world: World, operators: Operators) -> None:
+    stranger = {"metadata": {"name": "llama"}, "spec": {"ports": [{"port": 5432}]}}
+    await world.api.create(SERVICE.path(world.namespace), stranger)
+    await operators.start()
+    await world.apply()
+
+    async def conflict() -> bool:
+        return (await world.condition("Progressing")).get("reason") == "NameConflict"
+
+    await until(conflict, "the conflict is reported")
+    service = await world.get(SERVICE, "llama")
+    assert service is not None
+    assert "ownerReferences" not in service["metadata"]
+    assert "kubectl delete" in (await world.condition("Progressing"))["message"]
+    await world.delete(SERVICE, "llama")
+
+    async def ours() -> bool:
+        return "ownerReferences" in ((await world.get(SERVICE, "llama")) or {"metadata": {}})["metadata"]
+
+    await until(ours, "the Service is made once the stranger is gone")
+    await until(lambda: _rolling(world), "the conflict is over")
+
+
+async def _rolling(world: World) -> bool:
+    return (await world.condition("Progressing")).get("reason") == "RollingOut"
+
+
+async def test_ready_follows_the_pods(world: World, operators: Operators) -> None:
+    await operators.start()
+    await world.apply()
+    await world.settled()
+    assert (await world.condition("Ready"))["status"] == "False"
+    assert "fits on no node" in (await world.condition("ParameterReady"))["message"]
+    await world.serving()
+    for type_ in ("Ready", "ParameterReady", "DecodeReady", "RouterReady"):
+
+        async def true(type_: str = type_) -> bool:
+            return (await world.condition(type_)).get("status") == "True"
+
+        await until(true, f"{type_} is true")
+    assert (await world.status())["roles"]["decode"]["summary"] == "1/1"
+    scale = await world.api.get(RESOURCE.path(world.namespace, "llama") + "/scale")
+    assert scale["status"]["replicas"] == 1
+
+
+async def test_the_old_pair_goes_only_after_the_router_has_moved(world: World, operators: Operators) -> None:
+    await operators.start()
+    await world.apply()
+    first = await world.serving()
+    await world.apply(engine={"env": {"GREEN": "1"}})
+    await world.settled()
+    second = (await world.status())["revision"]
+    assert first != second
+    await calm(world)
+    assert await world.get(STATEFUL_SET, f"llama-parameter-{first}")
+    assert await world.get(DEPLOYMENT, f"llama-decode-{first}")
+    assert (await world.condition("Ready"))["status"] == "True"
+    assert f"{first} keeps answering" in (await world.condition("Progressing"))["message"]
+    assert await world.serving() == second
+
+    async def freed() -> bool:
+        return not await world.get(STATEFUL_SET, f"llama-parameter-{first}") and not await world.pods(
+            Role.DECODE, first
+        )
+
+    await until(freed, "the old pair is gone")
+    assert (await world.condition("Progressing"))["reason"] == "RolloutComplete"
+
+
+async def test_a_stuck_revision_is_freed_by_the_next_edit(world: World, operators: Operators) -> None:
+    await operators.start()
+    await world.apply()
+    first = await world.serving()
+    await world.apply(engine={"env": {"BAD": "1"}})
+    await world.settled()
+    bad = (await world.status())["revision"]
+    await world.apply(engine={"env": {"GOOD": "1"}})
+    await world.settled()
+
+    async def freed() -> bool:
+        return await world.get(DEPLOYMENT, f"llama-decode-{bad}") is None
+
+    await until(freed, "the stuck revision is gone")
+    assert await world.get(DEPLOYMENT, f"llama-decode-{first}")
+    assert (await world.condition("Ready"))["status"] == "True"
+
+
+async def test_a_deleted_resource_leaves_nothing(world: World, operators: Operators) -> None:
+    await operators.start()
+    await world.apply()
+    await world.settled()
+    await world.delete(RESOURCE, "llama")
+
+    async def empty() -> bool:
+        return not await world.children()
+
+    await until(empty, "all children are gone")
+
+
+async def test_a_resource_that_is_deleted_while_it_is_created_leaves_nothing(
+    world: World, operators: Operators
+) -> None:
+    await operators.start()
+    for number in range(6):
+        await world.apply(f"m{number}")
+        await asyncio.sleep(0.03 * number)  # each one is hit at another point
+        await world.delete(RESOURCE, f"m{number}")
+    await calm(world)
+
+    async def empty() -> bool:
+        return not any([await world.children(f"m{number}") for number in range(6)])
+
+    await until(empty, "all children are gone")
+
+
+async def test_a_resource_that_replaces_one_of_the_same_name_gets_its_own_children(
+    world: World, operators: Operators
+) -> None:
+    await operators.start()
+    await world.apply()
+    await world.settled()
+    await world.delete(RESOURCE, "llama")
+    uid = (await world.apply())["metadata"]["uid"]
+
+    async def all_new() -> bool:
+        owners = [c["metadata"]["ownerReferences"][0]["uid"] for c in (await world.children()).values()]
+        return len(owners) >= 8 and set(owners) == {uid}
+
+    await until(all_new, "all children belong to the new resource")
+
+
+async def test_a_refused_child_is_reported_in_the_api_servers_words(world: World, operators: Operators) -> None:
+    quota = {"metadata": {"name": "tight"}, "spec": {"hard": {"count/services": "1"}}}
+    await world.api.create(f"/api/v1/namespaces/{world.namespace}/resourcequotas", quota)
+    await operators.start()
+
+    async def enforced() -> bool:
+        found = await world.api.get(f"/api/v1/namespaces/{world.namespace}/resourcequotas/tight")
+        return "hard" in found.get("status", {})
+
+    await until(enforced, "the quota is enforced")
+    await world.apply()
+
+    async def reported() -> bool:
+        return "exceeded quota: tight" in (await world.condition("Progressing")).get("message", "")
+
+    await until(reported, "the quota is quoted")
+    assert await world.get(DEPLOYMENT, "llama-router"), "the other children are there"

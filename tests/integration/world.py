@@ -1,0 +1,156 @@
+"""What a test sees of the cluster, and what it does in the place of users and kubelets."""
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from e2e.cluster import Cluster
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.cluster.client import ApiServer, Json
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import CHILD_BY_NAME, CHILDREN, POD, RESOURCE, Kind
+
+READY_STATUS = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+READS = frozenset({"get", "list", "watch"})
+CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+async def until(holds: Callable[[], Awaitable[bool]], what: str, *, within: float = 60) -> None:
+    """Wait for a condition; a test that waits in vain says for what."""
+    deadline = time.monotonic() + within
+    while not await holds():
+        assert time.monotonic() < deadline, f"waited {within:.0f} s in vain until {what}"
+        await asyncio.sleep(0.1)
+
+
+class World:
+    """One namespace of a cluster."""
+
+    def __init__(self, cluster: Cluster, api: ApiServer, namespace: str) -> None:
+        self.cluster = cluster
+        self.api = api
+        self.namespace = namespace
+
+    async def install_crd(self, crd: Json) -> None:
+        name = crd["metadata"]["name"]
+        await self.api.apply(f"{CRD_PATH}/{name}", crd, manager="test")
+
+        async def served() -> bool:
+            with suppress(ApiError):
+                await self.api.get(RESOURCE.path("default"))
+                return True
+            return False
+
+        await until(served, "the CRD is served")
+
+    async def apply(self, name: str = "llama", **spec: Any) -> Json:
+        """What `kubectl apply` does; a list of one name's children is `children(name)`."""
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"model": {"source": {"path": "/models/tiny"}}, **spec},
+        }
+        return await self.api.apply(RESOURCE.path(self.namespace, name), body, manager="test")
+
+    async def delete(self, kind: Kind, name: str) -> None:
+        uid = (await self.api.get(kind.path(self.namespace, name)))["metadata"]["uid"]
+        await self.api.delete(kind.path(self.namespace, name), uid=uid)
+
+    async def get(self, kind: Kind, name: str) -> Json | None:
+        try:
+            return await self.api.get(kind.path(self.namespace, name))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    async def status(self, name: str = "llama") -> Json:
+        found = await self.get(RESOURCE, name)
+        return (found or {}).get("status", {})
+
+    async def condition(self, type_: str, name: str = "llama") -> Json:
+        conditions = (await self.status(name)).get("conditions", [])
+        return next((condition for condition in conditions if condition["type"] == type_), {})
+
+    async def children(self, name: str = "llama") -> dict[tuple[str, str], Json]:
+        """Live children by kind and name."""
+        selector = f"{names.MANAGED_SELECTOR},{names.LABEL_NAME}={name}"
+        found = {}
+        for kind in CHILDREN:
+            for item in (await self.api.get(kind.path(self.namespace), labelSelector=selector))["items"]:
+                found[kind.name, item["metadata"]["name"]] = item
+        return found
+
+    async def pods(self, role: Role, revision: str | None = None) -> list[Json]:
+        labels = names.role_selector("llama", role, revision)
+        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        items: list[Json] = (await self.api.get(POD.path(self.namespace), labelSelector=selector))["items"]
+        return items
+
+    async def settled(self, name: str = "llama") -> None:
+        """Wait until the operator has acted on the latest spec."""
+
+        async def observed() -> bool:
+            found = await self.get(RESOURCE, name) or {}
+            return found.get("status", {}).get("observedGeneration") == found.get("metadata", {}).get("generation")
+
+        await until(observed, f"{name} is observed")
+
+    async def make_ready(self, revision: str) -> None:
+        """Play the kubelet: all pods of this revision run and are ready, as soon as they exist."""
+        for role in Role:
+
+            async def exists(role: Role = role) -> bool:
+                return bool(await self.pods(role, revision))
+
+            await until(exists, f"there is a {role} pod of {revision}")
+            for pod in await self.pods(role, revision):
+                path = POD.path(self.namespace, pod["metadata"]["name"]) + "/status"
+                await self.api.merge(path, {"status": READY_STATUS})
+
+    async def serving(self) -> str:
+        """Roll out whatever is asked for, and wait until it serves; its revision comes back."""
+        await self.settled()
+        revision: str = (await self.status())["revision"]
+        await self.make_ready(revision)
+
+        async def serves() -> bool:
+            return (await self.status()).get("servingRevision") == revision
+
+        await until(serves, f"{revision} serves")
+        return revision
+
+    def audit_mark(self) -> int:
+        """A place in the audit log, for `requests`."""
+        return self.cluster.audit_log.stat().st_size
+
+    def requests(self, mark: int) -> Counter[tuple[str, str]]:
+        """The operator's requests in this namespace since a mark, by verb and resource."""
+        found: Counter[tuple[str, str]] = Counter()
+        with self.cluster.audit_log.open("rb") as log:
+            log.seek(mark)
+            for line in log:
+                event = json.loads(line)
+                reference = event.get("objectRef", {})
+                if (
+                    event["stage"] == "ResponseComplete"
+                    and event.get("userAgent") == names.FIELD_MANAGER
+                    and reference.get("namespace") == self.namespace
+                    and reference.get("resource") != "leases"
+                ):
+                    found[event["verb"], reference["resource"]] += 1
+        return found
+
+    def writes(self, mark: int) -> Counter[tuple[str, str]]:
+        """The same, without reads."""
+        return Counter({key: n for key, n in self.requests(mark).items() if key[0] not in READS})
+
+
+SERVICE = CHILD_BY_NAME["Service"]
+SERVICE_ACCOUNT = CHILD_BY_NAME["ServiceAccount"]
