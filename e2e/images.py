@@ -2,13 +2,15 @@
 
     uv run python -m e2e.images build                      # all of them
     uv run python -m e2e.images build operator router
+    uv run python -m e2e.images save router router.tar     # for `docker load`, `ctr images import`, kind, k3s
     uv run python -m e2e.images requirements               # after a change of uv.lock
     uv run python -m e2e.images clean
 
 The Dockerfiles are ordinary ones. Only their base is made here, from Debian's packages, because no registry can be
-reached: mmdebstrap makes a root with Python 3.11, and buildah builds on it. Each image becomes an archive in the cache
-folder, named by a hash of everything that goes into it, so what has not changed is not built again. buildah works in a
-storage of its own below the cache folder, and the caller's images are never seen or touched.
+reached: mmdebstrap makes a root with Python 3.11, and buildah builds on it, in a storage of its own below the cache
+folder: the caller's images are never seen or touched. An image carries a hash of everything that went into it, so what
+has not changed is not built again. The local cluster takes images straight from that storage, as hard links; for any
+other cluster there is `save`, which writes an archive.
 """
 
 import contextlib
@@ -17,11 +19,13 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -40,8 +44,11 @@ _BUILD_SECONDS: Final = 1800
 _TOOLS: Final = ("buildah", "mmdebstrap")
 _CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 _INDEXES: Final = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "TORCH_INDEX_URL")
+_STEP: Final = re.compile(r"(\[\d+/\d+\] )?STEP ")
+_LINE_LENGTH: Final = 110
 _LAST_LINES: Final = 40
-_NEEDED_BYTES: Final = 10_000_000_000  # the largest image, as files and as an archive, and what its build removes again
+_NEEDED_BYTES: Final = 12_000_000_000  # the largest image, its packed layer while it is committed, and slack
+_LABEL: Final = "io.pdinference.inputs"
 _UV: Final = "0.13.8"
 _ROUTER: Final = "0.1.17"
 _CUDA: Final = re.compile(r"(nvidia-|cuda-|triton$|nixl-cu12$)")
@@ -79,15 +86,23 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class BuiltImage:
-    """An image that can be loaded into a cluster.
+    """An image that can be loaded into a cluster: `cluster.load_image(built.reference, storage=built.storage)`.
 
     Attributes:
         reference: What pods call it.
-        archive: A file that `ctr images import` and `docker load` read.
+        storage: buildah's storage that holds it.
     """
 
     reference: str
-    archive: Path
+    storage: Path
+
+    @property
+    def archive(self) -> Path:
+        """The image as a file, written anew each time; a cluster on this machine gets by with less from `storage`."""
+        archive = _folder() / f"{self.reference.rpartition('/')[2].replace(':', '-')}.tar"
+        archive.unlink(missing_ok=True)
+        _push(self.reference, archive)
+        return archive
 
 
 def _project_version() -> str:
@@ -116,7 +131,7 @@ def build_images(names: Sequence[str] = tuple(IMAGES)) -> dict[str, BuiltImage]:
         names: Folders below images/.
 
     Returns:
-        The images by their names, all of them complete.
+        The images by their names.
 
     Raises:
         ImageError: An image can't be built; the message says why.
@@ -125,16 +140,43 @@ def build_images(names: Sequence[str] = tuple(IMAGES)) -> dict[str, BuiltImage]:
     if unknown:
         raise ImageError(f"There is no image {', '.join(unknown)}: choose from {', '.join(IMAGES)}.")
     # One build at a time: two would take the same cores and the same disk, and one of them may be what the other needs.
-    with locked(_folder().with_name("images.lock")):
+    with locked(_lock()):
         return {name: _up_to_date(IMAGES[name]) for name in names}
 
 
+def save(name: str, archive: Path) -> None:
+    """Write an image to an archive that `docker load` and `ctr images import` read; builds it first if need be.
+
+    Args:
+        name: Its folder below images/.
+        archive: The file to write, which must not exist.
+
+    Raises:
+        ImageError: It can't be built or written.
+    """
+    image = build_images([name])[name]
+    if archive.exists():
+        raise ImageError(f"{archive} exists: remove it, or choose another name.")
+    _push(image.reference, archive.absolute())
+
+
+def _push(reference: str, archive: Path) -> None:
+    _buildah("save", "push", "--quiet", reference, f"docker-archive:{archive}:{reference}")
+
+
 def clean() -> None:
-    """Remove all archives, the base and buildah's storage."""
-    with locked(_folder().with_name("images.lock")):
+    """Remove all images, their base and buildah's storage.
+
+    Raises:
+        ImageError: Something can't be removed.
+    """
+    with locked(_lock()):
+        if _folder().exists() and shutil.which("buildah"):
+            _forget_containers()
         shutil.rmtree(_folder(), ignore_errors=True)
         if _folder().exists():
             raise ImageError(f"{_folder()} can't be removed whole: is something mounted below it? See `findmnt`.")
+    _lock().unlink(missing_ok=True)
 
 
 def requirement_files() -> dict[Path, str]:
@@ -196,18 +238,24 @@ def _folder() -> Path:
     return paths.cache() / "images"
 
 
+def _lock() -> Path:
+    return paths.cache() / ".images.lock"
+
+
+def _storage() -> Path:
+    return _folder() / "storage" / "root"
+
+
 def _up_to_date(image: Image) -> BuiltImage:
-    archive = _folder() / f"{image.name}-{_content_hash(image)}.tar"
-    if not archive.exists():
-        _require_tools()
+    _require_tools()
+    content = _content_hash(image)
+    if _label(image.reference) != content:
         _require_space()
         started = time.monotonic()
         _say(f"{image.reference}: building")
-        _build(image, archive)
-        _forget_others(image, archive)
-        size = archive.stat().st_size / 1e6
-        _say(f"{image.reference}: built in {time.monotonic() - started:.0f} s, {size:.0f} MB, {archive}")
-    return BuiltImage(image.reference, archive)
+        _build(image, content)
+        _say(f"{image.reference}: built in {time.monotonic() - started:.0f} s")
+    return BuiltImage(image.reference, _storage())
 
 
 def _content_hash(image: Image) -> str:
@@ -229,18 +277,8 @@ def _files(path: Path) -> Iterator[Path]:
             yield each
 
 
-def _forget_others(image: Image, archive: Path) -> None:
-    """Remove the archives of former versions, which are large and of no use any more."""
-    former = re.compile(rf"{re.escape(image.name)}-[0-9a-f]{{16}}\.tar")
-    for each in _folder().iterdir():
-        if each != archive and former.fullmatch(each.name):
-            each.unlink()
-
-
-def _build(image: Image, archive: Path) -> None:
+def _build(image: Image, content: str) -> None:
     base = _base()
-    draft = archive.with_name(f".{archive.name}")
-    draft.unlink(missing_ok=True)  # of a build that was killed; buildah does not overwrite
     try:
         _buildah(
             image.name,
@@ -253,17 +291,14 @@ def _build(image: Image, archive: Path) -> None:
             f"--build-arg=BASE_IMAGE={base}",
             f"--build-arg=VERSION={image.tag}",
             *_network_options(),
+            f"--label={_LABEL}={content}",
             f"--tag={image.reference}",
             f"--file={image.dockerfile}",
             str(REPOSITORY),
         )
-        _say(f"{image.reference}: writing the archive")
-        _buildah(image.name, "push", "--quiet", image.reference, f"docker-archive:{draft}:{image.reference}")
-        draft.rename(archive)
     finally:
-        draft.unlink(missing_ok=True)
-        # The archive is all that is needed; kept in the storage, each image would take its size on disk once more.
-        _forget_working_copies(image.reference)
+        _forget_containers()
+        subprocess.run(_buildah_command("rmi", "--prune"), capture_output=True, check=False)  # the former version
 
 
 def _base_key() -> str:
@@ -274,34 +309,24 @@ def _base_key() -> str:
 def _base() -> str:
     """Make the base unless the storage has it, and return its reference."""
     reference = f"localhost/pdinference/base:{_base_key()}"
-    if _buildah_succeeds("inspect", "--type=image", reference):
+    if _label(reference) == _base_key():
         return reference
-    root = _folder() / f"base-{_base_key()}.tar"
-    if not root.exists():
-        _say("the images' base: installing Debian's packages")
-        draft = root.with_name(f".{root.name}")
+    _say("the images' base: installing Debian's packages")
+    _forget_containers()  # of a build that was killed
+    container = _output(_buildah_command("from", "--quiet", "scratch")).strip()
+    try:
+        root = _output(_buildah_command("mount", container)).strip()
         packages = ",".join(_BASE_PACKAGES)
-        command = [
-            "mmdebstrap",
-            "--variant=minbase",
-            f"--include={packages}",
-            "--format=tar",
-            *_LEAN,
-            _SUITE,
-            str(draft),
-        ]
-        _run(command, log="base", timeout=_BASE_SECONDS)
-        draft.rename(root)
-    with contextlib.suppress(ImageError):  # of a build that was killed
-        _buildah("base", "rm", _BASE_CONTAINER)
-    _buildah("base", "from", f"--name={_BASE_CONTAINER}", "--quiet", "scratch")
-    _buildah("base", "add", "--quiet", _BASE_CONTAINER, str(root), "/")
-    _buildah("base", "config", "--env=PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin", _BASE_CONTAINER)
-    _buildah("base", "commit", "--quiet", "--rm", _BASE_CONTAINER, reference)
+        command = ["mmdebstrap", "--variant=minbase", f"--include={packages}", "--format=directory", *_LEAN]
+        _run([*command, _SUITE, root], log="base", timeout=_BASE_SECONDS)
+        settings = [f"--label={_LABEL}={_base_key()}", "--env=PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin"]
+        _buildah("base", "config", *settings, container)
+        _buildah("base", "commit", "--quiet", container, reference)
+    finally:
+        _forget_containers()
     return reference
 
 
-_BASE_CONTAINER: Final = "pdinference-base"
 # What no container reads: package lists, documentation, translations.
 _LEAN: Final = (
     "--aptopt=Apt::Install-Recommends false",
@@ -324,21 +349,28 @@ def _network_options() -> list[str]:
 
 
 def _buildah_command(*words: str) -> list[str]:
-    storage = _folder() / "storage"
-    return ["buildah", f"--root={storage / 'root'}", f"--runroot={storage / 'run'}", "--storage-driver=overlay", *words]
+    state = _storage().with_name("run")
+    return ["buildah", f"--root={_storage()}", f"--runroot={state}", "--storage-driver=overlay", *words]
 
 
 def _buildah(log: str, *words: str) -> None:
     _run(_buildah_command(*words), log=log, timeout=_BUILD_SECONDS)
 
 
-def _buildah_succeeds(*words: str) -> bool:
-    return subprocess.run(_buildah_command(*words), capture_output=True, check=False).returncode == 0
+def _label(reference: str) -> str | None:
+    """The hash of what went into an image, None when there is no such image."""
+    done = subprocess.run(
+        _buildah_command("inspect", "--type=image", reference), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        return None
+    labels = json.loads(done.stdout)["OCIv1"]["config"].get("Labels") or {}
+    return str(labels.get(_LABEL))
 
 
-def _forget_working_copies(reference: str) -> None:
-    """Remove an image and what its build left in the storage, also after a failure or an interruption."""
-    for words in (("rm", "--all"), ("rmi", "--force", reference), ("rmi", "--prune")):
+def _forget_containers() -> None:
+    """Remove what builds work in; also after a failure, an interruption or a kill."""
+    for words in (("umount", "--all"), ("rm", "--all")):
         subprocess.run(_buildah_command(*words), capture_output=True, check=False)
 
 
@@ -356,33 +388,42 @@ def _run(command: Sequence[str], *, log: str, timeout: float) -> None:
     temporary = _folder() / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     file = _folder() / f"{log}.log"
-    environment: Mapping[str, str] = {**os.environ, "TMPDIR": str(temporary)}
-    deadline = time.monotonic() + timeout
     with file.open("w") as output:
+        # A group of its own, so that what a build has started ends with it, whatever becomes of us.
         process = subprocess.Popen(
             command,
-            env=environment,
+            env={**os.environ, "TMPDIR": str(temporary)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            errors="replace",
+            process_group=0,
         )
+        watchdog = threading.Timer(timeout, _end, [process])
+        watchdog.start()
         try:
             for line in process.stdout or ():
                 output.write(line)
-                if line.startswith("STEP "):
-                    _say(f"{log}: {line.strip()[:100]}")
-                if time.monotonic() > deadline:
-                    raise ImageError(
-                        f"{log}: `{command[0]}` took longer than {timeout:.0f} s; its output is in {file}."
-                    )
+                output.flush()
+                if _STEP.match(line):
+                    _say(f"{log}: {line.strip()[:_LINE_LENGTH]}")
             status = process.wait()
         finally:
-            process.kill()
-            process.wait()
+            late = watchdog.finished.is_set()
+            watchdog.cancel()
+            _end(process)
+    if late:
+        raise ImageError(f"{log}: `{command[0]}` took longer than {timeout:.0f} s; its output is in {file}.")
     if status:
         last = "".join(file.read_text().splitlines(keepends=True)[-_LAST_LINES:])
         raise ImageError(f"{log}: `{command[0]}` failed with {status}; the whole output is in {file}. It ends:\n{last}")
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _require_tools() -> None:
@@ -421,9 +462,17 @@ def cli() -> None:
 @cli.command()
 @click.argument("names", nargs=-1, type=click.Choice(list(IMAGES)))
 def build(names: tuple[str, ...]) -> None:
-    """Build all images, or only NAMES, and print where their archives are."""
+    """Build all images, or only NAMES, and print what pods call them."""
     for image in build_images(names or tuple(IMAGES)).values():
-        click.echo(f"{image.reference} {image.archive}")
+        click.echo(image.reference)
+
+
+@cli.command("save")
+@click.argument("name", type=click.Choice(list(IMAGES)))
+@click.argument("archive", type=click.Path(path_type=Path))
+def save_command(name: str, archive: Path) -> None:
+    """Write the image NAME to the file ARCHIVE, for a cluster elsewhere."""
+    save(name, archive)
 
 
 @cli.command()
@@ -436,7 +485,7 @@ def requirements() -> None:
 
 @cli.command("clean")
 def clean_command() -> None:
-    """Remove all archives, the base and buildah's storage."""
+    """Remove all images, their base and buildah's storage."""
     clean()
 
 
