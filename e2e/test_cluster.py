@@ -26,7 +26,7 @@ PROBES = """
 apiVersion: v1
 kind: Service
 metadata: {name: probes}
-spec: {selector: {app: probe}, ports: [{port: 80, targetPort: 8080}]}
+spec: {type: NodePort, selector: {app: probe}, ports: [{port: 80, targetPort: 8080}]}
 ---
 apiVersion: apps/v1
 kind: DaemonSet
@@ -130,6 +130,15 @@ def test_pods_reach_each_other_across_nodes(cluster: Cluster) -> None:
 def test_services_are_found_by_name_and_reach_pods_on_all_nodes(cluster: Cluster) -> None:
     pods = probe_pods(cluster)
     await_answers(cluster, next(iter(pods)), "http://probes.default.svc.cluster.local", set(pods))
+
+
+def test_the_api_server_and_the_host_reach_pods(cluster: Cluster) -> None:
+    """Aggregated APIs and webhooks need the first, load generators on the host the second."""
+    pods = probe_pods(cluster)
+    assert cluster.kubectl("get", "--raw=/api/v1/namespaces/default/services/probes:80/proxy/") in pods
+    port = cluster.kubectl("get", "service", "probes", "--output=jsonpath={.spec.ports[0].nodePort}")
+    for node in cluster.spec.node_specs:
+        assert run([build.binary("probe"), "get", f"http://{node.address}:{port}"]) in pods
 
 
 def test_logs_and_port_forward_work(cluster: Cluster) -> None:

@@ -87,7 +87,9 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 """)
     found.address.unlink(missing_ok=True)
     with log.open("wb") as output:
-        process = subprocess.Popen(["containerd", "--config", str(config)], stdout=output, stderr=output)
+        # It dies with us: one that outlived a SIGKILL would keep its databases locked.
+        command = ["setpriv", "--pdeathsig", "KILL", "containerd", "--config", str(config)]
+        process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
         wait_until("the image store", lambda: connectable(found.address) and found.succeeds("version"), timeout=30)
         yield found
