@@ -49,11 +49,6 @@ def delete(cluster: ClusterSpec) -> None:
             folder.parent.rmdir()
 
 
-def exist(cluster: ClusterSpec) -> bool:
-    """Say whether any is left."""
-    return any(True for _ in _folders(cluster))
-
-
 def _make(hierarchy: Path, parts: tuple[str, ...]) -> None:
     folder = hierarchy
     for part in parts:

@@ -14,7 +14,6 @@ from e2e.cluster.commands import Word, run, succeeds
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.waiting import tail, wait_until
 
-DATABASES = "*.db"
 SNAPSHOTS = Path("io.containerd.snapshotter.v1.overlayfs") / "snapshots"
 _BLOBS = Path("io.containerd.content.v1.content") / "blobs" / "sha256"
 _IMPORT_SECONDS = 900

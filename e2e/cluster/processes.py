@@ -110,7 +110,7 @@ class Component:
 
 def kill_marked(cluster: ClusterSpec) -> None:
     """Kill everything that this cluster's components are or have started outside of containers."""
-    kill_all(f"the processes of {cluster.name}", lambda: _marked(f"{cluster.folder}/", prefix=True))
+    kill_all(f"the processes of {cluster.name}", lambda: marked_processes(cluster))
 
 
 def kill_all(what: str, find: Callable[[], Iterable[int]]) -> None:
