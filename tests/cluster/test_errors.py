@@ -28,3 +28,8 @@ def test_an_answer_that_is_no_status_is_survived(body: bytes) -> None:
 @pytest.mark.parametrize(("header", "seconds"), [("3", 3.0), ("99999", 120.0), ("soon", None), ("-1", 0.0)])
 def test_the_servers_wish_to_wait_is_honoured_within_reason(header: str, seconds: float | None) -> None:
     assert ApiError.from_response(429, {"Retry-After": header}, b"").retry_after == seconds
+
+
+def test_a_manifest_that_fits_no_schema_lasts_although_the_server_calls_it_an_internal_error() -> None:
+    body = b'{"message": "failed to create typed patch object (ns/x; apps/v1, Kind=Deployment): .spec: expected map"}'
+    assert not ApiError.from_response(500, {}, body).transient

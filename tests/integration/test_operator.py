@@ -148,7 +148,11 @@ async def test_ready_follows_the_pods(world: World, operators: Operators) -> Non
     await world.apply()
     await world.settled()
     assert (await world.condition("Ready"))["status"] == "False"
-    assert "fits on no node" in (await world.condition("ParameterReady"))["message"]
+
+    async def explained() -> bool:
+        return "fits on no node" in (await world.condition("ParameterReady"))["message"]
+
+    await until(explained, "the scheduler is quoted")
     await world.serving()
     for type_ in ("Ready", "ParameterReady", "DecodeReady", "RouterReady"):
 

@@ -48,15 +48,19 @@ class World:
 
         await until(served, "the CRD is served")
 
-    async def apply(self, name: str = "llama", **spec: Any) -> Json:
-        """What `kubectl apply` does; a list of one name's children is `children(name)`."""
-        body = {
+    def resource(self, name: str = "llama", **spec: Any) -> Json:
+        """A minimal resource, with parts of its spec replaced."""
+        return {
             "apiVersion": names.API_VERSION,
             "kind": names.KIND,
             "metadata": {"name": name, "namespace": self.namespace},
             "spec": {"model": {"source": {"path": "/models/tiny"}}, **spec},
         }
-        return await self.api.apply(RESOURCE.path(self.namespace, name), body, manager="test")
+
+    async def apply(self, name: str = "llama", **spec: Any) -> Json:
+        """What `kubectl apply --server-side` does."""
+        path = RESOURCE.path(self.namespace, name)
+        return await self.api.apply(path, self.resource(name, **spec), manager="test")
 
     async def delete(self, kind: Kind, name: str) -> None:
         uid = (await self.api.get(kind.path(self.namespace, name)))["metadata"]["uid"]

@@ -4,6 +4,9 @@ import json
 from collections.abc import Mapping
 
 _TRANSIENT = frozenset({408, 409, 429, 500, 502, 503, 504})
+_UNTYPED = (
+    "failed to create typed patch object"  # a manifest that fits no schema, answered with 500 by server-side apply
+)
 _RETRY_AFTER_LIMIT_S = 120.0
 
 
@@ -27,7 +30,7 @@ class ApiError(Exception):
     @property
     def transient(self) -> bool:
         """The same request may well succeed later, with nobody doing anything."""
-        return self.status == 0 or self.status in _TRANSIENT
+        return self.status == 0 or (self.status in _TRANSIENT and _UNTYPED not in self.message)
 
     @classmethod
     def from_response(cls, status: int, headers: Mapping[str, str], body: bytes) -> "ApiError":

@@ -1,0 +1,99 @@
+"""The CRD on a real API server: accepted, and each rule refuses with the field that is wrong."""
+
+from typing import Any
+
+import pytest
+
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import RESOURCE
+from tests.conftest import EXAMPLES, example_documents
+from tests.integration.world import World
+
+Spec = dict[str, Any]
+
+
+def accelerator(**more: Any) -> Spec:
+    return {"parameter": {"accelerator": more}}
+
+
+def toleration(**more: Any) -> Spec:
+    return {"parameter": {"placement": {"tolerations": [more]}}}
+
+
+def affinity(**more: Any) -> Spec:
+    term = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", **more}]}]}
+    return {"decode": {"placement": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}}}
+
+
+WRONG: list[tuple[Spec, str]] = [
+    ({"model": {}}, "spec.model.source"),
+    ({"model": {"source": {}}}, "spec.model.source"),
+    ({"model": {"source": {"path": "/a", "huggingFace": {"repository": "a/b"}}}}, "spec.model.source"),
+    ({"model": {"source": {"path": "relative"}}}, "spec.model.source.path"),
+    ({"model": {"source": {"path": "/a/../b"}}}, "spec.model.source.path"),
+    ({"engine": {"args": {"model": "other"}}}, "spec.engine.args"),
+    ({"decode": {"args": {"kv-transfer-config": {}}}}, "spec.decode.args"),
+    ({"decode": {"replicas": -1}}, "spec.decode.replicas"),
+    ({"decode": {"replicas": "many"}}, "spec.decode.replicas"),
+    ({"parameter": {"parallelism": {"tensor": 0}}}, "spec.parameter.parallelism.tensor"),
+    ({"parameter": {"parallelism": {"tensor": 2}}}, "spec.decode.parallelism.tensor"),
+    ({"decode": {"resources": {"limits": {"nvidia.com/gpu": 1}}}}, "spec.decode.resources"),
+    ({"decode": {"resources": {"limits": {"memory": "4 GB"}}}}, "spec.decode.resources.limits[memory]"),
+    (accelerator(type="TPU"), "spec.parameter.accelerator.type"),
+    (accelerator(type="CPU", products=["A100"]), "spec.parameter.accelerator.products"),
+    (accelerator(resourceName="gpu"), "spec.parameter.accelerator.resourceName"),
+    (toleration(operator="Equal"), "spec.parameter.placement.tolerations[0].operator"),
+    (toleration(operator="Exists", value="x"), "spec.parameter.placement.tolerations[0].value"),
+    (toleration(key="a", tolerationSeconds=5), "spec.parameter.placement.tolerations[0].tolerationSeconds"),
+    (affinity(operator="In"), "matchExpressions[0].values"),
+    (affinity(operator="Exists", values=["a"]), "matchExpressions[0].values"),
+    (affinity(operator="Gt", values=["many"]), "matchExpressions[0].values"),
+    ({"router": {"policy": "best"}}, "spec.router.policy"),
+    ({"router": {"service": {"port": 0}}}, "spec.router.service.port"),
+    ({"rollout": {"strategy": "Yolo"}}, "spec.rollout.strategy"),
+]
+
+
+@pytest.mark.parametrize(("spec", "field"), WRONG, ids=[f"{number}-{field}" for number, (_, field) in enumerate(WRONG)])
+async def test_what_is_wrong_is_refused_by_the_name_of_its_field(world: World, spec: Spec, field: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        await world.api.create(RESOURCE.path(world.namespace), world.resource(**spec))
+    assert refused.value.status in {400, 422}
+    assert field in refused.value.message
+
+
+@pytest.mark.parametrize("name", ["1llama", "lla.ma", "x" * 34])
+async def test_a_name_that_no_service_could_have_is_refused(world: World, name: str) -> None:
+    with pytest.raises(ApiError, match=r"metadata\.name"):
+        await world.apply(name)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+async def test_every_example_is_accepted(world: World, path: Any) -> None:
+    for document in example_documents(path):
+        document["metadata"]["namespace"] = world.namespace
+        await world.api.create(RESOURCE.path(world.namespace), document)
+
+
+async def test_defaults_are_filled_in_by_the_api_server(world: World) -> None:
+    spec = (await world.apply())["spec"]
+    assert spec["decode"]["replicas"] == 1
+    assert spec["router"]["service"] == {"type": "ClusterIP", "port": 80} | spec["router"]["service"]
+    assert spec["rollout"]["strategy"] == "BlueGreen"
+
+
+async def test_scaling_means_decode(world: World) -> None:
+    await world.apply()
+    path = RESOURCE.path(world.namespace, "llama")
+    await world.api.merge(path + "/scale", {"spec": {"replicas": 4}})
+    found = await world.api.get(path)
+    assert found["spec"]["decode"]["replicas"] == 4
+    assert found["spec"]["parameter"]["replicas"] == 1
+
+
+async def test_a_status_leaves_the_generation_alone(world: World) -> None:
+    generation = (await world.apply())["metadata"]["generation"]
+    path = RESOURCE.path(world.namespace, "llama")
+    written = await world.api.merge(path + "/status", {"status": {"url": "http://x"}, "spec": {"model": {}}})
+    assert written["metadata"]["generation"] == generation
+    assert written["status"]["url"] == "http://x"
