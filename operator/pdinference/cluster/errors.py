@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 
 _TRANSIENT = frozenset({408, 409, 429, 500, 502, 503, 504})
-_UNTYPED = (
+_UNTYPED = "failed to create typed patch object"  # fits no schema; server-side apply calls it an internal error
     "failed to create typed patch object"  # a manifest that fits no schema, answered with 500 by server-side apply
 )
 _RETRY_AFTER_LIMIT_S = 120.0
