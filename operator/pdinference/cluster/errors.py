@@ -5,8 +5,6 @@ from collections.abc import Mapping
 
 _TRANSIENT = frozenset({408, 409, 429, 500, 502, 503, 504})
 _UNTYPED = "failed to create typed patch object"  # fits no schema; server-side apply calls it an internal error
-    "failed to create typed patch object"  # a manifest that fits no schema, answered with 500 by server-side apply
-)
 _RETRY_AFTER_LIMIT_S = 120.0
 
 
