@@ -207,6 +207,21 @@ async def test_a_stuck_revision_is_freed_by_the_next_edit(world: World, operator
     assert (await world.condition("Ready"))["status"] == "True"
 
 
+async def test_a_first_try_that_never_ran_is_freed_by_its_correction(world: World, operators: Operators) -> None:
+    await operators.start()
+    await world.apply(engine={"env": {"BAD": "1"}})
+    await world.settled()
+    bad = (await world.status())["revision"]
+    await world.apply()
+
+    async def freed() -> bool:
+        return await world.get(STATEFUL_SET, f"llama-parameter-{bad}") is None and not await world.pods(
+            Role.PARAMETER, bad
+        )
+
+    await until(freed, "the first try is gone, and its devices are free")
+
+
 async def test_a_deleted_resource_leaves_nothing(world: World, operators: Operators) -> None:
     await operators.start()
     await world.apply()

@@ -65,10 +65,19 @@ def test_going_back_makes_the_first_revision_the_target_again() -> None:
     assert not plan.may_go(OLD)
 
 
-def test_nothing_goes_when_it_is_unknown_what_serves() -> None:
-    plan = plan_rollout(target=NEW, serving="", router=router(NEW, complete=False), pods=[])
-    assert not plan.may_go(OLD)
-    assert plan_rollout(target=NEW, serving="", router=None, pods=[]).keep is None
+def test_nothing_goes_when_it_is_unknown_what_the_router_does() -> None:
+    for unknown in (None, router(OLD, complete=False)):
+        assert plan_rollout(target=NEW, serving="", router=unknown, pods=[]).keep is None
+
+
+def test_a_first_revision_that_never_got_ready_is_freed_by_its_correction() -> None:
+    plan = plan_rollout(target=NEW, serving="", router=router(NEW, complete=False), pods=[router_pod(BAD)])
+    assert plan.may_go(BAD)
+
+
+def test_a_first_revision_that_answers_in_part_stays() -> None:
+    for pod in (router_pod(OLD, ready=True), router_pod(OLD, terminating=True)):
+        assert not plan_rollout(target=NEW, serving="", router=router(NEW, complete=False), pods=[pod]).may_go(OLD)
 
 
 def test_a_status_that_describes_an_older_router_spec_completes_nothing() -> None:
@@ -113,13 +122,13 @@ pods = st.builds(
 
 
 @given(target=revisions, serving=revisions | st.just(""), router=st.none() | routers, pods=st.lists(pods, max_size=6))
-def test_whatever_happens_target_and_routed_revisions_stay(
+def test_whatever_happens_target_and_answering_revisions_stay(
     target: str, serving: str, router: WorkloadState | None, pods: list[PodSummary]
 ) -> None:
     plan = plan_rollout(target=target, serving=serving, router=router, pods=pods)
     assert not plan.may_go(target)
     for pod in pods:
-        if pod.role is Role.ROUTER and not pod.gone:
+        if pod.role is Role.ROUTER and not pod.gone and (pod.ready or pod.terminating):
             assert not plan.may_go(pod.revision)
 
 

@@ -47,6 +47,7 @@ def plan_rollout(
         recreate: Whether old pairs go at once (`spec.rollout.strategy: Recreate`).
     """
     complete = router is not None and router.revision == target and router.complete and router.desired > 0
+    pods = tuple(pods)
     routed = {pod.revision for pod in pods if pod.role is Role.ROUTER and not pod.gone}
     if complete:
         serving = target
@@ -56,6 +57,8 @@ def plan_rollout(
         keep = frozenset({target, *routed})
     elif serving:
         keep = frozenset({target, serving, *routed})
+    elif router is not None and router.observed and router.revision == target:
+        keep = frozenset({target, *_answering(pods)})
     else:
         keep = None
     return RolloutPlan(serving=serving, complete=complete, keep=keep)
@@ -64,3 +67,12 @@ def plan_rollout(
 def _nobody_routes(router: WorkloadState | None, routed: set[str]) -> bool:
     """The router was scaled to zero and its last pod is gone: no revision serves, whatever the status says."""
     return router is not None and router.desired == 0 and router.complete and not routed
+
+
+def _answering(pods: Iterable[PodSummary]) -> set[str]:
+    """Revisions of router pods that answer requests now, or did until they were told to go.
+
+    Before any revision ever served, this alone decides: a first revision that never got ready must be freed by its
+    correction, which may need the very devices that it holds.
+    """
+    return {pod.revision for pod in pods if pod.role is Role.ROUTER and not pod.gone and (pod.ready or pod.terminating)}
