@@ -179,8 +179,11 @@ def clean() -> None:
     _lock().unlink(missing_ok=True)
 
 
-def requirement_files() -> dict[Path, str]:
+def requirement_files(*, online: bool = True) -> dict[Path, str]:
     """Compute the pinned requirements that the Dockerfiles install, from uv.lock and the pins above.
+
+    Args:
+        online: Whether to compute also those that are not in uv.lock, which takes PyPI.
 
     Returns:
         What belongs into each file, by its path.
@@ -195,9 +198,10 @@ def requirement_files() -> dict[Path, str]:
     contents = {
         "images/vllm-cpu/requirements.txt": "".join(others.values()),
         "images/vllm-cpu/requirements-torch.txt": "".join(torch.values()),
-        "images/router/requirements.txt": _compile(f"vllm-router=={_ROUTER}"),
-        "images/uv-requirements.txt": _compile(f"uv=={_UV}"),
     }
+    if online:
+        contents["images/router/requirements.txt"] = _compile(f"vllm-router=={_ROUTER}")
+        contents["images/uv-requirements.txt"] = _compile(f"uv=={_UV}")
     return {REPOSITORY / path: header + content for path, content in contents.items()}
 
 
@@ -248,7 +252,7 @@ def _storage() -> Path:
 
 def _up_to_date(image: Image) -> BuiltImage:
     _require_tools()
-    content = _content_hash(image)
+    content = content_hash(image)
     if _label(image.reference) != content:
         _require_space()
         started = time.monotonic()
@@ -258,12 +262,16 @@ def _up_to_date(image: Image) -> BuiltImage:
     return BuiltImage(image.reference, _storage())
 
 
-def _content_hash(image: Image) -> str:
-    """A hash of all that decides what is in the image, so that a stale archive can't be taken for a new one."""
+def content_hash(image: Image) -> str:
+    """Hash all that decides what is in an image, so that a stale one can't be taken for a new one.
+
+    Args:
+        image: The image that would be built.
+    """
     digest = hashlib.sha256()
     files = sorted({file for each in (*image.inputs, f"images/{image.name}") for file in _files(REPOSITORY / each)})
     facts = [image.reference, _base_key(), *(f"{name}={os.environ.get(name, '')}" for name in _INDEXES)]
-    digest.update(json.dumps([facts, [str(file.relative_to(REPOSITORY)) for file in files]]).encode())
+    digest.update(json.dumps([facts, [os.path.relpath(file, REPOSITORY) for file in files]]).encode())
     for file in files:
         digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()[:16]

@@ -1,0 +1,88 @@
+"""The images, as far as they can be judged without building them; e2e/ runs them for real."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from e2e import images
+
+VLLM = images.REPOSITORY / "images" / "vllm-cpu"
+
+
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for it
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_vllm_image_installs_what_the_lock_file_says() -> None:
+    expected = {path: text for path, text in images.requirement_files(online=False).items() if "vllm-cpu" in path.parts}
+    assert len(expected) == 2
+    for path, text in expected.items():
+        assert path.read_text() == text, "run `uv run python -m e2e.images requirements`"
+
+
+def test_no_cuda_library_is_installed_beside_the_two_that_pytorch_needs() -> None:
+    text = "".join(path.read_text() for path in VLLM.glob("requirements*.txt"))
+    names = [line.partition("==")[0] for line in text.splitlines() if "==" in line]
+    assert {name for name in names if name.startswith(("nvidia-", "cuda-", "triton"))} == {
+        "nvidia-cuda-cupti",
+        "nvidia-cuda-runtime",
+    }
+
+
+@pytest.mark.parametrize("name", images.IMAGES)
+def test_images_run_as_nobody_in_particular(name: str) -> None:
+    lines = images.IMAGES[name].dockerfile.read_text().splitlines()
+    assert "USER 65532:65532" in lines
+    assert any(line.startswith("ENTRYPOINT [") for line in lines)
+
+
+@pytest.mark.parametrize("name", images.IMAGES)
+def test_what_goes_into_an_image_decides_whether_it_is_built_again(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = images.IMAGES[name]
+    before = images.content_hash(image)
+    assert images.content_hash(image) == before
+    extra = tmp_path / "extra"
+    extra.write_text("1")
+    more = images.Image(image.name, image.tag, (*image.inputs, str(extra)))
+    monkeypatch.setenv("TORCH_INDEX_URL", "https://example.org/cpu")
+    assert images.content_hash(image) != before
+    monkeypatch.delenv("TORCH_INDEX_URL")
+    one = images.content_hash(more)
+    extra.write_text("2")
+    assert len({before, one, images.content_hash(more)}) == 3
+
+
+def test_a_stand_in_for_a_library_can_be_loaded(tmp_path: Path) -> None:
+    library = tmp_path / "libcublas.so.13"
+    library.write_bytes(load(VLLM / "slim.py").empty_library(library.name))
+    subprocess.run(["python3", "-c", f"import ctypes; ctypes.CDLL({str(library)!r})"], check=True)
+
+
+def test_a_patch_that_no_longer_fits_fails_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    patches = load(VLLM / "patches.py")
+    folder = tmp_path / "demo-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n")
+    target = tmp_path / "demo.py"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    patch = patches.Patch(why="", distribution="demo", path="demo.py", before="old", after="new")
+    for content in ("nothing", "old old"):
+        target.write_text(content)
+        with pytest.raises(SystemExit, match="not once"):
+            patches.apply(patch)
+        assert target.read_text() == content
+    target.write_text("one old line")
+    patches.apply(patch)
+    assert target.read_text() == "one new line"
