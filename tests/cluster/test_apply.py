@@ -3,7 +3,7 @@
 import asyncio
 
 from pdinference.api import names
-from pdinference.cluster.apply import Applier, Outcome
+from pdinference.cluster.apply import Applier, Child, Outcome
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME
@@ -23,7 +23,7 @@ class World:
 
     async def apply(self, *manifests: Json) -> Outcome:
         self.api.requests.clear()
-        return await self.applier.apply(manifests, PARENT)
+        return await self.applier.apply(map(Child.of, manifests), PARENT)
 
     def edit(self, body: Json, **changes: object) -> None:
         """Somebody changes the live object, and the watch tells."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from pdinference.api import names
 from pdinference.cluster.cache import Cache
@@ -37,10 +37,17 @@ class _Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Child:
+class Child:
+    """A manifest with what identifies it."""
+
     key: ChildKey
     manifest: Json
     fingerprint: str
+
+    @classmethod
+    def of(cls, manifest: Json) -> Self:
+        """From a rendered manifest."""
+        return cls(child_key(manifest), manifest, applied_hash(manifest))
 
     def marked(self) -> Json:
         """The manifest with its own hash in an annotation."""
@@ -114,13 +121,13 @@ class Applier:
             for record, fingerprint in records
         )
 
-    async def apply(self, manifests: Iterable[Json], parent: Parent) -> Outcome:
+    async def apply(self, children: Iterable[Child], parent: Parent) -> Outcome:
         """Apply what needs it; a refused object does not stop the others.
 
         Workloads come after everything that their pods need (service accounts above all), so that no pod is refused.
         """
         outcome = Outcome()
-        children = [_Child(child_key(manifest), manifest, applied_hash(manifest)) for manifest in manifests]
+        children = tuple(children)
         for workloads in (False, True):
             wave = [child for child in children if (child.key.kind in WORKLOADS) is workloads]
             judged = [(child, self._judge(child, parent, outcome)) for child in wave]
@@ -133,7 +140,7 @@ class Applier:
             )
         return outcome
 
-    def _judge(self, child: _Child, parent: Parent, outcome: Outcome) -> _Verdict:
+    def _judge(self, child: Child, parent: Parent, outcome: Outcome) -> _Verdict:
         """What the cache says about a child; without I/O, so that a reconcile with nothing to do costs little."""
         record = self._cache.children.get(child.key)
         if record is None:
@@ -150,7 +157,7 @@ class Applier:
         record.settled, record.content = record.digest, None
         return _Verdict.LEAVE
 
-    async def _bring(self, child: _Child, parent: Parent, outcome: Outcome, *, absent: bool) -> None:
+    async def _bring(self, child: Child, parent: Parent, outcome: Outcome, *, absent: bool) -> None:
         path = CHILD_BY_NAME[child.key.kind].path(child.key.namespace, child.key.name)
         try:
             async with self._slots:

@@ -15,8 +15,9 @@ from pdinference.cluster.records import (
     ResourceRecord,
     child_record,
     resource_record,
+    version_of,
 )
-from pdinference.cluster.table import Key, Table
+from pdinference.cluster.table import Key, Table, Versioned
 from pdinference.planning.observed import PodSummary
 
 Json = Mapping[str, Any]
@@ -42,6 +43,8 @@ class Cache:
 
     def observe(self, kind: Kind, body: Json, *, deleted: bool) -> set[Owner]:
         """Take a watch event; the owners to look at again come back, none when nothing that matters changed."""
+        if not deleted and self._known(kind, body["metadata"]):
+            return set()
         if kind == RESOURCE:
             return self._observe_resource(body, deleted=deleted)
         if kind == POD:
@@ -77,6 +80,17 @@ class Cache:
     def pods_of(self, owner: Owner) -> tuple[PodSummary, ...]:
         """The pods of a resource, in a stable order."""
         return tuple(sorted((pod.summary for pod in self.pods.owned_by(owner)), key=lambda pod: pod.name))
+
+    def _known(self, kind: Kind, metadata: Json) -> bool:
+        """Whether this very state is in the cache already, as after each of our own writes."""
+        place = (metadata["namespace"], metadata["name"])
+        record: Versioned | None
+        if kind == RESOURCE:
+            record = self.resources.get(place)
+        else:
+            record = self.pods.get(place) if kind == POD else self.children.get((kind.name, *place))
+        version = version_of(metadata["resourceVersion"])
+        return record is not None and record.uid == metadata["uid"] and record.version == version > 0
 
     def _observe_resource(self, body: Json, *, deleted: bool) -> set[Owner]:
         record = resource_record(body)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from pdinference.api.names import Role
 from pdinference.api.validation import InvalidResourceError, validated
-from pdinference.cluster.apply import applied_hash, child_key
+from pdinference.cluster.apply import Child
 from pdinference.cluster.kinds import ChildKey
 from pdinference.cluster.records import ResourceRecord
-from pdinference.manifests import Manifest, RenderSettings, render
+from pdinference.manifests import RenderSettings, render
 
 
 class InvalidSpecError(Exception):
@@ -36,7 +36,7 @@ class Desired:
         return (self.uid, self.generation) == (record.uid, record.generation)
 
 
-def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[Desired, tuple[Manifest, ...]]:
+def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[Desired, tuple[Child, ...]]:
     """Validate and render.
 
     Raises:
@@ -50,6 +50,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
             f"Correct it: {error}"
         ) from error
     rendered = render(resource, settings)
+    children = tuple(Child.of(manifest) for manifest in rendered.objects)
     spec = resource.spec
     desired = Desired(
         uid=record.uid,
@@ -62,6 +63,6 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         },
         port=spec.router.service.port,
         recreate=spec.rollout.strategy == "Recreate",
-        fingerprints={child_key(manifest): applied_hash(manifest) for manifest in rendered.objects},
+        fingerprints={child.key: child.fingerprint for child in children},
     )
-    return desired, rendered.objects
+    return desired, children

@@ -90,9 +90,9 @@ class Reconciler:
         known = self._desired.get(resource.owner)
         if known is not None and known.is_of(resource) and self._applier.in_order(known.fingerprints, parent):
             return known, Outcome()
-        desired, manifests = compile_desired(resource, self._settings)
+        desired, children = compile_desired(resource, self._settings)
         self._desired[resource.owner] = desired
-        return desired, await self._applier.apply(manifests, parent)
+        return desired, await self._applier.apply(children, parent)
 
     def _plan(self, resource: ResourceRecord, desired: Desired) -> RolloutPlan:
         return plan_rollout(
