@@ -61,7 +61,7 @@ def serving(images: ImageReferences) -> Iterator[Serving]:
     cluster = Cluster.up("e2e")
     try:
         for image in built.values():
-            cluster.load_image(image.archive)
+            cluster.load_image(image.reference, storage=image.storage)
         kubectl = Kubectl(cluster.kubeconfig, NAMESPACE)
         install_operator(kubectl, images)
         create_namespace(kubectl)

@@ -11,7 +11,7 @@ from e2e.cluster import Cluster
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import binaries
 from e2e.console import console, headline, say
-from e2e.images import build_images
+from e2e.images import ImageError, build_images
 from e2e.install import (
     ImageReferences,
     apply,
@@ -100,7 +100,7 @@ def _local() -> tuple[Kubectl, ImageReferences]:
     cluster = Cluster.up(CLUSTER)
     for image in built.values():
         say(f"loading {image.reference}")
-        cluster.load_image(image.archive)
+        cluster.load_image(image.reference, storage=image.storage)
     references = ImageReferences(*(built[name].reference for name in ("operator", "router", "vllm-cpu")))
     return Kubectl(cluster.kubeconfig, NAMESPACE), references
 
@@ -153,7 +153,7 @@ def main() -> None:
     """Run a command; what a person can mend is told without a traceback."""
     try:
         cli()
-    except (ClusterError, KubectlError, WaitTimeoutError, httpx.HTTPError) as error:
+    except (ClusterError, ImageError, KubectlError, WaitTimeoutError, httpx.HTTPError) as error:
         console.print(f"[bold red]Error:[/bold red] {error}", markup=True)
         console.print(f"Run it again to go on from here. Logs: {Path('/var/lib/pdinference')}")
         sys.exit(1)

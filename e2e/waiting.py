@@ -31,21 +31,21 @@ def wait_until(what: str, probe: Callable[[], Found | None], timeout: float = 12
 
 
 def wait_ready(kubectl: Kubectl, name: str, timeout: float = 420) -> dict[str, Any]:
-    """Wait until a PDInference is Ready, telling what its conditions say on the way.
+    """Wait until a PDInference is Ready, telling how its roll-out goes.
 
     Returns:
         The resource.
     """
-    told: dict[str, str] = {}
+    told = ""
 
     def ready() -> dict[str, Any] | None:
+        nonlocal told
         resource: dict[str, Any] = kubectl.get("pdi", name)
         found = conditions(resource)
-        for kind in ("Progressing", "ParameterReady", "DecodeReady", "RouterReady", "Ready"):
-            message = found.get(kind, {}).get("message", "")
-            if message and told.get(kind) != message:
-                told[kind] = message
-                say(f"{kind}={found[kind]['status']}: {message}")
+        message = found.get("Progressing", {}).get("message", "The operator has not seen it yet.")
+        if message != told:
+            told = message
+            say(message)
         current = found.get("Ready", {})
         up_to_date = current.get("observedGeneration") == resource["metadata"]["generation"]
         return resource if up_to_date and current.get("status") == "True" else None
