@@ -21,7 +21,7 @@ from pdinference.engine.arguments import to_argv
         ("", ["--x="]),
         (["a", "b"], ["--x", "a", "b"]),
         ([], ["--x=[]"]),
-        ([{"a": 1}], ['--x=[{"a":1}]']),
+        ([{"a": 1}, "b"], ["--x", '{"a":1}', "b"]),
         ({"b": 1, "a": [True, None]}, ['--x={"a":[true,null],"b":1}']),
     ],
 )

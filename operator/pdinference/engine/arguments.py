@@ -8,11 +8,12 @@ from typing import Any
 def to_argv(options: Mapping[str, Any]) -> list[str]:
     """Write options as arguments, in the order of the map.
 
-    A value is always joined to its option by `=`, so that one that begins with a dash cannot pass for an option.
+    A value is joined to its option by `=`, so that one that begins with a dash cannot pass for an option. Several values
+    cannot be joined; the resource refuses those that begin with a dash.
 
     Args:
         options: Long option names without dashes. True is a switch (`--name`), False its opposite (`--no-name`), a list
-            gives several values (`--name a b`), a map is passed as JSON, anything else as text.
+            gives several values (`--name a b`), each as text or JSON; a map is passed as JSON, anything else as text.
     """
     argv: list[str] = []
     for name, value in options.items():
@@ -21,7 +22,7 @@ def to_argv(options: Mapping[str, Any]) -> list[str]:
                 argv.append(f"--{name}")
             case False:
                 argv.append(f"--no-{name}")
-            case [_, *_] if all(isinstance(item, str | int | float) for item in value):
+            case [_, *_]:
                 argv += [f"--{name}", *(_as_text(item) for item in value)]
             case _:
                 argv.append(f"--{name}={_as_text(value)}")

@@ -45,6 +45,8 @@ def _cel_identifier(name: str) -> str:
 def _scalar_or_json(value: object) -> object:
     if value is None:
         raise ValueError("null is not a value; leave the option out, or use true or false for a switch.")
+    if isinstance(value, list) and any(isinstance(item, str) and item.startswith("-") for item in value):
+        raise ValueError("A text in a list must not begin with a dash: it would be read as another option.")
     return value
 
 
