@@ -8,8 +8,8 @@ from typing import Any
 def to_argv(options: Mapping[str, Any]) -> list[str]:
     """Write options as arguments, in the order of the map.
 
-    A value is joined to its option by `=`, so that one that begins with a dash cannot pass for an option. Several values
-    cannot be joined; the resource refuses those that begin with a dash.
+    A value is joined to its option by `=`, so that one that begins with a dash cannot pass for an option. Several
+    values cannot be joined; the resource refuses those that begin with a dash.
 
     Args:
         options: Long option names without dashes. True is a switch (`--name`), False its opposite (`--no-name`), a list
