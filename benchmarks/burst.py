@@ -82,7 +82,7 @@ async def measure(cluster: Cluster, count: int, steady_seconds: float) -> Result
             took = time.monotonic() - started
             cpu = _cpu_seconds(process.pid) - cpu
             await _until_quiet(cluster.audit_log)
-            offset = cluster.audit_log.stat().st_size
+            offset = _size(cluster.audit_log)
             await asyncio.sleep(steady_seconds)
             verbs = _requests(cluster.audit_log, offset)
             rss = _rss_mib(process.pid)
@@ -177,7 +177,7 @@ async def _until_ready() -> None:
 
 
 async def _until_children(api: ApiServer, wanted: int) -> None:
-    """Wait for the last child; counting costs the API server little, because it answers from its cache."""
+    """Wait for the last child; one object of each kind is read, and the API server tells how many more there are."""
     while await _count(api) < wanted:  # noqa: ASYNC110
         await asyncio.sleep(0.5)
 
@@ -185,7 +185,7 @@ async def _until_children(api: ApiServer, wanted: int) -> None:
 async def _until_quiet(audit_log: Path) -> None:
     """Wait until Kubernetes' controllers have written their statuses, and the operator has taken them in."""
     while True:
-        offset = audit_log.stat().st_size
+        offset = _size(audit_log)
         await asyncio.sleep(QUIET_S)
         if not _requests(audit_log, offset):
             return
@@ -194,10 +194,9 @@ async def _until_quiet(audit_log: Path) -> None:
 async def _count(api: ApiServer) -> int:
     total = 0
     for kind in CHILDREN:
-        page = await api.get(kind.path(NAMESPACE), limit="1", resourceVersion="0")
-        metadata = page["metadata"]
-        total += len(page["items"]) + metadata.get("remainingItemCount", 0)
-    return total
+        page = await api.get(kind.path(NAMESPACE), limit="1")
+        total += len(page["items"]) + page["metadata"].get("remainingItemCount", 0)
+    return total - 1  # the namespace's own service account
 
 
 @contextmanager
@@ -246,6 +245,10 @@ def _requests(audit_log: Path, offset: int) -> Counter[str]:
                 # A watch that ends and starts again after some minutes is neither a read of an object nor a write.
                 verbs[event["verb"]] += 1
     return verbs
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
 
 
 def _rss_mib(pid: int) -> float:
