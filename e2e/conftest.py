@@ -9,7 +9,7 @@ import pytest
 
 from e2e.cluster import Cluster
 from e2e.images import build_images
-from e2e.install import ImageReferences, apply, create_namespace, example, install_operator
+from e2e.install import ImageReferences, apply, create_namespace, example, install_operator, local_references
 from e2e.kubectl import Kubectl
 from e2e.waiting import wait_ready
 
@@ -48,7 +48,7 @@ class Serving:
 def images() -> ImageReferences:
     """The images, built."""
     built = build_images(["operator", "router", "vllm-cpu"])
-    return ImageReferences(*(built[name].reference for name in ("operator", "router", "vllm-cpu")))
+    return local_references(built)
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ from e2e.install import (
     create_namespace,
     example,
     install_operator,
+    local_references,
     uninstall_operator,
 )
 from e2e.kubectl import Kubectl, KubectlError
@@ -101,8 +102,7 @@ def _local() -> tuple[Kubectl, ImageReferences]:
     for image in built.values():
         say(f"loading {image.reference}")
         cluster.load_image(image.reference, storage=image.storage)
-    references = ImageReferences(*(built[name].reference for name in ("operator", "router", "vllm-cpu")))
-    return Kubectl(cluster.kubeconfig, NAMESPACE), references
+    return Kubectl(cluster.kubeconfig, NAMESPACE), local_references(built)
 
 
 def _current(registry: str | None, tag: str) -> tuple[Kubectl, ImageReferences]:

@@ -91,18 +91,12 @@ class BuiltImage:
     Attributes:
         reference: What pods call it.
         storage: buildah's storage that holds it.
+        content: Hash of all that it was built from; differs between two builds under the same reference.
     """
 
     reference: str
     storage: Path
-
-    @property
-    def archive(self) -> Path:
-        """The image as a file, written anew each time; a cluster on this machine gets by with less from `storage`."""
-        archive = _folder() / f"{self.reference.rpartition('/')[2].replace(':', '-')}.tar"
-        archive.unlink(missing_ok=True)
-        _push(self.reference, archive)
-        return archive
+    content: str
 
 
 def _project_version() -> str:
@@ -259,7 +253,7 @@ def _up_to_date(image: Image) -> BuiltImage:
         _say(f"{image.reference}: building")
         _build(image, content)
         _say(f"{image.reference}: built in {time.monotonic() - started:.0f} s")
-    return BuiltImage(image.reference, _storage())
+    return BuiltImage(image.reference, _storage(), content)
 
 
 def content_hash(image: Image) -> str:

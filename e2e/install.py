@@ -1,5 +1,6 @@
 """The operator and an example, installed as a user would: with helm and kubectl."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import yaml
 
 from e2e.console import say
+from e2e.images import BuiltImage
 from e2e.kubectl import Kubectl
 
 REPOSITORY = Path(__file__).parent.parent
@@ -18,11 +20,22 @@ RELEASE = "pdinference"
 
 @dataclass(frozen=True)
 class ImageReferences:
-    """The three images, as `repository:tag`."""
+    """The three images, as `repository:tag`.
+
+    Attributes:
+        build: Identity of the operator image behind its tag, so that a new build under the same tag replaces the pod.
+    """
 
     operator: str
     router: str
     vllm: str
+    build: str = ""
+
+
+def local_references(built: Mapping[str, BuiltImage]) -> ImageReferences:
+    """The images that were built on this machine."""
+    operator, router, vllm = (built[name] for name in ("operator", "router", "vllm-cpu"))
+    return ImageReferences(operator.reference, router.reference, vllm.reference, build=operator.content)
 
 
 def install_operator(kubectl: Kubectl, images: ImageReferences, *values: str) -> None:
@@ -34,11 +47,16 @@ def install_operator(kubectl: Kubectl, images: ImageReferences, *values: str) ->
         values: Further `name=value` settings of the chart.
     """
     say(f"helm upgrade --install {RELEASE} charts/pdinference-operator -n {OPERATOR_NAMESPACE}")
-    settings = [*_image("image", images.operator), *_image("router.image", images.router), *values]
+    build = f"podAnnotations.build={images.build or 'released'}"
+    settings = [*_image("image", images.operator), *_image("router.image", images.router), build, *values]
     kubectl.command(
         *("helm", "upgrade", "--install", RELEASE, CHART, "--namespace", OPERATOR_NAMESPACE, "--create-namespace"),
         *("--wait", "--timeout", "3m"),
-        *(word for setting in settings for word in ("--set-string" if "tag=" in setting else "--set", setting)),
+        *(
+            word
+            for setting in settings
+            for word in ("--set-string" if "tag=" in setting or setting is build else "--set", setting)
+        ),
         timeout=240,
     )
 

@@ -22,7 +22,7 @@ def parser() -> Any:
     from vllm.entrypoints.launchers.cli_args import make_arg_parser  # noqa: PLC0415
     from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: PLC0415
 
-    return make_arg_parser(FlexibleArgumentParser())  # type: ignore[no-untyped-call]
+    return make_arg_parser(FlexibleArgumentParser())
 
 
 def parsed(resource: PDInference, role: Role) -> Namespace:
