@@ -92,7 +92,7 @@ async def test_a_value_that_never_matches_costs_one_write_and_no_loop() -> None:
         world.api.requests["apply"] += 1
         return world.api.put(at, {**sent, "spec": body["spec"]})
 
-    world.api.apply = rewriting  # type: ignore[method-assign]
+    world.api.apply = rewriting  # type: ignore[method-assign, assignment]
     assert len((await world.apply(manifest())).applied) == 1
     assert (await world.apply(manifest())).applied == []
 
@@ -183,6 +183,6 @@ async def test_workloads_come_after_what_their_pods_need() -> None:
         order.append(sent["kind"])
         return await original(at, sent, manager=manager)
 
-    world.api.apply = slow  # type: ignore[method-assign]
+    world.api.apply = slow  # type: ignore[method-assign, assignment]
     await world.apply(manifest("Deployment", "d"), manifest("ServiceAccount", "s"), manifest("StatefulSet", "p"))
     assert order[0] == "ServiceAccount"

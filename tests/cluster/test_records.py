@@ -1,13 +1,14 @@
 """A record's digest is of what somebody may set, and of nothing else."""
 
 from copy import deepcopy
+from typing import Any
 
 from pdinference.api import names
 from pdinference.cluster.records import child_record, version_of
 from tests.cluster.objects import OWNER, Json, live, manifest
 
 
-def deployment(**status: object) -> Json:
+def deployment(**status: Any) -> Json:
     labels = {names.LABEL_ROLE: "router", names.LABEL_REVISION: "old"}
     template = {"metadata": {"labels": {**labels, names.LABEL_REVISION: "new"}}}
     body = manifest("Deployment", "llama-router", replicas=2, template=template)
@@ -27,7 +28,8 @@ def test_status_versions_and_bookkeeping_do_not_change_the_digest() -> None:
 
 def test_labels_annotations_and_spec_do() -> None:
     digests = {child_record("Deployment", deployment()).digest}
-    for change in ({"labels": {}}, {"annotations": {"a": "b"}}, {"ownerReferences": []}):
+    changes: tuple[Json, ...] = ({"labels": {}}, {"annotations": {"a": "b"}}, {"ownerReferences": []})
+    for change in changes:
         body = deployment()
         body["metadata"] |= change
         digests.add(child_record("Deployment", body).digest)

@@ -78,7 +78,7 @@ async def test_a_leader_that_cannot_renew_gives_up_before_its_lease_expires(api:
         await asyncio.sleep(60)
         return {}
 
-    api.replace = hang  # type: ignore[method-assign, assignment]
+    api.replace = hang  # type: ignore[method-assign]
     began = asyncio.get_running_loop().time()
     with pytest.raises(LeaderLostError):
         await leader.hold()

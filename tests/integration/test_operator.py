@@ -110,8 +110,9 @@ async def test_what_somebody_edits_is_put_right(world: World, operators: Operato
     async def right() -> bool:
         deployment = await world.get(DEPLOYMENT, decode) or {}
         service = await world.get(SERVICE, "llama") or {}
-        labels = service["metadata"]["labels"]
-        return deployment["spec"]["replicas"] == 1 and labels.get(names.LABEL_MANAGED_BY) == names.FIELD_MANAGER
+        labels: dict[str, str] = service["metadata"]["labels"]
+        scaled_back: bool = deployment["spec"]["replicas"] == 1
+        return scaled_back and labels.get(names.LABEL_MANAGED_BY) == names.FIELD_MANAGER
 
     await until(right, "the edits are undone")
 

@@ -76,7 +76,8 @@ class World:
 
     async def status(self, name: str = "llama") -> Json:
         found = await self.get(RESOURCE, name)
-        return (found or {}).get("status", {})
+        status: Json = (found or {}).get("status", {})
+        return status
 
     async def condition(self, type_: str, name: str = "llama") -> Json:
         conditions = (await self.status(name)).get("conditions", [])
@@ -102,7 +103,8 @@ class World:
 
         async def observed() -> bool:
             found = await self.get(RESOURCE, name) or {}
-            return found.get("status", {}).get("observedGeneration") == found.get("metadata", {}).get("generation")
+            seen, latest = found.get("status", {}), found.get("metadata", {})
+            return bool(seen.get("observedGeneration") == latest.get("generation"))
 
         await until(observed, f"{name} is observed")
 
