@@ -48,6 +48,12 @@ def revisions(serving: Serving) -> set[str]:
     return {workload["metadata"]["labels"][LABEL_REVISION] for workload in workloads["items"]}
 
 
+def pods(serving: Serving) -> dict[str, dict[str, Any]]:
+    """The pods that are to stay, by UID; those of an old revision may still be on their way out."""
+    found = serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME}")["items"]
+    return {pod["metadata"]["uid"]: pod for pod in found if "deletionTimestamp" not in pod["metadata"]}
+
+
 def edited(serving: Serving, **spec: Any) -> dict[str, Any]:
     document = copy.deepcopy(serving.example)
     for field, value in spec.items():
@@ -80,9 +86,9 @@ def test_the_pair_is_calm(serving: Serving) -> None:
 
 
 def test_p_and_d_run_on_nodes_that_the_scheduler_chose_and_within_the_restricted_standard(serving: Serving) -> None:
-    pods = serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME}")["items"]
-    assert {pod["metadata"]["labels"][LABEL_ROLE] for pod in pods} == {"parameter", "decode", "router"}
-    assert all(pod["spec"]["nodeName"] for pod in pods)
+    found = pods(serving).values()
+    assert {pod["metadata"]["labels"][LABEL_ROLE] for pod in found} == {"parameter", "decode", "router"}
+    assert all(pod["spec"]["nodeName"] for pod in found)
     namespace = serving.kubectl.get("namespace", serving.kubectl.namespace)
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
@@ -138,7 +144,7 @@ def test_an_edit_that_the_api_server_refuses_names_the_field(serving: Serving) -
 
 
 def test_requests_do_not_notice_what_happens_to_the_operator_and_the_api_server(serving: Serving) -> None:
-    before = serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME}")["items"]
+    before = pods(serving)
     with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
         kill_operator()
         client.wait_for(more=5)
@@ -148,9 +154,9 @@ def test_requests_do_not_notice_what_happens_to_the_operator_and_the_api_server(
         wait_ready(serving.kubectl, NAME)
         client.wait_for(more=10)
         assert client.failures() == []
-    after = serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME}")["items"]
-    assert {pod["metadata"]["uid"] for pod in after} == {pod["metadata"]["uid"] for pod in before}
-    assert sum(pod["status"]["containerStatuses"][0]["restartCount"] for pod in after) == 0
+    after = pods(serving)
+    assert after.keys() == before.keys()
+    assert sum(pod["status"]["containerStatuses"][0]["restartCount"] for pod in after.values()) == 0
 
 
 def kill_operator() -> None:
@@ -173,14 +179,13 @@ def test_what_is_deleted_or_edited_by_hand_comes_back(serving: Serving) -> None:
 
 
 def test_helm_upgrade_and_uninstall_leave_running_models_alone(serving: Serving) -> None:
-    before = {pod["metadata"]["uid"] for pod in serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME}")["items"]}
+    before = pods(serving).keys()
     serving.kubectl.command("helm", "uninstall", RELEASE, "-n", OPERATOR_NAMESPACE, "--wait", timeout=180)
     with serving.kubectl.port_forward(f"service/{NAME}", 80) as url:
         assert chat(url, NAME, "Hello", max_tokens=4).completion_tokens == 4
     install_operator(serving.kubectl, serving.images)
     wait_ready(serving.kubectl, NAME)
-    after = {pod["metadata"]["uid"] for pod in serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME}")["items"]}
-    assert after == before
+    assert pods(serving).keys() == before
 
 
 def test_deleting_the_resource_leaves_nothing(serving: Serving) -> None:
