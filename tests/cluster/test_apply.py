@@ -184,5 +184,16 @@ async def test_workloads_come_after_what_their_pods_need() -> None:
         return await original(at, sent, manager=manager)
 
     world.api.apply = slow  # type: ignore[method-assign, assignment]
-    await world.apply(manifest("Deployment", "d"), manifest("ServiceAccount", "s"), manifest("StatefulSet", "p"))
-    assert order[0] == "ServiceAccount"
+    kinds = ("Deployment", "RoleBinding", "ServiceAccount", "StatefulSet", "Role")
+    await world.apply(*(manifest(kind, kind.lower()) for kind in kinds))
+    assert set(order[:2]) == {"ServiceAccount", "Role"}
+
+
+async def test_a_role_binding_waits_for_the_api_server_to_see_its_role() -> None:
+    """With least rights the API server looks the role up, and answers 404 for the binding while it knows none."""
+    world = World()
+    binding = manifest("RoleBinding", "llama-router")
+    world.api.fail("apply", path(binding), ApiError(404, "NotFound", "rolebindings llama-router not found"))
+    outcome = await world.apply(binding)
+    assert outcome.failures == []
+    assert [key.name for key in outcome.waiting] == ["llama-router"]

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from pdinference.api import names
 from pdinference.cluster.pods import pod_record
 from pdinference.planning.observed import PodSummary
@@ -57,3 +59,21 @@ def test_an_evicted_pod_says_why() -> None:
     trouble = summary(phase="Failed", reason="Evicted", message="low on memory").trouble
     assert trouble is not None
     assert trouble.reason == "Evicted"
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("", ""),
+        ("starting\nstopped\n\n", "stopped"),
+        ("vllm: error: unrecognized arguments: --x\n", "vllm: error: unrecognized arguments: --x"),
+        ("Traceback\n  File x\nOSError: no such model\nINFO bye", "OSError: no such model"),
+        ("ValueError: too long\nRuntimeError: Engine failed. See root cause above.", "ValueError: too long"),
+        ("x" * 400, "x" * 300),
+    ],
+)
+def test_the_end_of_a_containers_log_tells_why_it_stopped(log: str, words: str) -> None:
+    ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": log}}
+    trouble = summary(containerStatuses=[container(state=ended)]).trouble
+    assert trouble is not None
+    assert trouble.last_words == words

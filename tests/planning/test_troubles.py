@@ -52,3 +52,8 @@ def test_a_crash_is_worse_than_a_slow_start() -> None:
 def test_ready_and_leaving_pods_need_no_advice() -> None:
     leaving = PodSummary("q", Role.DECODE, "r1", terminating=True)
     assert worst([pod(ready=True), leaving], "ns") is None
+
+
+def test_a_crash_quotes_what_the_container_said_last() -> None:
+    trouble = PodTrouble("Error", "", "vllm", exit_code=2, last_words="error: unrecognized arguments: --no-such-flag")
+    assert "«error: unrecognized arguments: --no-such-flag»" in advise(pod(trouble), "ns").message

@@ -13,14 +13,14 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import METADATA_ONLY, ApiServer
 from pdinference.cluster.drift import contains
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import CHILD_BY_NAME, WORKLOADS, ChildKey, Owner
+from pdinference.cluster.kinds import CHILD_BY_NAME, ROLE_BINDING, WORKLOADS, ChildKey, Owner
 from pdinference.cluster.records import controller_of
 from pdinference.planning.observed import Failure
 
 Json = dict[str, Any]
 
-
 _NOT_FOUND = 404
+_LATE = WORKLOADS | {ROLE_BINDING.name}
 
 
 class Parent(NamedTuple):
@@ -124,12 +124,13 @@ class Applier:
     async def apply(self, children: Iterable[Child], parent: Parent) -> Outcome:
         """Apply what needs it; a refused object does not stop the others.
 
-        Workloads come after everything that their pods need (service accounts above all), so that no pod is refused.
+        Workloads come after what their pods need (service accounts above all), so that no pod is refused; and role
+        bindings after roles, because the API server grants only what it can look up.
         """
         outcome = Outcome()
         children = tuple(children)
-        for workloads in (False, True):
-            wave = [child for child in children if (child.key.kind in WORKLOADS) is workloads]
+        for late in (False, True):
+            wave = [child for child in children if (child.key.kind in _LATE) is late]
             judged = [(child, self._judge(child, parent, outcome)) for child in wave]
             await asyncio.gather(
                 *(
@@ -165,7 +166,11 @@ class Applier:
                     return
                 live = await self._api.apply(path, child.marked(), manager=names.FIELD_MANAGER)
         except ApiError as error:
-            outcome.failed(child.key, error)
+            if child.key.kind == ROLE_BINDING.name and error.status == _NOT_FOUND:
+                # The API server looks up the role in a cache of its own, which may not have seen ours yet.
+                outcome.waiting.append(child.key)
+            else:
+                outcome.failed(child.key, error)
             return
         self._cache.applied(child.key.kind, live)
         outcome.applied.append(child.key)

@@ -36,13 +36,14 @@ class Kind:
 
 RESOURCE = Kind(names.KIND, names.GROUP, names.VERSION, names.PLURAL, selector="")
 POD = Kind("Pod", "", "v1", "pods")
+ROLE_BINDING = Kind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings")
 STATEFUL_SET = Kind("StatefulSet", "apps", "v1", "statefulsets")
 DEPLOYMENT = Kind("Deployment", "apps", "v1", "deployments")
 
 CHILDREN = (
     Kind("ServiceAccount", "", "v1", "serviceaccounts"),
     Kind("Role", "rbac.authorization.k8s.io", "v1", "roles"),
-    Kind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings"),
+    ROLE_BINDING,
     Kind("Service", "", "v1", "services"),
     Kind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies"),
     Kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets"),

@@ -1,5 +1,6 @@
 """From a whole pod to the few facts that matter."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,6 +11,11 @@ from pdinference.cluster.records import PodRecord, version_of
 from pdinference.planning.observed import PodSummary, PodTrouble
 
 Json = Mapping[str, Any]
+
+_ERROR = re.compile(r"\b\w*(Error|Exception)\b|\berror:", re.ASCII)
+_POINTER = re.compile(r"root cause above", re.IGNORECASE)  # vLLM's own last line, when an engine process failed
+_LAST_WORDS = 300
+"""Characters of a log line that a condition shows; what is longer is cut in front."""
 
 _HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
 
@@ -61,10 +67,19 @@ def _container_troubles(status: Json) -> Iterator[PodTrouble]:
         if "waiting" in state:
             waiting = state["waiting"]
             message = last.get("reason", "") if waiting.get("reason") == "CrashLoopBackOff" else waiting.get("message")
-            yield PodTrouble(waiting.get("reason", ""), message or "", name, image, last.get("exitCode"))
+            yield PodTrouble(
+                waiting.get("reason", ""), message or "", name, image, last.get("exitCode"), _last_words(last)
+            )
         elif "terminated" in state and state["terminated"].get("exitCode", 0) != 0:
             ended = state["terminated"]
-            yield PodTrouble(ended.get("reason", "Error"), ended.get("message", ""), name, image, ended["exitCode"])
+            yield PodTrouble(ended.get("reason", "Error"), "", name, image, ended["exitCode"], _last_words(ended))
+
+
+def _last_words(terminated: Json) -> str:
+    """Of the end of a container's log (terminationMessagePolicy FallbackToLogsOnError), the line that tells most."""
+    lines = [line.strip() for line in str(terminated.get("message") or "").splitlines() if line.strip()]
+    errors = [line for line in lines if _ERROR.search(line) and not _POINTER.search(line)]
+    return (errors or lines or [""])[-1][-_LAST_WORDS:]
 
 
 def _condition(status: Json, type_: str) -> Json:

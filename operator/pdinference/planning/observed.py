@@ -39,6 +39,7 @@ class PodTrouble:
     container: str = ""
     image: str = ""
     exit_code: int | None = None
+    last_words: str = ""  # what the container said last before it stopped
 
 
 @dataclass(frozen=True, slots=True)

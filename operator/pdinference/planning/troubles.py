@@ -61,7 +61,8 @@ def _crash(pod: PodSummary, trouble: PodTrouble, namespace: str) -> str:
             f"spec.{pod.role}.resources.limits, or let vLLM use less. {see}"
         )
     code = "" if trouble.exit_code is None else f" with exit code {trouble.exit_code}"
-    return f"Pod {pod.name}: container {trouble.container} stopped{code} ({_times(pod.restarts)}). {see}"
+    said = f"It said last: «{trouble.last_words}». " if trouble.last_words else ""
+    return f"Pod {pod.name}: container {trouble.container} stopped{code} ({_times(pod.restarts)}). {said}{see}"
 
 
 def _logs(pod: PodSummary, namespace: str, *, container: str = "", previous: bool = False) -> str:
