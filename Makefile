@@ -62,6 +62,8 @@ test-integration: setup ## The operator as a process on a real API server and co
 
 .PHONY: test-e2e
 test-e2e: setup ## Real kubelets, real vLLM on CPU, the real router
+	$(RUN) python -m e2e.cluster prepare
+	$(RUN) python -m e2e.images build
 	$(RUN) pytest e2e $(ARGS)
 
 .PHONY: format
@@ -89,9 +91,10 @@ down: setup ## Take down local clusters; keep what was built, so that the next d
 	@$(RUN) python -m e2e.demo down --cluster $(CLUSTER)
 
 .PHONY: clean
-clean: ## Remove every trace: clusters, images, built binaries, virtual environments
+clean: setup ## Remove every trace: clusters, images, built binaries, virtual environments
 ifeq ($(CLUSTER),local)
-	@if [ -x $(UV) ] && [ -d .venv ]; then $(RUN) python -m e2e.cluster clean; $(RUN) python -m e2e.images clean; fi
+	@$(RUN) python -m e2e.cluster clean
+	@$(RUN) python -m e2e.images clean
 	@rm -rf .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
 else
 	@$(RUN) python -m e2e.demo down --cluster $(CLUSTER)

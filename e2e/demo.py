@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 import httpx
+from rich.markup import escape
 from rich.table import Table
 
 from e2e.cluster import Cluster
@@ -154,7 +155,7 @@ def main() -> None:
     try:
         cli()
     except (ClusterError, ImageError, KubectlError, WaitTimeoutError, httpx.HTTPError) as error:
-        console.print(f"[bold red]Error:[/bold red] {error}", markup=True)
+        console.print(f"[bold red]Error:[/bold red] {escape(str(error))}")
         console.print(f"Run it again to go on from here. Logs: {Path('/var/lib/pdinference')}")
         sys.exit(1)
 

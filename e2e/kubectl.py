@@ -45,17 +45,22 @@ class Kubectl:
         """Run any command with this cluster's kubeconfig.
 
         Raises:
-            KubectlError: It failed.
+            KubectlError: It failed, or gave no answer in time.
         """
-        done = subprocess.run(
-            [str(word) for word in words],
-            input=stdin,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [str(word) for word in words],
+                input=stdin,
+                env=self._environment,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise KubectlError(f"{words[0]} is not installed, or not on PATH.") from None
+        except subprocess.TimeoutExpired:
+            raise KubectlError(f"{' '.join(map(str, words))}: no answer within {timeout:.0f} s.") from None
         if done.returncode:
             raise KubectlError(f"{' '.join(map(str, words))}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
