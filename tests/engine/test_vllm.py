@@ -112,6 +112,14 @@ def test_cpu_keeps_the_kv_buffer_in_memory_and_looks_for_no_rdma(resource: Make)
     assert environment(command)["UCX_TLS"] == "tcp,self"
 
 
+def test_cpu_uses_as_many_threads_as_it_asks_for_cores(resource: Make) -> None:
+    asking = {"accelerator": {"type": "CPU"}, "resources": {"requests": {"cpu": 4}}}
+    threads = environment(engine_command(resource(decode=asking), Role.DECODE))["OMP_NUM_THREADS"]
+    assert threads == {"resourceFieldRef": {"resource": "requests.cpu", "divisor": "1"}}
+    silent = environment(engine_command(resource(decode={"accelerator": {"type": "CPU"}}), Role.DECODE))
+    assert "OMP_NUM_THREADS" not in silent
+
+
 def test_gpu_leaves_the_choice_of_transport_to_ucx(resource: Make) -> None:
     command = engine_command(resource(), Role.DECODE)
     assert "kv_buffer_device" not in transfer(command)

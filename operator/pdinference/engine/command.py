@@ -32,6 +32,11 @@ def pod_field_variable(name: str, path: str) -> EnvironmentVariable:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
+def resource_variable(name: str, resource: str) -> EnvironmentVariable:
+    """A variable that the kubelet fills from the container's own resources, rounded up to whole units."""
+    return {"name": name, "valueFrom": {"resourceFieldRef": {"resource": resource, "divisor": "1"}}}
+
+
 def secret_variable(name: str, secret: str, key: str) -> EnvironmentVariable:
     """A variable that the kubelet fills from a Secret; the operator never sees the value."""
     return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
