@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from e2e.cluster import Cluster
-from e2e.images import build_images
 from e2e.install import ImageReferences, apply, create_namespace, example, install_operator, local_references
 from e2e.kubectl import Kubectl
+from e2e.local import cluster_with_images
 from e2e.waiting import wait_ready
 
 NAMESPACE = "models"
@@ -45,23 +45,14 @@ class Serving:
 
 
 @pytest.fixture(scope="session")
-def images() -> ImageReferences:
-    """The images, built."""
-    built = build_images(["operator", "router", "vllm-cpu"])
-    return local_references(built)
-
-
-@pytest.fixture(scope="session")
-def serving(images: ImageReferences) -> Iterator[Serving]:
+def serving() -> Iterator[Serving]:
     """A cluster of two nodes, the operator from its chart, and the tiny example, Ready.
 
     With PDINFERENCE_KEEP=1 the cluster stays up for the next run.
     """
-    built = build_images(["operator", "router", "vllm-cpu"])
-    cluster = Cluster.up("e2e")
+    cluster, built = cluster_with_images("e2e")
+    images = local_references(built)
     try:
-        for image in built.values():
-            cluster.load_image(image.reference, storage=image.storage)
         kubectl = Kubectl(cluster.kubeconfig, NAMESPACE)
         install_operator(kubectl, images)
         create_namespace(kubectl)

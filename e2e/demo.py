@@ -12,7 +12,7 @@ from e2e.cluster import Cluster
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import binaries
 from e2e.console import console, headline, say
-from e2e.images import ImageError, build_images
+from e2e.images import ImageError
 from e2e.install import (
     ImageReferences,
     apply,
@@ -23,6 +23,7 @@ from e2e.install import (
     uninstall_operator,
 )
 from e2e.kubectl import Kubectl, KubectlError
+from e2e.local import cluster_with_images
 from e2e.requests import Answer, chat, complete
 from e2e.transfer import Transfer, transfer
 from e2e.waiting import WaitTimeoutError, wait_ready
@@ -96,13 +97,7 @@ def down(cluster: str) -> None:
 
 
 def _local() -> tuple[Kubectl, ImageReferences]:
-    headline("Images")
-    built = build_images(["operator", "router", "vllm-cpu"])
-    headline("A local cluster of two nodes")
-    cluster = Cluster.up(CLUSTER)
-    for image in built.values():
-        say(f"loading {image.reference}")
-        cluster.load_image(image.reference, storage=image.storage)
+    cluster, built = cluster_with_images(CLUSTER)
     return Kubectl(cluster.kubeconfig, NAMESPACE), local_references(built)
 
 

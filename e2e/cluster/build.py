@@ -20,6 +20,7 @@ from e2e.cluster.files import locked
 
 _OLDEST_GO = (1, 24)
 _GIB = 1 << 30
+_TELL_SECONDS = 15
 _FREE_BYTES_NEEDED = 8 * _GIB
 
 
@@ -144,15 +145,15 @@ def _compile(tool: Tool, target: Path) -> None:
 
 def _show_progress(process: "subprocess.Popen[str]", what: str, begin: float) -> list[str]:
     last_lines: list[str] = []
-    count = 0
-    terminal = os.isatty(2)
+    count, told = 0, begin
     click.echo(f"Building {what}", err=True)
     for line in process.stdout or ():
         last_lines = [*last_lines[-19:], line]
         count += not line.startswith("go: ")
-        if terminal:
-            click.echo(f"\r  {count} packages compiled, {time.monotonic() - begin:.0f} s ", nl=False, err=True)
-    click.echo(f"\r  {count} packages compiled, {time.monotonic() - begin:.0f} s ", err=True)
+        if time.monotonic() - told > _TELL_SECONDS:
+            told = time.monotonic()
+            click.echo(f"  {count} packages compiled, {told - begin:.0f} s", err=True)
+    click.echo(f"Built {what} in {time.monotonic() - begin:.0f} s", err=True)
     return last_lines
 
 
