@@ -41,7 +41,9 @@ def complete(url: str, model: str, prompt: str, max_tokens: int = 32) -> Answer:
     Raises:
         httpx.HTTPError: It failed.
     """
-    body = _post(f"{url}/v1/completions", {"model": model, "prompt": prompt, "max_tokens": max_tokens})
+    body = _post(
+        f"{url}/v1/completions", {"model": model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
+    )
     return _answer(body, body["choices"][0]["text"])
 
 

@@ -106,12 +106,24 @@ def test_wait_and_scale_work_as_for_any_workload(serving: Serving) -> None:
 
 
 def test_an_edit_moves_traffic_to_a_new_pair_and_no_request_fails(serving: Serving) -> None:
+    """The edit adds a chat template and a LoRA adapter, both of which must take effect."""
     old = settled(serving)["status"]["revision"]
+    template = {"inline": "{% for message in messages %}[{{ message.content }}]{% endfor %}"}
+    lora = {"adapters": [{"name": "tiny-lora", "path": "/models/tiny-lora"}], "maxRank": 8}
     with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
-        apply(serving.kubectl, edited(serving, engine={"env": {"VLLM_CPU_KVCACHE_SPACE": "1", "MARK": "edited"}}))
+        apply(serving.kubectl, edited(serving, model={"chatTemplate": template, "lora": lora}))
         settled(serving, revision_differs_from=old)
         client.wait_for(more=10)
         assert client.failures() == []
+
+    before = transfer(serving.kubectl, NAME)
+    with serving.kubectl.port_forward(f"service/{NAME}", 80) as url:
+        assert chat(url, NAME, "Hello").prompt_tokens == len("[Hello]")
+        prompt = "The same prompt for both. " * 10
+        base, adapted = (complete(url, model, prompt, max_tokens=16) for model in (NAME, "tiny-lora"))
+    assert base.text != adapted.text
+    moved = transfer(serving.kubectl, NAME) - before
+    assert moved.moved_to_decode == moved.queried_on_decode >= 2 * len(prompt)
 
 
 def test_a_bad_edit_changes_nothing_for_clients_and_says_what_is_wrong(serving: Serving) -> None:

@@ -6,16 +6,19 @@ nothing; everything around them (tokens, KV cache, transfer, streaming) is as re
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Final
 
 import torch
+from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 SEED: Final = 20261120
 MAX_LENGTH: Final = 4096
+LORA_RANK: Final = 8
 SPECIAL_TOKENS: Final = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
 CHAT_TEMPLATE: Final = (
     "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
@@ -59,8 +62,40 @@ def main(folder: Path) -> None:
     )
     words.save_pretrained(folder)
     LlamaForCausalLM(config).save_pretrained(folder)
-    for path in folder.iterdir():
+    write_adapter(folder.with_name(f"{folder.name}-lora"), config)
+    for path in (*folder.iterdir(), *folder.with_name(f"{folder.name}-lora").iterdir()):
         path.chmod(0o644)
+
+
+def write_adapter(folder: Path, config: LlamaConfig) -> None:
+    """Write a random LoRA adapter in PEFT's format, strong enough that its answers differ from the model's own.
+
+    Args:
+        folder: Where to put it; made when it is missing.
+        config: The model that it belongs to.
+    """
+    size = {
+        "q_proj": config.hidden_size,
+        "v_proj": config.hidden_size * config.num_key_value_heads // config.num_attention_heads,
+    }
+    tensors = {}
+    for layer in range(config.num_hidden_layers):
+        for module, out in size.items():
+            name = f"base_model.model.model.layers.{layer}.self_attn.{module}"
+            tensors[f"{name}.lora_A.weight"] = torch.randn(LORA_RANK, config.hidden_size)
+            tensors[f"{name}.lora_B.weight"] = torch.randn(out, LORA_RANK)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, folder / "adapter_model.safetensors")
+    adapter = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "r": LORA_RANK,
+        "lora_alpha": LORA_RANK,
+        "target_modules": sorted(size),
+        "bias": "none",
+        "base_model_name_or_path": "/models/tiny",
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(adapter), encoding="utf-8")
 
 
 if __name__ == "__main__":
