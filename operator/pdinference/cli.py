@@ -1,7 +1,9 @@
 """The `pdinference` command."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import IO, Any
 
@@ -10,9 +12,30 @@ import yaml
 
 from pdinference.api import names
 from pdinference.api.crd import custom_resource_definition
-from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.manifests import RenderSettings, render
+
+
+def _installation(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say what the operator is installed with."""
+
+    @click.option(
+        "--router-image",
+        default=names.DEFAULT_ROUTER_IMAGE,
+        show_default=True,
+        help="Router image of resources that name none.",
+    )
+    @click.option(
+        "--allow-host-path",
+        "allowed_host_paths",
+        multiple=True,
+        help="Folder of nodes that pods may mount, with all below; repeatable.  [default: none]",
+    )
+    @wraps(command)
+    def with_settings(*, router_image: str, allowed_host_paths: tuple[str, ...], **options: Any) -> None:
+        command(settings=RenderSettings(router_image, allowed_host_paths), **options)
+
+    return with_settings
 
 
 @click.group()
@@ -37,17 +60,12 @@ def crd() -> None:
     help="File with PDInference resources; - reads standard input.",
 )
 @click.option("-n", "--namespace", default=None, help="Namespace of resources that name none.  [default: default]")
-@click.option(
-    "--router-image",
-    default=names.DEFAULT_ROUTER_IMAGE,
-    show_default=True,
-    help="Router image of resources that name none.",
-)
-def render_command(source: IO[str], namespace: str | None, router_image: str) -> None:
+@_installation
+def render_command(source: IO[str], namespace: str | None, settings: RenderSettings) -> None:
     """Print what the operator would apply, without a cluster."""
-    settings = RenderSettings(router_image=router_image)
-    for resource in _resources(source, namespace):
-        _print_yaml(render(resource, settings).objects)
+    for document in _documents(source, namespace):
+        with _problems_told(document, source.name):
+            _print_yaml(render(validated(document), settings).objects)
 
 
 @main.command()
@@ -77,26 +95,21 @@ def render_command(source: IO[str], namespace: str | None, router_image: str) ->
     show_default=True,
     help="Port of /healthz, /readyz and /metrics; 0 takes a free one.",
 )
-@click.option(
-    "--router-image",
-    default=names.DEFAULT_ROUTER_IMAGE,
-    show_default=True,
-    help="Router image of resources that name none.",
-)
+@_installation
 @click.option("--log-format", type=click.Choice(["json", "plain"]), default="json", show_default=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
-def run(router_image: str, **options: Any) -> None:
+def run(settings: RenderSettings, **options: Any) -> None:
     """Run the operator."""
     # Kopf and the Kubernetes client take a second to import; `render` and `crd` do without.
     from pdinference.controller.run import run as run_operator  # noqa: PLC0415
     from pdinference.controller.settings import OperatorSettings  # noqa: PLC0415
 
-    sys.exit(run_operator(OperatorSettings(render=RenderSettings(router_image=router_image), **options)))
+    sys.exit(run_operator(OperatorSettings(render=settings, **options)))
 
 
-def _resources(source: IO[str], namespace: str | None) -> Iterator[PDInference]:
+def _documents(source: IO[str], namespace: str | None) -> list[dict[str, Any]]:
     """Read the PDInference documents of a file; other kinds, as in any file for kubectl, are passed over."""
     try:
         documents = [document for document in yaml.load_all(source, Loader=yaml.CSafeLoader) if document]
@@ -106,14 +119,16 @@ def _resources(source: IO[str], namespace: str | None) -> Iterator[PDInference]:
     if not wanted:
         raise click.ClickException(f"{source.name} holds no resource of kind {names.KIND}.")
     for document in wanted:
-        yield _resource(document, namespace, source.name)
+        if namespace is not None and isinstance(metadata := document.get("metadata"), dict):
+            metadata.setdefault("namespace", namespace)
+    return wanted
 
 
-def _resource(document: dict[str, Any], namespace: str | None, file: str) -> PDInference:
-    if namespace is not None and isinstance(metadata := document.get("metadata"), dict):
-        metadata.setdefault("namespace", namespace)
+@contextmanager
+def _problems_told(document: dict[str, Any], file: str) -> Iterator[None]:
+    """End with all that is wrong with a document, in words for a person."""
     try:
-        return validated(document)
+        yield
     except InvalidResourceError as error:
         problems = "\n".join(f"  {problem}" for problem in error.problems)
         metadata = document.get("metadata")

@@ -72,7 +72,7 @@ def test_text_and_lists_are_bounded_so_that_rules_have_a_bounded_cost() -> None:
 def test_defaults_of_objects_are_complete() -> None:
     """The API server checks the rules of an object against its default as it is written here."""
     spec = ROOT["properties"]["spec"]["properties"]
-    assert spec["decode"]["default"]["parallelism"] == {"tensor": 1}
+    assert spec["decode"]["default"]["parallelism"]["tensor"] == 1
     assert spec["decode"]["default"]["accelerator"]["resourceName"] == "nvidia.com/gpu"
     assert spec["decode"]["properties"]["parallelism"]["properties"]["tensor"]["default"] == 1
     assert spec["router"]["default"]["service"]["port"] == 80

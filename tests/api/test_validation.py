@@ -52,10 +52,28 @@ def test_a_missing_field_is_named(document: Make) -> None:
         ({"engine": {"args": {"x": ["a", "--port=1"]}}}, "spec.engine.args.x", "must not begin with a dash"),
         ({"engine": {"env": {"VLLM_SERVER_DEV_MODE": "1"}}}, "spec.engine", "VLLM_SERVER_DEV_MODE"),
         ({"parameter": {"parallelism": {"tensor": 2}}}, "spec.decode.parallelism.tensor", "multiple of spec.parameter"),
+        ({"decode": {"parallelism": {"pipeline": 2}}}, "spec.decode.parallelism.pipeline", "decode.parallelism.tensor"),
+        (
+            {"parameter": {"parallelism": {"pipeline": 2, "layerPartition": [1]}}},
+            "spec.parameter.parallelism.layerPartition",
+            "one number of layers for each",
+        ),
+        (
+            {"model": {"source": {"path": "/a"}, "chatTemplate": {"inline": "{% if %}"}}},
+            "spec.model.chatTemplate.inline",
+            "Line 1",
+        ),
+        (
+            {"model": {"source": {"path": "/a"}, "chatTemplate": {"inline": "Hello"}}},
+            "spec.model.chatTemplate.inline",
+            "Jinja2",
+        ),
+        ({"model": {"source": {"path": "/a"}, "chatTemplate": {}}}, "spec.model.chatTemplate", "exactly one"),
+        ({"engine": {"args": {"dtype": "half"}}}, "spec.engine.args", "spec.model.dtype"),
         (
             {"decode": {"resources": {"limits": {"nvidia.com/gpu": 1}}}},
             "spec.decode.resources",
-            "parallelism.tensor",
+            "one for each rank",
         ),
         ({"decode": {"resources": {"limits": {"memory": "4 GB"}}}}, "spec.decode.resources.limits.memory", "16Gi"),
         (

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdinference.cluster.drift import contains, quantity
+from pdinference.api.quantities import quantity
+from pdinference.cluster.drift import contains
 
 
 @pytest.mark.parametrize(

@@ -52,10 +52,16 @@ def test_tensor_parallelism_is_per_role(resource: Make) -> None:
 
 
 def test_a_roles_options_win_over_the_engines(resource: Make) -> None:
-    r = resource(engine={"args": {"seed": 1, "dtype": "half"}}, decode={"args": {"seed": 2}})
+    r = resource(
+        engine={"args": {"swap-space": 1, "load-format": "dummy"}, "seed": 1, "maxNumSeqs": 8},
+        decode={"args": {"swap-space": 2}, "seed": 2},
+    )
+    assert option(engine_command(r, Role.PARAMETER), "swap-space") == "1"
+    assert option(engine_command(r, Role.DECODE), "swap-space") == "2"
+    assert option(engine_command(r, Role.DECODE), "load-format") == "dummy"
     assert option(engine_command(r, Role.PARAMETER), "seed") == "1"
     assert option(engine_command(r, Role.DECODE), "seed") == "2"
-    assert option(engine_command(r, Role.DECODE), "dtype") == "half"
+    assert option(engine_command(r, Role.DECODE), "max-num-seqs") == "8"
 
 
 def test_our_options_come_last_so_that_no_abbreviation_overrides_them(resource: Make) -> None:
@@ -69,6 +75,61 @@ def test_users_variables_win_over_our_defaults(resource: Make) -> None:
     assert environment(engine_command(r, Role.DECODE))["HF_HUB_OFFLINE"] == "2"
     names = [entry["name"] for entry in engine_command(r, Role.DECODE).environment]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("spec", "argument"),
+    [
+        ({"engine": {"gpuMemoryUtilization": 0.85}}, "--gpu-memory-utilization=0.85"),
+        ({"engine": {"enableChunkedPrefill": True}}, "--enable-chunked-prefill"),
+        ({"engine": {"enablePrefixCaching": False}}, "--no-enable-prefix-caching"),
+        ({"engine": {"enforceEager": True}}, "--enforce-eager"),
+        ({"engine": {"cpuOffload": "10Gi"}}, "--cpu-offload-gb=10.0"),
+        ({"engine": {"kvCache": {"dtype": "fp8"}}}, "--kv-cache-dtype=fp8"),
+        ({"engine": {"kvCache": {"blockSize": 128}}}, "--block-size=128"),
+    ],
+)
+def test_typed_fields_become_options(resource: Make, spec: dict[str, Any], argument: str) -> None:
+    for role in (Role.PARAMETER, Role.DECODE):
+        assert argument in engine_command(resource(**spec), role).arguments
+
+
+@pytest.mark.parametrize(
+    ("model", "argument"),
+    [
+        ({"dtype": "bfloat16"}, "--dtype=bfloat16"),
+        ({"quantization": "awq"}, "--quantization=awq"),
+        ({"maxModelLength": 8192}, "--max-model-len=8192"),
+        ({"tokenizer": "owner/name"}, "--tokenizer=owner/name"),
+        ({"trustRemoteCode": True}, "--trust-remote-code"),
+        ({"generationDefaults": {"temperature": 0.6}}, '--override-generation-config={"temperature":0.6}'),
+        ({"chatTemplate": {"inline": "{{ messages }} $(HOME)"}}, "--chat-template={{ messages }} $$(HOME)"),
+        (
+            {"chatTemplate": {"configMap": {"name": "t", "key": "chat.jinja"}}},
+            "--chat-template=/etc/pdinference/chat-template/chat.jinja",
+        ),
+        ({"lora": {"maxRank": 32}}, "--max-lora-rank=32"),
+        ({"lora": {"adapters": [{"name": "sql", "path": "/adapters/sql"}]}}, '{"name":"sql","path":"/adapters/sql"}'),
+    ],
+)
+def test_the_models_fields_become_options(resource: Make, model: dict[str, Any], argument: str) -> None:
+    source = {"path": "/models/llama"}
+    command = engine_command(resource(model={"source": source, **model}), Role.DECODE)
+    assert argument in command.arguments
+
+
+def test_what_is_not_set_is_left_to_vllm(resource: Make) -> None:
+    arguments = " ".join(engine_command(resource(), Role.DECODE).arguments)
+    for name in ("dtype", "quantization", "max-model-len", "gpu-memory", "lora", "chat-template", "seed", "block-size"):
+        assert name not in arguments
+
+
+def test_the_log_level_and_dynamic_adapters_go_through_the_environment(resource: Make) -> None:
+    model = {"source": {"path": "/models/llama"}, "lora": {"dynamicLoading": True}}
+    r = resource(model=model, engine={"logLevel": "WARNING"}, decode={"logLevel": "DEBUG"})
+    assert environment(engine_command(r, Role.PARAMETER))["VLLM_LOGGING_LEVEL"] == "WARNING"
+    assert environment(engine_command(r, Role.DECODE))["VLLM_LOGGING_LEVEL"] == "DEBUG"
+    assert environment(engine_command(r, Role.DECODE))["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "1"
 
 
 def test_the_served_name_is_the_models_or_the_resources(resource: Make) -> None:
@@ -85,6 +146,9 @@ def test_the_served_name_is_the_models_or_the_resources(resource: Make) -> None:
         ({"persistentVolumeClaim": {"claimName": "weights"}}, "/models"),
         ({"persistentVolumeClaim": {"claimName": "weights", "path": "llama/8b"}}, "/models/llama/8b"),
         ({"huggingFace": {"repository": "meta-llama/Llama-3.1-8B"}}, "meta-llama/Llama-3.1-8B"),
+        ({"modelScope": {"repository": "Qwen/Qwen2.5-7B"}}, "Qwen/Qwen2.5-7B"),
+        ({"image": {"reference": "registry.example/llama:8b", "path": "weights"}}, "/models/weights"),
+        ({"hostPath": {"path": "/data/llama"}}, "/models"),
     ],
 )
 def test_the_model_comes_from_its_source(resource: Make, source: dict[str, Any], model: str) -> None:

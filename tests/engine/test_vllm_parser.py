@@ -64,11 +64,9 @@ def test_users_options_keep_their_types(resource: Callable[..., PDInference]) ->
         resource(
             engine={
                 "args": {
-                    "max-num-seqs": 64,
-                    "gpu-memory-utilization": 0.85,
-                    "enforce-eager": True,
-                    "enable-prefix-caching": False,
-                    "chat-template": "--not-an-option",
+                    "max-logprobs": 64,
+                    "kv-sharing-fast-prefill": False,
+                    "load-format": "--not-an-option",
                     "hf-overrides": {"max_position_embeddings": 8192},
                     "cudagraph-capture-sizes": [1, 2, 4],
                 }
@@ -76,13 +74,52 @@ def test_users_options_keep_their_types(resource: Callable[..., PDInference]) ->
         ),
         Role.DECODE,
     )
-    assert arguments.max_num_seqs == 64
-    assert arguments.gpu_memory_utilization == 0.85
-    assert arguments.enforce_eager is True
-    assert arguments.enable_prefix_caching is False
-    assert arguments.chat_template == "--not-an-option"
+    assert arguments.max_logprobs == 64
+    assert arguments.kv_sharing_fast_prefill is False
+    assert arguments.load_format == "--not-an-option"
     assert arguments.cudagraph_capture_sizes == [1, 2, 4]
     assert arguments.hf_overrides == {"max_position_embeddings": 8192}
+
+
+def test_typed_fields_mean_what_they_say(resource: Callable[..., PDInference]) -> None:
+    template = "{{ messages[0].content }} — $(HOME)"
+    arguments = parsed(
+        resource(
+            model={
+                "source": {"path": "/models/a"},
+                "dtype": "half",
+                "quantization": "awq",
+                "maxModelLength": 8192,
+                "chatTemplate": {"inline": template},
+                "generationDefaults": {"temperature": 0.6},
+                "trustRemoteCode": True,
+                "lora": {"adapters": [{"name": "a", "path": "/a"}, {"name": "b", "path": "x/b"}], "maxRank": 32},
+            },
+            engine={
+                "maxNumSeqs": 64,
+                "maxNumBatchedTokens": 4096,
+                "gpuMemoryUtilization": 0.85,
+                "enforceEager": True,
+                "enableChunkedPrefill": True,
+                "enablePrefixCaching": False,
+                "cpuOffload": "1Gi",
+                "kvCache": {"dtype": "fp8", "blockSize": 128},
+            },
+        ),
+        Role.DECODE,
+    )
+    assert (arguments.dtype, arguments.quantization, arguments.max_model_len) == ("half", "awq", 8192)
+    assert arguments.chat_template == template
+    assert arguments.override_generation_config == {"temperature": 0.6}
+    assert arguments.trust_remote_code is True
+    assert [(module.name, module.path) for module in arguments.lora_modules] == [("a", "/a"), ("b", "x/b")]
+    assert (arguments.max_num_seqs, arguments.max_num_batched_tokens) == (64, 4096)
+    assert arguments.gpu_memory_utilization == 0.85
+    assert arguments.enforce_eager is True
+    assert arguments.enable_chunked_prefill is True
+    assert arguments.enable_prefix_caching is False
+    assert arguments.cpu_offload_gb == 1
+    assert (arguments.kv_cache_dtype, arguments.block_size) == ("fp8", 128)
 
 
 def test_an_abbreviation_of_an_owned_option_changes_nothing(resource: Callable[..., PDInference]) -> None:

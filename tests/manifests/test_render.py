@@ -15,7 +15,7 @@ from tests.conftest import EXAMPLES, example_documents
 
 Make = Callable[..., PDInference]
 GOLDEN = Path(__file__).parent / "golden"
-SETTINGS = RenderSettings(router_image="registry.example/router:1")
+SETTINGS = RenderSettings(router_image="registry.example/router:1", allowed_host_paths=("/data",))
 
 
 def children(resource: PDInference) -> dict[tuple[str, str], Manifest]:
@@ -151,6 +151,13 @@ class TestDevices:
             "limits": {"amd.com/gpu": "4"},
         }
 
+    def test_all_dimensions_of_parallelism_count(self, resource: Make) -> None:
+        r = resource(
+            parameter={"parallelism": {"tensor": 2, "pipeline": 2, "data": 3}}, decode={"parallelism": {"tensor": 2}}
+        )
+        (container,) = pod_spec(only(r, "StatefulSet", "parameter"))["containers"]
+        assert container["resources"]["limits"] == {"nvidia.com/gpu": "12"}
+
     def test_cpu_pods_request_none(self, resource: Make) -> None:
         spec = pod_spec(only(resource(decode={"accelerator": {"type": "CPU"}}), "Deployment", "decode"))
         assert "resources" not in spec["containers"][0]
@@ -182,15 +189,64 @@ class TestDevices:
 
 
 class TestModelVolume:
-    """A PersistentVolumeClaim is mounted read-only in both roles."""
+    """A volume with the model is mounted read-only in both roles."""
 
     @pytest.mark.parametrize(("kind", "role"), WORKLOADS[:2])
-    def test_it_is_mounted_read_only(self, resource: Make, kind: str, role: str) -> None:
-        r = resource(model={"source": {"persistentVolumeClaim": {"claimName": "weights"}}})
-        spec = pod_spec(only(r, kind, role))
-        assert {"name": "model", "persistentVolumeClaim": {"claimName": "weights", "readOnly": True}} in spec["volumes"]
+    @pytest.mark.parametrize(
+        ("source", "volume"),
+        [
+            (
+                {"persistentVolumeClaim": {"claimName": "weights"}},
+                {"persistentVolumeClaim": {"claimName": "weights", "readOnly": True}},
+            ),
+            (
+                {"image": {"reference": "registry.example/llama:8b"}},
+                {"image": {"reference": "registry.example/llama:8b", "pullPolicy": "IfNotPresent"}},
+            ),
+            ({"hostPath": {"path": "/data/llama"}}, {"hostPath": {"path": "/data/llama", "type": "Directory"}}),
+        ],
+    )
+    def test_it_is_mounted_read_only(
+        self, resource: Make, kind: str, role: str, source: dict[str, Any], volume: dict[str, Any]
+    ) -> None:
+        spec = pod_spec(only(resource(model={"source": source}), kind, role))
+        assert {"name": "model", **volume} in spec["volumes"]
         (container,) = spec["containers"]
         assert {"name": "model", "mountPath": "/models", "readOnly": True} in container["volumeMounts"]
+
+
+class TestPlacement:
+    """Where pods run beyond devices."""
+
+    def test_classes_scheduler_and_queue_reach_the_pods(self, resource: Make) -> None:
+        placement = {
+            "priorityClassName": "high",
+            "runtimeClassName": "nvidia",
+            "schedulerName": "bin-packer",
+            "queueName": "gpus",
+        }
+        r = resource(decode={"placement": placement})
+        spec = pod_spec(only(r, "Deployment", "decode"))
+        assert (spec["priorityClassName"], spec["runtimeClassName"], spec["schedulerName"]) == (
+            "high",
+            "nvidia",
+            "bin-packer",
+        )
+        labels = only(r, "Deployment", "decode")["spec"]["template"]["metadata"]["labels"]
+        assert labels["kueue.x-k8s.io/queue-name"] == "gpus"
+        assert (
+            "kueue.x-k8s.io/queue-name"
+            not in only(r, "StatefulSet", "parameter")["spec"]["template"]["metadata"]["labels"]
+        )
+
+    @pytest.mark.parametrize("required", [True, False])
+    def test_d_is_drawn_to_p_of_its_revision(self, resource: Make, required: bool) -> None:
+        r = resource(colocation={"topologyKey": "kubernetes.io/hostname", "required": required})
+        (terms,) = pod_spec(only(r, "Deployment", "decode"))["affinity"]["podAffinity"].values()
+        (term,) = (t.get("podAffinityTerm", t) for t in terms)
+        assert term["labelSelector"]["matchLabels"] == names.role_selector("llama", names.Role.PARAMETER)
+        assert term["matchLabelKeys"] == [names.LABEL_REVISION]
+        assert "affinity" not in pod_spec(only(r, "StatefulSet", "parameter"))
 
 
 class TestRevision:
@@ -200,7 +256,7 @@ class TestRevision:
         "change",
         [
             {"engine": {"image": "other:1"}},
-            {"engine": {"args": {"seed": 1}}},
+            {"engine": {"seed": 1}},
             {"decode": {"env": {"A": "b"}}},
             {"parameter": {"resources": {"requests": {"cpu": 1}}}},
             {"model": {"source": {"path": "/models/other"}}},
@@ -224,7 +280,7 @@ class TestRevision:
 
     def test_it_is_never_taken_for_a_number(self, resource: Make) -> None:
         for seed in range(50):
-            assert render(resource(engine={"args": {"seed": seed}}), SETTINGS).revision.isalpha()
+            assert render(resource(engine={"seed": seed}), SETTINGS).revision.isalpha()
 
     def test_workloads_carry_it_in_name_labels_and_selector(self, resource: Make) -> None:
         rendered = render(resource(), SETTINGS)

@@ -36,6 +36,9 @@ LABEL_NAME = f"{GROUP}/name"
 LABEL_ROLE = f"{GROUP}/role"
 LABEL_REVISION = f"{GROUP}/revision"
 
+LABEL_QUEUE = "kueue.x-k8s.io/queue-name"
+"""Kueue's label for the queue that admits a pod."""
+
 MANAGED_SELECTOR = f"{LABEL_MANAGED_BY}={FIELD_MANAGER}"
 """Selects every object that the operator made, in any namespace."""
 

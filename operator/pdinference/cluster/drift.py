@@ -5,14 +5,11 @@ is in order when the manifest is contained in it: each map entry that we set is 
 same length and contained elements. Only the cache's first look at an object pays for this; from then on a digest tells.
 """
 
-import re
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
-_QUANTITY = re.compile(r"^([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([numkMGTPE]i?)|[eE]([+-]?[0-9]{1,3}))?$")
-_DECIMAL_SUFFIX = {None: 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY_SUFFIX = {"Ki": 10, "ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+from pdinference.api.quantities import quantity
+
 _EMPTY: tuple[object, ...] = (None, {}, [], "", ())
 
 
@@ -51,15 +48,3 @@ def _same_scalar(live: Any, desired: Any) -> bool:
 def _is_empty(value: Any) -> bool:
     """Absent: the server drops empty values, and leaves out `false` and 0 where they are the default."""
     return value in _EMPTY or value is False or value == 0
-
-
-def quantity(value: Any) -> Decimal | None:
-    """The number that a Kubernetes quantity such as `500m`, `0.5` or `2Gi` stands for; None for anything else."""
-    match = _QUANTITY.match(str(value))
-    if match is None:
-        return None
-    number, suffix, exponent = match.groups()
-    if suffix in _BINARY_SUFFIX:
-        return Decimal(number) * (1 << _BINARY_SUFFIX[suffix])
-    scale = int(exponent) if exponent else _DECIMAL_SUFFIX.get(suffix, 0)
-    return Decimal(number).scaleb(scale)

@@ -44,12 +44,12 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
     """
     try:
         resource = validated(record.body())
+        rendered = render(resource, settings)
     except InvalidResourceError as error:
         raise InvalidSpecError(
             "The stored resource is not valid, so nothing was changed and running pods are left alone. "
             f"Correct it: {error}"
         ) from error
-    rendered = render(resource, settings)
     children = tuple(Child.of(manifest) for manifest in rendered.objects)
     spec = resource.spec
     desired = Desired(

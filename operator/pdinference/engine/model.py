@@ -1,26 +1,68 @@
-"""Where vLLM finds the model, for each kind of source."""
+"""What vLLM is told about the model, for each kind of source."""
 
 from typing import Any
 
-from pdinference.api.v1alpha1.model import ModelSource
+from pdinference.api.v1alpha1.model import LoRA, Model, ModelSource
 from pdinference.engine.command import EnvironmentVariable, secret_variable, variable
 
 MODEL_MOUNT = "/models"
 """Where a volume with the model is mounted."""
+CHAT_TEMPLATE_MOUNT = "/etc/pdinference/chat-template"
+"""Where a ConfigMap with the chat template is mounted."""
 
 
-def model_options(source: ModelSource) -> dict[str, Any]:
-    """VLLM's options that name the model."""
-    if hub := source.hugging_face:
-        return {"model": hub.repository, "revision": hub.revision, "tokenizer-revision": hub.revision}
-    if claim := source.persistent_volume_claim:
-        return {"model": f"{MODEL_MOUNT}/{claim.path}" if claim.path else MODEL_MOUNT}
-    return {"model": source.path}
+def model_options(model: Model) -> dict[str, Any]:
+    """VLLM's options about the model."""
+    options = {
+        **_source_options(model.source),
+        "dtype": model.dtype if model.dtype != "auto" else None,
+        "quantization": model.quantization,
+        "max-model-len": model.max_model_length,
+        "tokenizer": model.tokenizer,
+        "chat-template": _chat_template(model),
+        "override-generation-config": model.generation_defaults or None,
+        "trust-remote-code": True if model.trust_remote_code else None,
+        **(_lora_options(model.lora) if model.lora else {}),
+    }
+    return {name: value for name, value in options.items() if value is not None}
 
 
-def model_environment(source: ModelSource) -> list[EnvironmentVariable]:
-    """Access to the hub, or none: a local model never asks the network."""
+def model_environment(model: Model) -> list[EnvironmentVariable]:
+    """Access to a hub, or none: a local model never asks the network."""
+    source = model.source
+    environment = []
+    if source.model_scope is not None:
+        environment.append(variable("VLLM_USE_MODELSCOPE", "True"))
     if source.hugging_face is None:
-        return [variable("HF_HUB_OFFLINE", "1")]
-    token = source.hugging_face.token_secret
-    return [secret_variable("HF_TOKEN", token.name, token.key)] if token else []
+        environment.append(variable("HF_HUB_OFFLINE", "1"))
+    elif token := source.hugging_face.token_secret:
+        environment.append(secret_variable("HF_TOKEN", token.name, token.key))
+    if model.lora is not None and model.lora.dynamic_loading:
+        environment.append(variable("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "1"))
+    return environment
+
+
+def _source_options(source: ModelSource) -> dict[str, Any]:
+    if hub := source.hugging_face or source.model_scope:
+        return {"model": hub.repository, "revision": hub.revision, "tokenizer-revision": hub.revision}
+    if volume := source.persistent_volume_claim or source.image:
+        return {"model": f"{MODEL_MOUNT}/{volume.path}" if volume.path else MODEL_MOUNT}
+    return {"model": MODEL_MOUNT if source.host_path else source.path}
+
+
+def _chat_template(model: Model) -> str | None:
+    """A template's text, or the file that holds it; vLLM takes either (vllm/renderers/chat_utils.py)."""
+    template = model.chat_template
+    if template is None or template.config_map is None:
+        return template.inline if template else None
+    return f"{CHAT_TEMPLATE_MOUNT}/{template.config_map.key}"
+
+
+def _lora_options(lora: LoRA) -> dict[str, Any]:
+    modules = [{"name": adapter.name, "path": adapter.path} for adapter in lora.adapters]
+    return {
+        "enable-lora": True,
+        "lora-modules": modules or None,
+        "max-lora-rank": lora.max_rank,
+        "max-loras": lora.max_active,
+    }

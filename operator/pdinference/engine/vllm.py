@@ -9,6 +9,8 @@ from pdinference.engine.command import Command, EnvironmentVariable, literal, va
 from pdinference.engine.devices import device_environment
 from pdinference.engine.kv_transfer import kv_transfer_config, kv_transfer_environment
 from pdinference.engine.model import model_environment, model_options
+from pdinference.engine.options import engine_options, kv_cache_options, log_environment
+from pdinference.engine.parallel import parallel_environment, parallel_options
 
 # The module rather than the `vllm` command: it is there in every build, whatever its entry points.
 _PROGRAM = ("python3", "-m", "vllm.entrypoints.openai.api_server")
@@ -38,11 +40,14 @@ def engine_command(resource: PDInference, role: Role) -> Command:
     own = role_spec(resource.spec, role)
     options = {
         **_DEFAULTS,
+        **engine_options(resource.spec.engine),
+        **engine_options(own),
         **resource.spec.engine.args,
         **own.args,
-        **model_options(resource.spec.model.source),
+        **kv_cache_options(resource.spec.engine.kv_cache),
+        **model_options(resource.spec.model),
         "served-model-name": served_model_name(resource),
-        "tensor-parallel-size": own.parallelism.tensor,
+        **parallel_options(own.parallelism),
         "host": "0.0.0.0",  # noqa: S104 - reached through the pod's address; a NetworkPolicy limits by whom
         "port": ENGINE_PORT,
         "shutdown-timeout": resource.spec.rollout.drain_seconds,
@@ -65,7 +70,9 @@ def _environment(resource: PDInference, own: RoleSpec) -> list[EnvironmentVariab
     ours = [
         *_process_environment(),
         *device_environment(own),
-        *model_environment(resource.spec.model.source),
+        *model_environment(resource.spec.model),
+        *parallel_environment(own.parallelism),
+        *log_environment(own if own.log_level else resource.spec.engine),
         *kv_transfer_environment(),
     ]
     theirs = {**resource.spec.engine.env, **own.env}

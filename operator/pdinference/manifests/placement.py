@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from pdinference.api.names import LABEL_REVISION, Role, role_selector
+from pdinference.api.names import LABEL_QUEUE, LABEL_REVISION, Role, role_labels, role_selector
+from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.base import ApiModel
 from pdinference.api.v1alpha1.role import Accelerator, Placement, Resources, RoleSpec
 
@@ -14,12 +15,27 @@ def as_api(part: ApiModel) -> Fields:
     return part.model_dump(by_alias=True, exclude_none=True, mode="json")
 
 
-def scheduling(name: str, role: Role, placement: Placement, accelerator: Accelerator | None = None) -> Fields:
-    """`nodeSelector`, `affinity`, `tolerations` and `topologySpreadConstraints` of a role's pods."""
+def pod_labels(name: str, role: Role, placement: Placement) -> dict[str, str]:
+    """The labels of a role's pods; Kueue finds the queue among them."""
+    queue = {} if placement.queue_name is None else {LABEL_QUEUE: placement.queue_name}
+    return {**role_labels(name, role), **queue}
+
+
+def engine_scheduling(resource: PDInference, role: Role, spec: RoleSpec) -> Fields:
+    """The scheduling fields of P's or D's pods."""
+    fields = scheduling(resource.metadata.name, role, spec.placement)
+    return fields | {
+        "affinity": _affinity(resource, role, spec),
+        "tolerations": [*fields["tolerations"], *_device_tolerations(spec.accelerator)],
+    }
+
+
+def scheduling(name: str, role: Role, placement: Placement) -> Fields:
+    """The scheduling fields of a role's pods; empty ones are not set."""
     return {
         "nodeSelector": placement.node_selector,
-        "affinity": _affinity(placement, accelerator),
-        "tolerations": [as_api(t) for t in placement.tolerations] + _device_tolerations(accelerator),
+        "affinity": {"nodeAffinity": as_api(placement.node_affinity)} if placement.node_affinity else {},
+        "tolerations": [as_api(toleration) for toleration in placement.tolerations],
         "topologySpreadConstraints": [
             {
                 **as_api(spread),
@@ -29,14 +45,17 @@ def scheduling(name: str, role: Role, placement: Placement, accelerator: Acceler
             }
             for spread in placement.topology_spread
         ],
+        "priorityClassName": placement.priority_class_name,
+        "runtimeClassName": placement.runtime_class_name,
+        "schedulerName": placement.scheduler_name,
     }
 
 
 def container_resources(spec: RoleSpec) -> Fields:
-    """`resources` of the vLLM container: the user's, and one device for each tensor-parallel rank."""
+    """`resources` of the vLLM container: the user's, and one device for each rank."""
     resources = as_api(spec.resources)
     if spec.accelerator.type == "GPU":
-        devices = {spec.accelerator.resource_name: str(spec.parallelism.tensor)}
+        devices = {spec.accelerator.resource_name: str(spec.parallelism.devices)}
         # Requests of extended resources follow the limits; both are written so that what one reads is what one gets.
         resources = {kind: {**resources.get(kind, {}), **devices} for kind in ("requests", "limits")}
     return {kind: amounts for kind, amounts in resources.items() if amounts}
@@ -49,21 +68,44 @@ def router_resources(resources: Resources) -> Fields:
     return {"requests": requests, **({"limits": amounts["limits"]} if amounts.get("limits") else {})}
 
 
-def _affinity(placement: Placement, accelerator: Accelerator | None) -> Fields:
-    node_affinity = as_api(placement.node_affinity) if placement.node_affinity else {}
-    if accelerator is not None and accelerator.products:
-        wanted = {"key": accelerator.product_label, "operator": "In", "values": list(accelerator.products)}
-        required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
-        # Terms are alternatives, so the product belongs into each.
-        terms = required.get("nodeSelectorTerms", [{"matchExpressions": []}])
-        node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
+def _affinity(resource: PDInference, role: Role, spec: RoleSpec) -> Fields:
+    node = _node_affinity(spec)
+    pod = _pod_affinity(resource) if role is Role.DECODE else {}
+    return {name: affinity for name, affinity in (("nodeAffinity", node), ("podAffinity", pod)) if affinity}
+
+
+def _node_affinity(spec: RoleSpec) -> Fields:
+    affinity = as_api(spec.placement.node_affinity) if spec.placement.node_affinity else {}
+    if not spec.accelerator.products:
+        return affinity
+    wanted = {"key": spec.accelerator.product_label, "operator": "In", "values": list(spec.accelerator.products)}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    # Terms are alternatives, so the product belongs into each.
+    terms = required.get("nodeSelectorTerms", [{"matchExpressions": []}])
+    return affinity | {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [{"matchExpressions": [*term["matchExpressions"], wanted]} for term in terms]
         }
-    return {"nodeAffinity": node_affinity} if node_affinity else {}
+    }
 
 
-def _device_tolerations(accelerator: Accelerator | None) -> list[Fields]:
+def _pod_affinity(resource: PDInference) -> Fields:
+    """D next to P of the same revision."""
+    colocation = resource.spec.colocation
+    if colocation is None:
+        return {}
+    term = {
+        "topologyKey": colocation.topology_key,
+        "labelSelector": {"matchLabels": role_selector(resource.metadata.name, Role.PARAMETER)},
+        "matchLabelKeys": [LABEL_REVISION],
+    }
+    if colocation.required:
+        return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
+
+
+def _device_tolerations(accelerator: Accelerator) -> list[Fields]:
     """GPU nodes are usually tainted with the name of their resource, to keep other pods off."""
-    if accelerator is None or accelerator.type == "CPU":
+    if accelerator.type == "CPU":
         return []
     return [{"key": accelerator.resource_name, "operator": "Exists", "effect": "NoSchedule"}]

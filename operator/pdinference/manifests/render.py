@@ -10,11 +10,20 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.engine import lifecycle
 from pdinference.engine.command import Command
-from pdinference.engine.model import MODEL_MOUNT
 from pdinference.engine.router import router_command
 from pdinference.engine.vllm import CACHE_MOUNT, engine_command, role_spec
-from pdinference.manifests.placement import as_api, container_resources, router_resources, scheduling
+from pdinference.manifests.overlay import merged
+from pdinference.manifests.placement import (
+    as_api,
+    container_resources,
+    engine_scheduling,
+    pod_labels,
+    router_resources,
+    scheduling,
+)
+from pdinference.manifests.policy import require_allowed
 from pdinference.manifests.templates import Manifest, fill
+from pdinference.manifests.volumes import model_mounts, model_volumes
 
 # Letters only, or YAML readers take a revision such as 04229333 for a number; no vowels, so that none is a word.
 _AS_CONSONANTS = str.maketrans("0123456789abcdef", "bcdfghjklmnpqrst")
@@ -26,9 +35,11 @@ class RenderSettings:
 
     Attributes:
         router_image: Router image for resources that name none.
+        allowed_host_paths: Folders of nodes that pods may mount, with all that is below.
     """
 
     router_image: str = names.DEFAULT_ROUTER_IMAGE
+    allowed_host_paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,12 @@ class Rendered:
 
 
 def render(resource: PDInference, settings: RenderSettings) -> Rendered:
-    """Render all children of a resource."""
+    """Render all children of a resource.
+
+    Raises:
+        InvalidResourceError: The resource asks for what the installation does not allow.
+    """
+    require_allowed(resource, settings.allowed_host_paths)
     pods = {role: _engine_pod(resource, role) for role in names.ENGINE_ROLES}
     revision = _fingerprint(pods)
     for pod in pods.values():
@@ -112,19 +128,19 @@ def _command_values(command: Command) -> dict[str, Any]:
 
 def _engine_pod(resource: PDInference, role: Role) -> Manifest:
     spec = role_spec(resource.spec, role)
-    claim = resource.spec.model.source.persistent_volume_claim
-    return fill(
+    pod = fill(
         "engine-pod",
-        labels=names.role_labels(resource.metadata.name, role),
+        labels=pod_labels(resource.metadata.name, role, spec.placement),
         image=resource.spec.engine.image,
         command=_command_values(engine_command(resource, role)),
         resources=container_resources(spec),
-        placement=scheduling(resource.metadata.name, role, spec.placement, spec.accelerator),
+        scheduling=engine_scheduling(resource, role, spec),
         grace_seconds=lifecycle.grace_seconds(resource.spec.rollout.drain_seconds),
         cache_mount=CACHE_MOUNT,
-        model_mount=MODEL_MOUNT,
-        claim_name=claim.claim_name if claim else None,
+        volumes=model_volumes(resource.spec.model),
+        mounts=model_mounts(resource.spec.model),
     )
+    return merged(pod, spec.pod_template)
 
 
 def _parameter_stateful_set(resource: PDInference, pod: Manifest, revision: str) -> Manifest:
@@ -205,15 +221,17 @@ def _router_service(resource: PDInference) -> Manifest:
 def _router_deployment(resource: PDInference, settings: RenderSettings, revision: str) -> Manifest:
     router = resource.spec.router
     name = resource.metadata.name
-    return _child(
+    deployment = _child(
         resource,
         Role.ROUTER,
         "router-deployment",
-        labels={**names.role_labels(name, Role.ROUTER), names.LABEL_REVISION: revision},
+        labels={**pod_labels(name, Role.ROUTER, router.placement), names.LABEL_REVISION: revision},
         replicas=router.replicas,
         image=router.image or settings.router_image,
         command=_command_values(router_command(resource, revision)),
         resources=router_resources(router.resources),
-        placement=scheduling(name, Role.ROUTER, router.placement),
+        scheduling=scheduling(name, Role.ROUTER, router.placement),
         grace_seconds=lifecycle.grace_seconds(lifecycle.ROUTER_DRAIN_SECONDS),
     )
+    deployment["spec"]["template"] = merged(deployment["spec"]["template"], router.pod_template)
+    return deployment

@@ -1,11 +1,11 @@
 """`spec.engine` and the per-role additions to it: the image, and every vLLM option that has no field of its own."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from pdinference.api.v1alpha1.base import ApiModel, ImageReference, Matches, Rule
+from pdinference.api.v1alpha1.base import ApiModel, ImageReference, Matches, Quantity, Rule
 
 OWNED_ARGUMENTS: dict[str, str] = {
     "model": "use spec.model.source",
@@ -13,12 +13,36 @@ OWNED_ARGUMENTS: dict[str, str] = {
     "tokenizer-revision": "use spec.model.source.huggingFace.revision",
     "hf-token": "use spec.model.source.huggingFace.tokenSecret",
     "served-model-name": "use spec.model.name",
-    "tensor-parallel-size": "use spec.parameter.parallelism.tensor and spec.decode.parallelism.tensor",
+    "tensor-parallel-size": "use parallelism.tensor of the role",
+    "pipeline-parallel-size": "use parallelism.pipeline of the role",
+    "data-parallel-size": "use parallelism.data of the role",
+    "enable-expert-parallel": "use parallelism.expert of the role",
     "kv-transfer-config": "use spec.transfer",
     "host": "pods listen on every address, and a NetworkPolicy limits who reaches them",
     "port": "use spec.router.service.port",
     "shutdown-timeout": "use spec.rollout.drainSeconds",
     "config": "use spec.engine.args",
+    "dtype": "use spec.model.dtype",
+    "quantization": "use spec.model.quantization",
+    "max-model-len": "use spec.model.maxModelLength",
+    "chat-template": "use spec.model.chatTemplate",
+    "tokenizer": "use spec.model.tokenizer",
+    "override-generation-config": "use spec.model.generationDefaults",
+    "trust-remote-code": "use spec.model.trustRemoteCode",
+    "enable-lora": "use spec.model.lora",
+    "lora-modules": "use spec.model.lora.adapters",
+    "max-lora-rank": "use spec.model.lora.maxRank",
+    "max-loras": "use spec.model.lora.maxActive",
+    "kv-cache-dtype": "use spec.engine.kvCache.dtype",
+    "block-size": "use spec.engine.kvCache.blockSize",
+    "max-num-seqs": "use maxNumSeqs beside args",
+    "max-num-batched-tokens": "use maxNumBatchedTokens beside args",
+    "gpu-memory-utilization": "use gpuMemoryUtilization beside args",
+    "enable-chunked-prefill": "use enableChunkedPrefill beside args",
+    "enable-prefix-caching": "use enablePrefixCaching beside args",
+    "enforce-eager": "use enforceEager beside args",
+    "cpu-offload-gb": "use cpuOffload beside args",
+    "seed": "use seed beside args",
 }
 """vLLM options that the operator sets itself, each with what to do instead, or why not."""
 
@@ -28,6 +52,9 @@ OWNED_ENVIRONMENT: dict[str, str] = {
     "VLLM_NIXL_SIDE_CHANNEL_PORT": "the port is part of the NetworkPolicy",
     "VLLM_SERVER_DEV_MODE": "it opens endpoints that reset and control the engine",
     "HF_TOKEN": "use spec.model.source.huggingFace.tokenSecret",
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "use spec.model.lora.dynamicLoading",
+    "VLLM_LOGGING_LEVEL": "use logLevel beside env",
+    "VLLM_PP_LAYER_PARTITION": "use parallelism.layerPartition of the role",
     "VLLM_API_KEY": "a key in plain text would be readable to all who can read the resource",
 }
 """Environment variables that the operator sets itself or refuses, each with what to do instead, or why not."""
@@ -72,7 +99,7 @@ _ARGUMENTS_SCHEMA = {
     # CEL sees only members that the schema declares with a type. Declaring those that are refused lets the API server
     # say, for each, what to use instead; all other options may have any value.
     "properties": {
-        name: {"description": f"Cannot be set here: {advice}."}
+        name: {"description": f"Refused: {advice}."}
         | ({"type": "object", **_ANYTHING} if name == "kv-transfer-config" else {"x-kubernetes-int-or-string": True})
         for name, advice in OWNED_ARGUMENTS.items()
     },
@@ -120,6 +147,25 @@ def _refused_variable(name: str) -> Rule:
 class EngineOptions(ApiModel):
     """vLLM options and environment for one role; they win over those of `spec.engine`."""
 
+    max_num_seqs: Annotated[int, Field(ge=1, le=65536)] | None = None
+    """Most requests that one instance works on at a time."""
+    max_num_batched_tokens: Annotated[int, Field(ge=1, le=16777216)] | None = None
+    """Most tokens in one step of the engine. For P, more means longer prompts at once; for D, fewer means steadier
+    answers."""
+    gpu_memory_utilization: Annotated[float, Field(ge=0.01, le=1)] | None = None
+    """Share of each GPU's memory that vLLM takes for weights, activations and KV cache, for example 0.85."""
+    enable_chunked_prefill: bool | None = None
+    """Whether long prompts are computed in pieces of maxNumBatchedTokens."""
+    enable_prefix_caching: bool | None = None
+    """Whether the KV cache of equal beginnings of prompts is kept and used again."""
+    enforce_eager: bool | None = None
+    """Whether vLLM leaves out CUDA graphs and compilation: starts sooner, needs less memory, answers more slowly."""
+    cpu_offload: Quantity | None = None
+    """Weights that are kept in CPU memory instead of on each GPU, for example 10Gi; costs much speed."""
+    seed: Annotated[int, Field(ge=0, le=4294967295)] | None = None
+    """Seed of vLLM's random numbers."""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] | None = None
+    """Least severity that vLLM logs."""
     args: Arguments = Field(default_factory=dict)
     """vLLM options by their long name without dashes, for example `max-num-seqs: 64` or `enforce-eager: true`. A list
     becomes several values, an object becomes JSON, false becomes `--no-<name>`."""
@@ -130,8 +176,19 @@ class EngineOptions(ApiModel):
     rules: ClassVar[tuple[Rule, ...]] = tuple(_refused_variable(name) for name in OWNED_ENVIRONMENT)
 
 
+class KVCache(ApiModel):
+    """The form of the KV cache; the same for P and D, or they could not hand it over."""
+
+    dtype: Literal["auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2"] = "auto"
+    """Type of its elements; auto is that of the model. An fp8 type holds twice as many tokens in the same memory."""
+    block_size: Literal[1, 8, 16, 32, 64, 128, 256] | None = None
+    """Tokens in a block. Large blocks move faster from P to D."""
+
+
 class Engine(EngineOptions):
     """vLLM, for both roles; one image, because different versions can fail the KV-transfer handshake."""
 
     image: ImageReference = "docker.io/vllm/vllm-openai:v0.32.0"
     """Image with vLLM, its OpenAI-compatible server and NIXL. For CPU, build images/vllm-cpu."""
+    kv_cache: KVCache = Field(default_factory=KVCache)
+    """The form of the KV cache."""

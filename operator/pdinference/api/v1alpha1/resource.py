@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 from pdinference.api.names import NAME_MAX_LENGTH
-from pdinference.api.v1alpha1.base import ApiModel, Matches, Rule
+from pdinference.api.v1alpha1.base import ApiModel, Matches, QualifiedName, Rule
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.v1alpha1.model import Model
 from pdinference.api.v1alpha1.role import RoleSpec
@@ -25,6 +25,16 @@ class Rollout(ApiModel):
     At least 40: P keeps the KV cache of a prompt for up to 30 seconds until D has pulled it."""
 
 
+class Colocation(ApiModel):
+    """D pods close to P pods, so that the KV cache has a short way."""
+
+    topology_key: QualifiedName
+    """Node label whose value the two share: `kubernetes.io/hostname` for the same node, a label of racks, or
+    `topology.kubernetes.io/zone`."""
+    required: bool = False
+    """Whether D pods stay Pending rather than run elsewhere."""
+
+
 class Spec(ApiModel):
     """What to serve, and with what."""
 
@@ -36,6 +46,8 @@ class Spec(ApiModel):
     """P: holds the weights, prefills prompts, produces the KV cache. A StatefulSet."""
     decode: RoleSpec = Field(default_factory=RoleSpec)
     """D: takes over the KV cache and generates tokens. A Deployment."""
+    colocation: Colocation | None = None
+    """D pods close to P pods. Default: anywhere."""
     transfer: Transfer = Field(default_factory=Transfer)
     """How the KV cache moves from P to D."""
     router: Router = Field(default_factory=Router)
@@ -44,6 +56,14 @@ class Spec(ApiModel):
     """How changes reach running pods."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.decode.parallelism.pipeline == 1",
+            holds=lambda s: s.decode.parallelism.pipeline == 1,
+            field="decode.parallelism.pipeline",
+            # vllm/distributed/kv_transfer/kv_connector/v1/nixl/base_worker.py refuses it at start.
+            message="Use 1: NIXL cannot hand the KV cache to a D instance of several pipeline stages. Use "
+            "decode.parallelism.tensor for a model that does not fit one device.",
+        ),
         Rule(
             cel="self.decode.parallelism.tensor % self.parameter.parallelism.tensor == 0",
             holds=lambda s: s.decode.parallelism.tensor % s.parameter.parallelism.tensor == 0,

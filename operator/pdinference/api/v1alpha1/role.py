@@ -1,12 +1,13 @@
 """`spec.parameter` and `spec.decode`: how many pods, on which devices and nodes, with which resources."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from pdinference.api.v1alpha1.base import (
     ApiModel,
     LabelValue,
+    ObjectName,
     QualifiedName,
     Quantity,
     Rule,
@@ -18,7 +19,34 @@ class Parallelism(ApiModel):
     """How one instance of the model is split over devices."""
 
     tensor: Annotated[int, Field(ge=1, le=64)] = 1
-    """Tensor-parallel size: over how many devices of the pod each layer is sharded."""
+    """Tensor-parallel size: over how many devices each layer is sharded."""
+    pipeline: Annotated[int, Field(ge=1, le=64)] = 1
+    """Pipeline-parallel size: into how many stages of consecutive layers the model is cut, each on devices of its
+    own."""
+    layer_partition: Annotated[list[Annotated[int, Field(ge=1, le=1024)]], Field(max_length=64)] = Field(
+        default_factory=list
+    )
+    """Number of layers in each pipeline stage, for example [24, 8] to give the first stage more. Default: even."""
+    data: Annotated[int, Field(ge=1, le=64)] = 1
+    """Data-parallel size: how many copies of the model one instance runs behind one address, each on devices of its
+    own. For mixture-of-experts models together with expert; else prefer more replicas."""
+    expert: bool = False
+    """Whether the experts of a mixture-of-experts model are spread over all devices of the instance instead of each
+    being sharded like other layers."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="!has(self.layerPartition) || self.layerPartition.size() in [0, self.pipeline]",
+            holds=lambda p: len(p.layer_partition) in {0, p.pipeline},
+            field="layerPartition",
+            message="Give one number of layers for each pipeline stage (parallelism.pipeline).",
+        ),
+    )
+
+    @property
+    def devices(self) -> int:
+        """Devices of one instance."""
+        return self.tensor * self.pipeline * self.data
 
 
 class Accelerator(ApiModel):
@@ -27,7 +55,7 @@ class Accelerator(ApiModel):
     type: Literal["GPU", "CPU"] = "GPU"
     """GPU: any device that a device plug-in offers as an extended resource. CPU: vLLM's CPU build, without a device."""
     resource_name: QualifiedName = "nvidia.com/gpu"
-    """Extended resource to request, one per tensor-parallel rank: for example `amd.com/gpu`. Not used with type CPU."""
+    """Extended resource to request, one for each rank: for example `amd.com/gpu`. Not used with type CPU."""
     products: Annotated[list[LabelValue], Field(max_length=16, json_schema_extra={"x-kubernetes-list-type": "set"})] = (
         Field(default_factory=list)
     )
@@ -174,6 +202,14 @@ class Placement(ApiModel):
     """Node taints that the pods accept."""
     topology_spread: Annotated[list[TopologySpread], Field(max_length=8)] = Field(default_factory=list)
     """How the pods spread over topology domains."""
+    priority_class_name: ObjectName | None = None
+    """PriorityClass of the pods. Default: the cluster's."""
+    runtime_class_name: ObjectName | None = None
+    """RuntimeClass of the pods, for example one of an accelerator's vendor. Default: the node's."""
+    scheduler_name: ObjectName | None = None
+    """Scheduler that places the pods. Default: the cluster's."""
+    queue_name: LabelValue | None = None
+    """Kueue LocalQueue that admits the pods (label kueue.x-k8s.io/queue-name)."""
 
 
 class Resources(ApiModel):
@@ -183,6 +219,13 @@ class Resources(ApiModel):
     """What the scheduler reserves."""
     limits: Annotated[dict[QualifiedName, Quantity], Field(max_length=16)] = Field(default_factory=dict)
     """What the container may use at most."""
+
+
+PodTemplate = Annotated[
+    dict[str, Any],
+    WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True, "maxProperties": 2}),
+]
+"""An overlay on a pod template: `metadata` (labels, annotations) and `spec`, in the API's own form."""
 
 
 class RoleSpec(EngineOptions):
@@ -198,6 +241,10 @@ class RoleSpec(EngineOptions):
     """Where the pods may run."""
     resources: Resources = Field(default_factory=Resources)
     """CPU and memory of the vLLM container."""
+    pod_template: PodTemplate = Field(default_factory=dict)
+    """What has no field: `metadata` and `spec` of a pod, merged into the pods of the role (strategic merge), for
+    example imagePullSecrets, volumes, or a side-car. What would break out of the pod or the operator's hands is
+    refused."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         *EngineOptions.rules,
@@ -206,7 +253,7 @@ class RoleSpec(EngineOptions):
             "has(self.resources.limits) && self.accelerator.resourceName in self.resources.limits].all(x, !x)",
             holds=lambda r: r.accelerator.resource_name not in {**r.resources.requests, **r.resources.limits},
             field="resources",
-            message="Leave the accelerator out; the operator requests one for each tensor-parallel rank "
-            "(parallelism.tensor).",
+            message="Leave the accelerator out; the operator requests one for each rank (parallelism: tensor x "
+            "pipeline x data).",
         ),
     )

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pdinference.api.v1alpha1.base import ApiModel, ImageReference, QualifiedName
-from pdinference.api.v1alpha1.role import Placement, Resources
+from pdinference.api.v1alpha1.role import Placement, PodTemplate, Resources
 
 
 class RouterService(ApiModel):
@@ -35,5 +35,7 @@ class Router(ApiModel):
     resources: Resources = Field(default_factory=Resources)
     """CPU and memory of the router container. Without a CPU request the router starves next to busy vLLM pods, so the
     operator requests 250m and 256Mi unless you say otherwise."""
+    pod_template: PodTemplate = Field(default_factory=dict)
+    """What has no field: `metadata` and `spec` of a pod, merged into the router's pods (strategic merge)."""
     service: RouterService = Field(default_factory=RouterService)
     """The Service that clients talk to."""

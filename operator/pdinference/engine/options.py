@@ -1,0 +1,43 @@
+"""The typed fields of the resource as options of vLLM."""
+
+from decimal import Decimal
+from typing import Any
+
+from pdinference.api.quantities import quantity
+from pdinference.api.v1alpha1.engine import EngineOptions, KVCache
+from pdinference.engine.command import EnvironmentVariable, variable
+
+_SAME_NAME = (
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "gpu_memory_utilization",
+    "enable_chunked_prefill",
+    "enable_prefix_caching",
+    "enforce_eager",
+    "seed",
+)
+_GIB = Decimal(2**30)
+
+
+def engine_options(options: EngineOptions) -> dict[str, Any]:
+    """VLLM's options for the fields that are set."""
+    flags = {name.replace("_", "-"): getattr(options, name) for name in _SAME_NAME}
+    if options.cpu_offload is not None:
+        flags["cpu-offload-gb"] = gib(options.cpu_offload)
+    return {name: value for name, value in flags.items() if value is not None}
+
+
+def gib(size: str) -> float:
+    """A valid quantity in GiB, which is what vLLM calls GB."""
+    return float((quantity(size) or 0) / _GIB)
+
+
+def kv_cache_options(kv_cache: KVCache) -> dict[str, Any]:
+    """VLLM's options for the form of the KV cache."""
+    options: dict[str, Any] = {} if kv_cache.dtype == "auto" else {"kv-cache-dtype": kv_cache.dtype}
+    return options if kv_cache.block_size is None else {**options, "block-size": kv_cache.block_size}
+
+
+def log_environment(options: EngineOptions) -> list[EnvironmentVariable]:
+    """VLLM reads its log level from the environment."""
+    return [] if options.log_level is None else [variable("VLLM_LOGGING_LEVEL", options.log_level)]
