@@ -22,6 +22,7 @@ from e2e.cluster.errors import ClusterError
 DEFAULT_STORAGE = Path("/var/lib/containers/storage")
 # Keeps a layer that belongs to no image yet from being collected as garbage; ctr itself sets it on snapshots.
 _KEEP = "containerd.io/gc.root"
+_TRIES = 5
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,16 @@ def _ensure_snapshot(target: Containerd, folder: Path, chain: str, parent: str) 
 
 def _ensure_packed_layer(target: Containerd, digest: str, size: int) -> None:
     """Make containerd believe that it has the packed layer: a file of the right name and size, which is one hole."""
-    if digest in target.ctr("content", "list", "--quiet").split():
-        return
+    for _ in range(_TRIES):
+        if digest not in target.ctr("content", "list", "--quiet").split():
+            _ingest_hole(target, digest, size)
+        # Until it has this label, a garbage collection that happens to run now takes it away again.
+        if target.succeeds("content", "label", digest, f"{_KEEP}=loading"):
+            return
+    raise ClusterError(f"containerd removed layer {digest} {_TRIES} times while it was loaded: try again.")
+
+
+def _ingest_hole(target: Containerd, digest: str, size: int) -> None:
     blob = target.blobs / digest.removeprefix("sha256:")
     if not blob.exists():
         blob.parent.mkdir(parents=True, exist_ok=True)
@@ -119,7 +128,6 @@ def _ensure_packed_layer(target: Containerd, digest: str, size: int) -> None:
     with blob.open("rb") as content:
         expected = ("--expected-digest", digest, "--expected-size", str(size))
         target.ctr("content", "ingest", *expected, f"loading-{digest}", stdin=content)
-    target.ctr("content", "label", digest, f"{_KEEP}=loading")
 
 
 def _import_description(target: Containerd, image: Image) -> None:
