@@ -7,6 +7,7 @@ stranger that was given the same number.
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
@@ -75,12 +76,8 @@ class Component:
         pid = self.pid()
         if pid is None:
             return
-        _send(pid, sign)
-        try:
-            wait_until(f"{self.name} to end", lambda: self.pid() != pid, timeout=timeout)
-        except ClusterError:
-            _send(pid, signal.SIGKILL)
-            wait_until(f"{self.name} to be gone", lambda: self.pid() != pid, timeout=timeout)
+        if not (_ended(pid, sign, timeout) or _ended(pid, signal.SIGKILL, timeout)):
+            raise ClusterError(f"{self.name} (process {pid}) does not end, not even by SIGKILL.")
 
     def _start(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -163,6 +160,24 @@ def _age_key(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except OSError:
         return 1 << 62
+
+
+def _ended(pid: int, sign: signal.Signals, timeout: float) -> bool:
+    """Send a signal and wait for the process to end; only then are its ports free again.
+
+    A killed process loses its memory, and with it the mark by which it is found, before it lets go of its sockets.
+    """
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        signal.pidfd_send_signal(process, sign)
+        return bool(select.select([process], [], [], timeout)[0])
+    except ProcessLookupError:
+        return True
+    finally:
+        os.close(process)
 
 
 def _send(pid: int, sign: signal.Signals) -> None:
