@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from e2e.console import say
-from e2e.kubectl import Kubectl
+from e2e.kubectl import Kubectl, KubectlError
 
 POLL_SECONDS = 0.5
 
@@ -17,17 +17,23 @@ class WaitTimeoutError(TimeoutError):
 
 
 def wait_until(what: str, probe: Callable[[], Found | None], timeout: float = 120) -> Found:
-    """Poll until `probe` gives something true.
+    """Poll until `probe` gives something true; an API server that does not answer for a moment is asked again.
 
     Raises:
         WaitTimeoutError: It did not in time.
     """
     deadline = time.monotonic() + timeout
-    while not (seen := probe()):
+    trouble = ""
+    while True:
+        try:
+            if seen := probe():
+                return seen
+            trouble = ""
+        except KubectlError as error:
+            trouble = f" The last attempt failed: {error}"
         if time.monotonic() > deadline:
-            raise WaitTimeoutError(f"Waited {timeout:.0f} s for {what}.")
+            raise WaitTimeoutError(f"Waited {timeout:.0f} s for {what}.{trouble}")
         time.sleep(POLL_SECONDS)
-    return seen
 
 
 def wait_ready(kubectl: Kubectl, name: str, timeout: float = 420) -> dict[str, Any]:
