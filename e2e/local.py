@@ -2,12 +2,18 @@
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from e2e.cluster import Cluster
 from e2e.cluster.build import prepare
 from e2e.cluster.debian import require
+from e2e.cluster.errors import ClusterError
 from e2e.console import headline, say
 from e2e.images import BuiltImage, build_images
+
+_GIB = 2**20  # in KiB, the unit of /proc/meminfo
+_NEEDED_KIB = 8 * _GIB
+"""Two pairs of vLLM pods at a time, as in a roll-out, take 9 GiB; one pair and the cluster take 6."""
 
 TOOLS = ("control-plane", "node", "coredns", "tiny", "helm")
 IMAGES = ("operator", "router", "vllm-cpu")
@@ -24,6 +30,8 @@ def cluster_with_images(name: str) -> tuple[Cluster, Mapping[str, BuiltImage]]:
     """
     headline("Kubernetes from its Go modules, and three images")
     require()
+    if all(cluster.name != name for cluster in Cluster.all()):
+        _require_memory()
     with ThreadPoolExecutor() as pool:
         binaries = pool.submit(prepare, TOOLS)
         built = build_images(IMAGES)
@@ -34,3 +42,14 @@ def cluster_with_images(name: str) -> tuple[Cluster, Mapping[str, BuiltImage]]:
         say(f"loading {image.reference}")
         cluster.load_image(image.reference, storage=image.storage)
     return cluster, built
+
+
+def _require_memory() -> None:
+    """Say at once what would otherwise end in pods that the kernel kills."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    (available,) = (int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    if available < _NEEDED_KIB:
+        raise ClusterError(
+            f"{available / _GIB:.1f} GiB of memory are left, and {_NEEDED_KIB // _GIB} are needed. Stop other "
+            "programs; `make down` takes down the clusters of earlier runs."
+        )
