@@ -6,6 +6,7 @@ The tests share one deployment and leave it as they found it; later ones build o
 import copy
 import signal
 import subprocess
+import uuid
 from typing import Any
 
 import pytest
@@ -63,8 +64,9 @@ def edited(serving: Serving, **spec: Any) -> dict[str, Any]:
 
 def test_a_chat_completion_is_answered_and_its_kv_cache_moved_from_p_to_d(serving: Serving) -> None:
     before = transfer(serving.kubectl, NAME)
+    never_seen = uuid.uuid4().hex  # in front, so that nothing comes from a prefix cache
     with serving.kubectl.port_forward(f"service/{NAME}", 80) as url:
-        answer = chat(url, NAME, "What is the KV cache? " * 20, max_tokens=16)
+        answer = chat(url, NAME, f"{never_seen} What is the KV cache? " * 20, max_tokens=16)
     moved = transfer(serving.kubectl, NAME) - before
     assert answer.completion_tokens == 16
     assert moved.computed_on_parameter == answer.prompt_tokens
