@@ -3,7 +3,7 @@
     uv run python -m benchmarks.memory_plan --python /path/to/python/with/vllm
 
 For each model of `tiny_models.py` vLLM starts with the same settings as the plan, and is stopped when it has logged
-its KV cache. The KV formulas, groups and rounding are those of GPUs; weights and activations are not part of vLLM's CPU
+its KV cache; and the number of parameters is compared with that in the files. The KV formulas, groups and rounding are those of GPUs; weights and activations are not part of vLLM's CPU
 memory model, so this says nothing about them (docs/memory.md has GPU runs).
 """
 
@@ -22,8 +22,10 @@ from rich.table import Table
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1.model import ModelSource
 from pdinference.cli_model_files import read_model
 from pdinference.planning.memory import Inputs, RolePlan, model_facts, plan_role
+from pdinference.planning.memory.weights import parameters
 
 _CAPACITY = re.compile(
     r"KV cache size: ([\d,]+) tokens, Maximum concurrency for ([\d,]+) tokens per request: ([\d.]+)x"
@@ -49,7 +51,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", help="Only these; default: all.")
     options = parser.parse_args()
     table = Table(title="KV cache in tokens: plan against vLLM on CPU")
-    for column in ("model", "predicted", "measured", "error", "concurrency predicted", "measured", "s"):
+    for column in ("model", "predicted", "measured", "error", "concurrency predicted", "measured", "parameters", "s"):
         table.add_column(column, justify="left" if column == "model" else "right")
     worst = 0.0
     with tempfile.TemporaryDirectory() as folder:
@@ -59,20 +61,27 @@ def main() -> None:
         for name in names:
             model = Path(folder) / name
             planned = plan(model)
+            counted = f"{parameters(planned.facts) / _elements(model) - 1:+.3%}"
             begin = time.monotonic()
             seen = measure(options.python, model)
             took = f"{time.monotonic() - begin:.0f}"
             tokens = planned.tokens.value
             if seen.tokens is None or tokens is None:
-                table.add_row(name, f"{tokens}", seen.trouble, "", "", "", took)
+                table.add_row(name, f"{tokens}", seen.trouble, "", "", "", counted, took)
                 continue
             error = tokens / seen.tokens - 1
             worst = max(worst, abs(error))
             table.add_row(name, f"{tokens:,.0f}", f"{seen.tokens:,}", f"{error:+.3%}",
-                          f"{planned.concurrency.value}", f"{seen.concurrency}", took)  # fmt: skip
+                          f"{planned.concurrency.value}", f"{seen.concurrency}", counted, took)  # fmt: skip
             print(f"{name}: {tokens:,.0f} against {seen.tokens:,}", flush=True)
     Console(width=120).print(table)
     sys.exit(worst > _BAR)
+
+
+def _elements(model: Path) -> int:
+    """Parameters in the files."""
+    _, checkpoint = read_model(ModelSource(path=str(model)), model, None)
+    return sum(header.elements for header in (checkpoint or {}).values())
 
 
 def plan(model: Path) -> RolePlan:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -30,7 +31,7 @@ def print_plan(resource: PDInference, plans: Mapping[Role, tuple[Inputs, RolePla
         if (bar := _bar(plan)) is not None:
             console.print(bar)
         for line in _answers(plan):
-            console.print(f"  {line}", markup=False)
+            console.print(Padding(Text(line), (0, 0, 0, 2)))
         console.print(_what_if(inputs, plan))
 
 
@@ -91,21 +92,22 @@ def _bar(plan: RolePlan) -> Text | None:
 
 
 def _answers(plan: RolePlan) -> Iterator[str]:
-    stage = plan.stage
-    weights, least, request = stage.weights.value, least_memory(plan).value, one_request(plan).value
-    if weights and least is not None and request and stage.requested.value and not plan.settings.cpu:
+    stage, length = plan.stage, plan.settings.max_length
+    weights, taken = stage.weights.value, stage.requested.value
+    least, request = least_memory(plan).value, one_request(plan).value
+    if weights and taken and least is not None and request is not None and not plan.settings.cpu:
         yield (
-            f"Why does it take more than its weights ({weights / _GIB:.1f} GiB)? vLLM takes {stage.requested.note} "
-            f"({stage.requested.value / _GIB:.1f} GiB), whatever the model needs, and"
+            f"Why does a model of {weights / _GIB:.1f} GiB use {taken / _GIB:.1f} GiB? vLLM takes "
+            f"{plan.settings.utilization:.0%} of the device, whatever the model needs, and makes KV cache of all that "
+            f"weights, activations and overhead leave. For one request of {length:,} tokens, {least / _GIB:.1f} GiB "
+            f"would do, {request / _GIB:.2f} GiB of it KV cache."
         )
-        yield (
-            "makes what weights, activations and overhead leave into KV cache. At least needed for one request of "
-            f"{plan.settings.max_length:,} tokens: {least / _GIB:.1f} GiB,"
-        )
-        yield f"of which its KV cache is {request / _GIB:.2f} GiB."
-    blocks = stage.blocks.value
-    if blocks is not None and (plan.concurrency.value or 0) < 1:
-        yield "This does not fit: not even one request of the longest length. See what would change it below."
+    if plan.concurrency.value is not None:
+        yield f"How many requests of {length:,} tokens fit? {plan.concurrency.value:,.2f}, shorter ones in proportion."
+    if plan.largest_length.value is not None:
+        yield f"What is the largest length? {plan.largest_length.value:,.0f} tokens for one request alone."
+    if plan.concurrency.value is not None and plan.concurrency.value < 1:
+        yield "So this does not fit: not even one request of that length. What would change it:"
 
 
 def _what_if(inputs: Inputs, plan: RolePlan) -> Table:

@@ -92,7 +92,10 @@ def test_capacity_counts_whole_blocks() -> None:
     assert kv.largest_length(groups, settings, 0, 100) == 0
 
 
-def test_a_recurrent_model_has_no_capacity() -> None:
-    made = plan(configs.LLAMA_8B | {"model_type": "jamba", "mamba_d_state": 16})
+@pytest.mark.parametrize(
+    "sign", [{"mamba_d_state": 16}, {"index_head_dim": 128}, {"layer_types": ["linear_attention"]}]
+)
+def test_a_model_that_keeps_another_state_has_no_capacity(sign: Config) -> None:
+    made = plan(configs.LLAMA_8B | {"model_type": "other", **sign})
     assert made.stage.kv_bytes_per_token.value is None
     assert made.tokens.value is None

@@ -89,11 +89,10 @@ def test_cpu_takes_the_kv_space_from_the_environment() -> None:
     assert plan(configs.LLAMA_1B, accelerator={"type": "CPU"}).tokens.value is None
 
 
-def test_cpu_uses_blocks_of_16_for_mla() -> None:
-    engine = {"env": {"VLLM_CPU_KVCACHE_SPACE": "1"}, "kvCache": {"blockSize": 128}}
+def test_cpu_with_mla() -> None:
+    engine = {"env": {"VLLM_CPU_KVCACHE_SPACE": "1"}, "kvCache": {"blockSize": 32}}
     made = plan(configs.DEEPSEEK_V2_LITE, engine=engine, accelerator={"type": "CPU"})
-    assert made.settings.block_size == 16
-    assert made.blocks.value == GIB // (31104 * 16)
+    assert made.blocks.value == GIB // (31104 * 32)
 
 
 def test_kv_cache_memory_bytes_is_taken_as_it_is() -> None:
@@ -112,7 +111,8 @@ def test_what_if() -> None:
     made = plan_role(inputs, Role.DECODE)
     options = {option.change: option.plan for option in what_if(inputs, made)}
     assert list(options) == [
-        "engine.kvCache.dtype: fp8", "parallelism.tensor: 2", "model.maxModelLength: 4096", "enforceEager: true",
+        "engine.kvCache.dtype: fp8", "parallelism.tensor: 2", "parallelism.tensor: 4", "model.maxModelLength: 4096",
+        "enforceEager: true",
     ]  # fmt: skip
     assert known(options["engine.kvCache.dtype: fp8"].tokens.value) > 1.9 * known(made.tokens.value)
     assert known(options["parallelism.tensor: 2"].stage.weights.value) < 0.51 * known(made.stage.weights.value)

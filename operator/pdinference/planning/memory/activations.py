@@ -12,6 +12,8 @@ from pdinference.planning.memory.tensors import local_kv_heads, stage_layers
 _WORKSPACE = round(0.116 * GIB)
 """Bytes that the forward pass takes beyond its tensors (cuBLAS workspaces, inputs): 0.099, 0.105 and 0.143 GiB in the
 three measured rows."""
+_CUBLAS = 32 * MIB
+"""Bytes of cuBLAS's workspace on Hopper (`getChosenWorkspaceSize` in aten/src/ATen/cuda/CublasHandlePool.cpp)."""
 _OUTSIDE_TORCH = round(0.22 * GIB)
 """Bytes of CUDA's context and libraries: 0.22 GiB in all three measured rows."""
 _COLLECTIVES = round(0.75 * GIB)
@@ -24,16 +26,20 @@ def activations(facts: ModelFacts, settings: Settings, stage: int) -> Figure:
     """Peak bytes of intermediate results in a step of max-num-batched-tokens.
 
     While a layer runs, there are the hidden state, the residual, and the largest pair of input and output within it: in
-    a gated MLP, gate_up (2 x width) and its product (width). The last stage then has logits of each request; vLLM's
-    profiling runs both (`profile_run` in vllm/v1/worker/gpu/model_runner.py) and takes the larger.
+    a gated MLP, gate_up (2 x width) and its product (width). Then the last stage computes logits of each request, while
+    the hidden states are still there. vLLM's profiling runs both (`profile_run` in
+    vllm/v1/worker/gpu/model_runner.py) and the larger one counts.
     """
     if settings.cpu:
         return computed(0, "vLLM's CPU memory model sets the KV cache without measuring activations.")
     inside = max(_layer_elements(facts, settings, layer) for layer in stage_layers(settings, stage))
     forward = settings.max_num_batched_tokens * (2 * facts.hidden + inside) * settings.dtype_bytes
     rows = min(settings.max_num_seqs, settings.max_num_batched_tokens)
-    logits = rows * facts.vocab * settings.dtype_bytes if stage == settings.stages - 1 else 0
-    what = f"{settings.max_num_batched_tokens} tokens in a step" if forward >= logits else f"logits of {rows} requests"
+    elements = rows * facts.vocab + (rows + settings.max_num_batched_tokens) * facts.hidden
+    logits = elements * settings.dtype_bytes + _CUBLAS if stage == settings.stages - 1 else 0
+    what = f"{settings.max_num_batched_tokens} tokens in a step"
+    if logits > forward + _WORKSPACE:
+        what = f"logits of {rows} requests"
     return computed(max(forward + _WORKSPACE, logits), f"Estimate for {what}, calibrated on three runs on an H200.")
 
 

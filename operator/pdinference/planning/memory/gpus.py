@@ -6,8 +6,8 @@ gpuMemoryUtilization; it is a little less than the size in the name. Drivers dif
 
 from pdinference.planning.memory.figures import GIB, Figure, computed, measured, unknown
 
-_MEASURED_GIB = {"nvidia-h200": 139.8}
-"""Seen by us, on vLLM's own log."""
+_MEASURED_GIB = {"nvidia-h200": 139.8, "nvidia-h100-80gb-hbm3": 79.18}
+"""Read by us on such a device."""
 
 _GIB = {
     # NVIDIA datacenter, as GPU feature discovery labels them
@@ -29,12 +29,11 @@ _GIB = {
     "nvidia-b300-sxm6-ac": 267.7,
     "nvidia-gb200": 184.3,
     "nvidia-gh200-480gb": 94.5,
-    "nvidia-h100-80gb-hbm3": 79.19,
-    "nvidia-h100-pcie": 79.19,
+    "nvidia-h100-pcie": 79.18,
     "nvidia-h100-nvl": 93.1,
     "nvidia-h200-nvl": 139.8,
     "nvidia-h20": 95.0,
-    "nvidia-h800": 79.19,
+    "nvidia-h800": 79.18,
     "nvidia-l4": 22.03,
     "nvidia-l20": 44.42,
     "nvidia-l40": 44.42,
@@ -90,9 +89,11 @@ def gpu_memory(product: str) -> Figure:
     """
     key = product.lower().replace("_", "-").removesuffix("-shared")
     if (size := _MEASURED_GIB.get(key)) is not None:
-        return measured(size * GIB, f"{product}: {size} GiB, read from vLLM on such a device.")
+        return measured(round(size * GIB), f"{product}: {size} GiB, read on such a device.")
     if (size := _GIB.get(key)) is not None:
-        return computed(size * GIB, f"{product}: {size} GiB, from the table of products (planning/memory/gpus.py).")
+        return computed(
+            round(size * GIB), f"{product}: {size} GiB, from the table of products (planning/memory/gpus.py)."
+        )
     return unknown(f"The memory of product {product} is not known; give it with --memory, for example --memory 80GiB.")
 
 

@@ -10,7 +10,11 @@ Config = Mapping[str, Any]
 
 _KV_HEADS = ("num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num")
 """Where vLLM looks for the number of KV heads (vllm/transformers_utils/model_arch_config_convertor.py)."""
-_RECURRENT = ("mamba_d_state", "ssm_state_size", "linear_num_value_heads", "linear_attn_config", "attn_type_list")
+_OTHER_STATE = (
+    "mamba_d_state", "ssm_state_size", "linear_num_value_heads", "linear_attn_config", "attn_type_list",
+    "index_head_dim", "compress_ratios",
+)  # fmt: skip
+"""Signs of a state that is no plain KV cache: Mamba, linear attention, DeepSeek's index of sparse attention."""
 
 _KNOWN = {
     "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text",
@@ -81,7 +85,7 @@ class ModelFacts:
     Attributes:
         windows: For each layer, the sliding window in tokens, or None where it attends to everything.
         has_more: What the model has besides the language model, such as a vision tower; its weights are not computed.
-        recurrent: Whether layers keep a state instead of a KV cache (Mamba, linear attention).
+        other_state: Whether layers keep something else than a KV cache, or besides it (Mamba, sparse attention).
         dtype: The type that the checkpoint names, for example `bfloat16`.
     """
 
@@ -106,12 +110,12 @@ class ModelFacts:
     moe: MoE | None
     quantization: Quantization | None
     has_more: tuple[str, ...]
-    recurrent: bool
+    other_state: bool
 
     @property
     def architecture_known(self) -> bool:
         """Whether the weights can be computed from the shape alone."""
-        return self.model_type in _KNOWN and not self.has_more and not self.recurrent
+        return self.model_type in _KNOWN and not self.has_more and not self.other_state
 
 
 def model_facts(config: Config) -> ModelFacts:
@@ -154,7 +158,7 @@ def model_facts(config: Config) -> ModelFacts:
         moe=_moe(model_type, text, layers),
         quantization=quantization_of(config.get("quantization_config") or text.get("quantization_config")),
         has_more=tuple(key for key in ("vision_config", "audio_config") if config.get(key)),
-        recurrent=any(text.get(key) for key in _RECURRENT) or "linear_attention" in (text.get("layer_types") or ()),
+        other_state=any(text.get(key) for key in _OTHER_STATE) or "linear_attention" in (text.get("layer_types") or ()),
     )
 
 
@@ -225,5 +229,5 @@ def _moe(model_type: str, text: Config, layers: int) -> MoE | None:
         layers=frozenset(i for i in range(layers) if i >= first and i not in dense and (i + offset) % step == 0),
         shared_intermediate=shared,
         gated_sharing=model_type == "qwen2_moe",
-        correction_bias=text.get("topk_method") == "noaux_tc",
+        correction_bias=text.get("topk_method") == "noaux_tc" or model_type in {"deepseek_v3", "kimi_k2"},
     )

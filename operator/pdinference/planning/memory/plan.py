@@ -11,6 +11,7 @@ from pdinference.planning.memory.figures import GIB, Figure, computed, derived, 
 from pdinference.planning.memory.gpus import smallest_gpu_memory
 from pdinference.planning.memory.model_facts import ModelFacts
 from pdinference.planning.memory.settings import Settings, role_of, settings_of
+from pdinference.planning.memory.tensors import local_kv_heads
 from pdinference.planning.memory.weights import Checkpoint, weights
 
 NO_LENGTH = "The longest request is not known; set spec.model.maxModelLength."
@@ -196,16 +197,16 @@ def _stage(inputs: Inputs, settings: Settings, memory: Figure, groups: tuple[kv.
 
 
 def _kv_bytes_per_token(facts: ModelFacts, settings: Settings, stage: int) -> Figure:
-    if facts.recurrent:
+    if facts.other_state:
         return unknown(
-            f"Layers of {facts.model_type} keep a state instead of a KV cache, which is not computed here; start vLLM "
+            f"Layers of {facts.model_type} keep something else than a KV cache, which is not computed here; start vLLM "
             "once and read its log."
         )
     layers = settings.layer_partition[stage]
     if facts.mla is not None:
         each = f"{facts.mla.kv_lora_rank} + {facts.mla.qk_rope_head_dim} elements (MLA, whole on every rank)"
     else:
-        heads = kv.local_kv_heads(facts, settings.tensor)
+        heads = local_kv_heads(facts, settings.tensor)
         each = f"2 x {heads} KV heads x {facts.head_dim} elements"
     note = f"{layers} layers x {each} x {settings.kv_bytes} bytes."
     if sliding := sum(window is not None for window in facts.windows):

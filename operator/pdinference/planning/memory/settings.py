@@ -104,7 +104,7 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
         dtype_bytes=dtype_bytes,
         quantization=quantization,
         kv_bytes=_kv_bytes(spec, facts, dtype_bytes),
-        block_size=_block_size(spec, facts, cpu=cpu),
+        block_size=_block_size(spec, cpu=cpu),
         max_length=max_length,
         max_num_seqs=seqs_set or min(seqs, tokens),
         max_num_batched_tokens=tokens,
@@ -144,14 +144,13 @@ def _kv_bytes(spec: Spec, facts: ModelFacts, dtype_bytes: int) -> int:
     return 1 if chosen.startswith("fp8") else 2
 
 
-def _block_size(spec: Spec, facts: ModelFacts, *, cpu: bool) -> int:
+def _block_size(spec: Spec, *, cpu: bool) -> int:
     """Tokens of a block.
 
-    Source: CacheConfig.DEFAULT_BLOCK_SIZE in vllm/config/cache.py; vllm/platforms/cpu.py (`check_and_update_config`):
-    128, and for MLA 16 whatever the user says (on processors without AMX).
+    Source: CacheConfig.DEFAULT_BLOCK_SIZE in vllm/config/cache.py, and `check_and_update_config` in
+    vllm/platforms/cpu.py. On processors without AMX that makes it 16 for MLA, which changes the capacity by less than
+    128 tokens.
     """
-    if cpu and facts.mla is not None:
-        return 16
     return spec.engine.kv_cache.block_size or (128 if cpu else 16)
 
 
