@@ -3,8 +3,9 @@
     uv run python -m benchmarks.memory_plan --python /path/to/python/with/vllm
 
 For each model of `tiny_models.py` vLLM starts with the same settings as the plan, and is stopped when it has logged
-its KV cache; and the number of parameters is compared with that in the files. The KV formulas, groups and rounding are those of GPUs; weights and activations are not part of vLLM's CPU
-memory model, so this says nothing about them (docs/memory.md has GPU runs).
+its KV cache; and the number of parameters is compared with that in the files. The KV formulas, groups and rounding are
+those of GPUs; weights and activations are not part of vLLM's CPU memory model, so this says nothing about what they
+take on a device (docs/memory.md has GPU runs).
 """
 
 import argparse

@@ -134,7 +134,7 @@ def test_lora_slots_take_memory() -> None:
     tuned = plan(configs.LLAMA_8B, model={"lora": {"maxRank": 32, "maxActive": 2}})
     each = (3 * 4096 + 6144) + (4096 + 4096) + (2 * 4096 + 28672) + (14336 + 4096)
     more = known(tuned.stage.weights.value) - known(plain.stage.weights.value)
-    assert more == 2 * 32 * 32 * each * 2
+    assert more == 2 * 32 * (32 * each + 2 * (128256 + 4096)) * 2
 
 
 def test_headers_correct_the_architecture() -> None:

@@ -14,6 +14,10 @@ _CAST = {"F64", "F32", "F16", "BF16"}
 """Types that vLLM casts to the model's dtype while it loads; others keep their size."""
 
 
+_LORA_ON_EMBEDDING = {"llama", "mistral", "mixtral", "granite", "phi3", "qwen3", "qwen3_moe"}
+"""Architectures whose class in vllm/model_executor/models lists `embedding_modules`."""
+
+
 @dataclass(frozen=True, slots=True)
 class TensorHeader:
     """What a safetensors file says about a tensor (https://huggingface.co/docs/safetensors, 'Format').
@@ -83,7 +87,7 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, checkp
         size *= _loaded_bytes(checkpoint, facts, settings) / expected
         note = "From the headers of the safetensors files"
     rounding = 0 if settings.cpu else allocator_rounding(tensors)
-    slots = lora_bytes(tensors, settings)
+    slots = lora_bytes(facts, tensors, settings)
     ranks = settings.tensor * settings.stages
     parts = [note + (f", one of {ranks} ranks" if ranks > 1 else "")]
     if rounding:
@@ -145,12 +149,13 @@ def allocator_rounding(tensors: Iterable[Tensor]) -> int:
     return rounding + -small % (2 * MIB) + -medium % (20 * MIB)
 
 
-def lora_bytes(tensors: Iterable[Tensor], settings: Settings) -> int:
+def lora_bytes(facts: ModelFacts, tensors: Iterable[Tensor], settings: Settings) -> int:
     """Bytes set aside for adapters on one rank.
 
     Source: `create_lora_weights` in vllm/lora/layers/{base_linear,column_parallel_linear}.py: for each linear layer and
-    slot, A of rank x inputs for each merged part and B of outputs x rank. Adapters on experts, embedding and head are
-    not counted.
+    slot, A of rank x inputs for each merged part and B of outputs x rank; and where the model class lists
+    `embedding_modules`, the same for embedding and head, with the whole vocabulary on every rank. Adapters on experts
+    are not counted.
     """
     if not settings.lora_slots:
         return 0
@@ -159,4 +164,6 @@ def lora_bytes(tensors: Iterable[Tensor], settings: Settings) -> int:
         if tensor.linear is not None:
             outputs, inputs = tensor.linear
             elements += settings.lora_rank * (tensor.merged * inputs + outputs)
+        elif tensor.kind in {"embedding", "head"} and facts.model_type in _LORA_ON_EMBEDDING:
+            elements += settings.lora_rank * (facts.vocab + facts.hidden)
     return elements * settings.lora_slots * settings.dtype_bytes
