@@ -32,7 +32,7 @@ _CAPACITY = re.compile(
     r"KV cache size: ([\d,]+) tokens, Maximum concurrency for ([\d,]+) tokens per request: ([\d.]+)x"
 )
 _LENGTH, _BATCHED, _SEQS, _GIB = 2048, 512, 8, 1
-_PATIENCE = 180
+_PATIENCE = 400
 _BAR = 0.05
 
 
@@ -130,14 +130,14 @@ def measure(python: str, model: Path) -> Measurement:
                 if match := _CAPACITY.search(line):
                     return Measurement(int(match[1].replace(",", "")), float(match[3]))
                 if time.monotonic() > deadline:
-                    break
+                    return Measurement(None, None, f"not up after {_PATIENCE} s")
         finally:
             process.terminate()
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:
                 process.kill()
-    errors = [line.strip() for line in lines if "Error" in line]
+    errors = [line.strip() for line in lines if "Error:" in line]
     return Measurement(None, None, (errors or lines or ["no output"])[-1][-200:])
 
 
