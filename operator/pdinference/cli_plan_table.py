@@ -96,8 +96,10 @@ def _answers(plan: RolePlan) -> Iterator[str]:
     weights, taken = stage.weights.value, stage.requested.value
     least, request = least_memory(plan).value, one_request(plan).value
     if weights and taken and least is not None and request is not None and not plan.settings.cpu:
+        ranks = plan.settings.tensor * plan.settings.stages * plan.settings.data
+        what = "a model" if ranks == 1 else "one device's share of a model,"
         yield (
-            f"Why does a model of {weights / _GIB:.1f} GiB use {taken / _GIB:.1f} GiB? vLLM takes "
+            f"Why does {what} of {weights / _GIB:.1f} GiB use {taken / _GIB:.1f} GiB? vLLM takes "
             f"{plan.settings.utilization:.0%} of the device, whatever the model needs, and makes KV cache of all that "
             f"weights, activations and overhead leave. For one request of {length:,} tokens, {least / _GIB:.1f} GiB "
             f"would do, {request / _GIB:.2f} GiB of it KV cache."

@@ -56,6 +56,8 @@ def test_unknown_memory_leaves_the_rest_known() -> None:
     assert made.tokens.value is None
     assert "--memory" in made.tokens.note
     assert made.stage.kv_cache.source is Source.UNKNOWN
+    assert "maxNumBatchedTokens" in made.stage.activations.note
+    assert "maxNumBatchedTokens" not in plan(configs.LLAMA_8B).stage.activations.note
 
 
 def test_stated_memory_wins_over_the_table() -> None:

@@ -40,6 +40,8 @@ def activations(facts: ModelFacts, settings: Settings, stage: int) -> Figure:
     what = f"{settings.max_num_batched_tokens} tokens in a step"
     if logits > forward + _WORKSPACE:
         what = f"logits of {rows} requests"
+    if settings.batch_assumed:
+        what += " (vLLM's default for small devices; set maxNumBatchedTokens to be sure)"
     return computed(max(forward + _WORKSPACE, logits), f"Estimate for {what}, calibrated on three runs on an H200.")
 
 

@@ -204,7 +204,7 @@ def _kv_bytes_per_token(facts: ModelFacts, settings: Settings, stage: int) -> Fi
         )
     layers = settings.layer_partition[stage]
     if facts.mla is not None:
-        each = f"{facts.mla.kv_lora_rank} + {facts.mla.qk_rope_head_dim} elements (MLA, whole on every rank)"
+        each = f"({facts.mla.kv_lora_rank} + {facts.mla.qk_rope_head_dim}) elements of MLA, whole on every rank,"
     else:
         heads = local_kv_heads(facts, settings.tensor)
         each = f"2 x {heads} KV heads x {facts.head_dim} elements"

@@ -23,6 +23,7 @@ class Settings:
         expert_ranks: Over how many devices whole experts are spread; 1 without expert parallelism.
         dtype_bytes: Bytes of an activation and of an unquantised weight.
         kv_bytes: Bytes of an element of the KV cache.
+        batch_assumed: Whether max_num_batched_tokens is vLLM's default for a device that is not known.
         max_length: Tokens of the longest request; None when neither spec nor model say.
         kv_budget: Bytes for the KV cache where the user set them outright; None: what is left of the device.
         lora_slots: Adapters in a batch; 0 without LoRA.
@@ -42,6 +43,7 @@ class Settings:
     max_num_seqs: int
     max_num_batched_tokens: int
     utilization: float
+    batch_assumed: bool
     eager: bool
     kv_budget: int | None
     lora_slots: int
@@ -109,6 +111,7 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
         max_num_seqs=seqs_set or min(seqs, tokens),
         max_num_batched_tokens=tokens,
         utilization=own.gpu_memory_utilization or engine.gpu_memory_utilization or _UTILIZATION,
+        batch_assumed=not (tokens_set or cpu or memory.known),
         eager=bool(eager),
         kv_budget=_kv_budget(environment, arguments, cpu=cpu),
         lora_slots=lora.max_active if lora else 0,

@@ -108,7 +108,7 @@ def _whole(facts: ModelFacts, *, byte_sized: bool = False) -> Settings:
     return Settings(
         cpu=True, tensor=1, layer_partition=(facts.layers,), data=1, expert_ranks=1, dtype_bytes=1 if byte_sized else 2,
         quantization=None, kv_bytes=2, block_size=16, max_length=None, max_num_seqs=1, max_num_batched_tokens=1,
-        utilization=1, eager=True, kv_budget=None, lora_slots=0, lora_rank=0, offload=0,
+        utilization=1, batch_assumed=False, eager=True, kv_budget=None, lora_slots=0, lora_rank=0, offload=0,
     )  # fmt: skip
 
 
