@@ -13,6 +13,7 @@ import yaml
 from pdinference.api import names
 from pdinference.api.crd import custom_resource_definition
 from pdinference.api.validation import InvalidResourceError, validated
+from pdinference.cli_plan import add_plan_command
 from pdinference.manifests import RenderSettings, render
 
 
@@ -147,3 +148,6 @@ class _PlainDumper(yaml.CSafeDumper):
 
 def _print_yaml(objects: Iterable[Any]) -> None:
     yaml.dump_all(objects, sys.stdout, Dumper=_PlainDumper, sort_keys=False, explicit_start=True, width=120)
+
+
+add_plan_command(main, _documents, _problems_told)

@@ -1,0 +1,135 @@
+"""A memory plan as tables and bars for a person."""
+
+from collections.abc import Iterator, Mapping
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.planning.memory import Figure, Inputs, RolePlan, least_memory, one_request, what_if
+
+_GIB = 2**30
+_BAR = 64
+_TITLES = {Role.PARAMETER: "P (parameter, prefill)", Role.DECODE: "D (decode)"}
+_WIDTH_OFF_TERMINAL = 120
+
+
+def print_plan(resource: PDInference, plans: Mapping[Role, tuple[Inputs, RolePlan]]) -> None:
+    """Print the plan of a resource."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDTH_OFF_TERMINAL)
+    console.print(f"[bold]{resource.metadata.namespace}/{resource.metadata.name}[/bold]", markup=True)
+    for role, (inputs, plan) in plans.items():
+        console.print()
+        console.print(_table(role, plan))
+        if len(plan.stages) > 1:
+            console.print(_stages(plan))
+        if (bar := _bar(plan)) is not None:
+            console.print(bar)
+        for line in _answers(plan):
+            console.print(Padding(Text(line), (0, 0, 0, 2)))
+        console.print(_what_if(inputs, plan))
+
+
+def _table(role: Role, plan: RolePlan) -> Table:
+    settings = plan.settings
+    layout = f"tensor {settings.tensor} x pipeline {settings.stages} x data {settings.data}"
+    table = Table(title=f"{_TITLES[role]}: one device of {layout}", title_justify="left", expand=False)
+    table.add_column("")
+    table.add_column("value", justify="right")
+    table.add_column("source")
+    table.add_column("note", overflow="fold")
+    stage = plan.stage
+    for name, figure, text in (
+        ("device memory", plan.memory, _gib(plan.memory)),
+        ("vLLM may take", stage.requested, _gib(stage.requested)),
+        ("weights", stage.weights, _gib(stage.weights)),
+        ("activations", stage.activations, _gib(stage.activations)),
+        ("overhead", stage.overhead, _gib(stage.overhead)),
+        ("KV cache", stage.kv_cache, _gib(stage.kv_cache)),
+        ("KV per token", stage.kv_bytes_per_token, _count(stage.kv_bytes_per_token, " B")),
+        ("KV blocks", plan.blocks, _count(plan.blocks)),
+        ("KV tokens", plan.tokens, _count(plan.tokens)),
+        ("concurrency", plan.concurrency, _count(plan.concurrency, "x")),
+        ("largest length", plan.largest_length, _count(plan.largest_length)),
+    ):
+        table.add_row(name, text, figure.source.value, figure.note)
+    return table
+
+
+def _stages(plan: RolePlan) -> Table:
+    table = Table(title="pipeline stages", title_justify="left")
+    for column in ("stage", "layers", "weights", "KV cache", "KV per token", "blocks"):
+        table.add_column(column, justify="right")
+    for index, stage in enumerate(plan.stages):
+        mark = " (limits)" if index == plan.worst else ""
+        sizes = (_gib(stage.weights), _gib(stage.kv_cache), _count(stage.kv_bytes_per_token, " B"))
+        table.add_row(f"{index}{mark}", str(stage.layers), *sizes, _count(stage.blocks))
+    return table
+
+
+def _bar(plan: RolePlan) -> Text | None:
+    """The device as a bar; none when a part is unknown, or there is no device."""
+    stage = plan.stage
+    parts = (stage.weights, stage.activations, stage.overhead, stage.kv_cache)
+    total = plan.memory.value
+    if total is None or any(part.value is None or part.value < 0 for part in parts) or plan.settings.cpu:
+        return None
+    sizes = [part.value or 0 for part in parts]
+    sizes.append(max(0.0, total - sum(sizes)))
+    text = Text("  |")
+    legend = []
+    for mark, name, size in zip("#aoK.", ("weights", "activations", "overhead", "KV cache", "not taken"), sizes,
+                                strict=True):  # fmt: skip
+        text.append(mark * (max(1, round(_BAR * size / total)) if size else 0))
+        legend.append(f"{mark} {name} {size / _GIB:.1f}")
+    text.append("|\n   " + "   ".join(legend) + "  GiB")
+    return text
+
+
+def _answers(plan: RolePlan) -> Iterator[str]:
+    stage, length = plan.stage, plan.settings.max_length
+    weights, taken = stage.weights.value, stage.requested.value
+    least, request = least_memory(plan).value, one_request(plan).value
+    if weights and taken and least is not None and request is not None and not plan.settings.cpu:
+        ranks = plan.settings.tensor * plan.settings.stages * plan.settings.data
+        what = "a model" if ranks == 1 else "one device's share of a model,"
+        yield (
+            f"Why does {what} of {weights / _GIB:.1f} GiB use {taken / _GIB:.1f} GiB? vLLM takes "
+            f"{plan.settings.utilization:.0%} of the device, whatever the model needs, and makes KV cache of all that "
+            f"weights, activations and overhead leave. For one request of {length:,} tokens, {least / _GIB:.1f} GiB "
+            f"would do, {request / _GIB:.2f} GiB of it KV cache."
+        )
+    if plan.concurrency.value is not None:
+        yield f"How many requests of {length:,} tokens fit? {plan.concurrency.value:,.2f}, shorter ones in proportion."
+    if plan.largest_length.value is not None:
+        yield f"What is the largest length? {plan.largest_length.value:,.0f} tokens for one request alone."
+    if plan.concurrency.value is not None and plan.concurrency.value < 1:
+        yield "So this does not fit: not even one request of that length. What would change it:"
+
+
+def _what_if(inputs: Inputs, plan: RolePlan) -> Table:
+    table = Table(title="what if", title_justify="left")
+    for column in ("change", "weights", "KV cache", "KV tokens", "concurrency", "largest length"):
+        table.add_column(column, justify="left" if column == "change" else "right")
+    rows = [("as it is", plan), *((option.change, option.plan) for option in what_if(inputs, plan))]
+    for change, other in rows:
+        table.add_row(
+            change, _gib(other.stage.weights), _gib(other.stage.kv_cache), _count(other.tokens),
+            _count(other.concurrency, "x"), _count(other.largest_length),
+        )  # fmt: skip
+    return table
+
+
+def _gib(figure: Figure) -> str:
+    return "unknown" if figure.value is None else f"{figure.value / _GIB:.2f} GiB"
+
+
+def _count(figure: Figure, unit: str = "") -> str:
+    if figure.value is None:
+        return "unknown"
+    return f"{figure.value:,.2f}{unit}" if unit == "x" else f"{figure.value:,.0f}{unit}"

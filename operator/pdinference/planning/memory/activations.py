@@ -1,0 +1,84 @@
+"""Estimates: memory of a step's intermediate results, and what is neither weights nor KV cache.
+
+These are no exact formulas. vLLM measures both while it starts (`determine_available_memory` in
+vllm/v1/worker/gpu_worker.py); the constants here are set by the three H200 rows of docs/memory.md.
+"""
+
+from pdinference.planning.memory.figures import GIB, MIB, Figure, computed
+from pdinference.planning.memory.model_facts import ModelFacts
+from pdinference.planning.memory.settings import Settings
+from pdinference.planning.memory.tensors import local_kv_heads, stage_layers
+
+_WORKSPACE = round(0.116 * GIB)
+"""Bytes that the forward pass takes beyond its tensors (cuBLAS workspaces, inputs): 0.099, 0.105 and 0.143 GiB in the
+three measured rows."""
+_CUBLAS = 32 * MIB
+"""Bytes of cuBLAS's workspace on Hopper (`getChosenWorkspaceSize` in aten/src/ATen/cuda/CublasHandlePool.cpp)."""
+_OUTSIDE_TORCH = round(0.22 * GIB)
+"""Bytes of CUDA's context and libraries: 0.22 GiB in all three measured rows."""
+_COLLECTIVES = round(0.75 * GIB)
+"""Bytes of NCCL's and the custom all-reduce's buffers with several ranks; not measured by us."""
+_GRAPHS_PER_LAYER = 20 * MIB
+"""Bytes of CUDA graphs for each layer; not measured by us, logs of vLLM show 0.3 to 1 GiB for 32 layers."""
+
+
+def activations(facts: ModelFacts, settings: Settings, stage: int) -> Figure:
+    """Peak bytes of intermediate results in a step of max-num-batched-tokens.
+
+    While a layer runs, there are the hidden state, the residual, and the largest pair of input and output within it: in
+    a gated MLP, gate_up (2 x width) and its product (width). Then the last stage computes logits of each request, while
+    the hidden states are still there. vLLM's profiling runs both (`profile_run` in
+    vllm/v1/worker/gpu/model_runner.py) and the larger one counts.
+    """
+    if settings.cpu:
+        return computed(0, "vLLM's CPU memory model sets the KV cache without measuring activations.")
+    inside = max(_layer_elements(facts, settings, layer) for layer in stage_layers(settings, stage))
+    forward = settings.max_num_batched_tokens * (2 * facts.hidden + inside) * settings.dtype_bytes
+    rows = min(settings.max_num_seqs, settings.max_num_batched_tokens)
+    elements = rows * facts.vocab + (rows + settings.max_num_batched_tokens) * facts.hidden
+    logits = elements * settings.dtype_bytes + _CUBLAS if stage == settings.stages - 1 else 0
+    what = f"{settings.max_num_batched_tokens} tokens in a step"
+    if logits > forward + _WORKSPACE:
+        what = f"logits of {rows} requests"
+    if settings.batch_assumed:
+        what += " (vLLM's default for small devices; set maxNumBatchedTokens to be sure)"
+    return computed(max(forward + _WORKSPACE, logits), f"Estimate for {what}, calibrated on three runs on an H200.")
+
+
+def overhead(settings: Settings, stage: int) -> Figure:
+    """Bytes of CUDA's context, of communication and of CUDA graphs."""
+    if settings.cpu:
+        return computed(0, "vLLM's CPU memory model has no such part; the process itself needs about 1 GiB.")
+    size, parts = _OUTSIDE_TORCH, ["0.22 GiB outside PyTorch (measured on an H200)"]
+    if settings.tensor * settings.stages * settings.data > 1:
+        size += _COLLECTIVES
+        parts.append("0.75 GiB for communication between ranks (not calibrated)")
+    if not settings.eager:
+        graphs = _GRAPHS_PER_LAYER * len(stage_layers(settings, stage))
+        size += graphs
+        parts.append(f"{graphs / GIB:.2f} GiB of CUDA graphs (not calibrated)")
+    return computed(size, f"Estimate: {', '.join(parts)}.")
+
+
+def _layer_elements(facts: ModelFacts, settings: Settings, layer: int) -> int:
+    """Elements for each token at the peak within a layer, on one rank."""
+    return max(_attention_elements(facts, settings), _feed_forward_elements(facts, settings, layer))
+
+
+def _attention_elements(facts: ModelFacts, settings: Settings) -> int:
+    heads = facts.heads // settings.tensor
+    if facts.mla is not None:
+        # q, the latent brought up to keys and values, and keys put together with their rotary part
+        return heads * (3 * facts.mla.qk_head_dim + 2 * facts.mla.v_head_dim)
+    return (2 * heads + 2 * local_kv_heads(facts, settings.tensor)) * facts.head_dim
+
+
+def _feed_forward_elements(facts: ModelFacts, settings: Settings, layer: int) -> int:
+    moe = facts.moe
+    if moe is None or layer not in moe.layers:
+        return 3 * facts.intermediate // settings.tensor
+    # `fused_experts_impl` in vllm/model_executor/layers/fused_moe/fused_moe.py: one buffer for the first product and
+    # the output of each chosen expert, another for the activation.
+    width = moe.intermediate if settings.expert_ranks > 1 else moe.intermediate // (settings.tensor * settings.data)
+    routed = moe.per_token * (max(2 * width, facts.hidden) + width) + facts.hidden
+    return routed + 3 * moe.shared_intermediate // settings.tensor

@@ -1,0 +1,65 @@
+"""What would change if: the same plan with one setting changed."""
+
+from dataclasses import dataclass, replace
+
+from pdinference.planning.memory import kv
+from pdinference.planning.memory.figures import Figure, derived, unknown
+from pdinference.planning.memory.plan import NO_LENGTH, Inputs, RolePlan, plan_settings
+from pdinference.planning.memory.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """One change and what it would give.
+
+    Attributes:
+        change: In words.
+        plan: The plan with it.
+    """
+
+    change: str
+    plan: RolePlan
+
+
+def what_if(inputs: Inputs, plan: RolePlan) -> tuple[WhatIf, ...]:
+    """The changes that most often help.
+
+    FP8 KV cache, two and four times the tensor parallelism, half the length, no CUDA graphs.
+    """
+    return tuple(WhatIf(change, plan_settings(inputs, settings, plan.memory)) for change, settings in _changes(plan))
+
+
+def one_request(plan: RolePlan) -> Figure:
+    """Bytes of the KV cache that one request of the longest length holds on a device."""
+    if plan.settings.max_length is None:
+        return unknown(NO_LENGTH)
+    groups = kv.groups_of(plan.facts.windows)
+    blocks = kv.blocks_per_request(groups, plan.settings, plan.settings.max_length)
+    size = blocks * kv.block_bytes(plan.facts, plan.settings, groups, plan.worst)
+    note = f"{blocks} blocks of {plan.settings.block_size} tokens."
+    return derived(lambda _: size, note, plan.stage.kv_bytes_per_token)
+
+
+def least_memory(plan: RolePlan) -> Figure:
+    """Bytes of a device that vLLM has to be given for one request of the longest length."""
+    stage = plan.stage
+    return derived(
+        lambda *parts: sum(parts),
+        "Weights, activations, overhead and the KV cache of one request.",
+        stage.weights, stage.activations, stage.overhead, one_request(plan),
+    )  # fmt: skip
+
+
+def _changes(plan: RolePlan) -> list[tuple[str, Settings]]:
+    settings, facts = plan.settings, plan.facts
+    changes = []
+    if settings.kv_bytes > 1:
+        changes.append(("engine.kvCache.dtype: fp8", replace(settings, kv_bytes=1)))
+    more = [2 * settings.tensor, 4 * settings.tensor] if not settings.cpu else []
+    changes += [(f"parallelism.tensor: {n}", settings.with_tensor(n)) for n in more if facts.heads % n == 0]
+    if settings.max_length and settings.max_length > 1:
+        half = settings.max_length // 2
+        changes.append((f"model.maxModelLength: {half}", replace(settings, max_length=half)))
+    if not settings.cpu and not settings.eager:
+        changes.append(("enforceEager: true", replace(settings, eager=True)))
+    return changes

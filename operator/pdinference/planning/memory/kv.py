@@ -1,0 +1,118 @@
+"""The KV cache: bytes of a token, blocks, and how many requests of the longest length fit."""
+
+from dataclasses import dataclass
+
+from pdinference.planning.memory.figures import ceil_div
+from pdinference.planning.memory.model_facts import ModelFacts
+from pdinference.planning.memory.settings import Settings
+from pdinference.planning.memory.tensors import local_kv_heads, stage_layers
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Layers that share one block table.
+
+    Attributes:
+        layers: Their indexes in the model.
+        window: Tokens of their sliding window; None when they attend to everything.
+    """
+
+    layers: tuple[int, ...]
+    window: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What the KV cache holds.
+
+    Attributes:
+        blocks: Number of blocks.
+        tokens: What vLLM logs as KV cache size: concurrency x longest length.
+        concurrency: How many requests of the longest length fit at once.
+    """
+
+    blocks: int
+    tokens: int
+    concurrency: float
+
+
+def layer_token_bytes(facts: ModelFacts, settings: Settings) -> int:
+    """Bytes that one token takes in one layer, on one rank.
+
+    Source: `AttentionSpec.page_size_bytes` in vllm/v1/kv_cache_interface.py: KV heads x 2 x head size x bytes. For MLA,
+    `MLAAttention.get_kv_cache_spec`: one latent vector of kv_lora_rank + qk_rope_head_dim, whole on every rank
+    (arXiv 2405.04434).
+    """
+    if facts.mla is not None:
+        return (facts.mla.kv_lora_rank + facts.mla.qk_rope_head_dim) * settings.kv_bytes
+    return local_kv_heads(facts, settings.tensor) * 2 * facts.head_dim * settings.kv_bytes
+
+
+def token_bytes(facts: ModelFacts, settings: Settings, stage: int) -> int:
+    """Bytes that one token takes in all layers of a stage, on one rank, while it is in the window of all of them."""
+    return layer_token_bytes(facts, settings) * len(stage_layers(settings, stage))
+
+
+def groups_of(windows: tuple[int | None, ...]) -> tuple[Group, ...]:
+    """Layers by block table.
+
+    Source: `get_kv_cache_groups` and `_get_kv_cache_groups_uniform_page_size` in vllm/v1/core/kv_cache_utils.py: layers
+    with the same window go together, and each kind is cut into groups of as many layers as the rarest kind has (or the
+    most frequent one, when it has less than 1.5 times as many).
+    """
+    kinds: dict[int | None, list[int]] = {}
+    for layer, window in enumerate(windows):
+        kinds.setdefault(window, []).append(layer)
+    counts = [len(layers) for layers in kinds.values()]
+    size = max(counts) if max(counts) < min(counts) * 1.5 else min(counts)
+    groups = []
+    for window, layers in kinds.items():
+        number = ceil_div(len(layers), size)
+        groups += [Group(tuple(layers[i::number]), window) for i in range(number)]
+    return tuple(groups)
+
+
+def blocks_per_request(groups: tuple[Group, ...], settings: Settings, length: int) -> int:
+    """Blocks that a request of some length holds, over all groups.
+
+    Source: `get_max_concurrency_for_kv_cache_config` in vllm/v1/core/kv_cache_utils.py, and
+    `FullAttentionSpec.max_memory_usage_bytes` and `SlidingWindowSpec.max_admission_blocks_per_request` in
+    vllm/v1/kv_cache_interface.py: a window also holds the tokens of the steps under way, and one block more because it
+    need not begin with a block.
+    """
+    blocks = 0
+    for group in groups:
+        if group.window is None:
+            blocks += ceil_div(length, settings.block_size)
+        else:
+            held = min(group.window - 1 + settings.in_flight_tokens, length)
+            blocks += ceil_div(held, settings.block_size) + 1
+    return blocks
+
+
+def block_bytes(facts: ModelFacts, settings: Settings, groups: tuple[Group, ...], stage: int) -> int:
+    """Bytes of one block on a rank of a stage: of the group with most layers there.
+
+    Source: `_get_kv_cache_bytes_per_block` in vllm/v1/core/kv_cache_utils.py.
+    """
+    here = stage_layers(settings, stage)
+    most = max(sum(layer in here for layer in group.layers) for group in groups)
+    return most * layer_token_bytes(facts, settings) * settings.block_size
+
+
+def capacity(groups: tuple[Group, ...], settings: Settings, blocks: int, length: int) -> Capacity:
+    """How much fits into a number of blocks (`get_kv_cache_capacity` in vllm/v1/core/kv_cache_utils.py)."""
+    concurrency = blocks / blocks_per_request(groups, settings, length)
+    return Capacity(blocks, int(concurrency * length), concurrency)
+
+
+def largest_length(groups: tuple[Group, ...], settings: Settings, blocks: int, limit: int) -> int:
+    """The longest request, in tokens, that fits alone; at most `limit` (`_estimate_max_model_len_from_groups`)."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        if blocks_per_request(groups, settings, middle) <= blocks:
+            low = middle
+        else:
+            high = middle - 1
+    return low

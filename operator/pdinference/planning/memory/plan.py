@@ -1,0 +1,236 @@
+"""The memory plan of one role: every number of one device, for each pipeline stage."""
+
+import math
+from dataclasses import dataclass
+
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import Spec
+from pdinference.planning.memory import kv
+from pdinference.planning.memory.activations import activations, overhead
+from pdinference.planning.memory.figures import GIB, Figure, computed, derived, measured, unknown
+from pdinference.planning.memory.gpus import smallest_gpu_memory
+from pdinference.planning.memory.model_facts import ModelFacts
+from pdinference.planning.memory.settings import Settings, role_of, settings_of
+from pdinference.planning.memory.tensors import local_kv_heads
+from pdinference.planning.memory.weights import Checkpoint, weights
+
+NO_LENGTH = "The longest request is not known; set spec.model.maxModelLength."
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a plan is made from.
+
+    Attributes:
+        memory: Bytes of one device as the user states them; None: from the table of products.
+        checkpoint: Headers of the model's safetensors files; None when they are not at hand.
+    """
+
+    spec: Spec
+    facts: ModelFacts
+    checkpoint: Checkpoint | None = None
+    memory: Figure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """One device of a pipeline stage. All sizes are bytes.
+
+    Attributes:
+        requested: What vLLM may take: memory x utilization.
+        kv_cache: What is left of it for the KV cache.
+        blocks: Blocks that fit there.
+    """
+
+    layers: int
+    weights: Figure
+    activations: Figure
+    overhead: Figure
+    kv_bytes_per_token: Figure
+    requested: Figure
+    kv_cache: Figure
+    blocks: Figure
+
+    def as_json(self) -> dict[str, object]:
+        """The sizes in bytes, each as `{value, source, note}`."""
+        return {
+            "weightsBytes": self.weights.as_json(),
+            "activationBytes": self.activations.as_json(),
+            "overheadBytes": self.overhead.as_json(),
+            "kvBytesPerToken": self.kv_bytes_per_token.as_json(),
+            "kvCacheBytes": self.kv_cache.as_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RolePlan:
+    """One device of a role; of several stages, the numbers of the one that limits.
+
+    Attributes:
+        memory: Bytes of the device.
+        worst: Index of the stage with fewest blocks, or most weights where blocks are not known.
+        tokens: What vLLM logs as KV cache size.
+        concurrency: Requests of the longest length at once.
+        largest_length: Longest request that would fit alone, within the model's own limit.
+    """
+
+    settings: Settings
+    facts: ModelFacts
+    memory: Figure
+    stages: tuple[StagePlan, ...]
+    worst: int
+    blocks: Figure
+    tokens: Figure
+    concurrency: Figure
+    largest_length: Figure
+
+    @property
+    def stage(self) -> StagePlan:
+        """The stage that limits."""
+        return self.stages[self.worst]
+
+    def as_json(self) -> dict[str, object]:
+        """Every number as `{value, source, note}`, sizes in bytes; of several stages, also each one's own."""
+        stage = self.stage
+        return {
+            "memoryBytes": self.memory.as_json(),
+            "requestedBytes": stage.requested.as_json(),
+            **stage.as_json(),
+            "kvBlocks": self.blocks.as_json(),
+            "kvCapacityTokens": self.tokens.as_json(),
+            "maxConcurrency": self.concurrency.as_json(),
+            "largestLength": self.largest_length.as_json(),
+            "stages": [{"layers": each.layers, **each.as_json()} for each in self.stages],
+        }
+
+
+class UnusableSpecError(ValueError):
+    """Model and spec do not go together; the message says why."""
+
+
+def stated_memory(size: int) -> Figure:
+    """The memory of a device, in bytes, as the user states it."""
+    return measured(size, f"{size / GIB:g} GiB, as stated.")
+
+
+def plan_role(inputs: Inputs, role: Role) -> RolePlan:
+    """Plan one role of a resource.
+
+    Raises:
+        UnusableSpecError: The model cannot be split as the spec says.
+    """
+    own = role_of(inputs.spec, role)
+    _check_split(inputs, role)
+    memory = inputs.memory or (
+        unknown("The node's memory is not known; give the KV cache's with VLLM_CPU_KVCACHE_SPACE in env, in GiB.")
+        if own.accelerator.type == "CPU"
+        else smallest_gpu_memory(own.accelerator.products)
+    )
+    settings = settings_of(inputs.spec, role, inputs.facts, memory)
+    return plan_settings(inputs, settings, memory)
+
+
+def plan_settings(inputs: Inputs, settings: Settings, memory: Figure) -> RolePlan:
+    """Plan for settings that may differ from the spec's."""
+    facts = inputs.facts
+    groups = kv.groups_of(facts.windows)
+    stages = tuple(_stage(inputs, settings, memory, groups, stage) for stage in range(settings.stages))
+    blocks = stages[0].blocks
+    if len(stages) > 1:
+        blocks = derived(lambda *counts: min(counts), "Of the stage with fewest.", *(stage.blocks for stage in stages))
+    length = computed(settings.max_length, "maxModelLength.") if settings.max_length else unknown(NO_LENGTH)
+    per_request = f"{settings.max_length:,} tokens" if settings.max_length else "the longest length"
+
+    def held(count: float, longest: float) -> kv.Capacity:
+        return kv.capacity(groups, settings, int(count), int(longest))
+
+    limit = facts.max_length or settings.max_length or 0
+    return RolePlan(
+        settings=settings,
+        facts=facts,
+        memory=memory,
+        stages=stages,
+        worst=_worst(stages),
+        blocks=blocks,
+        tokens=derived(lambda c, n: held(c, n).tokens, _tokens_note(groups, settings), blocks, length),
+        concurrency=derived(lambda c, n: round(held(c, n).concurrency, 2), f"Requests of {per_request} at once.",
+                            blocks, length),
+        largest_length=derived(lambda c: kv.largest_length(groups, settings, int(c), limit),
+                               f"Longest request that fits alone; the model ends at {limit:,} tokens.", blocks),
+    )  # fmt: skip
+
+
+def _check_split(inputs: Inputs, role: Role) -> None:
+    """Refuse what vLLM refuses at start (`verify_with_parallel_config` in vllm/config/model.py, `get_pp_indices`)."""
+    facts, parallel = inputs.facts, role_of(inputs.spec, role).parallelism
+    where = f"spec.{role.value}.parallelism"
+    if facts.heads % parallel.tensor:
+        raise UnusableSpecError(
+            f"{where}.tensor: {parallel.tensor} does not divide the model's {facts.heads} attention heads."
+        )
+    if parallel.layer_partition and sum(parallel.layer_partition) != facts.layers:
+        raise UnusableSpecError(
+            f"{where}.layerPartition: {parallel.layer_partition} adds up to {sum(parallel.layer_partition)} layers; "
+            f"the model has {facts.layers}."
+        )
+    if parallel.pipeline > facts.layers:
+        raise UnusableSpecError(f"{where}.pipeline: {parallel.pipeline} stages for {facts.layers} layers; use fewer.")
+
+
+def _stage(inputs: Inputs, settings: Settings, memory: Figure, groups: tuple[kv.Group, ...], stage: int) -> StagePlan:
+    facts = inputs.facts
+    held = weights(facts, settings, stage, inputs.checkpoint)
+    active, other = activations(facts, settings, stage), overhead(settings, stage)
+    requested = derived(
+        # `request_memory` in vllm/v1/worker/utils.py
+        lambda size: math.ceil(size * settings.utilization),
+        f"{settings.utilization:g} of the device.",
+        memory,
+    )
+    per_token = _kv_bytes_per_token(facts, settings, stage)
+    cache = _kv_cache(settings, requested, held, active, other)
+    size = kv.block_bytes(facts, settings, groups, stage)
+    blocks = derived(
+        lambda left, _: max(0, int(left) // size), f"Whole blocks of {settings.block_size} tokens.", cache, per_token
+    )
+    return StagePlan(settings.layer_partition[stage], held, active, other, per_token, requested, cache, blocks)
+
+
+def _kv_bytes_per_token(facts: ModelFacts, settings: Settings, stage: int) -> Figure:
+    if facts.other_state:
+        return unknown(
+            f"Layers of {facts.model_type} keep something else than a KV cache, which is not computed here; start vLLM "
+            "once and read its log."
+        )
+    layers = settings.layer_partition[stage]
+    if facts.mla is not None:
+        each = f"({facts.mla.kv_lora_rank} + {facts.mla.qk_rope_head_dim}) elements of MLA, whole on every rank,"
+    else:
+        heads = local_kv_heads(facts, settings.tensor)
+        each = f"2 x {heads} KV heads x {facts.head_dim} elements"
+    note = f"{layers} layers x {each} x {settings.kv_bytes} bytes."
+    if sliding := sum(window is not None for window in facts.windows):
+        note += f" {sliding} of {facts.layers} layers keep only their sliding window."
+    return computed(kv.token_bytes(facts, settings, stage), note)
+
+
+def _kv_cache(settings: Settings, requested: Figure, *used: Figure) -> Figure:
+    """Bytes left for the KV cache (`determine_available_memory` in vllm/v1/worker/{gpu_worker,cpu_worker}.py)."""
+    if settings.kv_budget is not None:
+        return computed(settings.kv_budget, f"{settings.kv_budget / GIB:g} GiB, as the spec says.")
+    return derived(
+        lambda budget, *parts: budget - sum(parts), "What weights, activations and overhead leave.", requested, *used
+    )
+
+
+def _worst(stages: tuple[StagePlan, ...]) -> int:
+    def order(index: int) -> tuple[float, float]:
+        stage = stages[index]
+        return (math.inf if stage.blocks.value is None else stage.blocks.value, -(stage.weights.value or 0))
+
+    return min(range(len(stages)), key=order)
+
+
+def _tokens_note(groups: tuple[kv.Group, ...], settings: Settings) -> str:
+    note = f"As vLLM logs it, in whole blocks of {settings.block_size}."
+    return f"{note} Concurrency x longest length, over {len(groups)} groups of layers." if len(groups) > 1 else note

@@ -1,0 +1,183 @@
+"""What of the spec decides about memory, with vLLM's defaults filled in."""
+
+from dataclasses import dataclass, replace
+
+from pdinference.api.names import Role
+from pdinference.api.quantities import quantity
+from pdinference.api.v1alpha1 import RoleSpec, Spec
+from pdinference.planning.memory.figures import GIB, Figure
+from pdinference.planning.memory.model_facts import ModelFacts
+from pdinference.planning.memory.quantization import Quantization, quantized_on_load
+
+_DTYPE_BYTES = {"half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4}
+_UTILIZATION = 0.92  # vllm/config/cache.py, CacheConfig.gpu_memory_utilization
+_KV_SPACE = "VLLM_CPU_KVCACHE_SPACE"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How one role runs a model.
+
+    Attributes:
+        layer_partition: Layers of each pipeline stage.
+        expert_ranks: Over how many devices whole experts are spread; 1 without expert parallelism.
+        dtype_bytes: Bytes of an activation and of an unquantised weight.
+        kv_bytes: Bytes of an element of the KV cache.
+        batch_assumed: Whether max_num_batched_tokens is vLLM's default for a device that is not known.
+        max_length: Tokens of the longest request; None when neither spec nor model say.
+        kv_budget: Bytes for the KV cache where the user set them outright; None: what is left of the device.
+        lora_slots: Adapters in a batch; 0 without LoRA.
+        offload: Bytes of weights that stay in CPU memory.
+    """
+
+    cpu: bool
+    tensor: int
+    layer_partition: tuple[int, ...]
+    data: int
+    expert_ranks: int
+    dtype_bytes: int
+    quantization: Quantization | None
+    kv_bytes: int
+    block_size: int
+    max_length: int | None
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    utilization: float
+    batch_assumed: bool
+    eager: bool
+    kv_budget: int | None
+    lora_slots: int
+    lora_rank: int
+    offload: int
+
+    @property
+    def stages(self) -> int:
+        """Pipeline stages."""
+        return len(self.layer_partition)
+
+    @property
+    def in_flight_tokens(self) -> int:
+        """Tokens of steps that may be under way together.
+
+        Source: `max_in_flight_tokens` and `max_concurrent_batches` in vllm/config/vllm.py; scheduling is asynchronous
+        except on CPU (vllm/platforms/cpu.py).
+        """
+        return (self.stages + (0 if self.cpu else 1)) * self.max_num_batched_tokens
+
+    def with_tensor(self, tensor: int) -> "Settings":
+        """The same with another tensor-parallel size."""
+        spread = self.expert_ranks > 1
+        return replace(self, tensor=tensor, expert_ranks=tensor * self.data if spread else 1)
+
+
+def role_of(spec: Spec, role: Role) -> RoleSpec:
+    """The part of the spec that describes a role."""
+    return spec.parameter if role is Role.PARAMETER else spec.decode
+
+
+def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Settings:
+    """Resolve what a role runs with.
+
+    Args:
+        spec: What to serve.
+        role: P or D.
+        facts: The model, for the defaults that depend on it.
+        memory: Bytes of the device; vLLM's defaults for batches depend on it.
+    """
+    own = role_of(spec, role)
+    engine, parallel = spec.engine, own.parallelism
+    cpu = own.accelerator.type == "CPU"
+    dtype_bytes = _dtype_bytes(spec)
+    quantization = facts.quantization or quantized_on_load(spec.model.quantization or "")
+    tokens, seqs = _batch_defaults(cpu, parallel.tensor * parallel.pipeline, memory, own)
+    max_length = spec.model.max_model_length or facts.max_length
+    seqs_set = own.max_num_seqs or engine.max_num_seqs
+    tokens_set = own.max_num_batched_tokens or engine.max_num_batched_tokens
+    tokens = tokens_set or (min(tokens, (seqs_set or seqs) * max_length) if max_length else tokens)
+    eager = engine.enforce_eager if own.enforce_eager is None else own.enforce_eager
+    environment, arguments = {**engine.env, **own.env}, {**engine.args, **own.args}
+    lora = spec.model.lora
+    return Settings(
+        cpu=cpu,
+        tensor=parallel.tensor,
+        layer_partition=tuple(parallel.layer_partition) or even_partition(facts.layers, parallel.pipeline),
+        data=parallel.data,
+        expert_ranks=parallel.tensor * parallel.data if parallel.expert else 1,
+        dtype_bytes=dtype_bytes,
+        quantization=quantization,
+        kv_bytes=_kv_bytes(spec, facts, dtype_bytes),
+        block_size=_block_size(spec, cpu=cpu),
+        max_length=max_length,
+        max_num_seqs=seqs_set or min(seqs, tokens),
+        max_num_batched_tokens=tokens,
+        utilization=own.gpu_memory_utilization or engine.gpu_memory_utilization or _UTILIZATION,
+        batch_assumed=not (tokens_set or cpu or memory.known),
+        eager=bool(eager),
+        kv_budget=_kv_budget(environment, arguments, cpu=cpu),
+        lora_slots=lora.max_active if lora else 0,
+        lora_rank=lora.max_rank if lora else 0,
+        offload=int(quantity(own.cpu_offload or engine.cpu_offload or "0") or 0),
+    )
+
+
+def even_partition(layers: int, stages: int) -> tuple[int, ...]:
+    """Layers of each pipeline stage when nobody says.
+
+    Source: `get_pp_indices` in vllm/distributed/utils.py: what is left over goes to the stages before the last.
+    """
+    partition = [layers // stages] * stages
+    for index in range(2, layers % stages + 2):
+        partition[-index] += 1
+    return tuple(partition)
+
+
+def _dtype_bytes(spec: Spec) -> int:
+    """Bytes of the model's dtype.
+
+    Source: `_resolve_auto_dtype` in vllm/config/model.py: `auto` takes the checkpoint's type, and a 16-bit one where
+    that is float32; so it always has two bytes.
+    """
+    return _DTYPE_BYTES.get(spec.model.dtype, 2)
+
+
+def _kv_bytes(spec: Spec, facts: ModelFacts, dtype_bytes: int) -> int:
+    chosen = spec.engine.kv_cache.dtype
+    if chosen == "auto":
+        return facts.quantization.kv_bits // 8 if facts.quantization and facts.quantization.kv_bits else dtype_bytes
+    return 1 if chosen.startswith("fp8") else 2
+
+
+def _block_size(spec: Spec, *, cpu: bool) -> int:
+    """Tokens of a block.
+
+    Source: CacheConfig.DEFAULT_BLOCK_SIZE in vllm/config/cache.py, and `check_and_update_config` in
+    vllm/platforms/cpu.py. On processors without AMX that makes it 16 for MLA, which changes the capacity by less than
+    128 tokens.
+    """
+    return spec.engine.kv_cache.block_size or (128 if cpu else 16)
+
+
+def _batch_defaults(cpu: bool, world: int, memory: Figure, own: RoleSpec) -> tuple[int, int]:
+    """Tokens and requests of a step when nobody says.
+
+    Source: `get_batch_defaults` in vllm/engine/arg_utils.py, for the API server.
+    """
+    if cpu:
+        return 2048 * world, 128 * world
+    size = memory.value or 0
+    if size >= 160 * GIB:
+        return 16384, 1024
+    if size >= 70 * GIB and not any("A100" in product for product in own.accelerator.products):
+        return 8192, 1024
+    return 2048, 256
+
+
+def _kv_budget(environment: dict[str, str], arguments: dict[str, object], *, cpu: bool) -> int | None:
+    """The KV cache's bytes where they are set outright.
+
+    Source: VLLM_CPU_KVCACHE_SPACE, GiB, in vllm/platforms/cpu.py; `kv_cache_memory_bytes` in vllm/config/cache.py.
+    """
+    if cpu and environment.get(_KV_SPACE, "").isdigit():
+        return int(environment[_KV_SPACE]) * GIB
+    size = quantity(arguments.get("kv-cache-memory-bytes"))
+    return int(size) if size else None

@@ -1,0 +1,169 @@
+"""Bytes of weights on a device: from the headers of a checkpoint, or from the architecture."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from pdinference.planning.memory.figures import MIB, Figure, ceil_div, computed, unknown
+from pdinference.planning.memory.model_facts import ModelFacts
+from pdinference.planning.memory.settings import Settings
+from pdinference.planning.memory.tensors import Tensor, stage_tensors
+
+_LAYER = re.compile(r"^(?:model|language_model\.model|model\.language_model)\.layers\.(\d+)\.")
+_CAST = {"F64", "F32", "F16", "BF16"}
+"""Types that vLLM casts to the model's dtype while it loads; others keep their size."""
+
+
+_LORA_ON_EMBEDDING = {"llama", "mistral", "mixtral", "granite", "phi3", "qwen3", "qwen3_moe"}
+"""Architectures whose class in vllm/model_executor/models lists `embedding_modules`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorHeader:
+    """What a safetensors file says about a tensor (https://huggingface.co/docs/safetensors, 'Format').
+
+    Attributes:
+        dtype: For example `BF16`.
+        elements: Product of the shape.
+        size: Bytes in the file.
+    """
+
+    dtype: str
+    elements: int
+    size: int
+
+
+Checkpoint = Mapping[str, TensorHeader]
+"""The tensors of a checkpoint by name."""
+
+
+def weights(facts: ModelFacts, settings: Settings, stage: int, checkpoint: Checkpoint | None) -> Figure:
+    """Bytes of weights on one rank of a stage, LoRA slots included.
+
+    The architecture says which tensor is on which rank; the checkpoint's headers say how many bytes there are in all,
+    and correct the architecture's sum. What PyTorch's allocator rounds up counts as weights, as it does in vLLM's log.
+    """
+    if settings.quantization is not None and settings.quantization.bits == 0:
+        method = settings.quantization.method
+        return unknown(
+            f"How many bytes quantisation {method!r} takes is not known here; start vLLM once and read its log."
+        )
+    if facts.architecture_known:
+        return _from_architecture(facts, settings, stage, checkpoint)
+    if checkpoint is None:
+        what = f"a model with {', '.join(facts.has_more)}" if facts.has_more else f"model type {facts.model_type!r}"
+        return unknown(
+            f"The tensors of {what} are not known here; give a folder with its safetensors files (--model-dir)."
+        )
+    total = _loaded_bytes(checkpoint, facts, settings)
+    share = settings.layer_partition[stage] / facts.layers / settings.tensor
+    return computed(
+        total * share, f"Headers of the safetensors files, shared evenly: model type {facts.model_type!r} is not known."
+    )
+
+
+def breakdown(facts: ModelFacts, settings: Settings, stage: int) -> dict[str, int]:
+    """Bytes of each kind of tensor on one rank of a stage."""
+    sums: dict[str, int] = {}
+    for tensor in stage_tensors(facts, settings, stage):
+        sums[tensor.kind] = sums.get(tensor.kind, 0) + tensor.size
+    return sums
+
+
+def parameters(facts: ModelFacts) -> int:
+    """Number of parameters of an unquantised model, embedding counted once when tied."""
+    whole = _whole(facts, byte_sized=True)
+    padding = (ceil_div(facts.vocab, 64) * 64 - facts.vocab) * facts.hidden * (1 if facts.tied_embeddings else 2)
+    return sum(tensor.size for tensor in stage_tensors(facts, whole, 0)) - padding
+
+
+def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, checkpoint: Checkpoint | None) -> Figure:
+    tensors = list(stage_tensors(facts, settings, stage))
+    size: float = sum(tensor.size for tensor in tensors)
+    note = f"From the architecture ({facts.model_type})"
+    if checkpoint is not None and not _quantised_on_load(facts, settings):
+        whole = replace(_whole(facts), dtype_bytes=settings.dtype_bytes, quantization=settings.quantization)
+        expected = sum(tensor.size for tensor in stage_tensors(facts, whole, 0))
+        size *= _loaded_bytes(checkpoint, facts, settings) / expected
+        note = "From the headers of the safetensors files"
+    rounding = 0 if settings.cpu else allocator_rounding(tensors)
+    slots = lora_bytes(facts, tensors, settings)
+    ranks = settings.tensor * settings.stages
+    parts = [note + (f", one of {ranks} ranks" if ranks > 1 else "")]
+    if rounding:
+        parts.append(f"{rounding / MIB:.0f} MiB of it rounding by PyTorch's allocator")
+    if slots:
+        parts.append(f"{slots / MIB:.0f} MiB of it LoRA slots")
+    if settings.offload:
+        parts.append("less what cpuOffload keeps in CPU memory")
+    return computed(max(0, round(size) + rounding + slots - settings.offload), ", ".join(parts) + ".")
+
+
+def _quantised_on_load(facts: ModelFacts, settings: Settings) -> bool:
+    return settings.quantization is not None and facts.quantization is None
+
+
+def _whole(facts: ModelFacts, *, byte_sized: bool = False) -> Settings:
+    """The model on one device, without rounding."""
+    return Settings(
+        cpu=True, tensor=1, layer_partition=(facts.layers,), data=1, expert_ranks=1, dtype_bytes=1 if byte_sized else 2,
+        quantization=None, kv_bytes=2, block_size=16, max_length=None, max_num_seqs=1, max_num_batched_tokens=1,
+        utilization=1, batch_assumed=False, eager=True, kv_budget=None, lora_slots=0, lora_rank=0, offload=0,
+    )  # fmt: skip
+
+
+def _loaded_bytes(checkpoint: Checkpoint, facts: ModelFacts, settings: Settings) -> int:
+    """Bytes of a checkpoint once vLLM has loaded it.
+
+    Left out: layers beyond the model's own (DeepSeek's multi-token prediction), a head that is tied, and rotary tables,
+    which vLLM computes. Source: `load_weights` in vllm/model_executor/models/{llama,deepseek_v2}.py.
+    """
+    keep_scales = settings.quantization is not None
+    total = 0
+    for name, header in checkpoint.items():
+        match = _LAYER.match(name)
+        if (match and int(match[1]) >= facts.layers) or "rotary_emb.inv_freq" in name:
+            continue
+        if facts.tied_embeddings and name.endswith("lm_head.weight"):
+            continue
+        cast = header.dtype in _CAST and not (keep_scales and name.endswith(("_scale", "_scale_inv")))
+        total += header.elements * settings.dtype_bytes if cast else header.size
+    return total
+
+
+def allocator_rounding(tensors: Iterable[Tensor]) -> int:
+    """Bytes that PyTorch's allocator takes beyond the tensors' own.
+
+    Source: `get_allocation_size` in c10/cuda/CUDACachingAllocator.cpp: tensors of up to 1 MiB share segments of 2 MiB,
+    those below 10 MiB segments of 20 MiB, larger ones get a segment of their own in steps of 2 MiB. That is why vLLM
+    logs 14.29 GiB for Qwen2.5-7B, whose parameters are 14.18 GiB.
+    """
+    small = medium = rounding = 0
+    for size in (part for tensor in tensors for part in tensor.parts):
+        if size <= MIB:
+            small += size
+        elif size < 10 * MIB:
+            medium += size
+        else:
+            rounding += -size % (2 * MIB)
+    return rounding + -small % (2 * MIB) + -medium % (20 * MIB)
+
+
+def lora_bytes(facts: ModelFacts, tensors: Iterable[Tensor], settings: Settings) -> int:
+    """Bytes set aside for adapters on one rank.
+
+    Source: `create_lora_weights` in vllm/lora/layers/{base_linear,column_parallel_linear}.py: for each linear layer and
+    slot, A of rank x inputs for each merged part and B of outputs x rank; and where the model class lists
+    `embedding_modules`, the same for embedding and head, with the whole vocabulary on every rank. Adapters on experts
+    are not counted.
+    """
+    if not settings.lora_slots:
+        return 0
+    elements = 0
+    for tensor in tensors:
+        if tensor.linear is not None:
+            outputs, inputs = tensor.linear
+            elements += settings.lora_rank * (tensor.merged * inputs + outputs)
+        elif tensor.kind in {"embedding", "head"} and facts.model_type in _LORA_ON_EMBEDDING:
+            elements += settings.lora_rank * (facts.vocab + facts.hidden)
+    return elements * settings.lora_slots * settings.dtype_bytes

@@ -1,0 +1,164 @@
+"""`pdinference plan`, as a person uses it."""
+
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from pdinference.cli import main
+from tests.conftest import EXAMPLES, REPOSITORY
+from tests.planning.memory.configs import LLAMA_1B, LLAMA_8B
+
+LLAMA = REPOSITORY / "examples/llama-8b.yaml"
+
+
+def plan(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["plan", *map(str, arguments)])
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(LLAMA_8B))
+    return file
+
+
+def safetensors(file: Path, tensors: dict[str, list[int]]) -> None:
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for name, shape in tensors.items():
+        size = 2 * shape[0] * shape[1]
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [offset, offset + size]}
+        offset += size
+    content = json.dumps(header).encode()
+    file.write_bytes(struct.pack("<Q", len(content)) + content)
+
+
+def test_the_table_answers_the_three_questions(config: Path) -> None:
+    result = plan("-f", LLAMA, "--model-config", config, "--memory", "80GiB")
+    assert result.exit_code == 0
+    for words in (
+        "P (parameter, prefill)",
+        "D (decode)",
+        "Why does a model of 15.0 GiB use 73.6 GiB?",
+        "How many requests of 16,384 tokens fit? 28.45",
+        "What is the largest length? 131,072 tokens",
+        "131,072 B",
+        "14.96 GiB",
+        "kvCache.dtype: fp8",
+        "parallelism.tensor: 2",
+        "|####",
+    ):
+        assert words in result.output
+
+
+def test_json_has_every_number_with_its_source(config: Path) -> None:
+    result = plan("-f", LLAMA, "--model-config", config, "--memory", "80GiB", "-o", "json")
+    roles = json.loads(result.output)["roles"]
+    assert set(roles) == {"parameter", "decode"}
+    decode = roles["decode"]
+    assert decode["kvBytesPerToken"]["value"] == 131072
+    assert decode["kvCapacityTokens"]["value"] == decode["kvBlocks"]["value"] * 128
+    assert {decode[name]["source"] for name in ("weightsBytes", "activationBytes", "overheadBytes")} == {"computed"}
+    assert decode["memoryBytes"]["source"] == "measured"
+
+
+def test_several_resources_are_a_list(tmp_path: Path, config: Path) -> None:
+    document = yaml.safe_load(LLAMA.read_text())
+    other = {**document, "metadata": {"name": "other"}}
+    file = tmp_path / "two.yaml"
+    file.write_text(yaml.safe_dump_all([document, other]))
+    result = plan("-f", file, "--model-config", config, "-o", "json")
+    assert [item["name"] for item in json.loads(result.output)["items"]] == ["llama-8b", "other"]
+
+
+def test_headers_of_a_folder_are_read(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_1B))
+    rows = (1_235_814_400 // 2048) - 128256
+    safetensors(tmp_path / "a.safetensors", {"model.embed_tokens.weight": [128256, 2048]})
+    safetensors(tmp_path / "b.safetensors", {"model.rest": [rows, 2048]})
+    safetensors(tmp_path / "consolidated.safetensors", {"copy": [10**6, 2048]})  # vLLM does not load it
+    document = yaml.safe_load(LLAMA.read_text())
+    document["spec"]["model"]["source"] = {"path": str(tmp_path)}
+    file = tmp_path / "resource.yaml"
+    file.write_text(yaml.safe_dump(document))
+    weights = json.loads(plan("-f", file, "-o", "json").output)["roles"]["decode"]["weightsBytes"]
+    assert "headers" in weights["note"]
+    assert weights["value"] == pytest.approx(2 * 1_235_814_400, rel=0.01)
+    safetensors(tmp_path / "c.safetensors", {"model.more": [rows, 2048]})
+    more = json.loads(plan("-f", file, "--model-dir", tmp_path, "-o", "json").output)
+    grown = more["roles"]["decode"]["weightsBytes"]["value"] - weights["value"]
+    assert grown == pytest.approx(2 * rows * 2048, rel=0.01)
+    index = {"weight_map": {"model.embed_tokens.weight": "a.safetensors", "model.rest": "b.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    indexed = json.loads(plan("-f", file, "-o", "json").output)["roles"]["decode"]["weightsBytes"]
+    assert indexed["value"] == weights["value"]
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({}, "has no config.json"),
+        ({"config.json": b"{"}, "cannot be read as JSON"),
+        ({"config.json": b"[]"}, "has to be a JSON object"),
+        ({"config.json": b"{}"}, "no usable num_hidden_layers"),
+        ({"config.json": b"{}", "x.safetensors": b"\xff" * 9}, "is no safetensors file"),
+        ({"config.json": b"{}", "x.safetensors": b"\x04"}, "is no safetensors file, or damaged"),
+        ({"config.json": b"{}", "model.safetensors.index.json": b"{}"}, "is no index of safetensors files"),
+        (
+            {"config.json": b"{}", "model.safetensors.index.json": b'{"weight_map": {"a": "gone.safetensors"}}'},
+            "names files that are not there: gone.safetensors",
+        ),
+    ],
+)
+def test_damaged_models_are_told_in_words(tmp_path: Path, files: dict[str, bytes], words: str) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    result = plan("-f", LLAMA, "--model-dir", tmp_path)
+    assert result.exit_code == 1
+    assert words in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_model_on_a_hub_says_what_to_supply() -> None:
+    result = plan("-f", LLAMA)
+    assert result.exit_code == 1
+    assert "config.json of meta-llama/Llama-3.1-8B-Instruct" in result.output
+    assert "--model-dir" in result.output
+
+
+def test_an_invalid_resource_is_told_as_render_does(tmp_path: Path, config: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("kind: PDInference\nmetadata: {name: x}\nspec: {}")
+    result = plan("-f", file, "--model-config", config)
+    assert result.exit_code == 1
+    assert "spec.model: This field is required." in result.output
+
+
+def test_a_size_that_is_none_is_refused(config: Path) -> None:
+    result = plan("-f", LLAMA, "--model-config", config, "--memory", "much")
+    assert result.exit_code == 2
+    assert "write for example 80GiB" in result.output
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_can_be_planned(example: Path, config: Path) -> None:
+    result = plan("-f", example, "--model-config", config)
+    assert result.exit_code == 0, result.output
+    assert "KV per token" in result.output
+
+
+def test_the_plan_needs_no_cluster_and_no_torch(config: Path) -> None:
+    code = (
+        "import sys; from click.testing import CliRunner; from pdinference.cli import main;"
+        f"CliRunner().invoke(main, ['plan', '-f', {str(LLAMA)!r}, '--model-config', {str(config)!r}]);"
+        "print([m for m in ('kopf', 'kubernetes', 'aiohttp', 'torch', 'huggingface_hub') if m in sys.modules],"
+        " 'pdinference.planning.memory' in sys.modules)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[] True"
