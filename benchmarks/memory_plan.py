@@ -11,6 +11,7 @@ take on a device (docs/memory.md has GPU runs).
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,7 +25,7 @@ from rich.table import Table
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.model import ModelSource
-from pdinference.cli_model_files import read_model
+from pdinference.cli.model_files import read_model
 from pdinference.planning.memory import Inputs, RolePlan, model_facts, plan_role
 from pdinference.planning.memory.weights import parameters
 
@@ -120,8 +121,9 @@ def measure(python: str, model: Path) -> Measurement:
         "OMP_NUM_THREADS": "1",
     }
     lines: list[str] = []
+    # A session of its own, because vLLM's engine and worker outlive a server that is told to stop while it loads.
     with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     ) as process:
         deadline = time.monotonic() + _PATIENCE
         try:
@@ -132,7 +134,7 @@ def measure(python: str, model: Path) -> Measurement:
                 if time.monotonic() > deadline:
                     return Measurement(None, None, f"not up after {_PATIENCE} s")
         finally:
-            process.terminate()
+            os.killpg(process.pid, signal.SIGKILL)
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:

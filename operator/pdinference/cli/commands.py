@@ -1,8 +1,7 @@
 """The `pdinference` command."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import IO, Any
@@ -12,8 +11,9 @@ import yaml
 
 from pdinference.api import names
 from pdinference.api.crd import custom_resource_definition
-from pdinference.api.validation import InvalidResourceError, validated
-from pdinference.cli_plan import add_plan_command
+from pdinference.api.validation import validated
+from pdinference.cli.documents import documents, file_option, problems_told
+from pdinference.cli.plan import plan_command
 from pdinference.manifests import RenderSettings, render
 
 
@@ -52,20 +52,13 @@ def crd() -> None:
 
 
 @main.command("render")
-@click.option(
-    "-f",
-    "--file",
-    "source",
-    type=click.File(encoding="utf-8"),
-    required=True,
-    help="File with PDInference resources; - reads standard input.",
-)
+@file_option
 @click.option("-n", "--namespace", default=None, help="Namespace of resources that name none.  [default: default]")
 @_installation
 def render_command(source: IO[str], namespace: str | None, settings: RenderSettings) -> None:
     """Print what the operator would apply, without a cluster."""
-    for document in _documents(source, namespace):
-        with _problems_told(document, source.name):
+    for document in documents(source, namespace):
+        with problems_told(document, source.name):
             _print_yaml(render(validated(document), settings).objects)
 
 
@@ -110,35 +103,6 @@ def run(settings: RenderSettings, **options: Any) -> None:
     sys.exit(run_operator(OperatorSettings(render=settings, **options)))
 
 
-def _documents(source: IO[str], namespace: str | None) -> list[dict[str, Any]]:
-    """Read the PDInference documents of a file; other kinds, as in any file for kubectl, are passed over."""
-    try:
-        documents = [document for document in yaml.load_all(source, Loader=yaml.CSafeLoader) if document]
-    except yaml.YAMLError as error:
-        raise click.ClickException(f"{source.name} is not YAML: {error}") from None
-    wanted = [document for document in documents if isinstance(document, dict) and document.get("kind") == names.KIND]
-    if not wanted:
-        raise click.ClickException(f"{source.name} holds no resource of kind {names.KIND}.")
-    for document in wanted:
-        if namespace is not None and isinstance(metadata := document.get("metadata"), dict):
-            metadata.setdefault("namespace", namespace)
-    return wanted
-
-
-@contextmanager
-def _problems_told(document: dict[str, Any], file: str) -> Iterator[None]:
-    """End with all that is wrong with a document, in words for a person."""
-    try:
-        yield
-    except InvalidResourceError as error:
-        problems = "\n".join(f"  {problem}" for problem in error.problems)
-        metadata = document.get("metadata")
-        name = metadata.get("name") if isinstance(metadata, dict) else None
-        raise click.ClickException(
-            f"{file}: {names.KIND} {name or 'without a name'} is not valid.\n{problems}"
-        ) from None
-
-
 class _PlainDumper(yaml.CSafeDumper):
     """Writes every object out in full: anchors and aliases are legal YAML, and hard to read."""
 
@@ -150,4 +114,4 @@ def _print_yaml(objects: Iterable[Any]) -> None:
     yaml.dump_all(objects, sys.stdout, Dumper=_PlainDumper, sort_keys=False, explicit_start=True, width=120)
 
 
-add_plan_command(main, _documents, _problems_told)
+main.add_command(plan_command)

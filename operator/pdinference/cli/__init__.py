@@ -1,0 +1,5 @@
+"""The `pdinference` command."""
+
+from pdinference.cli.commands import main
+
+__all__ = ["main"]

@@ -1,0 +1,52 @@
+"""Resources from files, and what is wrong with them in words for a person."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import click
+import yaml
+
+from pdinference.api import names
+from pdinference.api.validation import InvalidResourceError
+
+
+def file_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the option for the file to read."""
+    return click.option(
+        "-f",
+        "--file",
+        "source",
+        type=click.File(encoding="utf-8"),
+        required=True,
+        help="File with PDInference resources; - reads standard input.",
+    )(command)
+
+
+def documents(source: IO[str], namespace: str | None) -> list[dict[str, Any]]:
+    """Read the PDInference documents of a file; other kinds, as in any file for kubectl, are passed over."""
+    try:
+        found = [document for document in yaml.load_all(source, Loader=yaml.CSafeLoader) if document]
+    except yaml.YAMLError as error:
+        raise click.ClickException(f"{source.name} is not YAML: {error}") from None
+    wanted = [document for document in found if isinstance(document, dict) and document.get("kind") == names.KIND]
+    if not wanted:
+        raise click.ClickException(f"{source.name} holds no resource of kind {names.KIND}.")
+    for document in wanted:
+        if namespace is not None and isinstance(metadata := document.get("metadata"), dict):
+            metadata.setdefault("namespace", namespace)
+    return wanted
+
+
+@contextmanager
+def problems_told(document: dict[str, Any], file: str) -> Iterator[None]:
+    """End with all that is wrong with a document, in words for a person."""
+    try:
+        yield
+    except InvalidResourceError as error:
+        problems = "\n".join(f"  {problem}" for problem in error.problems)
+        metadata = document.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        raise click.ClickException(
+            f"{file}: {names.KIND} {name or 'without a name'} is not valid.\n{problems}"
+        ) from None

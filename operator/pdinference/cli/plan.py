@@ -1,0 +1,94 @@
+"""`pdinference plan`: what the pods of a resource will hold in memory, before there is one."""
+
+import json
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from pdinference.api.quantities import quantity
+from pdinference.api.validation import validated
+from pdinference.cli.documents import documents, file_option, problems_told
+
+if TYPE_CHECKING:
+    from pdinference.api.names import Role
+    from pdinference.api.v1alpha1 import PDInference
+    from pdinference.planning.memory import Inputs, RolePlan
+
+Plans = dict["Role", tuple["Inputs", "RolePlan"]]
+
+
+class _Size(click.ParamType[int]):
+    """A size such as 80GiB, 80Gi or 85899345920."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        size = quantity(str(value).removesuffix("B"))
+        if size is None or size <= 0:
+            self.fail(f"{value!r} is no size; write for example 80GiB.", param, ctx)
+        return int(size)
+
+
+@click.command("plan")
+@file_option
+@click.option(
+    "--model-dir",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder with the model's config.json and safetensors files.  [default: spec.model.source.path, if here]",
+)
+@click.option(
+    "--model-config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The model's config.json alone; weights are then computed from the architecture.",
+)
+@click.option("--memory", type=_Size(), help="Memory of one device, instead of that of its product: 80GiB.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def plan_command(
+    source: IO[str], model_dir: Path | None, model_config: Path | None, memory: int | None, output: str
+) -> None:
+    """Say what each role will hold in memory, and how many requests fit; offline."""
+    found = []
+    for document in documents(source, None):
+        with problems_told(document, source.name):
+            resource = validated(document)
+        found.append((resource, _plans(resource, model_dir, model_config, memory)))
+    if output == "json":
+        items = [_as_json(resource, plans) for resource, plans in found]
+        json.dump(items[0] if len(items) == 1 else {"items": items}, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+        return
+    from pdinference.cli.plan_table import print_plan  # noqa: PLC0415 - Rich takes its time, and JSON does without
+
+    for resource, plans in found:
+        print_plan(resource, plans)
+
+
+def _plans(resource: "PDInference", model_dir: Path | None, model_config: Path | None, memory: int | None) -> Plans:
+    # Only this command needs the planner and the files.
+    from pdinference.api.names import ENGINE_ROLES  # noqa: PLC0415
+    from pdinference.cli.model_files import ModelFilesError, read_model  # noqa: PLC0415
+    from pdinference.planning.memory import (  # noqa: PLC0415
+        Inputs,
+        UnusableConfigError,
+        UnusableSpecError,
+        model_facts,
+        plan_role,
+        stated_memory,
+    )
+
+    try:
+        config, checkpoint = read_model(resource.spec.model.source, model_dir, model_config)
+        inputs = Inputs(resource.spec, model_facts(config), checkpoint, stated_memory(memory) if memory else None)
+        return {role: (inputs, plan_role(inputs, role)) for role in ENGINE_ROLES}
+    except (ModelFilesError, UnusableConfigError, UnusableSpecError) as error:
+        raise click.ClickException(f"{resource.metadata.name}: {error}") from None
+
+
+def _as_json(resource: "PDInference", plans: Plans) -> dict[str, Any]:
+    return {
+        "name": resource.metadata.name,
+        "namespace": resource.metadata.namespace,
+        "roles": {role.value: plan.as_json() for role, (_, plan) in plans.items()},
+    }
