@@ -139,8 +139,8 @@ def measure(python: str, model: Path) -> Measurement:
                 process.wait(20)
             except subprocess.TimeoutExpired:
                 process.kill()
-    errors = [line.strip() for line in lines if "Error:" in line]
-    return Measurement(None, None, (errors or lines or ["no output"])[-1][-200:])
+    errors = [line.strip() for line in lines if re.search(r"\] \w+Error:", line)]
+    return Measurement(None, None, (errors or lines[-1:] or ["no output"])[0][-200:])
 
 
 if __name__ == "__main__":

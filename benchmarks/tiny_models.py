@@ -39,7 +39,7 @@ MODELS = {
     "gqa-qwen2": {"model_type": "qwen2", "num_key_value_heads": 1, "num_hidden_layers": 7},
     "moe-mixtral": {"model_type": "mixtral", "num_local_experts": 4, "num_key_value_heads": 2, "sliding_window": None},
     "mla-deepseek-v2": {"model_type": "deepseek_v2", "q_lora_rank": None, **_LATENT},
-    "mla-deepseek-v3": {"model_type": "deepseek_v3", "q_lora_rank": 192, **_LATENT},
+    "mla-deepseek-v3": {"model_type": "deepseek_v3", "q_lora_rank": 192, "topk_method": "noaux_tc", **_LATENT},
     "sliding-mistral": {"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": 512},
     "hybrid-gemma2": {"model_type": "gemma2", "num_key_value_heads": 2, "sliding_window": 512,
                       "tie_word_embeddings": True},
