@@ -7,5 +7,5 @@ The layers, lowest first; each knows only those before it (import-linter checks)
 - `manifests`: pure rendering of the child objects.
 - `cluster`: the API client, the cache of live objects, apply and prune.
 - `controller`: watches, work queue, reconcile, status, leader election, health.
-- `cli`: `pdinference run | render | crd`.
+- `cli`: `pdinference run | render | plan | crd`.
 """
