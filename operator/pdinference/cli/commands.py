@@ -10,7 +10,6 @@ import click
 import yaml
 
 from pdinference.api import names
-from pdinference.api.crd import custom_resource_definition
 from pdinference.api.validation import validated
 from pdinference.cli.documents import documents, file_option, problems_told
 from pdinference.cli.plan import plan_command
@@ -48,6 +47,8 @@ def main() -> None:
 @main.command()
 def crd() -> None:
     """Print the CustomResourceDefinition."""
+    from pdinference.api.crd import custom_resource_definition  # noqa: PLC0415 - JSON schemas take their time to import
+
     _print_yaml([custom_resource_definition()])
 
 

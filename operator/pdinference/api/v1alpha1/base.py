@@ -152,6 +152,7 @@ class ApiModel(BaseModel):
         extra="forbid",
         frozen=True,
         use_attribute_docstrings=True,
+        defer_build=True,  # parts are validated as parts of the whole; validators of their own would slow each start
     )
     rules: ClassVar[tuple[Rule, ...]] = ()
 
