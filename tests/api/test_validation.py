@@ -96,3 +96,16 @@ def test_a_problem_names_its_field_and_what_to_do(document: Make, spec: dict[str
 @pytest.mark.parametrize("name", ["1llama", "Llama", "lla.ma", "llama-", "x" * 34])
 def test_names_that_no_service_could_have_are_refused(document: Make, name: str) -> None:
     assert "metadata.name" in problems(document(name=name))
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ messages[0].content }}",
+        "{% for m in messages %}{% if m.role == 'x' %}{% continue %}{% endif %}{{ m.content }}{% endfor %}",
+        "{% generation %}{{ messages[0].content }}{% endgeneration %}",
+    ],
+)
+def test_templates_in_the_dialect_of_transformers_are_accepted(document: Make, template: str) -> None:
+    model = {"source": {"path": "/a"}, "chatTemplate": {"inline": template}}
+    assert validated(document(model=model)).spec.model.chat_template

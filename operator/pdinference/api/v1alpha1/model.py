@@ -4,6 +4,9 @@ import re
 from typing import Annotated, Any, ClassVar, Literal
 
 from jinja2 import Environment, TemplateSyntaxError
+from jinja2.ext import Extension
+from jinja2.nodes import Node
+from jinja2.parser import Parser
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from pdinference.api.v1alpha1.base import ApiModel, ImageReference, Matches, ObjectName, Rule
@@ -150,9 +153,25 @@ class ConfigMapKey(ApiModel):
     """Key within the ConfigMap."""
 
 
+class _Generation(Extension):
+    """`{% generation %}`, by which transformers marks what the assistant wrote (its utils/chat_template_utils.py)."""
+
+    tags = {"generation"}  # noqa: RUF012 - declared so by the base class
+
+    def parse(self, parser: Parser) -> list[Node]:
+        """Read the tag; what it encloses stays as it is."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+_CHAT_TEMPLATES = Environment(  # noqa: S701 - it parses and never renders
+    extensions=["jinja2.ext.loopcontrols", _Generation]
+)
+
+
 def _parses(template: str) -> str:
     try:
-        Environment(autoescape=False).parse(template)  # noqa: S701 - parsed, not rendered
+        _CHAT_TEMPLATES.parse(template)
     except TemplateSyntaxError as error:
         raise ValueError(f"Line {error.lineno} is no Jinja2: {error.message}") from None
     if not _JINJA.search(template):
