@@ -144,40 +144,39 @@ def _engine_pod(resource: PDInference, role: Role) -> Manifest:
 
 
 def _parameter_stateful_set(resource: PDInference, pod: Manifest, revision: str) -> Manifest:
-    name = resource.metadata.name
-    return _with_revision(
-        _child(
-            resource,
-            Role.PARAMETER,
-            "parameter-statefulset",
-            workload=names.parameter_workload(name, revision),
-            service=names.role_object(name, Role.PARAMETER),
-            selector=names.role_selector(name, Role.PARAMETER, revision),
-            replicas=resource.spec.parameter.replicas,
-            pod=pod,
-        ),
-        revision,
+    return _workload(
+        resource,
+        Role.PARAMETER,
+        "parameter-statefulset",
+        pod,
+        workload=names.parameter_workload(resource.metadata.name, revision),
+        service=names.role_object(resource.metadata.name, Role.PARAMETER),
+        replicas=resource.spec.parameter.replicas,
+        revision=revision,
     )
 
 
 def _decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> Manifest:
-    name = resource.metadata.name
-    return _with_revision(
-        _child(
-            resource,
-            Role.DECODE,
-            "decode-deployment",
-            workload=names.decode_workload(name, revision),
-            selector=names.role_selector(name, Role.DECODE, revision),
-            replicas=resource.spec.decode.replicas,
-            pod=pod,
-        ),
-        revision,
+    return _workload(
+        resource,
+        Role.DECODE,
+        "decode-deployment",
+        pod,
+        workload=names.decode_workload(resource.metadata.name, revision),
+        replicas=resource.spec.decode.replicas,
+        revision=revision,
     )
 
 
-def _with_revision(workload: Manifest, revision: str) -> Manifest:
+def _workload(
+    resource: PDInference, role: Role, template: str, pod: Manifest, *, revision: str, **values: Any
+) -> Manifest:
+    """What runs the pods of one revision of a role."""
+    selector = names.role_selector(resource.metadata.name, role, revision)
+    workload = _child(resource, role, template, selector=selector, **values)
     workload["metadata"]["labels"][names.LABEL_REVISION] = revision
+    # Set here and not in the template: a pod is most of the text, and reading YAML is most of the time.
+    workload["spec"]["template"] = pod
     return workload
 
 
