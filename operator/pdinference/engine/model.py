@@ -12,7 +12,7 @@ CHAT_TEMPLATE_MOUNT = "/etc/pdinference/chat-template"
 
 
 def model_options(model: Model) -> dict[str, Any]:
-    """VLLM's options about the model."""
+    """vLLM's options about the model."""
     options = {
         **_source_options(model.source),
         "dtype": model.dtype if model.dtype != "auto" else None,

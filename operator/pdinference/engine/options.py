@@ -20,7 +20,7 @@ _GIB = Decimal(2**30)
 
 
 def engine_options(options: EngineOptions) -> dict[str, Any]:
-    """VLLM's options for the fields that are set."""
+    """vLLM's options for the fields that are set."""
     flags = {name.replace("_", "-"): getattr(options, name) for name in _SAME_NAME}
     if options.cpu_offload is not None:
         flags["cpu-offload-gb"] = gib(options.cpu_offload)
@@ -33,11 +33,11 @@ def gib(size: str) -> float:
 
 
 def kv_cache_options(kv_cache: KVCache) -> dict[str, Any]:
-    """VLLM's options for the form of the KV cache."""
+    """vLLM's options for the form of the KV cache."""
     options: dict[str, Any] = {} if kv_cache.dtype == "auto" else {"kv-cache-dtype": kv_cache.dtype}
     return options if kv_cache.block_size is None else {**options, "block-size": kv_cache.block_size}
 
 
 def log_environment(options: EngineOptions) -> list[EnvironmentVariable]:
-    """VLLM reads its log level from the environment."""
+    """vLLM reads its log level from the environment."""
     return [] if options.log_level is None else [variable("VLLM_LOGGING_LEVEL", options.log_level)]

@@ -7,7 +7,7 @@ from pdinference.engine.command import EnvironmentVariable, variable
 
 
 def parallel_options(parallelism: Parallelism) -> dict[str, Any]:
-    """VLLM's options; the sizes are always written, so that one reads what one gets."""
+    """vLLM's options; the sizes are always written, so that one reads what one gets."""
     options: dict[str, Any] = {"tensor-parallel-size": parallelism.tensor}
     if parallelism.pipeline > 1:
         options["pipeline-parallel-size"] = parallelism.pipeline

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pdinference.api.names import ENGINE_PORT, Role
-from pdinference.api.v1alpha1 import PDInference, RoleSpec, Spec
+from pdinference.api.v1alpha1 import PDInference, RoleSpec
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, EnvironmentVariable, literal, variable
 from pdinference.engine.devices import device_environment
@@ -26,18 +26,13 @@ _DEFAULTS: dict[str, Any] = {
 """Options that users may override."""
 
 
-def role_spec(spec: Spec, role: Role) -> RoleSpec:
-    """The part of the spec that describes a role."""
-    return spec.parameter if role is Role.PARAMETER else spec.decode
-
-
 def engine_command(resource: PDInference, role: Role) -> Command:
     """What the vLLM container of a role runs.
 
     Users' options come first: where vLLM's parser takes an abbreviation of an option that the operator owns, the last
     one wins, and that is ours.
     """
-    own = role_spec(resource.spec, role)
+    own = resource.spec.of(role)
     options = {
         **_DEFAULTS,
         **engine_options(resource.spec.engine),

@@ -11,7 +11,7 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.engine import lifecycle
 from pdinference.engine.command import Command
 from pdinference.engine.router import router_command
-from pdinference.engine.vllm import CACHE_MOUNT, engine_command, role_spec
+from pdinference.engine.vllm import CACHE_MOUNT, engine_command
 from pdinference.manifests.overlay import merged
 from pdinference.manifests.placement import (
     as_api,
@@ -127,7 +127,7 @@ def _command_values(command: Command) -> dict[str, Any]:
 
 
 def _engine_pod(resource: PDInference, role: Role) -> Manifest:
-    spec = role_spec(resource.spec, role)
+    spec = resource.spec.of(role)
     pod = fill(
         "engine-pod",
         labels=pod_labels(resource.metadata.name, role, spec.placement),

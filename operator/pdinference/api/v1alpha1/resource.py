@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from pdinference.api.names import NAME_MAX_LENGTH
+from pdinference.api.names import NAME_MAX_LENGTH, Role
 from pdinference.api.v1alpha1.base import ApiModel, Matches, QualifiedName, Rule
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.v1alpha1.model import Model
@@ -72,6 +72,10 @@ class Spec(ApiModel):
             "the KV cache of a P instance to a D instance with fewer tensor-parallel ranks.",
         ),
     )
+
+    def of(self, role: Role) -> RoleSpec:
+        """The part that describes P or D."""
+        return self.parameter if role is Role.PARAMETER else self.decode
 
 
 _NAME_PATTERN = f"^[a-z]([-a-z0-9]{{0,{NAME_MAX_LENGTH - 2}}}[a-z0-9])?$"

@@ -10,7 +10,7 @@ from pdinference.planning.memory.activations import activations, overhead
 from pdinference.planning.memory.figures import GIB, Figure, computed, derived, measured, unknown
 from pdinference.planning.memory.gpus import smallest_gpu_memory
 from pdinference.planning.memory.model_facts import ModelFacts
-from pdinference.planning.memory.settings import Settings, role_of, settings_of
+from pdinference.planning.memory.settings import Settings, settings_of
 from pdinference.planning.memory.tensors import local_kv_heads
 from pdinference.planning.memory.weights import Checkpoint, weights
 
@@ -119,7 +119,7 @@ def plan_role(inputs: Inputs, role: Role) -> RolePlan:
     Raises:
         UnusableSpecError: The model cannot be split as the spec says.
     """
-    own = role_of(inputs.spec, role)
+    own = inputs.spec.of(role)
     _check_split(inputs, role)
     memory = inputs.memory or (
         unknown("The node's memory is not known; give the KV cache's with VLLM_CPU_KVCACHE_SPACE in env, in GiB.")
@@ -162,7 +162,7 @@ def plan_settings(inputs: Inputs, settings: Settings, memory: Figure) -> RolePla
 
 def _check_split(inputs: Inputs, role: Role) -> None:
     """Refuse what vLLM refuses at start (`verify_with_parallel_config` in vllm/config/model.py, `get_pp_indices`)."""
-    facts, parallel = inputs.facts, role_of(inputs.spec, role).parallelism
+    facts, parallel = inputs.facts, inputs.spec.of(role).parallelism
     where = f"spec.{role.value}.parallelism"
     if facts.heads % parallel.tensor:
         raise UnusableSpecError(

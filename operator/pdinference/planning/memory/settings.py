@@ -70,11 +70,6 @@ class Settings:
         return replace(self, tensor=tensor, expert_ranks=tensor * self.data if spread else 1)
 
 
-def role_of(spec: Spec, role: Role) -> RoleSpec:
-    """The part of the spec that describes a role."""
-    return spec.parameter if role is Role.PARAMETER else spec.decode
-
-
 def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Settings:
     """Resolve what a role runs with.
 
@@ -84,7 +79,7 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
         facts: The model, for the defaults that depend on it.
         memory: Bytes of the device; vLLM's defaults for batches depend on it.
     """
-    own = role_of(spec, role)
+    own = spec.of(role)
     engine, parallel = spec.engine, own.parallelism
     cpu = own.accelerator.type == "CPU"
     dtype_bytes = _dtype_bytes(spec)
