@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from e2e.cluster.spec import ClusterSpec
 from e2e.cluster.waiting import tail, wait_until
 
 _MARK = "PDINFERENCE_PROCESS"
+_LOOKS = 3
+_LOOK_AGAIN_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,16 @@ def marked_processes(cluster: ClusterSpec) -> list[int]:
 
 
 def _marked(mark: str, *, prefix: bool = False) -> list[int]:
+    """Find processes by their mark; none found is believed only after several looks.
+
+    While a process executes another program, the kernel shows an empty environment for an instant.
+    """
     entry = f"{_MARK}={mark}".encode()
-    return [pid for pid in _pids() if _has_entry(pid, entry, prefix=prefix)]
+    for _ in range(_LOOKS):
+        if found := [pid for pid in _pids() if _has_entry(pid, entry, prefix=prefix)]:
+            return found
+        time.sleep(_LOOK_AGAIN_SECONDS)
+    return []
 
 
 def _pids() -> list[int]:

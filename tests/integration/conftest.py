@@ -1,5 +1,6 @@
 """A control plane for all tests of the operator, and a namespace for each."""
 
+import os
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -15,7 +16,8 @@ from tests.integration.world import World
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    with Cluster.up("integration", nodes=0) as cluster:
+    # A name of its own lets two checkouts be tested at once.
+    with Cluster.up(os.environ.get("PDINFERENCE_CLUSTER", "integration"), nodes=0) as cluster:
         yield cluster
 
 

@@ -15,15 +15,11 @@ from tests.integration.conftest import Operators
 from tests.integration.proxy import Proxy
 from tests.integration.world import SERVICE, World, until
 
-CHILDREN = 12
-
 
 async def complete(world: World, count: int) -> bool:
-    """Every resource has its children and its status."""
-    for number in range(count):
-        if len(await world.children(f"m{number}")) < CHILDREN or not await world.status(f"m{number}"):
-            return False
-    return True
+    """Every resource has all of its children, and its status."""
+    resources = [f"m{number}" for number in range(count)]
+    return all([await world.complete(name) and await world.status(name) for name in resources])
 
 
 async def test_an_operator_that_is_killed_in_the_middle_of_its_work_converges(

@@ -28,6 +28,7 @@ async def test_a_resource_becomes_all_its_children(world: World, operators: Oper
     await operators.start()
     await world.apply()
     await world.settled()
+    await until(world.complete, "all children are there")
     children = await world.children()
     revision = (await world.status())["revision"]
     assert {

@@ -11,9 +11,11 @@ from typing import Any
 from e2e.cluster import Cluster
 from pdinference.api import names
 from pdinference.api.names import Role
+from pdinference.api.validation import validated
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME, CHILDREN, POD, RESOURCE, Kind
+from pdinference.manifests import RenderSettings, render
 
 READY_STATUS = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 READS = frozenset({"get", "list", "watch"})
@@ -91,6 +93,11 @@ class World:
             for item in (await self.api.get(kind.path(self.namespace), labelSelector=selector))["items"]:
                 found[kind.name, item["metadata"]["name"]] = item
         return found
+
+    async def complete(self, name: str = "llama") -> bool:
+        """Whether a minimal resource has all children that it should have, and no other."""
+        objects = render(validated(self.resource(name)), RenderSettings()).objects
+        return set(await self.children(name)) == {(child["kind"], child["metadata"]["name"]) for child in objects}
 
     async def pods(self, role: Role, revision: str | None = None) -> list[Json]:
         labels = names.role_selector("llama", role, revision)
