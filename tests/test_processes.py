@@ -18,7 +18,7 @@ def test_a_process_is_found_while_it_becomes_another_program(tmp_path: Path) -> 
     cluster = ClusterSpec(name="exec", nodes=0, audit=False, kwok=False, index=0)
     environment = {**os.environ, processes._MARK: f"{cluster.folder}/chain"}
     looks = 0
-    with subprocess.Popen(["sh", str(script), "400"], env=environment) as process:  # noqa: S607
+    with subprocess.Popen(["sh", str(script), "400"], env=environment) as process:
         while process.poll() is None:
             found = marked_processes(cluster)
             looks += 1
