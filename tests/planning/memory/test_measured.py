@@ -1,10 +1,10 @@
-"""The plan against what vLLM logged on one H200 (docs/memory.md)."""
+"""The plan against what vLLM logged on H200s (docs/memory.md)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
-from tests.planning.memory.configs import LLAMA_8B, QWEN_7B, Config
+from tests.planning.memory.configs import DEEPSEEK_V2_LITE, LLAMA_8B, LLAMA_70B, MIXTRAL, QWEN_7B, Config
 from tests.planning.memory.plans import known, plan
 
 GIB = 2**30
@@ -41,3 +41,54 @@ def test_rows_of_the_h200(row: Row) -> None:
     assert stage.kv_bytes_per_token.value == row.token_bytes
     assert made.tokens.value == pytest.approx(row.tokens, rel=0.001)
     assert made.concurrency.value == pytest.approx(row.concurrency, rel=0.001)
+
+
+HALF_MIXTRAL = MIXTRAL | {"num_hidden_layers": 16}
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """vLLM 0.26.0, dummy weights, eager, utilization 0.9, longest request 8,192 tokens, 8,192 tokens a step."""
+
+    config: Config
+    weights: float
+    kv_cache: float
+    tokens: int
+    engine: Config = field(default_factory=dict)
+    parallelism: Config = field(default_factory=dict)
+
+
+CAPACITIES = {
+    "llama-fp8-kv": Capacity(LLAMA_8B, 15.04, 109.69, 1_797_072, engine={"kvCache": {"dtype": "fp8"}}),
+    "llama-4096": Capacity(LLAMA_8B, 15.0, 110.14, 902_240, engine={"maxNumBatchedTokens": 4096}),
+    "llama-16384": Capacity(LLAMA_8B, 15.0, 108.87, 891_872, engine={"maxNumBatchedTokens": 16384}),
+    "experts": Capacity(HALF_MIXTRAL, 43.75, 79.98, 1_310_400),
+    "mla": Capacity(DEEPSEEK_V2_LITE, 29.32, 95.14, 3_284_464),
+    "llama-tp2": Capacity(LLAMA_8B, 7.54, 117.51, 1_925_232, parallelism={"tensor": 2}),
+    "llama-70b-tp2": Capacity(LLAMA_70B, 65.74, 58.95, 386_352, parallelism={"tensor": 2}),
+    "experts-ep2": Capacity(HALF_MIXTRAL, 21.88, 102.01, 3_342_528, parallelism={"tensor": 2, "expert": True}),
+}
+
+
+@pytest.mark.parametrize("row", CAPACITIES.values(), ids=CAPACITIES)
+def test_capacities_of_one_and_two_h200(row: Capacity) -> None:
+    engine = {"gpuMemoryUtilization": 0.9, "maxNumBatchedTokens": 8192, **row.engine}
+    made = plan(row.config, engine=engine, parallelism=row.parallelism)
+    # What PyTorch adds for two ranks to talk counts as weights in vLLM's log (0.06 GiB), and so do scales of FP8 KV (0.08).
+    assert known(made.stage.weights.value) / GIB == pytest.approx(row.weights, rel=0.003, abs=0.09)
+    assert known(made.stage.kv_cache.value) / GIB == pytest.approx(row.kv_cache, rel=0.005)
+    assert made.tokens.value == pytest.approx(row.tokens, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("config", "batched", "requests", "tensor", "logged"),
+    [(LLAMA_8B, 8192, 256, 1, 0.59), (LLAMA_8B, 8192, 256, 2, 0.51), (QWEN_7B, 2048, 512, 1, 0.89)],
+)
+def test_cuda_graphs_of_one_and_two_h200(
+    config: Config, batched: int, requests: int, tensor: int, logged: float
+) -> None:
+    """vLLM 0.26.0 captured after it had sized the KV cache; 0.32 subtracts its own estimate first."""
+    engine = {"maxNumBatchedTokens": batched, "maxNumSeqs": requests}
+    eager = plan(config, engine=engine, parallelism={"tensor": tensor}).stage.overhead.value
+    graphs = plan(config, engine={**engine, "enforceEager": False}, parallelism={"tensor": tensor}).stage.overhead.value
+    assert (known(graphs) - known(eager)) / GIB == pytest.approx(logged, abs=0.35)
