@@ -26,7 +26,7 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.model import ModelSource
 from pdinference.cli.model_files import read_model
-from pdinference.planning.memory import Inputs, RolePlan, model_facts, plan_role
+from pdinference.planning.memory import Inputs, RolePlan, checkpoint_of, model_facts, plan_role
 from pdinference.planning.memory.weights import parameters
 
 _CAPACITY = re.compile(
@@ -82,8 +82,8 @@ def main() -> None:
 
 def _elements(model: Path) -> int:
     """Parameters in the files."""
-    _, checkpoint = read_model(ModelSource(path=str(model)), model, None)
-    return sum(header.elements for header in (checkpoint or {}).values())
+    _, headers = read_model(ModelSource(path=str(model)), model, None)
+    return sum(header.elements for header in (headers or {}).values())
 
 
 def plan(model: Path) -> RolePlan:
@@ -102,8 +102,9 @@ def plan(model: Path) -> RolePlan:
             "decode": role,
         }
     )
-    config, checkpoint = read_model(spec.model.source, model, None)
-    return plan_role(Inputs(spec, model_facts(config), checkpoint), Role.DECODE)
+    config, headers = read_model(spec.model.source, model, None)
+    facts = model_facts(config)
+    return plan_role(Inputs(spec, facts, checkpoint_of(headers or {}, facts)), Role.DECODE)
 
 
 def measure(python: str, model: Path) -> Measurement:

@@ -64,7 +64,7 @@ class FakeApi(ApiServer):
         found = self._found(path)
         if patch.get("metadata", {}).get("uid", found["metadata"]["uid"]) != found["metadata"]["uid"]:
             raise ApiError(409, "Conflict", "uid")
-        found = {**found, **{key: value for key, value in patch.items() if key != "metadata"}}
+        found = _merged(found, {key: value for key, value in patch.items() if key != "metadata"})
         found["metadata"] = {**found["metadata"], "resourceVersion": str(next(self._versions))}
         self.objects[path] = found
         return deepcopy(found)
@@ -97,3 +97,15 @@ class FakeApi(ApiServer):
         if path not in self.objects:
             raise ApiError(404, "NotFound", f"{path} not found")
         return self.objects[path]
+
+
+def _merged(target: Json, patch: Json) -> Json:
+    """As RFC 7386 says."""
+    result = {key: value for key, value in target.items() if patch.get(key, ...) is not None}
+    for key, value in patch.items():
+        if isinstance(value, dict):
+            before = result.get(key)
+            result[key] = _merged(before if isinstance(before, dict) else {}, value)
+        elif value is not None:
+            result[key] = value
+    return result

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pdinference.api.v1alpha1.model import ModelSource
-from pdinference.planning.memory import Checkpoint, TensorHeader
+from pdinference.planning.memory import Headers, TensorHeader
 
 _LARGEST_HEADER = 100_000_000  # the format's own limit
 
@@ -16,9 +16,7 @@ class ModelFilesError(ValueError):
     """A model's files are absent or damaged; the message says what to do."""
 
 
-def read_model(
-    source: ModelSource, folder: Path | None, config: Path | None
-) -> tuple[dict[str, Any], Checkpoint | None]:
+def read_model(source: ModelSource, folder: Path | None, config: Path | None) -> tuple[dict[str, Any], Headers | None]:
     """Read what the plan needs to know about a model.
 
     Args:
@@ -43,7 +41,7 @@ def read_model(
         raise ModelFilesError(f"{file} cannot be read as JSON: {error}") from None
     if not isinstance(content, dict):
         raise ModelFilesError(f"{file} is no model configuration: it has to be a JSON object.")
-    return content, _checkpoint(folder) if folder else None
+    return content, _headers(folder) if folder else None
 
 
 def _absent(source: ModelSource, folder: Path | None) -> str:
@@ -57,7 +55,7 @@ def _absent(source: ModelSource, folder: Path | None) -> str:
     )
 
 
-def _checkpoint(folder: Path) -> Checkpoint | None:
+def _headers(folder: Path) -> Headers | None:
     tensors: dict[str, TensorHeader] = {}
     for file in _weight_files(folder):
         tensors |= _header(file)

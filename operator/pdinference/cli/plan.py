@@ -73,13 +73,18 @@ def _plans(resource: "PDInference", model_dir: Path | None, model_config: Path |
         Inputs,
         UnusableConfigError,
         UnusableSpecError,
+        checkpoint_of,
+        known_facts,
         model_facts,
         plan_role,
         stated_memory,
     )
 
     try:
-        config, checkpoint = read_model(resource.spec.model.source, model_dir, model_config)
+        config, checkpoint = known_facts(resource.spec, None)
+        if config is None or model_dir or model_config:
+            config, headers = read_model(resource.spec.model.source, model_dir, model_config)
+            checkpoint = checkpoint_of(headers, model_facts(config)) if headers else None
         inputs = Inputs(resource.spec, model_facts(config), checkpoint, stated_memory(memory) if memory else None)
         return {role: (inputs, plan_role(inputs, role)) for role in ENGINE_ROLES}
     except (ModelFilesError, UnusableConfigError, UnusableSpecError) as error:

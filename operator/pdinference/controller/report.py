@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -35,10 +36,11 @@ class Reporter:
     async def report(self, resource: ResourceRecord, status: Status) -> bool:
         """Write the status if it changed; False when that failed and should be tried again."""
         self._note_readiness(resource.owner, status)
-        fresh = status.model_dump(mode="json", by_alias=True)
-        if fresh == json.loads(resource.status):
+        fresh = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        patch = merge_patch(json.loads(resource.status), fresh)
+        if not patch:
             return True
-        if not await self._write(resource, fresh):
+        if not await self._write(resource, patch):
             return False
         for transition in transitions(status_of(resource), status):
             _LOG.info(
@@ -59,11 +61,11 @@ class Reporter:
         self._ready.pop(owner, None)
         self._count()
 
-    async def _write(self, resource: ResourceRecord, status: dict[str, Any]) -> bool:
+    async def _write(self, resource: ResourceRecord, patch: dict[str, Any]) -> bool:
         """Patch the status of this very object: the uid keeps it off a new one of the same name."""
         path = RESOURCE.path(resource.owner.namespace, resource.owner.name) + "/status"
         try:
-            body = await self._api.merge(path, {"metadata": {"uid": resource.uid}, "status": status})
+            body = await self._api.merge(path, {"metadata": {"uid": resource.uid}, "status": patch})
         except ApiError as error:
             if error.status in {_NOT_FOUND, _CONFLICT}:  # deleted, or replaced; the watch will tell
                 return True
@@ -82,6 +84,22 @@ class Reporter:
         ready = sum(self._ready.values())
         self._metrics.resources.labels("true").set(ready)
         self._metrics.resources.labels("false").set(len(self._ready) - ready)
+
+
+def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON merge patch (RFC 7386) that makes the one of the other; empty when they are equal.
+
+    It names what is to go: otherwise the old model's members would stay among those of the new one.
+    """
+    patch: dict[str, Any] = dict.fromkeys(old.keys() - new.keys())
+    for name, value in new.items():
+        before = old.get(name)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            if inner := merge_patch(before, value):
+                patch[name] = inner
+        elif before != value or name not in old:
+            patch[name] = value
+    return patch
 
 
 def status_of(resource: ResourceRecord) -> Status:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pdinference.api.names import Role
-from pdinference.planning.memory import Inputs, TensorHeader, model_facts, plan_role
+from pdinference.planning.memory import Inputs, TensorHeader, checkpoint_of, model_facts, plan_role
 from pdinference.planning.memory.settings import even_partition
 from pdinference.planning.memory.tensors import Tensor
 from pdinference.planning.memory.weights import allocator_rounding, breakdown, parameters
@@ -146,11 +146,11 @@ def test_headers_correct_the_architecture() -> None:
         "model.layers.16.mtp": TensorHeader("BF16", 10**9, 2 * 10**9),  # beyond the model's layers: not loaded
     }
     by_shape = plan_role(Inputs(spec(), facts), Role.DECODE).stage.weights
-    by_headers = plan_role(Inputs(spec(), facts, checkpoint), Role.DECODE).stage.weights
+    by_headers = plan_role(Inputs(spec(), facts, checkpoint_of(checkpoint, facts)), Role.DECODE).stage.weights
     assert by_headers.value == by_shape.value
     assert "headers" in by_headers.note
     fatter = checkpoint | {"model.extra": TensorHeader("F32", count, 4 * count)}
-    doubled = plan_role(Inputs(spec(), facts, fatter), Role.DECODE).stage.weights
+    doubled = plan_role(Inputs(spec(), facts, checkpoint_of(fatter, facts)), Role.DECODE).stage.weights
     assert known(doubled.value) == pytest.approx(2 * known(by_shape.value), rel=0.01)
 
 
@@ -162,7 +162,9 @@ def test_an_unknown_architecture_is_unknown_without_headers_and_even_with() -> N
     assert made.tokens.value is None
     assert made.stage.kv_bytes_per_token.value == 131072
     headers = {"a": TensorHeader("BF16", 4 * GIB, 8 * GIB)}
-    shared = plan_role(Inputs(spec(parallelism={"tensor": 2}), model_facts(strange), headers), Role.DECODE)
+    facts = model_facts(strange)
+    inputs = Inputs(spec(parallelism={"tensor": 2}), facts, checkpoint_of(headers, facts))
+    shared = plan_role(inputs, Role.DECODE)
     assert shared.stage.weights.value == 4 * GIB
 
 

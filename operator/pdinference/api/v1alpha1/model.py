@@ -1,5 +1,7 @@
 """`spec.model`: which model, and where its weights come from."""
 
+import hashlib
+import json
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -52,6 +54,15 @@ AbsolutePath = Annotated[
     Field(max_length=1024),
     Matches(f"^(/{_SEGMENT})+$", f"Write an absolute path, for example /models/llama; {_PATH_RULES}."),
 ]
+
+
+_CONFIG_LIMIT = 65536
+
+
+def _short(config: dict[str, Any]) -> dict[str, Any]:
+    if len(json.dumps(config)) > _CONFIG_LIMIT:
+        raise ValueError(f"Write at most {_CONFIG_LIMIT} characters; the plan needs sizes and counts only.")
+    return config
 
 
 class SecretKey(ApiModel):
@@ -138,6 +149,25 @@ class ModelSource(ApiModel):
             message="Set exactly one of huggingFace, modelScope, persistentVolumeClaim, image, hostPath and path.",
         ),
     )
+
+    def identity(self) -> str:
+        """Tells one model from another: what is known of one does not hold for the other."""
+        where = self.model_dump(mode="json", exclude={"hugging_face": {"token_secret"}}, exclude_none=True)
+        return hashlib.sha256(json.dumps(where, sort_keys=True).encode()).hexdigest()[:12]
+
+
+class Architecture(ApiModel):
+    """What is known of the model, for the memory plan; pods do not get it."""
+
+    config: Annotated[
+        dict[str, Any],
+        Field(max_length=128),
+        AfterValidator(_short),
+        WithJsonSchema({"type": "object", "maxProperties": 128, "x-kubernetes-preserve-unknown-fields": True}),
+    ]
+    """The members of the model's config.json, for example `num_hidden_layers: 32`."""
+    weights_bytes: Annotated[int, Field(ge=1)] | None = None
+    """Bytes of all weights as vLLM loads them. Default: computed from config, for architectures that are known."""
 
 
 class ConfigMapKey(ApiModel):
@@ -289,3 +319,5 @@ class Model(ApiModel):
     repositories that you trust, and with a pinned revision."""
     lora: LoRA | None = None
     """LoRA adapters on top of the model."""
+    architecture: Architecture | None = None
+    """What is known of the model, for the memory plan. Default: what the operator found out (status.model.facts)."""

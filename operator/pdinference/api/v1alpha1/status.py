@@ -1,9 +1,9 @@
 """`status`: what the operator saw and did."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from pdinference.api.v1alpha1.base import ApiModel
 
@@ -51,6 +51,45 @@ class RolesStatus(ApiModel):
     """Router pods."""
 
 
+class CheckpointStatus(ApiModel):
+    """The tensors of the model's files, added up."""
+
+    elements: int = 0
+    """Elements of tensors that vLLM casts to the model's dtype."""
+    scale_elements: int = 0
+    """Elements of scales."""
+    scale_bytes: int = 0
+    """Bytes of scales."""
+    other_bytes: int = 0
+    """Bytes of tensors that stay as they are."""
+
+
+class KnownModel(ApiModel):
+    """What is known of a model; the memory plan is made of it."""
+
+    source: str = ""
+    """Identity of the spec.model.source that this is about."""
+    config: Annotated[
+        dict[str, Any], WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
+    ] = Field(default_factory=dict)
+    """Those members of config.json that matter."""
+    checkpoint: CheckpointStatus | None = None
+    """The tensors of its safetensors files; absent when there are none."""
+
+
+class ModelStatus(ApiModel):
+    """The model, as far as the operator looked."""
+
+    revision: str = ""
+    """Commit that the hub gave for spec.model.source."""
+    downloaded_bytes: int = 0
+    """How much of it is in spec.model.cache."""
+    total_bytes: int = 0
+    """Size of all its files."""
+    facts: KnownModel | None = None
+    """What is known of it."""
+
+
 class Status(ApiModel):
     """What the operator saw and did."""
 
@@ -64,6 +103,8 @@ class Status(ApiModel):
     """Revision of the P/D pair that requests go to; differs from revision while a roll-out is under way."""
     roles: RolesStatus = Field(default_factory=RolesStatus)
     """Counts per role."""
+    model: ModelStatus | None = None
+    """The model, when a Job downloads or inspects it."""
     conditions: Annotated[
         list[Condition],
         Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),

@@ -4,14 +4,16 @@ Pure: the command line reads `config.json` and the headers of safetensors files,
 """
 
 from pdinference.planning.memory.advice import WhatIf, least_memory, one_request, what_if
+from pdinference.planning.memory.checkpoint import Checkpoint, Headers, TensorHeader, checkpoint_of
 from pdinference.planning.memory.figures import Figure, Source
+from pdinference.planning.memory.known_facts import compact_config, known_facts
 from pdinference.planning.memory.model_facts import ModelFacts, UnusableConfigError, model_facts
 from pdinference.planning.memory.plan import Inputs, RolePlan, UnusableSpecError, plan_role, stated_memory
-from pdinference.planning.memory.weights import Checkpoint, TensorHeader
 
 __all__ = [
     "Checkpoint",
     "Figure",
+    "Headers",
     "Inputs",
     "ModelFacts",
     "RolePlan",
@@ -20,6 +22,9 @@ __all__ = [
     "UnusableConfigError",
     "UnusableSpecError",
     "WhatIf",
+    "checkpoint_of",
+    "compact_config",
+    "known_facts",
     "least_memory",
     "model_facts",
     "one_request",

@@ -15,6 +15,21 @@ _OTHER_STATE = (
     "index_head_dim", "compress_ratios",
 )  # fmt: skip
 """Signs of a state that is no plain KV cache: Mamba, linear attention, DeepSeek's index of sparse attention."""
+_MORE = ("vision_config", "audio_config")
+
+PRESENCE_KEYS = frozenset({*_OTHER_STATE, *_MORE})
+"""Members of which only counts whether they say something."""
+CONFIG_KEYS = frozenset(
+    {*_KV_HEADS, "model_type", "num_hidden_layers", "n_layer", "n_layers", "hidden_size", "n_embd", "d_model"}
+    | {"num_attention_heads", "n_head", "n_heads", "multi_query", "head_dim", "intermediate_size", "vocab_size"}
+    | {"tie_word_embeddings", "attention_bias", "mlp_bias", "max_position_embeddings", "n_positions"}
+    | {"max_sequence_length", "dtype", "torch_dtype", "sliding_window", "use_sliding_window", "layer_types"}
+    | {"sliding_window_pattern", "max_window_layers", "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim"}
+    | {"qk_rope_head_dim", "v_head_dim", "n_routed_experts", "num_local_experts", "num_experts"}
+    | {"moe_intermediate_size", "decoder_sparse_step", "moe_layer_freq", "first_k_dense_replace", "mlp_only_layers"}
+    | {"shared_expert_intermediate_size", "n_shared_experts", "num_experts_per_tok", "topk_method"}
+)
+"""All other members that are read here; a status keeps only these."""
 
 _KNOWN = {
     "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text",
@@ -157,7 +172,7 @@ def model_facts(config: Config) -> ModelFacts:
         mla=_mla(text),
         moe=_moe(model_type, text, layers),
         quantization=quantization_of(config.get("quantization_config") or text.get("quantization_config")),
-        has_more=tuple(key for key in ("vision_config", "audio_config") if config.get(key)),
+        has_more=tuple(key for key in _MORE if config.get(key)),
         other_state=any(text.get(key) for key in _OTHER_STATE) or "linear_attention" in (text.get("layer_types") or ()),
     )
 

@@ -7,12 +7,13 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.planning.memory import kv
 from pdinference.planning.memory.activations import activations, overhead
+from pdinference.planning.memory.checkpoint import Checkpoint
 from pdinference.planning.memory.figures import GIB, Figure, computed, derived, measured, unknown
 from pdinference.planning.memory.gpus import smallest_gpu_memory
 from pdinference.planning.memory.model_facts import ModelFacts
 from pdinference.planning.memory.settings import Settings, settings_of
 from pdinference.planning.memory.tensors import local_kv_heads
-from pdinference.planning.memory.weights import Checkpoint, weights
+from pdinference.planning.memory.weights import weights
 
 NO_LENGTH = "The longest request is not known; set spec.model.maxModelLength."
 
@@ -23,7 +24,7 @@ class Inputs:
 
     Attributes:
         memory: Bytes of one device as the user states them; None: from the table of products.
-        checkpoint: Headers of the model's safetensors files; None when they are not at hand.
+        checkpoint: What the headers of the model's safetensors files say; None when they are not at hand.
     """
 
     spec: Spec

@@ -1,40 +1,16 @@
 """Bytes of weights on a device: from the headers of a checkpoint, or from the architecture."""
 
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 
+from pdinference.planning.memory.checkpoint import Checkpoint
 from pdinference.planning.memory.figures import MIB, Figure, ceil_div, computed, unknown
 from pdinference.planning.memory.model_facts import ModelFacts
 from pdinference.planning.memory.settings import Settings
 from pdinference.planning.memory.tensors import Tensor, stage_tensors
 
-_LAYER = re.compile(r"^(?:model|language_model\.model|model\.language_model)\.layers\.(\d+)\.")
-_CAST = {"F64", "F32", "F16", "BF16"}
-"""Types that vLLM casts to the model's dtype while it loads; others keep their size."""
-
-
 _LORA_ON_EMBEDDING = {"llama", "mistral", "mixtral", "granite", "phi3", "qwen3", "qwen3_moe"}
 """Architectures whose class in vllm/model_executor/models lists `embedding_modules`."""
-
-
-@dataclass(frozen=True, slots=True)
-class TensorHeader:
-    """What a safetensors file says about a tensor (https://huggingface.co/docs/safetensors, 'Format').
-
-    Attributes:
-        dtype: For example `BF16`.
-        elements: Product of the shape.
-        size: Bytes in the file.
-    """
-
-    dtype: str
-    elements: int
-    size: int
-
-
-Checkpoint = Mapping[str, TensorHeader]
-"""The tensors of a checkpoint by name."""
 
 
 def weights(facts: ModelFacts, settings: Settings, stage: int, checkpoint: Checkpoint | None) -> Figure:
@@ -55,7 +31,7 @@ def weights(facts: ModelFacts, settings: Settings, stage: int, checkpoint: Check
         return unknown(
             f"The tensors of {what} are not known here; give a folder with its safetensors files (--model-dir)."
         )
-    total = _loaded_bytes(checkpoint, facts, settings)
+    total = _loaded_bytes(checkpoint, settings)
     share = settings.layer_partition[stage] / facts.layers / settings.tensor
     return computed(
         total * share, f"Headers of the safetensors files, shared evenly: model type {facts.model_type!r} is not known."
@@ -84,7 +60,7 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, checkp
     if checkpoint is not None and not _quantised_on_load(facts, settings):
         whole = replace(_whole(facts), dtype_bytes=settings.dtype_bytes, quantization=settings.quantization)
         expected = sum(tensor.size for tensor in stage_tensors(facts, whole, 0))
-        size *= _loaded_bytes(checkpoint, facts, settings) / expected
+        size *= _loaded_bytes(checkpoint, settings) / expected
         note = "From the headers of the safetensors files"
     rounding = 0 if settings.cpu else allocator_rounding(tensors)
     slots = lora_bytes(facts, tensors, settings)
@@ -112,23 +88,8 @@ def _whole(facts: ModelFacts, *, byte_sized: bool = False) -> Settings:
     )  # fmt: skip
 
 
-def _loaded_bytes(checkpoint: Checkpoint, facts: ModelFacts, settings: Settings) -> int:
-    """Bytes of a checkpoint once vLLM has loaded it.
-
-    Left out: layers beyond the model's own (DeepSeek's multi-token prediction), a head that is tied, and rotary tables,
-    which vLLM computes. Source: `load_weights` in vllm/model_executor/models/{llama,deepseek_v2}.py.
-    """
-    keep_scales = settings.quantization is not None
-    total = 0
-    for name, header in checkpoint.items():
-        match = _LAYER.match(name)
-        if (match and int(match[1]) >= facts.layers) or "rotary_emb.inv_freq" in name:
-            continue
-        if facts.tied_embeddings and name.endswith("lm_head.weight"):
-            continue
-        cast = header.dtype in _CAST and not (keep_scales and name.endswith(("_scale", "_scale_inv")))
-        total += header.elements * settings.dtype_bytes if cast else header.size
-    return total
+def _loaded_bytes(checkpoint: Checkpoint, settings: Settings) -> int:
+    return checkpoint.loaded_bytes(dtype_bytes=settings.dtype_bytes, quantised=settings.quantization is not None)
 
 
 def allocator_rounding(tensors: Iterable[Tensor]) -> int:

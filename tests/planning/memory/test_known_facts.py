@@ -1,0 +1,92 @@
+"""What is known of a model without its files."""
+
+import json
+from typing import Any
+
+import pytest
+
+from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1.status import CheckpointStatus, KnownModel, ModelStatus
+from pdinference.planning.memory import Checkpoint, compact_config, known_facts, model_facts
+from pdinference.planning.memory.model_facts import CONFIG_KEYS, PRESENCE_KEYS
+from tests.planning.memory import configs
+
+CONFIGS = {name: value for name, value in vars(configs).items() if name.isupper()}
+LLAMA = {"huggingFace": {"repository": "meta-llama/Llama-3.1-8B"}}
+
+
+def spec(source: dict[str, Any] | None = None, **model: Any) -> Spec:
+    return Spec.model_validate({"model": {"source": source or LLAMA, **model}})
+
+
+def status(source: dict[str, Any] | None = None, checkpoint: CheckpointStatus | None = None) -> dict[str, Any]:
+    identity = spec(source).model.source.identity()
+    facts = KnownModel(source=identity, config=compact_config(configs.LLAMA_8B), checkpoint=checkpoint)
+    return ModelStatus(facts=facts).model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class _Watched(dict[str, Any]):
+    """Notes which members somebody asks for."""
+
+    def __init__(self, content: dict[str, Any], read: set[str]) -> None:
+        super().__init__(content)
+        self._read = read
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self._read.add(key)
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_a_compact_config_tells_the_same(config: dict[str, Any]) -> None:
+    chatter = {"architectures": ["X"], "rope_scaling": {"factor": 8.0}, "transformers_version": "5"}
+    compact = compact_config(config | chatter)
+    assert model_facts(compact) == model_facts(config | chatter)
+    assert not chatter.keys() & compact.keys()
+    assert len(json.dumps(compact)) < 2000
+
+
+def test_a_nested_config_and_towers_stay_visible() -> None:
+    whole = {"model_type": "m", "text_config": configs.LLAMA_8B, "vision_config": {"hidden_size": 1152}}
+    assert model_facts(compact_config(whole)) == model_facts(whole)
+    assert compact_config(whole)["vision_config"] is True
+
+
+def test_a_window_that_is_switched_off_stays_off_without_a_null() -> None:
+    off = configs.GEMMA2_9B | {"sliding_window": None}
+    compact = compact_config(off)
+    assert None not in compact.values()
+    assert model_facts(compact).windows == model_facts(off).windows == (None,) * 42
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_every_member_that_is_read_is_kept(config: dict[str, Any]) -> None:
+    read: set[str] = set()
+    model_facts(_Watched(config, read))
+    kept = CONFIG_KEYS | PRESENCE_KEYS | {"text_config", "llm_config", "quantization_config"}
+    assert read <= kept
+
+
+def test_nothing_is_known_at_first() -> None:
+    assert known_facts(spec(), None) == (None, None)
+    assert known_facts(spec(), {}) == (None, None)
+
+
+def test_the_status_counts_for_the_source_that_it_is_about() -> None:
+    config, checkpoint = known_facts(spec(), status(checkpoint=CheckpointStatus(elements=7, other_bytes=3)))
+    assert config == configs.LLAMA_8B
+    assert checkpoint == Checkpoint(elements=7, other_bytes=3)
+    assert known_facts(spec(), status())[1] is None
+    other = {"huggingFace": {"repository": "meta-llama/Llama-3.1-70B"}}
+    assert known_facts(spec(other), status()) == (None, None)
+
+
+def test_another_token_is_not_another_model() -> None:
+    with_token = {"huggingFace": {**LLAMA["huggingFace"], "tokenSecret": {"name": "hub", "key": "token"}}}
+    assert known_facts(spec(with_token), status())[0] is not None
+
+
+def test_what_the_user_states_wins() -> None:
+    stated = spec(architecture={"config": configs.LLAMA_1B, "weightsBytes": 1000})
+    assert known_facts(stated, status()) == (configs.LLAMA_1B, Checkpoint(other_bytes=1000))
+    assert known_facts(spec(architecture={"config": configs.LLAMA_1B}), status()) == (configs.LLAMA_1B, None)
