@@ -1,0 +1,75 @@
+"""What an HPA of a role follows when the user says no more than how many pods there may be.
+
+`benchmarks/autoscaling` chose the numbers, and shows what they do; docs/autoscaling.md says what they mean.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pdinference.api.names import Role
+from pdinference.planning.scaling.signals import Signal
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingPolicy:
+    """One entry of an HPA's `behavior.scaleUp.policies` or `scaleDown.policies`."""
+
+    type: str
+    value: int
+    period_seconds: int
+
+    def manifest(self) -> dict[str, Any]:
+        """As the Kubernetes API writes it."""
+        return {"type": self.type, "value": self.value, "periodSeconds": self.period_seconds}
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingRules:
+    """How fast an HPA may go in one direction; of several policies the one that allows most holds."""
+
+    stabilization_seconds: int
+    policies: tuple[ScalingPolicy, ...]
+
+    def manifest(self) -> dict[str, Any]:
+        """As the Kubernetes API writes it."""
+        return {
+            "stabilizationWindowSeconds": self.stabilization_seconds,
+            "selectPolicy": "Max",
+            "policies": [policy.manifest() for policy in self.policies],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """The metric, target and pace of one role's HPA.
+
+    Attributes:
+        signal: The external metric.
+        target: Its AverageValue, in thousandths: how much of a pod is to be used.
+        scale_up: Pace upwards.
+        scale_down: Pace downwards.
+    """
+
+    signal: Signal
+    target_milli: int
+    scale_up: ScalingRules
+    scale_down: ScalingRules
+
+    @property
+    def target(self) -> str:
+        """The AverageValue as a Kubernetes quantity."""
+        return f"{self.target_milli}m"
+
+    def behavior(self) -> dict[str, Any]:
+        """`spec.behavior` of the HPA."""
+        return {"scaleUp": self.scale_up.manifest(), "scaleDown": self.scale_down.manifest()}
+
+
+_UP = ScalingRules(0, (ScalingPolicy("Percent", 100, 15), ScalingPolicy("Pods", 4, 15)))
+_DOWN = ScalingRules(180, (ScalingPolicy("Percent", 25, 60), ScalingPolicy("Pods", 1, 60)))
+
+PRESETS: Final = {
+    Role.PARAMETER: Preset(Signal.PREFILL_LOAD, 700, _UP, _DOWN),
+    Role.DECODE: Preset(Signal.KV_DEMAND, 800, _UP, _DOWN),
+}
+"""The preset of each role."""
