@@ -55,6 +55,9 @@ ROUTER_PORT_NAME = "http"
 ROUTER_METRICS_PORT = 29000
 ROUTER_METRICS_PORT_NAME = "metrics"
 
+OPERATOR_TLS_PORT = 8443
+"""Where the operator answers the API server: admission, and whatever else goes through its proxy."""
+
 ENGINE_CONTAINER = "vllm"
 ROUTER_CONTAINER = "router"
 

@@ -1,0 +1,161 @@
+"""The certificate of the HTTPS server, renewed while it serves.
+
+Self-managed: a CA and a certificate in one named Secret, which all replicas share. Whoever finds something due writes
+it; of two that do, one gets a conflict and reads again. Mounted: files that somebody else renews, such as cert-manager.
+"""
+
+import asyncio
+import logging
+import ssl
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pdinference.cluster.client import ApiServer, Json
+from pdinference.cluster.errors import ApiError
+from pdinference.serving.authority import KeyMaterial, Lifetimes, renewed
+from pdinference.serving.bundle import BundleHolder, publish
+
+_LOG = logging.getLogger(__name__)
+_CONFLICT = 409
+_NOT_FOUND = 404
+_ATTEMPTS = 5
+_LIFETIMES = Lifetimes()
+
+
+class CertificateError(Exception):
+    """There is no certificate to serve with; the message says what to do."""
+
+
+class Certificates(ABC):
+    """A certificate that is kept fresh.
+
+    Attributes:
+        context: For the server; new connections get the newest certificate.
+    """
+
+    def __init__(self) -> None:
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.ready = False
+        self._loaded = b""
+
+    async def keep(self, interval: float) -> None:
+        """Look after it for ever; what fails is tried again, and the certificate at hand serves on."""
+        while True:
+            try:
+                await self.refresh()
+            except (ApiError, CertificateError, OSError) as error:
+                _LOG.warning("The certificate could not be looked after: %s", error)
+            await asyncio.sleep(interval)
+
+    @abstractmethod
+    async def refresh(self) -> None:
+        """Renew what is due, and serve with what is newest.
+
+        Raises:
+            ApiError: The API server failed.
+            CertificateError: There is no certificate.
+        """
+
+    def _serve(self, chain: bytes) -> None:
+        """Use this certificate and key, one after the other as PEM, from now on."""
+        if chain == self._loaded:
+            return
+        with tempfile.NamedTemporaryFile(suffix=".pem") as file:  # readable to us alone; `ssl` takes files only
+            file.write(chain)
+            file.flush()
+            self.context.load_cert_chain(file.name)
+        self._loaded = chain
+        self.ready = True
+        _LOG.info("Serving with a new certificate")
+
+
+class MountedCertificates(Certificates):
+    """Files `tls.crt` and `tls.key` in a folder, which somebody else renews."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    async def refresh(self) -> None:
+        """Load the files if they changed."""
+        try:
+            chain = b"\n".join((self._folder / name).read_bytes() for name in ("tls.crt", "tls.key"))
+        except OSError as error:
+            raise CertificateError(f"no certificate in {self._folder} yet: {error}") from error
+        try:
+            self._serve(chain)
+        except ssl.SSLError as error:  # one of the two was replaced a moment before the other
+            raise CertificateError(f"{self._folder}: certificate and key do not go together: {error}") from error
+
+
+class SelfManagedCertificates(Certificates):
+    """A CA and a certificate in a Secret.
+
+    Args:
+        secret: Namespace and name; it has to exist, because a right to create could not be limited to a name.
+        hosts: Names and addresses under which the server is called.
+        holders: Objects that are to hold the CA bundle.
+    """
+
+    def __init__(
+        self,
+        api: ApiServer,
+        secret: tuple[str, str],
+        *,
+        hosts: tuple[str, ...],
+        holders: Collection[BundleHolder],
+        lifetimes: Lifetimes = _LIFETIMES,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        super().__init__()
+        self._api = api
+        self._path = "/api/v1/namespaces/{}/secrets/{}".format(*secret)
+        self._hosts = hosts
+        self._holders = holders
+        self._lifetimes = lifetimes
+        self._now = now
+
+    async def refresh(self) -> None:
+        """Renew what is due, publish the CA bundle, and serve."""
+        for _ in range(_ATTEMPTS):
+            secret = await self._secret()
+            current = KeyMaterial.of_secret(secret.get("data"))
+            if current is not None:
+                await self._publish(current)  # before anything is signed by an authority that clients do not know yet
+            fresh = renewed(current, self._hosts, self._now(), self._lifetimes, published=current is not None)
+            if fresh is not current:
+                if not await self._written(secret, fresh):
+                    continue
+                await self._publish(fresh)
+            self._serve(fresh.chain)
+            return
+        raise CertificateError(f"{self._path} was changed by others again and again; trying later")
+
+    async def _written(self, secret: Json, material: KeyMaterial) -> bool:
+        """Write the Secret; False when somebody else was quicker."""
+        try:
+            await self._api.replace(self._path, {**secret, "data": material.as_secret()})
+        except ApiError as error:
+            if error.status == _CONFLICT:
+                return False
+            raise
+        _LOG.info("Renewed the certificates in %s", self._path)
+        return True
+
+    async def _secret(self) -> Json:
+        try:
+            return await self._api.get(self._path)
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                raise CertificateError(
+                    f"Secret {self._path} does not exist; the chart makes it, so run helm upgrade"
+                ) from error
+            raise
+
+    async def _publish(self, material: KeyMaterial) -> None:
+        for holder in self._holders:
+            await publish(self._api, holder, material.bundle)

@@ -1,0 +1,217 @@
+"""Certificates that are kept fresh, seen by a client that connects."""
+
+import ssl
+from base64 import b64decode
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from pdinference.cluster.errors import ApiError
+from pdinference.serving import (
+    Certificates,
+    MountedCertificates,
+    SelfManagedCertificates,
+    TLSServer,
+    api_service,
+    webhook_configuration,
+)
+from pdinference.serving.authority import KeyMaterial, Lifetimes, renewed
+from pdinference.serving.certificates import CertificateError
+from tests.cluster.fake_api import FakeApi
+
+SECRET = "/api/v1/namespaces/ours/secrets/tls"  # noqa: S105 - a path
+HOOKS = webhook_configuration("ours")
+SERVICE = api_service("v1beta1.external.metrics.k8s.io")
+HOST = "localhost"
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    api = FakeApi()
+    api.put(SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "tls"}})
+    api.put(
+        HOOKS.path,
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "ours"},
+            "webhooks": [{"name": "a", "clientConfig": {}}, {"name": "b", "clientConfig": {"caBundle": "b2xk"}}],
+        },
+    )
+    return api
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = datetime.now(UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def certificates(api: FakeApi, clock: Clock) -> SelfManagedCertificates:
+    return SelfManagedCertificates(api, ("ours", "tls"), hosts=(HOST,), holders=(HOOKS,), now=clock)
+
+
+def bundles(api: FakeApi) -> list[bytes]:
+    return [b64decode(hook["clientConfig"]["caBundle"]) for hook in api.objects[HOOKS.path]["webhooks"]]
+
+
+@pytest.fixture
+def called() -> Any:
+    """Calls a server with this certificate, trusting this bundle."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    async def call(ours: Certificates, bundle: bytes) -> str:
+        trust = ssl.create_default_context(cadata=bundle.decode())
+        async with (
+            TLSServer([web.get("/", answer)], ours.context).serve("127.0.0.1", 0, drain=0) as port,
+            aiohttp.ClientSession() as session,
+            session.get(f"https://{HOST}:{port}/", ssl=trust) as response,
+        ):
+            return await response.text()
+
+    return call
+
+
+async def test_an_empty_secret_becomes_a_certificate_that_the_published_bundle_trusts(
+    api: FakeApi, clock: Clock, called: Any
+) -> None:
+    ours = certificates(api, clock)
+    assert not ours.ready
+    await ours.refresh()
+    assert ours.ready
+    first, second = bundles(api)
+    assert first == second
+    assert await called(ours, first) == "hello"
+
+
+async def test_a_second_look_writes_nothing(api: FakeApi, clock: Clock) -> None:
+    ours = certificates(api, clock)
+    await ours.refresh()
+    before = api.requests.copy()
+    await ours.refresh()
+    assert set(api.requests - before) <= {"get"}
+
+
+async def test_replicas_share_one_certificate(api: FakeApi, clock: Clock, called: Any) -> None:
+    first, second = certificates(api, clock), certificates(api, clock)
+    api.fail("replace", SECRET, ApiError(409, "Conflict", "somebody was quicker"))
+    await first.refresh()
+    await second.refresh()
+    assert api.requests["replace"] == 2  # of the first, which met a conflict; none of the second
+    assert await called(second, bundles(api)[0]) == "hello"
+
+
+async def test_rotation_needs_no_restart(api: FakeApi, clock: Clock, called: Any) -> None:
+    clock.now -= timedelta(days=100)
+    ours = certificates(api, clock)
+    await ours.refresh()
+    with pytest.raises(aiohttp.ClientConnectorCertificateError):  # it expired: the client's clock is the real one
+        await called(ours, bundles(api)[0])
+    clock.now += timedelta(days=100)
+    await ours.refresh()
+    assert await called(ours, bundles(api)[0]) == "hello"
+
+
+async def test_clients_with_an_old_bundle_are_served_until_they_have_the_new_one(
+    api: FakeApi, clock: Clock, called: Any
+) -> None:
+    clock.now -= timedelta(days=260)
+    ours = certificates(api, clock)
+    await ours.refresh()
+    old = bundles(api)[0]
+    clock.now += timedelta(days=200)
+    await ours.refresh()
+    clock.now += timedelta(days=60)
+    await ours.refresh()
+    both = bundles(api)[0]
+    assert both != old
+    assert [await called(ours, bundle) for bundle in (old, both)] == ["hello", "hello"]
+    clock.now += timedelta(minutes=2)
+    await ours.refresh()
+    assert await called(ours, both) == "hello"
+    with pytest.raises(aiohttp.ClientConnectorCertificateError):
+        await called(ours, old)
+
+
+async def test_no_authority_signs_before_its_bundle_is_published(api: FakeApi, clock: Clock) -> None:
+    lifetimes = Lifetimes(server=timedelta(days=900))
+    ours = SelfManagedCertificates(
+        api, ("ours", "tls"), hosts=(HOST,), holders=(HOOKS,), lifetimes=lifetimes, now=clock
+    )
+    await ours.refresh()
+    material = KeyMaterial.of_secret(api.objects[SECRET]["data"])
+    clock.now += timedelta(days=250)
+    api.fail("apply", HOOKS.path, ApiError(0, "Unreachable", "away"), ApiError(0, "Unreachable", "away"))
+    with pytest.raises(ApiError):
+        await ours.refresh()
+    clock.now += timedelta(hours=1)
+    with pytest.raises(ApiError):
+        await ours.refresh()
+    held = KeyMaterial.of_secret(api.objects[SECRET]["data"])
+    assert held is not None
+    assert material is not None
+    assert len(held.authorities) == 2
+    held.certificate.verify_directly_issued_by(material.authorities[0])
+
+
+async def test_a_bundle_that_somebody_removed_comes_back(api: FakeApi, clock: Clock) -> None:
+    ours = certificates(api, clock)
+    await ours.refresh()
+    before = bundles(api)
+    live = api.objects[HOOKS.path]
+    api.put(HOOKS.path, {**live, "webhooks": [{"name": "a", "clientConfig": {}}, {"name": "b", "clientConfig": {}}]})
+    await ours.refresh()
+    assert bundles(api) == before
+
+
+async def test_what_is_not_installed_is_passed_over(api: FakeApi, clock: Clock) -> None:
+    del api.objects[HOOKS.path]
+    ours = SelfManagedCertificates(api, ("ours", "tls"), hosts=(HOST,), holders=(HOOKS, SERVICE), now=clock)
+    api.put(SERVICE.path, {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "x"}})
+    await ours.refresh()
+    assert ours.ready
+    assert api.objects[SERVICE.path]["spec"]["caBundle"]
+
+
+async def test_a_secret_that_does_not_exist_is_named(api: FakeApi, clock: Clock) -> None:
+    del api.objects[SECRET]
+    with pytest.raises(CertificateError, match=r"secrets/tls does not exist; .*helm upgrade"):
+        await certificates(api, clock).refresh()
+
+
+async def test_mounted_files_are_loaded_and_loaded_again(tmp_path: Path, called: Any) -> None:
+    ours = MountedCertificates(tmp_path)
+    with pytest.raises(CertificateError, match="no certificate in"):
+        await ours.refresh()
+    for _ in range(2):
+        material = renewed(None, (HOST,), datetime.now(UTC), Lifetimes(), published=False)
+        data = material.as_secret()
+        for name in ("tls.crt", "tls.key"):
+            (tmp_path / name).write_bytes(b64decode(data[name]))
+        await ours.refresh()
+        assert await called(ours, material.bundle) == "hello"
+
+
+async def test_mounted_files_that_do_not_go_together_change_nothing(tmp_path: Path, called: Any) -> None:
+    ours = MountedCertificates(tmp_path)
+    material, other = (renewed(None, (HOST,), datetime.now(UTC), Lifetimes(), published=False) for _ in range(2))
+    for name in ("tls.crt", "tls.key"):
+        (tmp_path / name).write_bytes(b64decode(material.as_secret()[name]))
+    await ours.refresh()
+    (tmp_path / "tls.key").write_bytes(b64decode(other.as_secret()["tls.key"]))
+    with pytest.raises(CertificateError, match="do not go together"):
+        await ours.refresh()
+    assert await called(ours, material.bundle) == "hello"
