@@ -74,7 +74,7 @@ CAPACITIES = {
 def test_capacities_of_one_and_two_h200(row: Capacity) -> None:
     engine = {"gpuMemoryUtilization": 0.9, "maxNumBatchedTokens": 8192, **row.engine}
     made = plan(row.config, engine=engine, parallelism=row.parallelism)
-    # What PyTorch adds for two ranks to talk counts as weights in vLLM's log (0.06 GiB), and so do scales of FP8 KV (0.08).
+    # vLLM's log counts as weights what PyTorch adds for two ranks to talk (0.06 GiB), and scales of FP8 KV (0.08).
     assert known(made.stage.weights.value) / GIB == pytest.approx(row.weights, rel=0.003, abs=0.09)
     assert known(made.stage.kv_cache.value) / GIB == pytest.approx(row.kv_cache, rel=0.005)
     assert made.tokens.value == pytest.approx(row.tokens, rel=0.005)
