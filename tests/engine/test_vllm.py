@@ -9,7 +9,7 @@ import pytest
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.engine.command import Command
-from pdinference.engine.vllm import engine_command
+from pdinference.engine.vllm import effective_defaults, engine_command
 
 Make = Callable[..., PDInference]
 
@@ -120,8 +120,34 @@ def test_the_models_fields_become_options(resource: Make, model: dict[str, Any],
 
 def test_what_is_not_set_is_left_to_vllm(resource: Make) -> None:
     arguments = " ".join(engine_command(resource(), Role.DECODE).arguments)
-    for name in ("dtype", "quantization", "max-model-len", "gpu-memory", "lora", "chat-template", "seed", "block-size"):
+    for name in ("dtype", "quantization", "max-model-len", "gpu-memory", "lora", "chat-template", "seed"):
         assert name not in arguments
+
+
+@pytest.mark.parametrize(("role", "tokens"), [(Role.PARAMETER, 8192), (Role.DECODE, 2048)])
+def test_defaults_for_gpus_are_good_for_pd(resource: Make, role: Role, tokens: int) -> None:
+    r = resource()
+    assert {"--block-size=128", f"--max-num-batched-tokens={tokens}"} <= set(engine_command(r, role).arguments)
+    assert effective_defaults(r.spec, role) == {"block-size": 128, "max-num-batched-tokens": tokens}
+
+
+@pytest.mark.parametrize(
+    ("spec", "left"),
+    [
+        ({"engine": {"kvCache": {"blockSize": 64}}}, {"max-num-batched-tokens": 2048}),
+        ({"engine": {"maxNumBatchedTokens": 4096}}, {"block-size": 128}),
+        ({"decode": {"maxNumBatchedTokens": 4096}}, {"block-size": 128}),
+        ({"decode": {"enableChunkedPrefill": False}}, {"block-size": 128}),
+        ({"engine": {"maxNumSeqs": 4000}}, {"block-size": 128, "max-num-batched-tokens": 4000}),
+        ({"decode": {"accelerator": {"type": "CPU"}}}, {"block-size": 128}),
+        ({"parameter": {"accelerator": {"type": "CPU"}}, "decode": {"accelerator": {"type": "CPU"}}}, {}),
+    ],
+)
+def test_defaults_give_way_to_what_is_set(resource: Make, spec: dict[str, Any], left: dict[str, int]) -> None:
+    r = resource(**spec)
+    assert effective_defaults(r.spec, Role.DECODE) == left
+    flags = [a.split("=")[0] for a in engine_command(r, Role.DECODE).arguments]
+    assert len(flags) == len(set(flags))
 
 
 def test_the_log_level_and_dynamic_adapters_go_through_the_environment(resource: Make) -> None:

@@ -45,6 +45,9 @@ MANAGED_SELECTOR = f"{LABEL_MANAGED_BY}={FIELD_MANAGER}"
 ANNOTATION_APPLIED_HASH = f"{GROUP}/applied-hash"
 """Hash of the manifest that was last applied to a child."""
 
+ANNOTATION_DEFAULTS = f"{GROUP}/engine-defaults"
+"""On P and D pods: the options of vLLM that the operator chose because the spec does not."""
+
 ENGINE_PORT = 8000
 ENGINE_PORT_NAME = "http"
 SIDE_CHANNEL_PORT = 5600

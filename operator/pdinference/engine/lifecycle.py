@@ -10,8 +10,6 @@ _KILL_MARGIN_SECONDS = 20
 """Time between vLLM's own deadline and the kubelet's, for the process to end."""
 
 PROBE_PERIOD_SECONDS = 5
-STARTUP_BUDGET_SECONDS = 3600
-"""A 70B model takes many minutes to download and load; an hour is a hung start for any model."""
 LIVENESS_PERIOD_SECONDS = 10
 LIVENESS_FAILURES = 10
 """A busy engine may answer /health late; restarting one that works costs far more than finding a dead one late."""
@@ -21,8 +19,13 @@ PROBE_TIMEOUT_SECONDS = 5
 ROUTER_DRAIN_SECONDS = 300
 """The longest answer that a router that is being replaced may finish streaming."""
 
-PROGRESS_DEADLINE_SECONDS = STARTUP_BUDGET_SECONDS + 600
-"""After this long without progress, a Deployment says that it is stuck."""
+_SCHEDULING_SECONDS = 600
+"""Time for a pod to find a node and pull its image."""
+
+
+def progress_deadline_seconds(startup_seconds: int) -> int:
+    """After this long without progress, a Deployment says that it is stuck."""
+    return startup_seconds + _SCHEDULING_SECONDS
 
 
 def grace_seconds(drain_seconds: int) -> int:

@@ -3,7 +3,9 @@
 from decimal import Decimal
 from typing import Any
 
+from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
+from pdinference.api.v1alpha1 import Spec, defaults
 from pdinference.api.v1alpha1.engine import EngineOptions, KVCache
 from pdinference.engine.command import EnvironmentVariable, variable
 
@@ -34,8 +36,17 @@ def gib(size: str) -> float:
 
 def kv_cache_options(kv_cache: KVCache) -> dict[str, Any]:
     """vLLM's options for the form of the KV cache."""
-    options: dict[str, Any] = {} if kv_cache.dtype == "auto" else {"kv-cache-dtype": kv_cache.dtype}
-    return options if kv_cache.block_size is None else {**options, "block-size": kv_cache.block_size}
+    flags = {"kv-cache-dtype": None if kv_cache.dtype == "auto" else kv_cache.dtype, "block-size": kv_cache.block_size}
+    return {name: value for name, value in flags.items() if value is not None}
+
+
+def default_options(spec: Spec, role: Role) -> dict[str, Any]:
+    """Options that the operator sets where the spec is silent, because vLLM's own default is not good for P/D."""
+    flags = {
+        "block-size": defaults.block_size(spec),
+        "max-num-batched-tokens": defaults.max_num_batched_tokens(spec, role),
+    }
+    return {name: value for name, value in flags.items() if value is not None}
 
 
 def log_environment(options: EngineOptions) -> list[EnvironmentVariable]:

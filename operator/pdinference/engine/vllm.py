@@ -3,13 +3,13 @@
 from typing import Any
 
 from pdinference.api.names import ENGINE_PORT, Role
-from pdinference.api.v1alpha1 import PDInference, RoleSpec
+from pdinference.api.v1alpha1 import PDInference, RoleSpec, Spec
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, EnvironmentVariable, literal, variable
 from pdinference.engine.devices import device_environment
 from pdinference.engine.kv_transfer import kv_transfer_config, kv_transfer_environment
 from pdinference.engine.model import model_environment, model_options
-from pdinference.engine.options import engine_options, kv_cache_options, log_environment
+from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
 from pdinference.engine.parallel import parallel_environment, parallel_options
 
 # The module rather than the `vllm` command: it is there in every build, whatever its entry points.
@@ -35,11 +35,8 @@ def engine_command(resource: PDInference, role: Role) -> Command:
     own = resource.spec.of(role)
     options = {
         **_DEFAULTS,
-        **engine_options(resource.spec.engine),
-        **engine_options(own),
-        **resource.spec.engine.args,
-        **own.args,
-        **kv_cache_options(resource.spec.engine.kv_cache),
+        **default_options(resource.spec, role),
+        **_chosen_options(resource.spec, role),
         **model_options(resource.spec.model),
         "served-model-name": served_model_name(resource),
         **parallel_options(own.parallelism),
@@ -53,6 +50,24 @@ def engine_command(resource: PDInference, role: Role) -> Command:
         arguments=tuple(literal(argument) for argument in to_argv(options)),
         environment=tuple(_environment(resource, own)),
     )
+
+
+def _chosen_options(spec: Spec, role: Role) -> dict[str, Any]:
+    """Options that the spec sets and that may be left out."""
+    own = spec.of(role)
+    return {
+        **engine_options(spec.engine),
+        **engine_options(own),
+        **spec.engine.args,
+        **own.args,
+        **kv_cache_options(spec.engine.kv_cache),
+    }
+
+
+def effective_defaults(spec: Spec, role: Role) -> dict[str, Any]:
+    """Options for P/D that the operator chose, because the spec does not."""
+    chosen = _chosen_options(spec, role)
+    return {name: value for name, value in default_options(spec, role).items() if name not in chosen}
 
 
 def served_model_name(resource: PDInference) -> str:

@@ -7,11 +7,12 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.v1alpha1 import PDInference, defaults
 from pdinference.engine import lifecycle
+from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command
 from pdinference.engine.router import router_command
-from pdinference.engine.vllm import CACHE_MOUNT, engine_command
+from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults, engine_command
 from pdinference.manifests.overlay import merged
 from pdinference.manifests.placement import (
     as_api,
@@ -135,7 +136,9 @@ def _engine_pod(resource: PDInference, role: Role) -> Manifest:
         command=_command_values(engine_command(resource, role)),
         resources=container_resources(spec),
         scheduling=engine_scheduling(resource, role, spec),
+        startup_seconds=defaults.startup_seconds(resource.spec),
         grace_seconds=lifecycle.grace_seconds(resource.spec.rollout.drain_seconds),
+        defaults=" ".join(to_argv(effective_defaults(resource.spec, role))),
         cache_mount=CACHE_MOUNT,
         volumes=model_volumes(resource.spec.model),
         mounts=model_mounts(resource.spec.model),
@@ -164,8 +167,13 @@ def _decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> M
         pod,
         workload=names.decode_workload(resource.metadata.name, revision),
         replicas=resource.spec.decode.replicas,
+        progress_deadline_seconds=_progress_deadline(resource),
         revision=revision,
     )
+
+
+def _progress_deadline(resource: PDInference) -> int:
+    return lifecycle.progress_deadline_seconds(defaults.startup_seconds(resource.spec))
 
 
 def _workload(
@@ -226,6 +234,8 @@ def _router_deployment(resource: PDInference, settings: RenderSettings, revision
         "router-deployment",
         labels={**pod_labels(name, Role.ROUTER, router.placement), names.LABEL_REVISION: revision},
         replicas=router.replicas,
+        # A router pod is ready when P and D are, so it waits as long as they may take.
+        progress_deadline_seconds=_progress_deadline(resource),
         image=router.image or settings.router_image,
         command=_command_values(router_command(resource, revision)),
         resources=router_resources(router.resources),

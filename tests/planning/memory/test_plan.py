@@ -56,7 +56,8 @@ def test_unknown_memory_leaves_the_rest_known() -> None:
     assert made.tokens.value is None
     assert "--memory" in made.tokens.note
     assert made.stage.kv_cache.source is Source.UNKNOWN
-    assert "maxNumBatchedTokens" in made.stage.activations.note
+    unchunked = plan(configs.LLAMA_8B, accelerator={}, enableChunkedPrefill=False)
+    assert "maxNumBatchedTokens" in unchunked.stage.activations.note
     assert "maxNumBatchedTokens" not in plan(configs.LLAMA_8B).stage.activations.note
 
 
@@ -67,12 +68,13 @@ def test_stated_memory_wins_over_the_table() -> None:
     assert made.stage.requested.value == pytest.approx(0.92 * 80 * GIB, abs=1)
 
 
-def test_defaults_are_those_of_vllm() -> None:
+def test_defaults_are_the_operators_then_those_of_vllm() -> None:
     large, small = plan(configs.LLAMA_8B), plan(configs.LLAMA_8B, accelerator={"products": ["NVIDIA-L4"]})
-    assert (large.settings.max_num_batched_tokens, large.settings.max_num_seqs) == (8192, 1024)
+    assert (large.settings.max_num_batched_tokens, large.settings.max_num_seqs) == (2048, 1024)
     assert (small.settings.max_num_batched_tokens, small.settings.max_num_seqs) == (2048, 256)
+    assert plan(configs.LLAMA_8B, enableChunkedPrefill=False).settings.max_num_batched_tokens == 8192
     assert plan(configs.LLAMA_8B, accelerator={"products": ["NVIDIA-A100-SXM4-80GB"]}).settings.max_num_seqs == 256
-    assert large.settings.block_size == 16
+    assert large.settings.block_size == 128
     assert large.settings.utilization == 0.92
 
 

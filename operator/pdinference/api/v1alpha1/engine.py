@@ -192,3 +192,6 @@ class Engine(EngineOptions):
     """Image with vLLM, its OpenAI-compatible server and NIXL. For CPU, build images/vllm-cpu."""
     kv_cache: KVCache = Field(default_factory=KVCache)
     """The form of the KV cache."""
+    startup_seconds: Annotated[int, Field(ge=60, le=86400)] | None = None
+    """How long a pod may take to load the model before it is restarted. Default: an hour, and more where
+    model.architecture.weightsBytes says that reading the weights takes longer at 50 MB a second."""

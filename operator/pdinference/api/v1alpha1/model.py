@@ -157,7 +157,7 @@ class ModelSource(ApiModel):
 
 
 class Architecture(ApiModel):
-    """What is known of the model, for the memory plan; pods do not get it."""
+    """What is known of the model, for the memory plan. Pods get of it only more time to start, with large weights."""
 
     config: Annotated[
         dict[str, Any],

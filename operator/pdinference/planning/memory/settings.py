@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
-from pdinference.api.v1alpha1 import RoleSpec, Spec
+from pdinference.api.v1alpha1 import RoleSpec, Spec, defaults
 from pdinference.planning.memory.figures import GIB, Figure
 from pdinference.planning.memory.model_facts import ModelFacts
 from pdinference.planning.memory.quantization import Quantization, quantized_on_load
@@ -87,7 +87,7 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
     tokens, seqs = _batch_defaults(cpu, parallel.tensor * parallel.pipeline, memory, own)
     max_length = spec.model.max_model_length or facts.max_length
     seqs_set = own.max_num_seqs or engine.max_num_seqs
-    tokens_set = own.max_num_batched_tokens or engine.max_num_batched_tokens
+    tokens_set = defaults.max_num_batched_tokens(spec, role)
     tokens = tokens_set or (min(tokens, (seqs_set or seqs) * max_length) if max_length else tokens)
     eager = engine.enforce_eager if own.enforce_eager is None else own.enforce_eager
     environment, arguments = {**engine.env, **own.env}, {**engine.args, **own.args}
@@ -149,7 +149,7 @@ def _block_size(spec: Spec, *, cpu: bool) -> int:
     vllm/platforms/cpu.py. On processors without AMX that makes it 16 for MLA, which changes the capacity by less than
     128 tokens.
     """
-    return spec.engine.kv_cache.block_size or (128 if cpu else 16)
+    return defaults.block_size(spec) or (128 if cpu else 16)
 
 
 def _batch_defaults(cpu: bool, world: int, memory: Figure, own: RoleSpec) -> tuple[int, int]:
