@@ -47,6 +47,18 @@ def complete(url: str, model: str, prompt: str, max_tokens: int = 32) -> Answer:
     return _answer(body, body["choices"][0]["text"])
 
 
+def load_adapter(url: str, name: str, path: str) -> None:
+    """Load a LoRA adapter into one engine.
+
+    Raises:
+        httpx.HTTPError: It failed.
+    """
+    response = httpx.post(
+        f"{url}/v1/load_lora_adapter", json={"lora_name": name, "lora_path": path}, timeout=120, trust_env=False
+    )
+    response.raise_for_status()
+
+
 def _post(url: str, payload: dict[str, Any]) -> dict[str, Any]:
     start = time.monotonic()
     response = httpx.post(url, json=payload, timeout=120, trust_env=False)

@@ -15,10 +15,10 @@ from e2e.conftest import NAME, Serving
 from e2e.install import OPERATOR_NAMESPACE, RELEASE, apply, install_operator
 from e2e.kubectl import KubectlError
 from e2e.load import load
-from e2e.requests import chat, complete
+from e2e.requests import chat, complete, load_adapter
 from e2e.transfer import transfer
 from e2e.waiting import conditions, wait_ready, wait_until
-from pdinference.api.names import LABEL_NAME, LABEL_REVISION, LABEL_ROLE
+from pdinference.api.names import ENGINE_PORT, ENGINE_ROLES, LABEL_NAME, LABEL_REVISION, LABEL_ROLE
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -108,10 +108,15 @@ def test_wait_and_scale_work_as_for_any_workload(serving: Serving) -> None:
 
 
 def test_an_edit_moves_traffic_to_a_new_pair_and_no_request_fails(serving: Serving) -> None:
-    """The edit adds a chat template and a LoRA adapter, both of which must take effect."""
+    """The edit adds a chat template and a LoRA adapter, both of which must take effect; another is loaded later."""
     old = settled(serving)["status"]["revision"]
     template = {"inline": "{% for message in messages %}[{{ message.content }}]{% endfor %}"}
-    lora = {"adapters": [{"name": "tiny-lora", "path": "/models/tiny-lora"}], "maxRank": 8}
+    lora: dict[str, Any] = {
+        "adapters": [{"name": "tiny-lora", "path": "/models/tiny-lora"}],
+        "maxRank": 8,
+        "maxActive": 2,
+    }
+    lora["dynamicLoading"] = True
     with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
         apply(serving.kubectl, edited(serving, model={"chatTemplate": template, "lora": lora}))
         settled(serving, revision_differs_from=old)
@@ -126,6 +131,20 @@ def test_an_edit_moves_traffic_to_a_new_pair_and_no_request_fails(serving: Servi
     assert base.text != adapted.text
     moved = transfer(serving.kubectl, NAME) - before
     assert moved.moved_to_decode == moved.queried_on_decode >= 2 * len(prompt)
+    assert late_adapter(serving, prompt) == adapted.text
+
+
+def late_adapter(serving: Serving, prompt: str) -> str:
+    """Load an adapter into the running engines, as docs/operations.md says, and ask it; no pod is replaced."""
+    before = pods(serving)
+    for pod in before.values():
+        if pod["metadata"]["labels"][LABEL_ROLE] in ENGINE_ROLES:
+            with serving.kubectl.port_forward(f"pod/{pod['metadata']['name']}", ENGINE_PORT) as url:
+                load_adapter(url, "late", "/models/tiny-lora")
+    with serving.kubectl.port_forward(f"service/{NAME}", 80) as url:
+        answer = complete(url, "late", prompt, max_tokens=16)
+    assert pods(serving).keys() == before.keys()
+    return answer.text
 
 
 def test_a_bad_edit_changes_nothing_for_clients_and_says_what_is_wrong(serving: Serving) -> None:
