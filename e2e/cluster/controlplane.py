@@ -127,6 +127,8 @@ def _kwok(cluster: ClusterSpec) -> Component:
         f"--kubeconfig={pki.kubeconfig(cluster, 'kwok')}",
         "--manage-all-nodes=false",
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+        # Its node status alone comes too rarely: the controller manager would take nodes for lost now and then.
+        "--node-lease-duration-seconds=40",
         f"--server-address={cluster.address}:10247",
     ]
     return _component(cluster, "kwok", command, f"http://{cluster.address}:10247/healthz")

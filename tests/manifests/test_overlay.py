@@ -48,7 +48,7 @@ def test_lists_without_names_are_replaced() -> None:
     assert container["args"] == ["--c"]
 
 
-@pytest.mark.parametrize("nonsense", ["x", 3, ["x"], {"a": 1}, [[]]])
+@pytest.mark.parametrize("nonsense", ["x", 3, ["x"], {"a": 1}, [[]], [{"name": []}], [{"name": {}}]])
 def test_nonsense_is_left_for_the_api_server_to_refuse(nonsense: Any) -> None:
     assert overlaid(containers=nonsense)["containers"] == nonsense
 

@@ -1,5 +1,7 @@
 """Advice names the pod, the reason, and the command to run next."""
 
+import pytest
+
 from pdinference.api.names import Role
 from pdinference.planning.observed import PodSummary, PodTrouble
 from pdinference.planning.troubles import advise, worst
@@ -57,3 +59,30 @@ def test_ready_and_leaving_pods_need_no_advice() -> None:
 def test_a_crash_quotes_what_the_container_said_last() -> None:
     trouble = PodTrouble("Error", "", "vllm", exit_code=2, last_words="error: unrecognized arguments: --no-such-flag")
     assert "«error: unrecognized arguments: --no-such-flag»" in advise(pod(trouble), "ns").message
+
+
+class TestSchedulerMessages:
+    """The scheduler's own words are followed by what to look at; they are those of Kubernetes 1.34."""
+
+    @pytest.mark.parametrize(
+        ("said", "advised"),
+        [
+            ("1 cannot allocate all claims.", "spec.parameter.accelerator.devices asks for"),
+            ("request accelerators: device class x does not exist.", "devices.deviceClassName"),
+            ("1 Insufficient amd.com/gpu, 1 Insufficient cpu.", "Too few free amd.com/gpu: "),
+            ("2 node(s) didn't match Pod's node affinity/selector.", "accelerator.products"),
+            ("1 node(s) had untolerated taint(s).", "spec.parameter.placement.tolerations"),
+            ("1 node(s) didn't match pod affinity rules.", "spec.colocation"),
+            ("1 node(s) didn't match pod topology spread constraints.", "placement.topologySpread"),
+        ],
+    )
+    def test_each_reason_gets_its_advice(self, said: str, advised: str) -> None:
+        message = advise(pod(PodTrouble("Unschedulable", f"0/2 nodes are available: {said}")), "ns").message
+        assert said in message
+        assert advised in message
+
+    @pytest.mark.parametrize("before", [". ", ". no new claims to deallocate, ", ". still not schedulable, "])
+    def test_what_preemption_would_do_is_left_out(self, before: str) -> None:
+        said = f"0/1 nodes are available: 1 Insufficient cpu{before}preemption: 0/1 nodes are available: 1 No victims."
+        message = advise(pod(PodTrouble("Unschedulable", said)), "ns").message
+        assert message == "Pod p-0 fits on no node: 0/1 nodes are available: 1 Insufficient cpu."

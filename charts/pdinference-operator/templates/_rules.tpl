@@ -22,6 +22,9 @@
 - apiGroups: [apps]
   resources: [deployments, statefulsets]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
+- apiGroups: [resource.k8s.io]
+  resources: [resourceclaimtemplates]
+  verbs: {{ include "pdinference-operator.childVerbs" . }}
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: {{ include "pdinference-operator.childVerbs" . }}

@@ -61,6 +61,9 @@ ROUTER_METRICS_PORT_NAME = "metrics"
 OPERATOR_TLS_PORT = 8443
 """Where the operator answers the API server: admission, and whatever else goes through its proxy."""
 
+DEVICE_CLAIM = "accelerators"
+"""Name, within a pod, of its claim to devices."""
+
 ENGINE_CONTAINER = "vllm"
 ROUTER_CONTAINER = "router"
 
@@ -81,6 +84,11 @@ def parameter_workload(name: str, revision: str) -> str:
 def decode_workload(name: str, revision: str) -> str:
     """The Deployment of one revision of D."""
     return f"{name}-{Role.DECODE}-{revision}"
+
+
+def device_claim_template(name: str, role: Role, revision: str) -> str:
+    """The ResourceClaimTemplate from which each pod of one revision of P or D gets a claim of its own."""
+    return f"{name}-{role}-{revision}"
 
 
 def role_object(name: str, role: Role) -> str:

@@ -21,6 +21,7 @@ Json = dict[str, Any]
 
 _NOT_FOUND = 404
 _LATE = WORKLOADS | {ROLE_BINDING.name}
+_NOT_SERVED = "NotServed"
 
 
 class Parent(NamedTuple):
@@ -78,6 +79,20 @@ class Outcome:
         if error.retry_after is not None:
             self.retry_after = max(error.retry_after, self.retry_after or 0.0)
 
+    @property
+    def lacks_kind(self) -> bool:
+        """Whether the API server does not know a kind that is needed."""
+        return any(failure.reason == _NOT_SERVED for failure in self.failures)
+
+    def not_served(self, key: ChildKey) -> None:
+        """Note that the API server does not know this kind."""
+        message = (
+            f"this cluster does not serve {CHILD_BY_NAME[key.kind].api_version}, which spec.{{parameter,decode}}."
+            "accelerator.devices needs (dynamic resource allocation, Kubernetes 1.34 or later). Remove devices and "
+            "request an extended resource (resourceName), or upgrade the cluster."
+        )
+        self.failures.append(Failure(key.kind, key.name, _NOT_SERVED, message))
+
     def refused(self, key: ChildKey, *, passing: bool) -> None:
         """Note an object in our place that is not ours.
 
@@ -125,11 +140,15 @@ class Applier:
         """Apply what needs it; a refused object does not stop the others.
 
         Workloads come after what their pods need (service accounts above all), so that no pod is refused; and role
-        bindings after roles, because the API server grants only what it can look up.
+        bindings after roles, because the API server grants only what it can look up. Where a kind is missing, workloads
+        do not come at all: such an API server drops fields of pods that it does not know, so that they would start
+        without their devices.
         """
         outcome = Outcome()
         children = tuple(children)
         for late in (False, True):
+            if outcome.lacks_kind:
+                break
             wave = [child for child in children if (child.key.kind in _LATE) is late]
             judged = [(child, self._judge(child, parent, outcome)) for child in wave]
             await asyncio.gather(
@@ -169,6 +188,8 @@ class Applier:
             if child.key.kind == ROLE_BINDING.name and error.status == _NOT_FOUND:
                 # The API server looks up the role in a cache of its own, which may not have seen ours yet.
                 outcome.waiting.append(child.key)
+            elif CHILD_BY_NAME[child.key.kind].optional and error.status == _NOT_FOUND:
+                outcome.not_served(child.key)
             else:
                 outcome.failed(child.key, error)
             return

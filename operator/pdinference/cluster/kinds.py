@@ -13,6 +13,7 @@ class Kind:
     Attributes:
         group: API group; empty for the core group.
         selector: Label selector of the objects that concern the operator; empty for all.
+        optional: Whether there are clusters, among those that the operator works on, whose API server lacks it.
     """
 
     name: str
@@ -20,6 +21,7 @@ class Kind:
     version: str
     plural: str
     selector: str = names.MANAGED_SELECTOR
+    optional: bool = False
 
     @property
     def api_version(self) -> str:
@@ -39,6 +41,9 @@ POD = Kind("Pod", "", "v1", "pods")
 ROLE_BINDING = Kind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings")
 STATEFUL_SET = Kind("StatefulSet", "apps", "v1", "statefulsets")
 DEPLOYMENT = Kind("Deployment", "apps", "v1", "deployments")
+RESOURCE_CLAIM_TEMPLATE = Kind(
+    "ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", optional=True
+)
 
 CHILDREN = (
     Kind("ServiceAccount", "", "v1", "serviceaccounts"),
@@ -47,6 +52,7 @@ CHILDREN = (
     Kind("Service", "", "v1", "services"),
     Kind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies"),
     Kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets"),
+    RESOURCE_CLAIM_TEMPLATE,
     STATEFUL_SET,
     DEPLOYMENT,
 )

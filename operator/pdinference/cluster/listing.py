@@ -9,6 +9,7 @@ from pdinference.cluster.kinds import WATCHED, Kind, Owner
 from pdinference.cluster.records import version_of
 
 _PAGE = "500"
+_NOT_FOUND = 404
 _EXPIRED = 410
 _ATTEMPTS = 3
 
@@ -35,6 +36,8 @@ async def _list(api: ApiServer, kind: Kind, namespace: str | None) -> tuple[list
         try:
             return await _pages(api, kind, namespace)
         except ApiError as error:
+            if error.status == _NOT_FOUND and kind.optional:  # not served here, so there are none
+                return [], 0
             if error.status != _EXPIRED or attempt == _ATTEMPTS:
                 raise
     raise AssertionError("unreachable")

@@ -52,6 +52,7 @@ class ChildRecord:
         digest: Of all that anybody may set: everything less status and what the server writes itself.
         content: The same as JSON; dropped once `settled` says that it is as it should be.
         settled: The digest that was last found to be as it should be; empty when unknown.
+        pair: Revision of the P/D pair that this is a part of; empty for what outlives revisions.
     """
 
     key: ChildKey
@@ -65,6 +66,7 @@ class ChildRecord:
     settled: bytes = b""
     deleting: bool = False
     workload: WorkloadState | None = None
+    pair: str = ""
 
 
 @dataclass(slots=True)
@@ -106,6 +108,7 @@ def child_record(kind: str, body: Json) -> ChildRecord:
     metadata = body["metadata"]
     owner, owner_uid = controller_of(metadata)
     content = _compact(_settable(body))
+    workload = _workload(metadata, body) if kind in WORKLOADS else None
     return ChildRecord(
         key=ChildKey(kind, metadata["namespace"], metadata["name"]),
         uid=metadata["uid"],
@@ -116,7 +119,8 @@ def child_record(kind: str, body: Json) -> ChildRecord:
         digest=digest(content),
         content=content,
         deleting="deletionTimestamp" in metadata,
-        workload=_workload(metadata, body) if kind in WORKLOADS else None,
+        workload=workload,
+        pair=workload.revision if workload else (metadata.get("labels") or {}).get(names.LABEL_REVISION, ""),
     )
 
 

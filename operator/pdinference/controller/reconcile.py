@@ -104,11 +104,11 @@ class Reconciler:
         )
 
     def _unwanted(self, resource: ResourceRecord, desired: Desired, plan: RolloutPlan) -> Iterable[ChildRecord]:
-        """Children of ours that are no longer rendered, less old P/D workloads that may still serve."""
+        """Children of ours that are no longer rendered, less old P/D pairs that may still serve, and what they need."""
         for child in self._cache.children_of(resource.owner):
             if child.owner_uid != resource.uid or child.key in desired.fingerprints:
                 continue
-            if child.key.kind in WORKLOADS and child.workload and not plan.may_go(child.workload.revision):
+            if child.pair and not plan.may_go(child.pair):
                 continue
             yield child
 

@@ -79,7 +79,7 @@ def _environment(resource: PDInference, own: RoleSpec) -> list[EnvironmentVariab
     """The environment, users' variables winning over our defaults and refused (api/v1alpha1/engine.py) where we own."""
     ours = [
         *_process_environment(),
-        *device_environment(own),
+        *device_environment(own, resource.spec.transfer.rdma),
         *model_environment(resource.spec.model),
         *parallel_environment(own.parallelism),
         *log_environment(own if own.log_level else resource.spec.engine),

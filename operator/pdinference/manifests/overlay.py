@@ -23,6 +23,7 @@ _MERGE_KEYS = {
     "hostAliases": "ip",
     "topologySpreadConstraints": "topologyKey",
     "resourceClaims": "name",
+    "claims": "name",
 }
 _ADDED = frozenset({"tolerations", "envFrom", "schedulingGates"})
 
@@ -41,9 +42,14 @@ def _merged_value(key: str, old: Any, new: Any) -> Any:
     if isinstance(old, list) and isinstance(new, list):
         if key in _ADDED:
             return [*old, *deepcopy(new)]
-        if key in _MERGE_KEYS and all(isinstance(item, Mapping) for item in new):
+        if key in _MERGE_KEYS and all(_has_name(item, _MERGE_KEYS[key]) for item in new):
             return _merged_by(_MERGE_KEYS[key], old, new)
     return deepcopy(new)
+
+
+def _has_name(item: Any, name: str) -> bool:
+    """Whether an item is what the API takes at all: one that is not is left for the API server to refuse."""
+    return isinstance(item, Mapping) and isinstance(item.get(name), str | int | None)
 
 
 def _merged_by(name: str, old: list[Json], new: list[Json]) -> list[Json]:

@@ -4,8 +4,11 @@ from typing import Any
 
 from pdinference.api.names import LABEL_QUEUE, LABEL_REVISION, Role, role_labels, role_selector
 from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.v1alpha1.accelerator import Accelerator
 from pdinference.api.v1alpha1.base import ApiModel
-from pdinference.api.v1alpha1.role import Accelerator, Placement, Resources, RoleSpec
+from pdinference.api.v1alpha1.role import Placement, Resources, RoleSpec
+from pdinference.api.v1alpha1.transfer import RDMA
+from pdinference.manifests.devices import container_claims, extended_resources, pod_claims
 
 Fields = dict[str, Any]
 
@@ -27,6 +30,7 @@ def engine_scheduling(resource: PDInference, role: Role, spec: RoleSpec) -> Fiel
     return fields | {
         "affinity": _affinity(resource, role, spec),
         "tolerations": [*fields["tolerations"], *_device_tolerations(spec.accelerator)],
+        "resourceClaims": pod_claims(spec),
     }
 
 
@@ -51,13 +55,13 @@ def scheduling(name: str, role: Role, placement: Placement) -> Fields:
     }
 
 
-def container_resources(spec: RoleSpec) -> Fields:
-    """`resources` of the vLLM container: the user's, and one device for each rank."""
+def container_resources(spec: RoleSpec, rdma: RDMA | None) -> Fields:
+    """`resources` of the vLLM container: the user's, one device for each rank, and those of RDMA."""
     resources = as_api(spec.resources)
-    if spec.accelerator.type == "GPU":
-        devices = {spec.accelerator.resource_name: str(spec.parallelism.devices)}
+    if devices := extended_resources(spec, rdma):
         # Requests of extended resources follow the limits; both are written so that what one reads is what one gets.
         resources = {kind: {**resources.get(kind, {}), **devices} for kind in ("requests", "limits")}
+    resources["claims"] = container_claims(spec)
     return {kind: amounts for kind, amounts in resources.items() if amounts}
 
 
@@ -106,6 +110,6 @@ def _pod_affinity(resource: PDInference) -> Fields:
 
 def _device_tolerations(accelerator: Accelerator) -> list[Fields]:
     """GPU nodes are usually tainted with the name of their resource, to keep other pods off."""
-    if accelerator.type == "CPU":
+    if accelerator.type == "CPU" or accelerator.devices is not None:
         return []
     return [{"key": accelerator.resource_name, "operator": "Exists", "effect": "NoSchedule"}]

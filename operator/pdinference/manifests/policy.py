@@ -99,6 +99,10 @@ def _pod_problems(field: str, spec: Json, allowed: tuple[str, ...]) -> Iterator[
         if "hostPath" in volume:
             path = _map(volume["hostPath"]).get("path", "/")
             yield from _host_path_problems(f"{field}.volumes[{volume.get('name')}].hostPath.path", path, allowed)
+    if any(claim.get("name") == names.DEVICE_CLAIM for claim in _list(spec.get("resourceClaims"))):
+        yield Problem(
+            f"{field}.resourceClaims[{names.DEVICE_CLAIM}]", "The operator claims these; use accelerator.devices."
+        )
     for kind in ("initContainers", "containers"):
         for container in _list(spec.get(kind)):
             yield from _container_problems(f"{field}.{kind}[{container.get('name')}]", container)

@@ -13,6 +13,7 @@ from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command
 from pdinference.engine.router import router_command
 from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults, engine_command
+from pdinference.manifests.devices import added_capabilities, claimed, name_template
 from pdinference.manifests.overlay import merged
 from pdinference.manifests.placement import (
     as_api,
@@ -64,9 +65,11 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
     """
     require_allowed(resource, settings.allowed_host_paths)
     pods = {role: _engine_pod(resource, role) for role in names.ENGINE_ROLES}
-    revision = _fingerprint(pods)
-    for pod in pods.values():
+    claims = {role: devices for role in names.ENGINE_ROLES if (devices := claimed(resource.spec.of(role)))}
+    revision = _fingerprint(pods, claims)
+    for role, pod in pods.items():
         pod["metadata"]["labels"][names.LABEL_REVISION] = revision
+        name_template(pod, names.device_claim_template(resource.metadata.name, role, revision))
 
     objects = (
         *_router_identity(resource),
@@ -74,6 +77,7 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
         *(_disruption_budget(resource, role) for role in Role),
         _parameter_service(resource),
         _router_service(resource),
+        *(_device_claim_template(resource, role, devices, revision) for role, devices in claims.items()),
         _parameter_stateful_set(resource, pods[Role.PARAMETER], revision),
         _decode_deployment(resource, pods[Role.DECODE], revision),
         _router_deployment(resource, settings, revision),
@@ -81,8 +85,8 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
     return Rendered(objects=objects, revision=revision)
 
 
-def _fingerprint(pods: dict[Role, Manifest]) -> str:
-    text = json.dumps(pods, sort_keys=True)
+def _fingerprint(pods: dict[Role, Manifest], claims: dict[Role, dict[str, Any]]) -> str:
+    text = json.dumps({**pods, **{f"{role}-devices": devices for role, devices in claims.items()}}, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[: names.REVISION_LENGTH]
     return digest.translate(_AS_CONSONANTS)
 
@@ -128,13 +132,14 @@ def _command_values(command: Command) -> dict[str, Any]:
 
 
 def _engine_pod(resource: PDInference, role: Role) -> Manifest:
-    spec = resource.spec.of(role)
+    spec, rdma = resource.spec.of(role), resource.spec.transfer.rdma
     pod = fill(
         "engine-pod",
         labels=pod_labels(resource.metadata.name, role, spec.placement),
         image=resource.spec.engine.image,
         command=_command_values(engine_command(resource, role)),
-        resources=container_resources(spec),
+        resources=container_resources(spec, rdma),
+        capabilities={"drop": ["ALL"], **added_capabilities(rdma)},
         scheduling=engine_scheduling(resource, role, spec),
         startup_seconds=defaults.startup_seconds(resource.spec),
         grace_seconds=lifecycle.grace_seconds(resource.spec.rollout.drain_seconds),
@@ -186,6 +191,18 @@ def _workload(
     # Set here and not in the template: a pod is most of the text, and reading YAML is most of the time.
     workload["spec"]["template"] = pod
     return workload
+
+
+def _device_claim_template(resource: PDInference, role: Role, devices: dict[str, Any], revision: str) -> Manifest:
+    template = _child(
+        resource,
+        role,
+        "device-claim-template",
+        claim_template=names.device_claim_template(resource.metadata.name, role, revision),
+        devices=devices,
+    )
+    template["metadata"]["labels"][names.LABEL_REVISION] = revision
+    return template
 
 
 def _parameter_service(resource: PDInference) -> Manifest:

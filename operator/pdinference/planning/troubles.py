@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pdinference.planning.observed import PodSummary, PodTrouble
+from pdinference.planning.scheduling import scheduling_advice, without_preemption
 
 _IMAGE_REASONS = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
 _CRASH_REASONS = frozenset({"CrashLoopBackOff", "Error", "OOMKilled", "ContainerCannotRun", "StartError"})
@@ -31,7 +32,9 @@ def advise(pod: PodSummary, namespace: str) -> Advice:
     if trouble is None:
         return Advice("Starting", f"Pod {pod.name} is starting; watch it with `{_logs(pod, namespace)}`.")
     if trouble.reason == "Unschedulable":
-        return Advice("Unschedulable", f"Pod {pod.name} fits on no node: {_sentence(trouble.message)}")
+        advice = scheduling_advice(trouble.message, pod.role)
+        said = f"Pod {pod.name} fits on no node: {_sentence(without_preemption(trouble.message))}"
+        return Advice("Unschedulable", f"{said} {advice}".rstrip())
     if trouble.reason in _IMAGE_REASONS:
         return Advice(
             trouble.reason,

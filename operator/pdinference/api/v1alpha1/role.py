@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, WithJsonSchema
 
+from pdinference.api.v1alpha1.accelerator import MAX_CLAIMED, Accelerator
 from pdinference.api.v1alpha1.base import (
     ApiModel,
     LabelValue,
@@ -47,37 +48,6 @@ class Parallelism(ApiModel):
     def devices(self) -> int:
         """Devices of one instance."""
         return self.tensor * self.pipeline * self.data
-
-
-class Accelerator(ApiModel):
-    """The device that runs the model."""
-
-    type: Literal["GPU", "CPU"] = "GPU"
-    """GPU: any device that a device plug-in offers as an extended resource. CPU: vLLM's CPU build, without a device."""
-    resource_name: QualifiedName = "nvidia.com/gpu"
-    """Extended resource to request, one for each rank: for example `amd.com/gpu`. Not used with type CPU."""
-    products: Annotated[list[LabelValue], Field(max_length=16, json_schema_extra={"x-kubernetes-list-type": "set"})] = (
-        Field(default_factory=list)
-    )
-    """Products that pods may run on: values of the node label `productLabel`, for example `NVIDIA-H100-80GB-HBM3`.
-    Default: any."""
-    product_label: QualifiedName = "nvidia.com/gpu.product"
-    """Node label that names the product. The default is what NVIDIA's GPU feature discovery writes."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            cel="self.type != 'CPU' || !has(self.products) || self.products.size() == 0",
-            holds=lambda a: a.type != "CPU" or not a.products,
-            field="products",
-            message="Type CPU has no accelerator products; remove them, or choose nodes with placement.nodeSelector.",
-        ),
-        Rule(
-            cel="self.resourceName.contains('/')",
-            holds=lambda a: "/" in a.resource_name,
-            field="resourceName",
-            message="An extended resource has a domain, for example nvidia.com/gpu.",
-        ),
-    )
 
 
 class SelectorRequirement(ApiModel):
@@ -255,5 +225,12 @@ class RoleSpec(EngineOptions):
             field="resources",
             message="Leave the accelerator out; the operator requests one for each rank (parallelism: tensor x "
             "pipeline x data).",
+        ),
+        Rule(
+            cel="!has(self.accelerator.devices) || self.parallelism.tensor * self.parallelism.pipeline * "
+            f"self.parallelism.data <= {MAX_CLAIMED}",
+            holds=lambda r: r.accelerator.devices is None or r.parallelism.devices <= MAX_CLAIMED,
+            field="parallelism",
+            message=f"A pod can claim {MAX_CLAIMED} devices at most (accelerator.devices).",
         ),
     )

@@ -1,0 +1,67 @@
+"""The devices of a vLLM container: extended resources, or a claim to exact ones; and those of RDMA."""
+
+from typing import Any
+
+from pdinference.api import names
+from pdinference.api.v1alpha1 import RoleSpec
+from pdinference.api.v1alpha1.accelerator import Devices
+from pdinference.api.v1alpha1.transfer import RDMA
+
+Fields = dict[str, Any]
+
+
+def extended_resources(spec: RoleSpec, rdma: RDMA | None) -> dict[str, str]:
+    """Amounts of extended resources: one device for each rank, and what RDMA needs."""
+    amounts = {}
+    if spec.accelerator.type == "GPU" and spec.accelerator.devices is None:
+        amounts[spec.accelerator.resource_name] = str(spec.parallelism.devices)
+    if rdma is not None:
+        amounts[rdma.resource_name] = str(rdma.count)
+    return amounts
+
+
+def pod_claims(spec: RoleSpec) -> list[Fields]:
+    """`resourceClaims` of the pod; `name_template` completes it once the revision is known."""
+    return [] if spec.accelerator.devices is None else [{"name": names.DEVICE_CLAIM}]
+
+
+def container_claims(spec: RoleSpec) -> list[Fields]:
+    """`resources.claims` of the vLLM container."""
+    return [] if spec.accelerator.devices is None else [{"name": names.DEVICE_CLAIM}]
+
+
+def name_template(pod: Fields, template: str) -> None:
+    """Write into a pod which ResourceClaimTemplate its claim is made from."""
+    claims = pod["spec"].get("resourceClaims")
+    for claim in claims if isinstance(claims, list) else ():  # an overlay may have made anything of it
+        if isinstance(claim, dict) and claim.get("name") == names.DEVICE_CLAIM:
+            claim["resourceClaimTemplateName"] = template
+
+
+def claimed(spec: RoleSpec) -> Fields | None:
+    """`spec.devices` of the claim of one pod; None where the role claims nothing."""
+    devices = spec.accelerator.devices
+    if devices is None:
+        return None
+    exactly = {
+        "deviceClassName": devices.device_class_name,
+        "allocationMode": "ExactCount",
+        "count": spec.parallelism.devices,
+        **_selectors(devices),
+    }
+    return {"requests": [{"name": names.DEVICE_CLAIM, "exactly": exactly}], **_constraints(devices)}
+
+
+def added_capabilities(rdma: RDMA | None) -> Fields:
+    """RDMA pins memory that the network card reads and writes by itself."""
+    return {} if rdma is None else {"add": ["IPC_LOCK"]}
+
+
+def _selectors(devices: Devices) -> Fields:
+    selectors = [{"cel": {"expression": expression}} for expression in devices.selectors]
+    return {"selectors": selectors} if selectors else {}
+
+
+def _constraints(devices: Devices) -> Fields:
+    attribute = devices.match_attribute
+    return {} if attribute is None else {"constraints": [{"matchAttribute": attribute}]}

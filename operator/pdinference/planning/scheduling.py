@@ -1,0 +1,48 @@
+"""What to do about a pod that fits on no node, from the words of the scheduler."""
+
+import re
+from collections.abc import Iterator
+
+from pdinference.api.names import Role
+
+_INSUFFICIENT = re.compile(r"Insufficient ([A-Za-z0-9.-]+/[A-Za-z0-9._-]+)")
+_PREEMPTION = re.compile(r"[. ]+((still not schedulable|no new claims to deallocate), )?preemption: .*", re.DOTALL)
+_ADVICE = (
+    (
+        ("cannot allocate all claims",),
+        "No node has the free devices that {role}.accelerator.devices asks for, or {role}.placement rules those nodes "
+        "out; `kubectl get resourceslices -o yaml` shows the devices and their attributes.",
+    ),
+    (
+        ("device class", "does not exist"),
+        "See `kubectl get deviceclasses`, and correct {role}.accelerator.devices.deviceClassName.",
+    ),
+    (
+        ("didn't match Pod's node affinity/selector",),
+        "Compare {role}.accelerator.products and {role}.placement with `kubectl get nodes --show-labels`.",
+    ),
+    (("untolerated taint",), "If these pods may use the tainted nodes, add {role}.placement.tolerations."),
+    (("didn't match pod affinity rules",), "spec.colocation.required keeps D pods near P pods, and there is no room."),
+    (
+        ("didn't match pod topology spread constraints",),
+        "{role}.placement.topologySpread leaves no node; ScheduleAnyway would take it as a wish.",
+    ),
+)
+
+
+def scheduling_advice(message: str, role: Role) -> str:
+    """Sentences to add to the scheduler's message; empty when it is not one that is known."""
+    return " ".join(_advice(message, f"spec.{role}"))
+
+
+def without_preemption(message: str) -> str:
+    """The scheduler's message less what it says of preemption, which never helps to understand the reasons."""
+    return _PREEMPTION.sub("", message)
+
+
+def _advice(message: str, role: str) -> Iterator[str]:
+    if missing := sorted(set(_INSUFFICIENT.findall(message))):
+        yield f"Too few free {' and '.join(missing)}: a pod gets all of its devices from one node."
+    for words, advice in _ADVICE:
+        if all(word in message for word in words):
+            yield advice.format(role=role)
