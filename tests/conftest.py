@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import settings
 
 from pdinference.api.v1alpha1 import PDInference
 
@@ -13,6 +14,10 @@ REPOSITORY = Path(__file__).parent.parent
 EXAMPLES = sorted((REPOSITORY / "examples").glob("*.yaml"))
 
 Document = dict[str, Any]
+
+# A busy machine may take long over any single example, which says nothing about the code.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -41,7 +41,9 @@ class Cluster:
         self.spec = cluster
 
     @classmethod
-    def up(cls, name: str = DEFAULT_NAME, *, nodes: int = 2, audit: bool = True, kwok: bool = False) -> Self:
+    def up(
+        cls, name: str = DEFAULT_NAME, *, nodes: int = 2, audit: bool = True, kwok: bool = False, dra: bool = True
+    ) -> Self:
         """Bring a cluster up; one that runs is left alone, and what is missing of it is repaired.
 
         Args:
@@ -49,6 +51,7 @@ class Cluster:
             nodes: 0 is a control plane alone, up in seconds.
             audit: Whether the API server writes an audit log.
             kwok: Whether fake nodes and their pods are kept alive; they need the annotation `kwok.x-k8s.io/node=fake`.
+            dra: Whether the API server serves dynamic resource allocation; those before Kubernetes 1.34 do not.
 
         Raises:
             ClusterError: It does not come up, or runs already with other options.
@@ -59,10 +62,11 @@ class Cluster:
         with _lock(name):
             found = ClusterSpec.load(name)
             if found is None:
-                return cls._create(name, nodes=nodes, audit=audit, kwok=kwok)
-            if (found.nodes, found.audit, found.kwok) != (nodes, audit, kwok):
+                return cls._create(name, nodes=nodes, audit=audit, kwok=kwok, dra=dra)
+            if (found.nodes, found.audit, found.kwok, found.dra) != (nodes, audit, kwok, dra):
                 raise ClusterError(
-                    f"Cluster {name} exists with nodes={found.nodes}, audit={found.audit}, kwok={found.kwok}. "
+                    f"Cluster {name} exists with nodes={found.nodes}, audit={found.audit}, kwok={found.kwok}, "
+                    f"dra={found.dra}. "
                     f"Ask for the same, or take it down first: python -m e2e.cluster down --name {name}"
                 )
             return cls._repair(found)
@@ -151,10 +155,10 @@ class Cluster:
         return components[name]
 
     @classmethod
-    def _create(cls, name: str, *, nodes: int, audit: bool, kwok: bool) -> Self:
+    def _create(cls, name: str, *, nodes: int, audit: bool, kwok: bool, dra: bool) -> Self:
         with locked(paths.clusters() / ".lock"):  # two clusters must not choose the same network
             index = network.free_index({other.index for other in ClusterSpec.load_all()})
-            cluster = ClusterSpec(name=name, nodes=nodes, audit=audit, kwok=kwok, index=index)
+            cluster = ClusterSpec(name=name, nodes=nodes, audit=audit, kwok=kwok, index=index, dra=dra)
             cluster.save()
         network.create(cluster)
         return cls(cluster)._ensure()
@@ -168,7 +172,7 @@ class Cluster:
             except ClusterError as error:
                 click.echo(f"Cluster {cluster.name} can't be repaired, so it is made anew: {error}", err=True)
         teardown.remove(cluster)
-        return cls._create(cluster.name, nodes=cluster.nodes, audit=cluster.audit, kwok=cluster.kwok)
+        return cls._create(cluster.name, nodes=cluster.nodes, audit=cluster.audit, kwok=cluster.kwok, dra=cluster.dra)
 
     def _ensure(self) -> Self:
         pki.ensure(self.spec)

@@ -77,6 +77,8 @@ def _api_server(cluster: ClusterSpec) -> Component:
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         "--shutdown-delay-duration=0s",
     ]
+    if not cluster.dra:
+        command += ["--runtime-config=resource.k8s.io/v1=false", *_gates(cluster)]
     if cluster.audit:
         command += [
             f"--audit-policy-file={cluster.folder / 'audit-policy.yaml'}",
@@ -98,13 +100,22 @@ def _controller_manager(cluster: ClusterSpec) -> Component:
         f"--cluster-signing-key-file={at / 'ca.key'}",
         # Each node's pod range is fixed by us, and there is no cloud.
         "--controllers=*,-node-ipam-controller,-cloud-node-lifecycle-controller",
+        *_gates(cluster),
     ]
     return _component(cluster, "kube-controller-manager", command, f"https://{cluster.address}:10257/healthz")
 
 
 def _scheduler(cluster: ClusterSpec) -> Component:
-    command: list[Word] = [build.binary("kube-scheduler"), *_client_flags(cluster, "scheduler")]
+    command: list[Word] = [
+        build.binary("kube-scheduler"),
+        *_client_flags(cluster, "scheduler"),
+        *_gates(cluster),
+    ]
     return _component(cluster, "kube-scheduler", command, f"https://{cluster.address}:10259/healthz")
+
+
+def _gates(cluster: ClusterSpec) -> list[Word]:
+    return [] if cluster.dra else ["--feature-gates=DynamicResourceAllocation=false"]
 
 
 def _client_flags(cluster: ClusterSpec, user: str) -> list[Word]:

@@ -78,6 +78,7 @@ class ClusterSpec:
     audit: bool
     kwok: bool
     index: int
+    dra: bool = True
 
     @property
     def folder(self) -> Path:

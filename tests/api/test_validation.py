@@ -71,6 +71,42 @@ def test_a_missing_field_is_named(document: Make) -> None:
         ({"model": {"source": {"path": "/a"}, "chatTemplate": {}}}, "spec.model.chatTemplate", "exactly one"),
         ({"engine": {"args": {"dtype": "half"}}}, "spec.engine.args", "spec.model.dtype"),
         (
+            {"decode": {"accelerator": {"type": "CPU", "devices": {"deviceClassName": "gpu.nvidia.com"}}}},
+            "spec.decode.accelerator.devices",
+            "runs without devices",
+        ),
+        (
+            {"decode": {"accelerator": {"resourceName": "amd.com/gpu", "devices": {"deviceClassName": "gpu.amd.com"}}}},
+            "spec.decode.accelerator.resourceName",
+            "instead of an extended resource",
+        ),
+        (
+            {"decode": {"accelerator": {"products": ["H100"], "devices": {"deviceClassName": "gpu.nvidia.com"}}}},
+            "spec.decode.accelerator.products",
+            "devices.selectors",
+        ),
+        (
+            {"decode": {"accelerator": {"devices": {"deviceClassName": "g", "matchAttribute": "numaNode"}}}},
+            "spec.decode.accelerator.devices.matchAttribute",
+            "with its domain",
+        ),
+        (
+            {
+                "decode": {
+                    "parallelism": {"tensor": 8, "data": 5},
+                    "accelerator": {"devices": {"deviceClassName": "gpu.nvidia.com"}},
+                }
+            },
+            "spec.decode.parallelism",
+            "32 devices at most",
+        ),
+        ({"transfer": {"rdma": {"resourceName": "ib"}}}, "spec.transfer.rdma.resourceName", "rdma/ib"),
+        (
+            {"transfer": {"rdma": {"resourceName": "rdma/ib", "netDevices": ["mlx5_0:1,^x"]}}},
+            "spec.transfer.rdma.netDevices[0]",
+            "mlx5_0:1",
+        ),
+        (
             {"decode": {"resources": {"limits": {"nvidia.com/gpu": 1}}}},
             "spec.decode.resources",
             "one for each rank",

@@ -197,3 +197,32 @@ async def test_a_role_binding_waits_for_the_api_server_to_see_its_role() -> None
     outcome = await world.apply(binding)
     assert outcome.failures == []
     assert [key.name for key in outcome.waiting] == ["llama-router"]
+
+
+class TestAKindThatTheClusterLacks:
+    """Dynamic resource allocation is younger than the oldest Kubernetes that the operator works on."""
+
+    MISSING = ApiError(404, "NotFound", "the server could not find the requested resource")
+
+    async def test_the_failure_says_what_to_do(self) -> None:
+        world = World()
+        template = manifest("ResourceClaimTemplate")
+        world.api.fail("apply", path(template), self.MISSING)
+        (failure,) = (await world.apply(template)).failures
+        assert (failure.reason, failure.transient) == ("NotServed", False)
+        assert "accelerator.devices" in failure.message
+
+    async def test_pods_that_would_lose_their_claims_are_not_started(self) -> None:
+        world = World()
+        template, service, workload = manifest("ResourceClaimTemplate"), manifest(), manifest("StatefulSet")
+        world.api.fail("apply", path(template), self.MISSING)
+        outcome = await world.apply(template, service, workload)
+        assert [key.kind for key in outcome.applied] == ["Service"]
+        assert path(workload) not in world.api.objects
+
+    async def test_all_goes_on_once_the_cluster_was_upgraded(self) -> None:
+        world = World()
+        template = manifest("ResourceClaimTemplate")
+        world.api.fail("apply", path(template), self.MISSING)
+        await world.apply(template)
+        assert [key.kind for key in (await world.apply(template)).applied] == ["ResourceClaimTemplate"]

@@ -68,3 +68,20 @@ async def test_children_are_selected_by_the_server() -> None:
     await list_all(api, Cache(), ())
     unselected = [path for path, query in api.asked if "labelSelector" not in query]
     assert unselected == ["/apis/pdinference.io/v1alpha1/pdinferences"]
+
+
+async def test_a_kind_that_an_older_cluster_lacks_is_taken_for_empty() -> None:
+    class Older(Pages):
+        async def get(self, path: str, *, accept: str = "application/json", **query: str) -> Json:
+            if path.startswith("/apis/resource.k8s.io/"):
+                raise ApiError(404, "NotFound", "the server could not find the requested resource")
+            return await super().get(path, accept=accept, **query)
+
+    cache = Cache()
+    await list_all(Older(page("a")), cache, ())
+    assert len(cache.children) == 1
+
+
+async def test_a_kind_that_every_cluster_has_must_be_there() -> None:
+    with pytest.raises(ApiError):
+        await list_all(Pages(ApiError(404, "NotFound", "no such page")), Cache(), ())

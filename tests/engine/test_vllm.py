@@ -214,3 +214,26 @@ def test_gpu_leaves_the_choice_of_transport_to_ucx(resource: Make) -> None:
     command = engine_command(resource(), Role.DECODE)
     assert "kv_buffer_device" not in transfer(command)
     assert "UCX_TLS" not in environment(command)
+
+
+class TestRDMA:
+    """KV cache moves by RDMA or not at all."""
+
+    def test_tcp_is_ruled_out_for_gpus_and_cpus(self, resource: Make) -> None:
+        r = resource(transfer={"rdma": {"resourceName": "rdma/ib"}}, decode={"accelerator": {"type": "CPU"}})
+        for role in (Role.PARAMETER, Role.DECODE):
+            found = environment(engine_command(r, role))
+            assert found["UCX_TLS"] == "^tcp"
+            assert "UCX_NET_DEVICES" not in found
+
+    def test_network_devices_are_the_users(self, resource: Make) -> None:
+        rdma = {"resourceName": "rdma/ib", "netDevices": ["mlx5_0:1", "mlx5_1:1"]}
+        found = environment(engine_command(resource(transfer={"rdma": rdma}), Role.DECODE))
+        assert found["UCX_NET_DEVICES"] == "mlx5_0:1,mlx5_1:1"
+
+    def test_users_variables_win(self, resource: Make) -> None:
+        r = resource(transfer={"rdma": {"resourceName": "rdma/ib"}}, engine={"env": {"UCX_TLS": "rc,cuda_copy,tcp"}})
+        assert environment(engine_command(r, Role.PARAMETER))["UCX_TLS"] == "rc,cuda_copy,tcp"
+
+    def test_without_it_ucx_chooses_for_itself_on_gpus(self, resource: Make) -> None:
+        assert not [n for n in environment(engine_command(resource(), Role.DECODE)) if n.startswith("UCX_")]

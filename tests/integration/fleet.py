@@ -69,6 +69,10 @@ class Fleet:
         manifest = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": driver}}
         await self._api.apply(f"{DEVICE_CLASSES}/{driver}", {**manifest, "spec": spec}, manager="test")
 
+    async def create(self, path: str, version: str, kind: str, name: str, spec: Json) -> None:
+        """Create any other object."""
+        await self._api.create(path, {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec})
+
     def _node(self, name: str, labels: Mapping[str, str], amounts: Mapping[str, str], taints: Iterable[str]) -> Json:
         return {
             "apiVersion": "v1",
@@ -89,5 +93,4 @@ class Fleet:
             "pool": {"name": f"{node}-{driver}", "generation": 1, "resourceSliceCount": 1},
             "devices": [device.published(node) for device in devices],
         }
-        manifest = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
-        await self._api.create(SLICES, {**manifest, "metadata": {"name": f"{node}-{driver}"}, "spec": spec})
+        await self.create(SLICES, "resource.k8s.io/v1", "ResourceSlice", f"{node}-{driver}", spec)

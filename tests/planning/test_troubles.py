@@ -67,7 +67,7 @@ class TestSchedulerMessages:
     @pytest.mark.parametrize(
         ("said", "advised"),
         [
-            ("1 cannot allocate all claims.", "spec.parameter.accelerator.devices asks for"),
+            ("1 cannot allocate all claims.", "the free devices of spec.parameter.accelerator.devices"),
             ("request accelerators: device class x does not exist.", "devices.deviceClassName"),
             ("1 Insufficient amd.com/gpu, 1 Insufficient cpu.", "Too few free amd.com/gpu: "),
             ("2 node(s) didn't match Pod's node affinity/selector.", "accelerator.products"),

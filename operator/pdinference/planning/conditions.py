@@ -25,7 +25,8 @@ ROUTER_READY = "RouterReady"
 
 PROGRESSING = "Progressing"
 """True while the operator works towards the current spec (`RollingOut`). False when it is done (`RolloutComplete`) and
-when it cannot go on without a person (`InvalidSpec`, `NameConflict`, or the API server's reason for a refusal)."""
+when it cannot go on without a person (`InvalidSpec`, `NameConflict`, `NotServed`, or the API server's reason for a
+refusal)."""
 
 ROLE_CONDITIONS = {
     Role.PARAMETER: PARAMETER_READY,

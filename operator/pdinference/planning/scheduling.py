@@ -10,8 +10,7 @@ _PREEMPTION = re.compile(r"[. ]+((still not schedulable|no new claims to dealloc
 _ADVICE = (
     (
         ("cannot allocate all claims",),
-        "No node has the free devices that {role}.accelerator.devices asks for, or {role}.placement rules those nodes "
-        "out; `kubectl get resourceslices -o yaml` shows the devices and their attributes.",
+        "No node has the free devices of {role}.accelerator.devices; see `kubectl get resourceslices -o yaml`.",
     ),
     (
         ("device class", "does not exist"),

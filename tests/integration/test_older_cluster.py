@@ -1,0 +1,48 @@
+"""A cluster without dynamic resource allocation, as before Kubernetes 1.34: the operator works and says what lacks."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.cluster import Cluster
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE_CLAIM_TEMPLATE
+from tests.integration.conftest import Operators
+from tests.integration.world import World, until
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    name = f"{os.environ.get('PDINFERENCE_CLUSTER', 'integration')}-old"
+    with Cluster.up(name, nodes=0, dra=False) as cluster:
+        yield cluster
+
+
+async def test_claims_are_refused_in_plain_words_and_all_else_works(world: World, operators: Operators) -> None:
+    with pytest.raises(ApiError):
+        await world.api.get(RESOURCE_CLAIM_TEMPLATE.path(world.namespace))
+    operator = await operators.start()
+    await world.apply()
+    first = await world.serving()
+
+    await world.apply(decode={"accelerator": {"devices": {"deviceClassName": "gpu.nvidia.com"}}})
+
+    async def told() -> bool:
+        condition = await world.condition("Progressing")
+        return condition.get("reason") == "NotServed" and "Kubernetes 1.34" in condition["message"]
+
+    await until(told, "the condition says what the cluster lacks")
+    status = await world.status()
+    assert (status["servingRevision"], status["revision"] == first) == (first, False)
+    assert await world.get(DEPLOYMENT, f"llama-decode-{status['revision']}") is None
+    assert await world.get(DEPLOYMENT, f"llama-decode-{first}") is not None
+
+    await world.apply()
+    await world.serving()
+
+    async def done() -> bool:
+        return bool((await world.condition("Progressing"))["reason"] == "RolloutComplete")
+
+    await until(done, "all is as it was")
+    assert await operator.healthy()

@@ -1,0 +1,286 @@
+"""Where pods go: Kubernetes' own scheduler decides, on nodes and devices that exist for it alone."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from e2e.cluster import Cluster
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.api.validation import validated
+from pdinference.cluster.client import Json
+from pdinference.cluster.kinds import POD, RESOURCE, RESOURCE_CLAIM_TEMPLATE, WORKLOADS
+from pdinference.manifests import RenderSettings, render
+from tests.conftest import EXAMPLES, example_documents
+from tests.integration.conftest import Operators
+from tests.integration.fitting import add_exact_devices, add_fitting_nodes, add_volume, volume_claims
+from tests.integration.fleet import DRIVER, Device, Fleet
+from tests.integration.world import World, until
+
+PRIORITY_CLASS = "/apis/scheduling.k8s.io/v1/priorityclasses/models-first"
+PATIENCE_S = 180.0  # the scheduler tries a pod that did not fit again after a while, and machines may be busy
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    name = f"{os.environ.get('PDINFERENCE_CLUSTER', 'integration')}-kwok"
+    with Cluster.up(name, nodes=0, kwok=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def fleet(world: World) -> Fleet:
+    fleet = Fleet(world.api, world.namespace)
+    await fleet.add_class(DRIVER)
+    return fleet
+
+
+def claiming(*selectors: str, **more: Any) -> Json:
+    """`accelerator` with devices of the fleet's driver."""
+    return {"devices": {"deviceClassName": DRIVER, "selectors": list(selectors), **more}}
+
+
+def has(attribute: str, value: str) -> str:
+    return f"device.attributes['{DRIVER}'].{attribute} == '{value}'"
+
+
+async def pods(world: World, role: Role, name: str = "llama") -> list[Json]:
+    """The pods of a role that are not on their way out, in the order of their names."""
+    selector = ",".join(f"{key}={value}" for key, value in names.role_selector(name, role).items())
+    items: list[Json] = (await world.api.get(POD.path(world.namespace), labelSelector=selector))["items"]
+    alive = [pod for pod in items if "deletionTimestamp" not in pod["metadata"]]
+    return sorted(alive, key=lambda pod: str(pod["metadata"]["name"]))
+
+
+async def nodes(world: World, role: Role, name: str = "llama", *, number: int = 1) -> list[str]:
+    """Where the pods of a role run, once all of them are bound."""
+    bound: list[str] = []
+
+    async def all_bound() -> bool:
+        nonlocal bound
+        bound = [pod["spec"].get("nodeName", "") for pod in await pods(world, role, name)]
+        return len(bound) == number and all(bound)
+
+    await until(all_bound, f"{number} {role} pods of {name} are bound", within=PATIENCE_S)
+    return bound
+
+
+async def devices(world: World, role: Role) -> list[tuple[str, str]]:
+    """Node and name of each device that the only pod of a role holds, from the status of its claim."""
+    (node,) = await nodes(world, role)
+    (pod,) = await pods(world, role)
+    (claim,) = pod["status"]["resourceClaimStatuses"]
+    assert claim["name"] == names.DEVICE_CLAIM
+    path = CLAIMS.format(world.namespace)
+    found = await world.api.get(f"{path}/{claim['resourceClaimName']}")
+    results = found["status"]["allocation"]["devices"]["results"]
+    assert {result["pool"] for result in results} == {f"{node}-{DRIVER}"}
+    return sorted((node, result["device"]) for result in results)
+
+
+async def says(world: World, type_: str, *words: str) -> None:
+    """Wait until a condition is False with all these words in its message."""
+
+    async def said() -> bool:
+        condition = await world.condition(type_)
+        return condition.get("status") == "False" and all(word in condition["message"] for word in words)
+
+    await until(said, f"{type_} says {words}", within=PATIENCE_S)
+
+
+async def test_a_claim_gets_exactly_the_device_that_its_selectors_leave(
+    world: World, operators: Operators, fleet: Fleet
+) -> None:
+    await fleet.add("a", devices=[Device("gpu-0"), Device("gpu-1", product="X50", memory="40Gi")])
+    second = await fleet.add("b", devices=[Device("gpu-0", memory="40Gi"), Device("gpu-1"), Device("gpu-2")])
+    await operators.start()
+    exact = claiming(has("uuid", f"GPU-{second}-gpu-1"))
+    large = claiming(
+        has("productName", "X100"),
+        f"device.capacity['{DRIVER}'].memory.compareTo(quantity('80Gi')) >= 0",
+        f"device.attributes['{DRIVER}'].uuid.startsWith('GPU-{second}')",
+    )
+    await world.apply(
+        parameter={"accelerator": exact, "placement": fleet.placement},
+        decode={"accelerator": large, "placement": fleet.placement},
+        router={"placement": fleet.placement},
+    )
+    assert await devices(world, Role.PARAMETER) == [(second, "gpu-1")]
+    assert await devices(world, Role.DECODE) == [(second, "gpu-2")]
+
+
+async def test_all_devices_of_a_pod_share_the_attribute(world: World, operators: Operators, fleet: Fleet) -> None:
+    await fleet.add("apart", devices=[Device("gpu-0", root="pci0000:10"), Device("gpu-1", root="pci0000:20")])
+    roots = ["pci0000:10", "pci0000:20", "pci0000:10", "pci0000:20"]
+    near = await fleet.add("near", devices=[Device(f"gpu-{n}", root=root) for n, root in enumerate(roots)])
+    await operators.start()
+    role = {
+        "parallelism": {"tensor": 2},
+        "accelerator": claiming(matchAttribute="resource.kubernetes.io/pcieRoot"),
+        "placement": fleet.placement,
+    }
+    await world.apply(parameter=role, decode=role, router={"placement": fleet.placement})
+    pairs = {tuple(await devices(world, role)) for role in (Role.PARAMETER, Role.DECODE)}
+    assert pairs == {((near, "gpu-0"), (near, "gpu-2")), ((near, "gpu-1"), (near, "gpu-3"))}
+
+
+async def test_devices_that_nobody_has_are_named_and_the_old_pair_keeps_its_claims_until_the_new_one_serves(
+    world: World, operators: Operators, fleet: Fleet
+) -> None:
+    await fleet.add("a", devices=[Device(f"gpu-{n}", product=f"X{n // 2}") for n in range(6)])
+    await operators.start()
+
+    async def asked(product: str) -> str:
+        await world.apply(
+            parameter={"accelerator": claiming(has("productName", product)), "placement": fleet.placement},
+            decode={"accelerator": claiming(has("productName", "X1")), "placement": fleet.placement},
+            router={"placement": {"nodeSelector": {"pool": "none"}}},  # kwok would call it ready without P and D
+        )
+        await world.settled()
+        revision: str = (await world.status())["revision"]
+        return revision
+
+    async def templates() -> set[str]:
+        items = (await world.api.get(RESOURCE_CLAIM_TEMPLATE.path(world.namespace)))["items"]
+        return {item["metadata"]["name"] for item in items}
+
+    async def exactly(*revisions: str) -> bool:
+        return await templates() == {f"llama-{role}-{r}" for role in names.ENGINE_ROLES for r in revisions}
+
+    first = await asked("X0")
+    await nodes(world, Role.DECODE)
+    await world.make_ready(first)
+    await until(lambda: exactly(first), "the first pair has templates", within=PATIENCE_S)
+
+    stuck = await asked("X9")
+    await says(world, "ParameterReady", "cannot allocate all claims", "spec.parameter.accelerator.devices")
+    assert (await world.condition("Ready"))["status"] == "True"
+    assert await exactly(first, stuck)
+
+    third = await asked("X2")
+    await until(lambda: exactly(first, third), "the stuck pair is gone and the first is not", within=PATIENCE_S)
+    await world.make_ready(third)
+    await until(lambda: exactly(third), "the first pair goes once the third serves", within=PATIENCE_S)
+
+
+async def test_accelerators_of_all_vendors_by_resource_product_and_taint(
+    world: World, operators: Operators, fleet: Fleet
+) -> None:
+    vendors = {
+        "nvidia": ("nvidia.com/gpu", "nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3"),
+        "amd": ("amd.com/gpu", "amd.com/gpu.product-name", "AMD_Instinct_MI300X_OAM"),
+        "gaudi": ("habana.ai/gaudi", "habana.ai/device.gaudi", "gaudi3"),
+        "tpu": ("google.com/tpu", "cloud.google.com/gke-tpu-accelerator", "tpu-v5-lite-podslice"),
+    }
+    placed = {}
+    for name, (resource, label, product) in vendors.items():
+        await fleet.add(f"{name}-old", amounts={resource: "8"}, labels={label: "older"}, taints=[resource])
+        placed[name] = await fleet.add(name, amounts={resource: "8"}, labels={label: product}, taints=[resource])
+    await fleet.add("cpu")
+    await operators.start()
+    for name, (resource, label, product) in vendors.items():
+        role = {
+            "parallelism": {"tensor": 4},
+            "accelerator": {"resourceName": resource, "productLabel": label, "products": [product]},
+            "placement": fleet.placement,
+        }
+        await world.apply(name, parameter=role, decode=role, router={"placement": fleet.placement})
+    cpu = {"accelerator": {"type": "CPU"}, "placement": fleet.placement}
+    await world.apply("cpu", parameter=cpu, decode=cpu, router={"placement": fleet.placement})
+    for name, node in placed.items():
+        assert await nodes(world, Role.PARAMETER, name) == [node]
+        assert await nodes(world, Role.DECODE, name) == [node]
+    # CPU pods tolerate no vendor's taint, and neither does any router.
+    for role in Role:
+        assert await nodes(world, role, "cpu") == [f"{fleet.pool}-cpu"]
+
+
+async def test_a_pod_that_wants_more_than_any_node_has_stays_pending_and_says_so(
+    world: World, operators: Operators, fleet: Fleet
+) -> None:
+    await fleet.add("a", amounts={"nvidia.com/gpu": "8", "rdma/ib": "1"})
+    await operators.start()
+    await world.apply(
+        parameter={"parallelism": {"tensor": 8, "data": 2}, "placement": fleet.placement},
+        decode={"parallelism": {"tensor": 8}, "accelerator": {"products": ["H9000"]}, "placement": fleet.placement},
+        router={"placement": fleet.placement},
+        transfer={"rdma": {"resourceName": "rdma/ib", "count": 2}},
+    )
+    await says(world, "ParameterReady", "Insufficient nvidia.com/gpu", "Too few free nvidia.com/gpu and rdma/ib: ")
+    await says(world, "DecodeReady", "node affinity/selector", "spec.decode.accelerator.products")
+
+
+async def test_d_goes_where_p_is_and_spreads_there_and_taints_priority_and_queue_count(
+    world: World, operators: Operators, fleet: Fleet
+) -> None:
+    for zone in ("east", "west"):
+        for number in (1, 2):
+            await fleet.add(
+                f"{zone}-{number}",
+                labels={"topology.kubernetes.io/zone": zone},
+                amounts={"nvidia.com/gpu": "4"},
+                taints=["dedicated"] if zone == "west" else [],
+            )
+    priority = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+    metadata = {"name": PRIORITY_CLASS.rpartition("/")[2]}
+    await world.api.apply(PRIORITY_CLASS, {**priority, "metadata": metadata}, manager="test")
+    await operators.start()
+    tolerations = [{"key": "dedicated", "operator": "Exists"}]
+    west = {**fleet.placement["nodeSelector"], "topology.kubernetes.io/zone": "west"}
+    spread = [{"topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}]
+    await world.apply(
+        parameter={"placement": {"nodeSelector": west, "tolerations": tolerations}},
+        decode={
+            "replicas": 2,
+            "placement": {
+                **fleet.placement,
+                "tolerations": tolerations,
+                "topologySpread": spread,
+                "priorityClassName": metadata["name"],
+                "queueName": "gpus",
+            },
+        },
+        colocation={"topologyKey": "topology.kubernetes.io/zone", "required": True},
+        router={"placement": fleet.placement},
+    )
+    (parameter,) = await nodes(world, Role.PARAMETER)
+    decode = await nodes(world, Role.DECODE, number=2)
+    assert parameter.startswith(f"{fleet.pool}-west")
+    assert sorted(decode) == [f"{fleet.pool}-west-1", f"{fleet.pool}-west-2"]
+    for pod in await pods(world, Role.DECODE):
+        assert pod["spec"]["priority"] == 1000
+        assert pod["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpus"
+    (router,) = await nodes(world, Role.ROUTER)
+    assert router.startswith(f"{fleet.pool}-east")
+
+
+async def test_every_pod_of_every_example_finds_a_node(world: World, operators: Operators, fleet: Fleet) -> None:
+    """On nodes with the labels, devices and volumes that the example speaks of."""
+    documents = [document for path in EXAMPLES for document in example_documents(path)]
+    rendered = {d["metadata"]["name"]: render(validated(d), RenderSettings()).objects for d in documents}
+    for name, objects in rendered.items():
+        await add_fitting_nodes(fleet, name, objects)
+    await add_exact_devices(fleet)
+    for claim in set().union(*map(volume_claims, rendered.values())):
+        await add_volume(fleet, world.namespace, claim)
+    await operators.start()
+    for document in documents:
+        name = document["metadata"]["name"]
+        document["metadata"]["namespace"] = world.namespace
+        await world.api.apply(RESOURCE.path(world.namespace, name), document, manager="test")
+    homeless: list[str] = []
+
+    async def all_bound() -> bool:
+        nonlocal homeless
+        items = (await world.api.get(POD.path(world.namespace)))["items"]
+        homeless = [f"{p['metadata']['name']}: {p['status']}" for p in items if "nodeName" not in p["spec"]]
+        return len(items) == expected and not homeless
+
+    expected = sum(o["spec"].get("replicas", 1) for os in rendered.values() for o in os if o["kind"] in WORKLOADS)
+    try:
+        await until(all_bound, "all pods are bound", within=PATIENCE_S)
+    except AssertionError:
+        pytest.fail(f"of {expected} pods these are not bound: " + "\n".join(homeless))
