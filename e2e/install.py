@@ -48,7 +48,13 @@ def install_operator(kubectl: Kubectl, images: ImageReferences, *values: str) ->
     """
     say(f"helm upgrade --install {RELEASE} charts/pdinference-operator -n {OPERATOR_NAMESPACE}")
     build = f"podAnnotations.build={images.build or 'released'}"
-    settings = [*_image("image", images.operator), *_image("router.image", images.router), build, *values]
+    settings = [
+        *_image("image", images.operator),
+        *_image("router.image", images.router),
+        *_image("model.image", images.operator),
+        build,
+        *values,
+    ]
     kubectl.command(
         *("helm", "upgrade", "--install", RELEASE, CHART, "--namespace", OPERATOR_NAMESPACE, "--create-namespace"),
         *("--wait", "--timeout", "3m"),

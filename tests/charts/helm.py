@@ -71,6 +71,7 @@ EVERYTHING: Values = {
     },
     "imagePullSecrets": [{"name": "registry"}],
     "router": {"image": {"repository": "registry.example:5000/team/router", "tag": "1.2.3"}},
+    "model": {"image": {"tag": "1.2.2"}},
     "workers": 16,
     "resyncSeconds": 3600,
     "log": {"format": "plain", "level": "debug"},

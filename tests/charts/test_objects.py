@@ -96,6 +96,7 @@ class TestPod:
         operator = container(rendered())
         assert operator["image"] == "ghcr.io/pdinference/operator:0.1.0"
         assert f"--router-image={names.DEFAULT_ROUTER_IMAGE}" in operator["args"]
+        assert f"--model-image={names.DEFAULT_MODEL_IMAGE}" in operator["args"]
 
     def test_a_digest_replaces_the_tag(self) -> None:
         digest = "sha256:" + "0" * 64
@@ -146,6 +147,7 @@ class TestArguments:
             "--resync-seconds=3600",
             "--health-port=8080",
             "--router-image=registry.example:5000/team/router:1.2.3",
+            "--model-image=registry.example:5000/team/operator:1.2.2",
             "--log-format=plain",
             "--log-level=debug",
         ]

@@ -10,7 +10,7 @@ from typing import Any
 
 from e2e.cluster import Cluster
 from pdinference.api import names
-from pdinference.api.names import Role
+from pdinference.api.names import SERVING_ROLES, Role
 from pdinference.api.validation import validated
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
@@ -117,7 +117,7 @@ class World:
 
     async def make_ready(self, revision: str) -> None:
         """Play the kubelet: all pods of this revision run and are ready, as soon as they exist."""
-        for role in Role:
+        for role in SERVING_ROLES:
 
             async def exists(role: Role = role) -> bool:
                 return bool(await self.pods(role, revision))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from pdinference.api.names import Role
+from pdinference.api.names import SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.planning.observed import Failure, PodSummary, PodTrouble, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
@@ -30,14 +30,14 @@ SERVING = Situation(
     target="r1",
     desired=dict.fromkeys(Role, 1),
     rollout=RolloutPlan(serving="r1", complete=True, keep=frozenset({"r1"})),
-    workloads={role: workload(role) for role in Role},
-    pods=tuple(pod(role) for role in Role),
+    workloads={role: workload(role) for role in SERVING_ROLES},
+    pods=tuple(pod(role) for role in SERVING_ROLES),
 )
 STARTING = replace(
     SERVING,
     rollout=RolloutPlan(serving="", complete=False, keep=None),
-    workloads={role: workload(role, ready=0) for role in Role},
-    pods=tuple(pod(role, ready=False) for role in Role),
+    workloads={role: workload(role, ready=0) for role in SERVING_ROLES},
+    pods=tuple(pod(role, ready=False) for role in SERVING_ROLES),
 )
 
 

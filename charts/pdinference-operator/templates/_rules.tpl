@@ -25,6 +25,9 @@
 - apiGroups: [resource.k8s.io]
   resources: [resourceclaimtemplates]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: {{ include "pdinference-operator.childVerbs" . }}
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: {{ include "pdinference-operator.childVerbs" . }}

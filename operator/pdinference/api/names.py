@@ -20,9 +20,11 @@ class Role(StrEnum):
     PARAMETER = "parameter"  # P: prefill, KV producer
     DECODE = "decode"  # D: decode, KV consumer
     ROUTER = "router"
+    MODEL = "model"  # downloads or inspects the model, and ends
 
 
 ENGINE_ROLES = (Role.PARAMETER, Role.DECODE)
+SERVING_ROLES = (*ENGINE_ROLES, Role.ROUTER)
 
 # Kubernetes' recommended labels, for people and dashboards ...
 LABEL_APP = "app.kubernetes.io/name"
@@ -48,6 +50,9 @@ ANNOTATION_APPLIED_HASH = f"{GROUP}/applied-hash"
 ANNOTATION_DEFAULTS = f"{GROUP}/engine-defaults"
 """On P and D pods: the options of vLLM that the operator chose because the spec does not."""
 
+ANNOTATION_MODEL = f"{GROUP}/model"
+"""On a Job: how far its download is, and what is known of the model, as JSON; its own pod writes it."""
+
 ENGINE_PORT = 8000
 ENGINE_PORT_NAME = "http"
 SIDE_CHANNEL_PORT = 5600
@@ -66,9 +71,14 @@ DEVICE_CLAIM = "accelerators"
 
 ENGINE_CONTAINER = "vllm"
 ROUTER_CONTAINER = "router"
+MODEL_CONTAINER = "pdinference-model"
 
 DEFAULT_ROUTER_IMAGE = "ghcr.io/pdinference/router:0.1.0"
 """Router image when neither the resource nor the operator's installation names one."""
+
+DEFAULT_MODEL_IMAGE = "ghcr.io/pdinference/operator:0.1.0"
+"""Image that downloads and checks models when the operator's installation names none. Raised only when that part
+changes, not with each release: P and D pods with a cache have it, and would restart."""
 
 REVISION_LENGTH = 8
 NAME_MAX_LENGTH = 33
@@ -89,6 +99,11 @@ def decode_workload(name: str, revision: str) -> str:
 def device_claim_template(name: str, role: Role, revision: str) -> str:
     """The ResourceClaimTemplate from which each pod of one revision of P or D gets a claim of its own."""
     return f"{name}-{role}-{revision}"
+
+
+def model_job(name: str, digest: str) -> str:
+    """The Job that downloads or inspects the model."""
+    return f"{name}-{Role.MODEL}-{digest}"
 
 
 def role_object(name: str, role: Role) -> str:

@@ -12,6 +12,7 @@ import yaml
 from pdinference.api import names
 from pdinference.api.validation import validated
 from pdinference.cli.documents import documents, file_option, problems_told
+from pdinference.cli.model import model_group
 from pdinference.cli.plan import plan_command
 from pdinference.manifests import RenderSettings, render
 
@@ -31,9 +32,17 @@ def _installation(command: Callable[..., None]) -> Callable[..., None]:
         multiple=True,
         help="Folder of nodes that pods may mount, with all below; repeatable.  [default: none]",
     )
+    @click.option(
+        "--model-image",
+        default=names.DEFAULT_MODEL_IMAGE,
+        show_default=True,
+        help="Image that downloads and checks models; another one restarts pods with a cache.",
+    )
     @wraps(command)
-    def with_settings(*, router_image: str, allowed_host_paths: tuple[str, ...], **options: Any) -> None:
-        command(settings=RenderSettings(router_image, allowed_host_paths), **options)
+    def with_settings(
+        *, router_image: str, allowed_host_paths: tuple[str, ...], model_image: str, **options: Any
+    ) -> None:
+        command(settings=RenderSettings(router_image, allowed_host_paths, model_image), **options)
 
     return with_settings
 
@@ -116,3 +125,4 @@ def _print_yaml(objects: Iterable[Any]) -> None:
 
 
 main.add_command(plan_command)
+main.add_command(model_group)

@@ -68,7 +68,8 @@ def plan_command(
 def _plans(resource: "PDInference", model_dir: Path | None, model_config: Path | None, memory: int | None) -> Plans:
     # Only this command needs the planner and the files.
     from pdinference.api.names import ENGINE_ROLES  # noqa: PLC0415
-    from pdinference.cli.model_files import ModelFilesError, read_model  # noqa: PLC0415
+    from pdinference.cli.model_files import read_model  # noqa: PLC0415
+    from pdinference.models.local_files import ModelFilesError  # noqa: PLC0415
     from pdinference.planning.memory import (  # noqa: PLC0415
         Inputs,
         UnusableConfigError,

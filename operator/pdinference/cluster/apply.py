@@ -13,14 +13,14 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import METADATA_ONLY, ApiServer
 from pdinference.cluster.drift import contains
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import CHILD_BY_NAME, ROLE_BINDING, WORKLOADS, ChildKey, Owner
+from pdinference.cluster.kinds import CHILD_BY_NAME, JOB, ROLE_BINDING, WORKLOADS, ChildKey, Owner
 from pdinference.cluster.records import controller_of
 from pdinference.planning.observed import Failure
 
 Json = dict[str, Any]
 
 _NOT_FOUND = 404
-_LATE = WORKLOADS | {ROLE_BINDING.name}
+_LATE = WORKLOADS | {JOB.name, ROLE_BINDING.name}
 _NOT_SERVED = "NotServed"
 
 

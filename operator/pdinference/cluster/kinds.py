@@ -44,6 +44,7 @@ DEPLOYMENT = Kind("Deployment", "apps", "v1", "deployments")
 RESOURCE_CLAIM_TEMPLATE = Kind(
     "ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", optional=True
 )
+JOB = Kind("Job", "batch", "v1", "jobs")
 
 CHILDREN = (
     Kind("ServiceAccount", "", "v1", "serviceaccounts"),
@@ -55,6 +56,7 @@ CHILDREN = (
     RESOURCE_CLAIM_TEMPLATE,
     STATEFUL_SET,
     DEPLOYMENT,
+    JOB,
 )
 """What a PDInference becomes, apart from pods."""
 

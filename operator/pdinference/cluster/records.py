@@ -8,8 +8,8 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.cluster.kinds import WORKLOADS, ChildKey, Owner
-from pdinference.planning.observed import PodSummary, WorkloadState
+from pdinference.cluster.kinds import JOB, WORKLOADS, ChildKey, Owner
+from pdinference.planning.observed import JobState, PodSummary, WorkloadState
 
 Json = Mapping[str, Any]
 
@@ -67,6 +67,7 @@ class ChildRecord:
     deleting: bool = False
     workload: WorkloadState | None = None
     pair: str = ""
+    job: JobState | None = None
 
 
 @dataclass(slots=True)
@@ -121,6 +122,7 @@ def child_record(kind: str, body: Json) -> ChildRecord:
         deleting="deletionTimestamp" in metadata,
         workload=workload,
         pair=workload.revision if workload else (metadata.get("labels") or {}).get(names.LABEL_REVISION, ""),
+        job=_job(metadata, body) if kind == JOB.name else None,
     )
 
 
@@ -169,4 +171,13 @@ def _workload(metadata: Json, body: Json) -> WorkloadState | None:
         available=status.get("availableReplicas", 0),
         observed=status.get("observedGeneration", 0) >= metadata.get("generation", 1),
         failure=failed[0].get("message", "") if failed else "",
+    )
+
+
+def _job(metadata: Json, body: Json) -> JobState:
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    return JobState(
+        name=metadata["name"],
+        complete=any(c["type"] == "Complete" and c["status"] == "True" for c in conditions),
+        report=(metadata.get("annotations") or {}).get(names.ANNOTATION_MODEL, ""),
     )

@@ -4,15 +4,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pdinference.api.names import Role
+from pdinference.api.v1alpha1.model import Model
 from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.cluster.apply import Child
 from pdinference.cluster.kinds import ChildKey
 from pdinference.cluster.records import ResourceRecord
-from pdinference.manifests import RenderSettings, render
+from pdinference.manifests import Rendered, RenderSettings, render
 
 
 class InvalidSpecError(Exception):
     """The stored spec does not fit the models; the message names each field and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredModel:
+    """The Job that downloads or inspects the model.
+
+    Attributes:
+        source: Identity of the model's source.
+        what: The model, for people.
+        awaited: Whether P and D start only when the Job is done.
+    """
+
+    job: str
+    source: str
+    what: str
+    awaited: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +38,7 @@ class Desired:
 
     Attributes:
         fingerprints: Hash of each child's manifest; its keys are all children that should exist.
+        model: The Job for the model; None without.
     """
 
     uid: str
@@ -30,6 +48,7 @@ class Desired:
     port: int
     recreate: bool
     fingerprints: Mapping[ChildKey, str]
+    model: DesiredModel | None = None
 
     def is_of(self, record: ResourceRecord) -> bool:
         """Whether this is still what the resource asks for."""
@@ -64,5 +83,14 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         port=spec.router.service.port,
         recreate=spec.rollout.strategy == "Recreate",
         fingerprints={child.key: child.fingerprint for child in children},
+        model=_model(spec.model, rendered),
     )
     return desired, children
+
+
+def _model(model: Model, rendered: Rendered) -> DesiredModel | None:
+    if not rendered.model_job:
+        return None
+    hub = model.source.hub
+    what = f"{hub.repository} revision {hub.revision}" if hub else "The model"
+    return DesiredModel(rendered.model_job, model.source.identity(), what, rendered.downloads_first)

@@ -6,7 +6,7 @@ and Kubernetes' garbage collector removes them; nothing here has to.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -15,13 +15,14 @@ from pdinference.api.names import Role
 from pdinference.cluster.apply import Applier, Outcome, Parent
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
-from pdinference.cluster.kinds import DEPLOYMENT, WORKLOADS, ChildKey, Owner
+from pdinference.cluster.kinds import DEPLOYMENT, JOB, WORKLOADS, ChildKey, Owner
 from pdinference.cluster.prune import prune
 from pdinference.cluster.records import ChildRecord, ResourceRecord
 from pdinference.controller.desired import Desired, InvalidSpecError, compile_desired
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.report import Reporter, status_of
 from pdinference.manifests import RenderSettings
+from pdinference.planning.model import ModelView
 from pdinference.planning.observed import Failure, WorkloadState
 from pdinference.planning.rollout import RolloutPlan, plan_rollout
 from pdinference.planning.status import Situation, build_status, invalid_status
@@ -88,11 +89,34 @@ class Reconciler:
         """Render, unless it is known that nothing would be applied, and apply."""
         parent = Parent(resource.owner, resource.uid)
         known = self._desired.get(resource.owner)
-        if known is not None and known.is_of(resource) and self._applier.in_order(known.fingerprints, parent):
+        if known is not None and known.is_of(resource) and self._applier.in_order(self._due(known, resource), parent):
             return known, Outcome()
         desired, children = compile_desired(resource, self._settings)
         self._desired[resource.owner] = desired
-        return desired, await self._applier.apply(children, parent)
+        due = self._due(desired, resource)
+        return desired, await self._applier.apply((child for child in children if child.key in due), parent)
+
+    def _due(self, desired: Desired, resource: ResourceRecord) -> Mapping[ChildKey, str]:
+        """What may be applied now: P and D pods that a download has to precede are not created before it is done."""
+        if not self._awaits_model(desired, resource):
+            return desired.fingerprints
+        router = _router_key(resource.owner)
+        return {
+            key: fingerprint
+            for key, fingerprint in desired.fingerprints.items()
+            if key.kind not in WORKLOADS or key == router or self._cache.children.get(key) is not None
+        }
+
+    def _awaits_model(self, desired: Desired, resource: ResourceRecord) -> bool:
+        model = self._model(desired, resource)
+        return model is not None and model.awaited and not model.done
+
+    def _model(self, desired: Desired, resource: ResourceRecord) -> ModelView | None:
+        if desired.model is None:
+            return None
+        record = self._cache.children.get(ChildKey(JOB.name, resource.owner.namespace, desired.model.job))
+        job = record.job if record is not None and record.owner_uid == resource.uid else None
+        return ModelView(desired.model.source, desired.model.what, desired.model.awaited, job)
 
     def _plan(self, resource: ResourceRecord, desired: Desired) -> RolloutPlan:
         return plan_rollout(
@@ -100,7 +124,8 @@ class Reconciler:
             serving=status_of(resource).serving_revision,
             router=self._router(resource),
             pods=self._cache.pods_of(resource.owner),
-            recreate=desired.recreate,
+            # Devices that nothing is ready to take over go on serving.
+            recreate=desired.recreate and not self._awaits_model(desired, resource),
         )
 
     def _unwanted(self, resource: ResourceRecord, desired: Desired, plan: RolloutPlan) -> Iterable[ChildRecord]:
@@ -126,6 +151,7 @@ class Reconciler:
             workloads=self._workloads(resource, desired),
             pods=self._cache.pods_of(resource.owner),
             failures=failures,
+            model=self._model(desired, resource),
         )
         status = build_status(situation, previous=status_of(resource), now=self._now())
         return await self._reporter.report(resource, status)
@@ -147,9 +173,7 @@ class Reconciler:
         return {state.role: state for state in states if state is not None}
 
     def _router(self, resource: ResourceRecord) -> WorkloadState | None:
-        owner = resource.owner
-        key = ChildKey(DEPLOYMENT.name, owner.namespace, names.role_object(owner.name, Role.ROUTER))
-        record = self._cache.children.get(key)
+        record = self._cache.children.get(_router_key(resource.owner))
         return record.workload if record is not None and record.owner_uid == resource.uid else None
 
     def _count(self, applied: Outcome, pruned: Outcome) -> None:
@@ -160,3 +184,7 @@ class Reconciler:
         for failure in (*applied.failures, *pruned.failures):
             self._metrics.errors.labels(failure.reason).inc()
             _LOG.warning("%s %s: %s", failure.kind, failure.name, failure.message, extra={"reason": failure.reason})
+
+
+def _router_key(owner: Owner) -> ChildKey:
+    return ChildKey(DEPLOYMENT.name, owner.namespace, names.role_object(owner.name, Role.ROUTER))

@@ -4,9 +4,8 @@ from typing import Any
 
 from pdinference.api.v1alpha1.model import LoRA, Model, ModelSource
 from pdinference.engine.command import EnvironmentVariable, secret_variable, variable
+from pdinference.engine.model_cache import MODEL_MOUNT, cached_path
 
-MODEL_MOUNT = "/models"
-"""Where a volume with the model is mounted."""
 CHAT_TEMPLATE_MOUNT = "/etc/pdinference/chat-template"
 """Where a ConfigMap with the chat template is mounted."""
 
@@ -14,7 +13,7 @@ CHAT_TEMPLATE_MOUNT = "/etc/pdinference/chat-template"
 def model_options(model: Model) -> dict[str, Any]:
     """vLLM's options about the model."""
     options = {
-        **_source_options(model.source),
+        **_source_options(model),
         "dtype": model.dtype if model.dtype != "auto" else None,
         "quantization": model.quantization,
         "max-model-len": model.max_model_length,
@@ -31,9 +30,10 @@ def model_environment(model: Model) -> list[EnvironmentVariable]:
     """Access to a hub, or none: a local model never asks the network."""
     source = model.source
     environment = []
-    if source.model_scope is not None:
+    cached = model.cache is not None and not _needs_hub(model)
+    if source.model_scope is not None and not cached:
         environment.append(variable("VLLM_USE_MODELSCOPE", "True"))
-    if source.hugging_face is None:
+    if source.hugging_face is None or cached:
         environment.append(variable("HF_HUB_OFFLINE", "1"))
     elif token := source.hugging_face.token_secret:
         environment.append(secret_variable("HF_TOKEN", token.name, token.key))
@@ -42,12 +42,27 @@ def model_environment(model: Model) -> list[EnvironmentVariable]:
     return environment
 
 
-def _source_options(source: ModelSource) -> dict[str, Any]:
-    if hub := source.hugging_face or source.model_scope:
+def _needs_hub(model: Model) -> bool:
+    """Whether something besides a cached model comes from a hub."""
+    adapters = model.lora.adapters if model.lora else []
+    paths = [model.tokenizer or "/", *(adapter.path for adapter in adapters)]
+    return any(not path.startswith("/") for path in paths)
+
+
+def _source_options(model: Model) -> dict[str, Any]:
+    source = model.source
+    if folder := cached_path(model):
+        return {"model": folder}
+    if hub := source.hub:
         return {"model": hub.repository, "revision": hub.revision, "tokenizer-revision": hub.revision}
+    return {"model": model_folder(source)}
+
+
+def model_folder(source: ModelSource) -> str:
+    """Where the pods have a model that no hub gives."""
     if volume := source.persistent_volume_claim or source.image:
-        return {"model": f"{MODEL_MOUNT}/{volume.path}" if volume.path else MODEL_MOUNT}
-    return {"model": MODEL_MOUNT if source.host_path else source.path}
+        return f"{MODEL_MOUNT}/{volume.path}" if volume.path else MODEL_MOUNT
+    return source.path or MODEL_MOUNT
 
 
 def _chat_template(model: Model) -> str | None:

@@ -38,7 +38,7 @@ _REFUSED_IN_OWN_CONTAINER = {
     "ports": "ports are part of Services and NetworkPolicies",
 }
 _OWNED_VARIABLES = frozenset(OWNED_ENVIRONMENT)
-_OWN_CONTAINERS = frozenset({names.ENGINE_CONTAINER, names.ROUTER_CONTAINER})
+_OWN_CONTAINERS = frozenset({names.ENGINE_CONTAINER, names.ROUTER_CONTAINER, names.MODEL_CONTAINER})
 _ALLOWED_CAPABILITIES = frozenset({"IPC_LOCK"})  # RDMA pins memory
 
 
@@ -63,9 +63,11 @@ def require_allowed(resource: PDInference, allowed_host_paths: tuple[str, ...]) 
 
 
 def _source_problems(resource: PDInference, allowed: tuple[str, ...]) -> Iterator[Problem]:
-    source = resource.spec.model.source.host_path
-    if source is not None:
+    model = resource.spec.model
+    if (source := model.source.host_path) is not None:
         yield from _host_path_problems("spec.model.source.hostPath.path", source.path, allowed)
+    if model.cache is not None and (folder := model.cache.host_path) is not None:
+        yield from _host_path_problems("spec.model.cache.hostPath.path", folder.path, allowed)
 
 
 def _host_path_problems(field: str, path: object, allowed: tuple[str, ...]) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from pdinference.engine.command import Command
 from pdinference.engine.router import router_command
 from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults, engine_command
 from pdinference.manifests.devices import added_capabilities, claimed, name_template
+from pdinference.manifests.model import downloads_first, init_containers, job_values, wants_job
 from pdinference.manifests.overlay import merged
 from pdinference.manifests.placement import (
     as_api,
@@ -38,10 +40,12 @@ class RenderSettings:
     Attributes:
         router_image: Router image for resources that name none.
         allowed_host_paths: Folders of nodes that pods may mount, with all that is below.
+        model_image: Image that downloads, checks and inspects models.
     """
 
     router_image: str = names.DEFAULT_ROUTER_IMAGE
     allowed_host_paths: tuple[str, ...] = ()
+    model_image: str = names.DEFAULT_MODEL_IMAGE
 
 
 @dataclass(frozen=True)
@@ -51,10 +55,14 @@ class Rendered:
     Attributes:
         objects: All of them, in the order in which they are best applied: what pods refer to comes before the pods.
         revision: Identity of the P/D pair: equal exactly if the pods of both roles are.
+        model_job: Name of the Job that downloads or inspects the model; empty without.
+        downloads_first: Whether P and D have to wait for that Job.
     """
 
     objects: tuple[Manifest, ...]
     revision: str
+    model_job: str = ""
+    downloads_first: bool = False
 
 
 def render(resource: PDInference, settings: RenderSettings) -> Rendered:
@@ -64,29 +72,40 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
         InvalidResourceError: The resource asks for what the installation does not allow.
     """
     require_allowed(resource, settings.allowed_host_paths)
-    pods = {role: _engine_pod(resource, role) for role in names.ENGINE_ROLES}
+    pods = {role: _engine_pod(resource, role, settings) for role in names.ENGINE_ROLES}
     claims = {role: devices for role in names.ENGINE_ROLES if (devices := claimed(resource.spec.of(role)))}
-    revision = _fingerprint(pods, claims)
+    revision = _revision(pods, claims)
     for role, pod in pods.items():
         pod["metadata"]["labels"][names.LABEL_REVISION] = revision
         name_template(pod, names.device_claim_template(resource.metadata.name, role, revision))
 
+    model = _model_job(resource, settings) if wants_job(resource.spec.model) else ()
     objects = (
-        *_router_identity(resource),
+        *_identity(resource, Role.ROUTER),
         *(_engine_network_policy(resource, role) for role in names.ENGINE_ROLES),
-        *(_disruption_budget(resource, role) for role in Role),
+        *(_disruption_budget(resource, role) for role in names.SERVING_ROLES),
         _parameter_service(resource),
         _router_service(resource),
         *(_device_claim_template(resource, role, devices, revision) for role, devices in claims.items()),
+        *model,
         _parameter_stateful_set(resource, pods[Role.PARAMETER], revision),
         _decode_deployment(resource, pods[Role.DECODE], revision),
         _router_deployment(resource, settings, revision),
     )
-    return Rendered(objects=objects, revision=revision)
+    return Rendered(
+        objects=objects,
+        revision=revision,
+        model_job=model[-1]["metadata"]["name"] if model else "",
+        downloads_first=downloads_first(resource.spec.model),
+    )
 
 
-def _fingerprint(pods: dict[Role, Manifest], claims: dict[Role, dict[str, Any]]) -> str:
-    text = json.dumps({**pods, **{f"{role}-devices": devices for role, devices in claims.items()}}, sort_keys=True)
+def _revision(pods: dict[Role, Manifest], claims: dict[Role, dict[str, Any]]) -> str:
+    return _fingerprint({**pods, **{f"{role}-devices": devices for role, devices in claims.items()}})
+
+
+def _fingerprint(content: Mapping[Any, Any]) -> str:
+    text = json.dumps(content, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[: names.REVISION_LENGTH]
     return digest.translate(_AS_CONSONANTS)
 
@@ -131,7 +150,7 @@ def _command_values(command: Command) -> dict[str, Any]:
     }
 
 
-def _engine_pod(resource: PDInference, role: Role) -> Manifest:
+def _engine_pod(resource: PDInference, role: Role, settings: RenderSettings) -> Manifest:
     spec, rdma = resource.spec.of(role), resource.spec.transfer.rdma
     pod = fill(
         "engine-pod",
@@ -147,6 +166,7 @@ def _engine_pod(resource: PDInference, role: Role) -> Manifest:
         cache_mount=CACHE_MOUNT,
         volumes=model_volumes(resource.spec.model),
         mounts=model_mounts(resource.spec.model),
+        init_containers=init_containers(resource, settings.model_image),
     )
     return merged(pod, spec.pod_template)
 
@@ -225,10 +245,20 @@ def _disruption_budget(resource: PDInference, role: Role) -> Manifest:
     return _child(resource, role, "poddisruptionbudget")
 
 
-def _router_identity(resource: PDInference) -> tuple[Manifest, ...]:
+def _identity(resource: PDInference, role: Role, **values: Any) -> tuple[Manifest, ...]:
+    """An account, and its rights: those of the role's own template."""
     return tuple(
-        _child(resource, Role.ROUTER, template)
-        for template in ("router-serviceaccount", "router-role", "router-rolebinding")
+        _child(resource, role, template, **values) for template in ("serviceaccount", f"{role}-role", "rolebinding")
+    )
+
+
+def _model_job(resource: PDInference, settings: RenderSettings) -> tuple[Manifest, ...]:
+    """The Job, whose pods cannot be changed any more, and so are part of its name; and its account."""
+    nameless = fill("model-job", object="", **job_values(resource, settings.model_image, ""))
+    job = names.model_job(resource.metadata.name, _fingerprint(nameless))
+    return (
+        *_identity(resource, Role.MODEL, job=job),
+        _child(resource, Role.MODEL, "model-job", **job_values(resource, settings.model_image, job)),
     )
 
 

@@ -23,6 +23,10 @@ DECODE_READY = "DecodeReady"
 ROUTER_READY = "RouterReady"
 """True when every wanted router pod is ready and of the current template."""
 
+MODEL_READY = "ModelReady"
+"""True when the Job that downloads or inspects the model is done. Only with `spec.model.cache.persistentVolumeClaim` or
+`spec.model.inspect`. While the former is False, P and D pods of a new revision are not created."""
+
 PROGRESSING = "Progressing"
 """True while the operator works towards the current spec (`RollingOut`). False when it is done (`RolloutComplete`) and
 when it cannot go on without a person (`InvalidSpec`, `NameConflict`, `NotServed`, or the API server's reason for a

@@ -31,6 +31,19 @@ class WorkloadState:
 
 
 @dataclass(frozen=True, slots=True)
+class JobState:
+    """The Job that downloads or inspects the model.
+
+    Attributes:
+        report: What its pod wrote of it, as JSON; empty while it wrote nothing.
+    """
+
+    name: str
+    complete: bool = False
+    report: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PodTrouble:
     """Why a pod does not get ready, in the words of the kubelet or the scheduler."""
 

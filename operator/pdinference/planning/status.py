@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from pdinference.api import names
-from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, RolesStatus, RoleStatus, Status
 from pdinference.planning import conditions, troubles
 from pdinference.planning.conditions import condition
+from pdinference.planning.model import ModelView, model_advice, model_status
 from pdinference.planning.observed import Failure, PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.troubles import Advice
@@ -25,6 +27,7 @@ class Situation:
         workloads: The live workload of each role that serves the target revision; absent while it does not exist.
         pods: All live pods of the resource, of any revision.
         failures: Children that could not be applied or pruned in this reconcile.
+        model: The Job that downloads or inspects the model; None when none is wanted.
     """
 
     namespace: str
@@ -37,15 +40,17 @@ class Situation:
     workloads: Mapping[Role, WorkloadState]
     pods: tuple[PodSummary, ...]
     failures: tuple[Failure, ...] = ()
+    model: ModelView | None = None
 
 
 def build_status(situation: Situation, *, previous: Status, now: datetime) -> Status:
     """The status to write; equal to `previous` when nothing changed."""
-    roles = {role: _role_status(situation, role) for role in Role}
-    unwell = {role: _role_advice(situation, role, roles[role]) for role in Role}
+    roles = {role: _role_status(situation, role) for role in SERVING_ROLES}
+    unwell = {role: _role_advice(situation, role, roles[role]) for role in SERVING_ROLES}
     fresh = [
         _ready(situation, unwell, now),
-        *(_role_ready(situation, role, roles[role], unwell[role], now) for role in Role),
+        *(_role_ready(situation, role, roles[role], unwell[role], now) for role in SERVING_ROLES),
+        *([_model_ready(situation, situation.model, now)] if situation.model else []),
         _progressing(situation, unwell, now),
     ]
     return Status(
@@ -54,6 +59,7 @@ def build_status(situation: Situation, *, previous: Status, now: datetime) -> St
         revision=situation.target,
         serving_revision=situation.rollout.serving,
         roles=RolesStatus(**{role.value: status for role, status in roles.items()}),
+        model=model_status(situation.model, previous.model) if situation.model else None,
         conditions=conditions.carry_over(fresh, previous.conditions),
     )
 
@@ -107,6 +113,9 @@ def _role_advice(situation: Situation, role: Role, counts: RoleStatus) -> Advice
     if counts.ready >= counts.desired:
         return None
     workload = situation.workloads.get(role)
+    if workload is None and role in ENGINE_ROLES and situation.model and situation.model.awaited:
+        model = _model_advice(situation, situation.model)
+        return Advice("ModelNotReady", f"{_LETTER[role]}: waits for the model. {model.message}")
     if workload is not None and workload.failure:
         return Advice("PodsNotCreated", f"{_LETTER[role]}: pods cannot be created: {workload.failure}")
     found = troubles.worst(_current_pods(situation, role), situation.namespace)
@@ -135,6 +144,17 @@ def _role_ready(
         return condition(type_, "False", *unwell, generation=situation.generation, now=now)
     message = f"{_LETTER[role]}: {counts.ready} of {counts.desired} pods ready."
     return condition(type_, "True", "AllReady", message, generation=situation.generation, now=now)
+
+
+def _model_advice(situation: Situation, model: ModelView) -> Advice:
+    pods = [pod for pod in situation.pods if pod.role is Role.MODEL and not pod.gone]
+    return model_advice(model, pods, situation.namespace)
+
+
+def _model_ready(situation: Situation, model: ModelView, now: datetime) -> Condition:
+    status: Literal["True", "False"] = "True" if model.done else "False"
+    advice = _model_advice(situation, model)
+    return condition(conditions.MODEL_READY, status, *advice, generation=situation.generation, now=now)
 
 
 def _ready(situation: Situation, unwell: Mapping[Role, Advice | None], now: datetime) -> Condition:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from pdinference.api.v1alpha1 import Condition, Status
-from pdinference.planning.conditions import PROGRESSING, READY
+from pdinference.planning.conditions import MODEL_READY, PROGRESSING, READY
+from pdinference.planning.model import UNDER_WAY
 
 _ORDINARY = frozenset({"RollingOut", "RolloutComplete"})
 
@@ -24,6 +25,7 @@ def transitions(old: Status, new: Status) -> Iterator[Transition]:
     if new.serving_revision == new.revision != old.serving_revision:
         yield Transition("Normal", "RolloutFinished", f"Requests go to revision {new.revision}.")
     yield from _readiness(_find(old, READY), _find(new, READY))
+    yield from _model(_find(old, MODEL_READY), _find(new, MODEL_READY))
     yield from _trouble(_find(old, PROGRESSING), _find(new, PROGRESSING))
 
 
@@ -40,6 +42,15 @@ def _readiness(old: Condition | None, new: Condition | None) -> Iterator[Transit
         yield Transition("Normal", "Ready", new.message)
     elif old is not None:
         yield Transition("Warning", "NotReady", new.message)
+
+
+def _model(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
+    if new is None or (old is not None and (old.status, old.reason) == (new.status, new.reason)):
+        return
+    if new.status == "True" or new.reason == "Downloading":
+        yield Transition("Normal", new.reason, new.message)
+    elif new.reason not in UNDER_WAY:
+        yield Transition("Warning", new.reason, new.message)
 
 
 def _trouble(old: Condition | None, new: Condition | None) -> Iterator[Transition]:

@@ -150,6 +150,11 @@ class ModelSource(ApiModel):
         ),
     )
 
+    @property
+    def hub(self) -> HuggingFaceSource | ModelScopeSource | None:
+        """The repository on a hub, if that is where the model is."""
+        return self.hugging_face or self.model_scope
+
     def identity(self) -> str:
         """Tells one model from another: what is known of one does not hold for the other."""
         where = self.model_dump(mode="json", exclude={"hugging_face": {"token_secret"}}, exclude_none=True)
@@ -168,6 +173,31 @@ class Architecture(ApiModel):
     """The members of the model's config.json, for example `num_hidden_layers: 32`."""
     weights_bytes: Annotated[int, Field(ge=1)] | None = None
     """Bytes of all weights as vLLM loads them. Default: computed from config, for architectures that are known."""
+
+
+class CacheClaim(ApiModel):
+    """A PersistentVolumeClaim for models; any number of PDInferences may share it."""
+
+    claim_name: ObjectName
+    """Name of the claim, in the namespace of the PDInference. Pods on several nodes need an access mode that allows
+    it."""
+
+
+class ModelCache(ApiModel):
+    """Where a model from a hub is kept: exactly one of the members."""
+
+    persistent_volume_claim: CacheClaim | None = None
+    """A claim that exists. A Job downloads the model once; P and D start when it is there, and mount it read-only."""
+    host_path: HostPathSource | None = None
+    """A folder of each node that user 65532 may write to: the first pod on a node downloads, the others use that."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="has(self.persistentVolumeClaim) != has(self.hostPath)",
+            holds=lambda c: (c.persistent_volume_claim is None) != (c.host_path is None),
+            message="Set exactly one of persistentVolumeClaim and hostPath.",
+        ),
+    )
 
 
 class ConfigMapKey(ApiModel):
@@ -284,6 +314,11 @@ class Model(ApiModel):
     """Name that clients put into the `model` field of a request. Default: the name of the PDInference."""
     source: ModelSource
     """Where the weights come from."""
+    cache: ModelCache | None = None
+    """Where the model is kept, so that it is downloaded once, and verified. Default: each pod downloads it at start."""
+    inspect: bool = False
+    """Whether a small Job reads the model's config and the headers of its weights, so that status.model.facts has what
+    the memory plan needs. Not needed with a claim as cache, whose Job does so anyway."""
     dtype: Literal["auto", "half", "float16", "bfloat16", "float", "float32"] = "auto"
     """Type of weights and activations; auto is that of the model."""
     quantization: (
@@ -321,3 +356,18 @@ class Model(ApiModel):
     """LoRA adapters on top of the model."""
     architecture: Architecture | None = None
     """What is known of the model, for the memory plan. Default: what the operator found out (status.model.facts)."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="!has(self.cache) || has(self.source.huggingFace) || has(self.source.modelScope)",
+            holds=lambda m: m.cache is None or m.source.hub is not None,
+            field="cache",
+            message="Only models from huggingFace and modelScope are downloaded; leave cache out for other sources.",
+        ),
+        Rule(
+            cel="!self.inspect || !has(self.source.path)",
+            holds=lambda m: not m.inspect or m.source.path is None,
+            field="inspect",
+            message="Only the engine image holds the model of source.path; state what is known in architecture.",
+        ),
+    )

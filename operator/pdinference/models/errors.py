@@ -1,0 +1,42 @@
+"""Why a model could not be had, in words for the person who has to do something about it."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class ModelError(Exception):
+    """A model could not be downloaded, or is not as it should be.
+
+    Attributes:
+        reason: CamelCase, for a condition.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@contextmanager
+def storage(folder: Path) -> Iterator[None]:
+    """Turn what a file system refuses into words."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(error, folder) from error
+
+
+def storage_error(error: OSError, folder: Path) -> ModelError:
+    """Why a folder could not be written."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return ModelError(
+            "NoSpace", f"There is no space left in {folder}. Enlarge the volume, or remove models from it."
+        )
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return ModelError(
+            "CannotWrite",
+            f"{folder} cannot be written ({error.strerror}). Let user 65532 write there (for a node's folder: "
+            "`chown 65532:65532`), and do not mount it read-only.",
+        )
+    return ModelError("StorageFailed", f"{folder} cannot be used: {error.strerror or error}.")

@@ -1,0 +1,69 @@
+"""Tells the operator how far a download is: in an annotation of the Job that this pod belongs to."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from pdinference.api import names
+from pdinference.cluster.client import ApiServer, load_configuration
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import JOB
+from pdinference.models.errors import ModelError
+from pdinference.models.progress import Phase, Progress
+
+_LOG = logging.getLogger(__name__)
+_EVERY_S = 3.0
+_LAST_TRIES = 20
+
+
+async def reported(work: Callable[[], object], progress: Progress, *, namespace: str, job: str) -> None:
+    """Do the work in a thread, and report until it is over.
+
+    Raises:
+        ModelError: The work failed; that has been reported too.
+    """
+    api = ApiServer(await load_configuration(None))
+    job_annotation = _JobAnnotation(api, JOB.path(namespace, job))
+    try:
+        running = asyncio.create_task(asyncio.to_thread(work))
+        while not running.done():
+            await job_annotation.write(progress.as_json())
+            await asyncio.wait({running}, timeout=_EVERY_S)
+        failure = running.exception()
+        if isinstance(failure, ModelError):
+            progress.phase, progress.problem = Phase.FAILED, (failure.reason, str(failure))
+        await job_annotation.insist(progress.as_json())
+        if failure is not None:
+            raise failure
+    finally:
+        await api.close()
+
+
+class _JobAnnotation:
+    def __init__(self, api: ApiServer, path: str) -> None:
+        self._api = api
+        self._path = path
+        self._written: dict[str, Any] | None = None
+
+    async def write(self, content: dict[str, Any]) -> bool:
+        """Write what changed; a failure costs a report, not the download."""
+        if content == self._written:
+            return True
+        annotation = {names.ANNOTATION_MODEL: json.dumps(content, separators=(",", ":"), sort_keys=True)}
+        try:
+            await self._api.merge(self._path, {"metadata": {"annotations": annotation}})
+        except ApiError as error:
+            _LOG.warning("Progress cannot be reported: %s", error)
+            return False
+        self._written = content
+        return True
+
+    async def insist(self, content: dict[str, Any]) -> None:
+        """The last word: without it, the operator would not know what is known of the model."""
+        for _ in range(_LAST_TRIES):
+            if await self.write(content):
+                return
+            await asyncio.sleep(_EVERY_S)
+        raise ModelError("NotReported", "The API server did not take the result; it is tried again.")

@@ -1,0 +1,78 @@
+"""ModelScope (MODELSCOPE_ENDPOINT for another site); proxies are in the usual variables."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from modelscope_hub import HubApi
+from modelscope_hub.errors import (
+    APIError,
+    AuthenticationError,
+    FileIntegrityError,
+    HubError,
+    NotExistError,
+    PermissionDeniedError,
+)
+
+from pdinference.models.errors import ModelError
+from pdinference.models.hub import Listing, RemoteFile, Repository
+from pdinference.planning.memory import Headers
+
+_MODEL = "model"
+
+
+class ModelScopeHub:
+    """One repository there."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+        self._api = HubApi()
+
+    def listing(self) -> Listing:
+        """Ask what the repository holds; ModelScope does not tell the commit."""
+        with self._explained():
+            found = self._api.list_repo_files(self._repository.name, _MODEL, revision=self._repository.revision)
+        files = tuple(
+            RemoteFile(file.path, file.size or 0, sha256=file.sha256 or None) for file in found if file.type == "blob"
+        )
+        return Listing(self._repository.revision, files)
+
+    def download(self, file: RemoteFile, commit: str, folder: Path) -> None:
+        """Put one file into a folder; what was interrupted goes on where it stopped."""
+        with self._explained():
+            self._api.download_file(
+                self._repository.name,
+                _MODEL,
+                file.path,
+                revision=commit,
+                local_dir=folder,
+                expected_sha256=file.sha256,
+                file_size=file.size,
+            )
+
+    def headers(self, commit: str) -> Headers | None:
+        """ModelScope's client reads whole files only."""
+        return None
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except HubError as error:
+            raise self._explanation(error) from error
+
+    def _explanation(self, error: HubError) -> ModelError:
+        match error:
+            case NotExistError():
+                return ModelError("NotFound", f"ModelScope has no {self._repository}. Check spelling and revision.")
+            case AuthenticationError() | PermissionDeniedError():
+                return ModelError("AccessDenied", f"ModelScope refuses {self._repository.name}: it is not public.")
+            case FileIntegrityError():
+                return ModelError("Damaged", f"A file of {self._repository.name} arrived damaged. It is tried again.")
+            case APIError():
+                return ModelError("HubFailed", f"ModelScope failed ({error.status_code}). It is tried again.")
+        return ModelError(
+            "HubUnreachable",
+            "ModelScope cannot be reached. Check that pods may connect to it, or set HTTPS_PROXY in spec.engine.env. "
+            "It is tried again.",
+        )

@@ -1,0 +1,221 @@
+"""`pdinference model` against a hub on this machine, by the real client, in processes of their own."""
+
+import asyncio
+import json
+import os
+import shutil
+import struct
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestServer
+
+from e2e.hub import COMMIT, Hub
+from pdinference.models.errors import ModelError
+from pdinference.models.facts import facts_of_folder
+from pdinference.models.hub import Repository
+from pdinference.models.hugging_face import HuggingFaceHub
+from pdinference.models.manifest import check
+from pdinference.models.progress import Progress
+from pdinference.models.snapshot import fetch
+from tests.planning.memory.configs import LLAMA_1B
+
+REPOSITORY = "tiny/model"
+WHERE = ("--hub=huggingFace", f"--repository={REPOSITORY}", "--revision=main")
+
+
+def safetensors(tensors: dict[str, tuple[str, int]]) -> bytes:
+    """A file with tensors of two bytes an element."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for name, (dtype, elements) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": [elements], "data_offsets": [offset, offset + 2 * elements]}
+        offset += 2 * elements
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + os.urandom(offset)
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Hub:
+    folder = tmp_path / "hub"
+    (folder / "onnx").mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(LLAMA_1B))
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(safetensors({"model.a": ("BF16", 300_000), "b_scale": ("F16", 8)}))
+    (folder / "pytorch_model.bin").write_bytes(b"the same weights once more")
+    (folder / "onnx" / "model.onnx").write_bytes(b"and again")
+    return Hub(folder, REPOSITORY)
+
+
+@dataclass
+class Ended:
+    code: int
+    output: str
+    errors: str
+
+
+@dataclass
+class World:
+    """A hub that listens, and a cache."""
+
+    hub: Hub
+    url: str
+    cache: Path
+
+    async def run(self, *arguments: str) -> Ended:
+        """The command, in a process of its own."""
+        process = await asyncio.create_subprocess_exec(
+            Path(sys.executable).with_name("pdinference"),
+            "model",
+            *arguments,
+            env={
+                **{name: value for name, value in os.environ.items() if not name.startswith("HF_")},
+                "HF_ENDPOINT": self.url,
+                "HOME": str(self.cache.parent),
+            },
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await process.communicate()
+        return Ended(process.returncode or 0, output.decode(), errors.decode())
+
+    async def fetch(self, repository: str = REPOSITORY, revision: str = "main", url: str = "") -> str:
+        """What the command does, here; why it failed comes back, nothing when it did not."""
+        hub = HuggingFaceHub(Repository(repository, revision), endpoint=url or self.url)
+        try:
+            await asyncio.to_thread(fetch, hub, self.cache, Progress())
+        except ModelError as error:
+            return str(error)
+        return ""
+
+    def check(self) -> str:
+        try:
+            check(self.cache)
+        except ModelError as error:
+            return str(error)
+        return ""
+
+    def files(self) -> set[str]:
+        return {str(file.relative_to(self.cache)) for file in self.cache.rglob("*") if file.is_file()}
+
+
+@pytest.fixture
+async def world(hub: Hub, tmp_path: Path) -> AsyncIterator[World]:
+    server = TestServer(hub.application())
+    await server.start_server()
+    yield World(hub, str(server.make_url("")).rstrip("/"), tmp_path / "cache" / "tiny" / "model" / "main")
+    await server.close()
+
+
+async def test_a_model_is_downloaded_verified_and_marked(world: World) -> None:
+    ended = await world.run("fetch", *WHERE, f"--folder={world.cache}")
+    assert ended.code == 0, ended.errors
+    wanted = {"config.json", "tokenizer.json", "model.safetensors"}
+    assert world.files() == wanted | {".pdinference.json"}
+    for name in wanted:
+        assert (world.cache / name).read_bytes() == (world.hub.folder / name).read_bytes()
+    said = json.loads(ended.output)
+    size = sum((world.hub.folder / name).stat().st_size for name in wanted)
+    assert (said["phase"], said["commit"]) == ("Ready", COMMIT)
+    assert said["downloadedBytes"] == said["totalBytes"] == size
+    assert said["facts"]["config"]["num_hidden_layers"] == LLAMA_1B["num_hidden_layers"]
+    assert said["facts"]["checkpoint"] == {"elements": 300_000, "scaleElements": 8, "scaleBytes": 16, "otherBytes": 0}
+    checked = await world.run("check", f"--folder={world.cache}")
+    assert COMMIT in checked.output
+
+
+async def test_what_is_there_is_not_downloaded_again_even_without_a_hub(world: World) -> None:
+    await world.fetch()
+    sent = list(world.hub.requests)
+    assert await world.fetch(url="http://127.0.0.1:9") == ""
+    assert world.hub.requests == sent
+
+
+async def test_two_at_once_download_once(world: World) -> None:
+    command = ("fetch", *WHERE, f"--folder={world.cache}")
+    first, second = await asyncio.gather(world.run(*command), world.run(*command))
+    assert (first.code, second.code) == (0, 0), first.errors + second.errors
+    assert world.hub.requests.count("model.safetensors") == 1
+
+
+async def test_a_connection_that_breaks_is_taken_up_where_it_broke(world: World) -> None:
+    world.hub.cuts["model.safetensors"] = [200_000, 150_000]
+    assert await world.fetch() == ""
+    assert world.hub.requests.count("model.safetensors") == 3
+    assert (world.cache / "model.safetensors").read_bytes() == (world.hub.folder / "model.safetensors").read_bytes()
+
+
+async def test_an_interrupted_download_goes_on_with_the_files_that_are_missing(world: World) -> None:
+    (world.hub.folder / "model.safetensors").rename(world.hub.folder / "model-00002.safetensors")
+    (world.hub.folder / "model-00001.safetensors").write_bytes(safetensors({"model.z": ("BF16", 1000)}))
+    world.cache.mkdir(parents=True)
+    shutil.copy(world.hub.folder / "model-00001.safetensors", world.cache)
+    (world.cache / "model-00002.safetensors").write_bytes(b"half")
+    (world.cache / "model-00009.safetensors").write_bytes(b"of another commit")
+    assert "holds no complete download" in world.check()
+    assert await world.fetch() == ""
+    assert "model-00001.safetensors" not in world.hub.requests
+    assert "model-00009.safetensors" not in world.files()
+    assert world.check() == ""
+
+
+async def test_a_wrong_hash_is_found_and_mended_by_the_next_try(world: World) -> None:
+    world.hub.lies = {"config.json"}  # small files are verified by git's hash
+    assert "config.json arrived damaged" in await world.fetch()
+    (world.cache / "model.safetensors").unlink()
+    world.hub.lies = {"model.safetensors"}
+    assert "model.safetensors arrived damaged" in await world.fetch()
+    assert ".pdinference.json" not in world.files()
+    world.hub.lies = set()
+    assert await world.fetch() == ""
+
+
+async def test_what_was_damaged_afterwards_is_told_and_mended(world: World) -> None:
+    await world.fetch()
+    (world.cache / "model.safetensors").write_bytes(b"short")
+    assert "model.safetensors has 5 bytes instead of" in world.check()
+    assert await world.fetch() == ""
+    assert world.check() == ""
+
+
+async def test_a_token_is_needed_and_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.hub.token = "hf_right"  # noqa: S105 - a test's
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    refused = await world.fetch()
+    assert "spec.model.source.huggingFace.tokenSecret" in refused
+    assert "hf_wrong" not in refused
+    monkeypatch.setenv("HF_TOKEN", "hf_right")
+    assert await world.fetch() == ""
+
+
+async def test_gated_terms_are_to_be_accepted(world: World) -> None:
+    world.hub.gated = True
+    assert f"accept its terms on {world.url}/tiny/model" in await world.fetch()
+
+
+async def test_what_does_not_exist_is_named(world: World) -> None:
+    assert "has no tiny/other that we may read: if it is private" in await world.fetch(repository="tiny/other")
+    assert "has no revision nightly" in await world.fetch(revision="nightly")
+
+
+async def test_a_hub_that_is_away_is_named(world: World) -> None:
+    assert "http://127.0.0.1:9 cannot be reached" in await world.fetch(url="http://127.0.0.1:9")
+
+
+async def test_a_repository_without_a_config_is_no_model(world: World) -> None:
+    (world.hub.folder / "config.json").unlink()
+    assert "holds no config.json" in await world.fetch()
+
+
+async def test_facts_are_read_without_the_weights(world: World) -> None:
+    ended = await world.run("inspect", *WHERE)
+    assert ended.code == 0, ended.errors
+    assert world.hub.requests.count("model.safetensors") == 1  # its beginning
+    facts = json.loads(ended.output)["facts"]
+    await world.fetch()
+    assert facts == facts_of_folder(world.cache)
+    assert facts["checkpoint"]["elements"] == 300_000

@@ -1,0 +1,108 @@
+"""What the status says of a model that a Job downloads."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1.status import KnownModel, ModelStatus
+from pdinference.planning.model import ModelView, model_advice, model_status
+from pdinference.planning.observed import JobState, PodTrouble
+from pdinference.planning.transitions import transitions
+from tests.planning.test_status import STARTING, built, conditions, pod
+
+GIB = 2**30
+FACTS = {"config": {"num_hidden_layers": 32}, "checkpoint": {"elements": 5}}
+
+
+def view(*, complete: bool = False, awaited: bool = True, **report: Any) -> ModelView:
+    text = json.dumps(report) if report else ""
+    return ModelView("id", "owner/name revision main", awaited, JobState("x-model-1", complete, text))
+
+
+def message(model: ModelView) -> str:
+    return model_advice(model, [], "ns").message
+
+
+def test_a_download_tells_how_far_it_is() -> None:
+    model = view(phase="Downloading", downloadedBytes=3 * GIB, totalBytes=15 * GIB, commit="c0ffee")
+    assert model_advice(model, [], "ns") == (
+        "Downloading",
+        "Downloading owner/name revision main: 3.0 of 15.0 GiB (20 %).",
+    )
+    status = model_status(model, None)
+    assert (status.downloaded_bytes, status.total_bytes, status.revision) == (3 * GIB, 15 * GIB, "c0ffee")
+    assert status.facts is None
+
+
+def test_a_finished_download_leaves_what_is_known() -> None:
+    model = view(complete=True, phase="Ready", totalBytes=15 * GIB, facts=FACTS)
+    assert message(model) == "owner/name revision main is in the cache, whole, 15.0 GiB."
+    facts = model_status(model, None).facts
+    assert facts is not None
+    assert (facts.source, facts.config) == ("id", {"num_hidden_layers": 32})
+    assert facts.checkpoint is not None
+    assert facts.checkpoint.elements == 5
+
+
+def test_what_was_known_of_the_same_source_stays_known_while_a_new_job_starts() -> None:
+    known = ModelStatus(facts=KnownModel(source="id", config={"num_hidden_layers": 1}))
+    assert model_status(view(), known).facts == known.facts
+    other = ModelStatus(facts=KnownModel(source="other", config={"num_hidden_layers": 1}))
+    assert model_status(view(), other).facts is None
+
+
+def test_a_failure_is_passed_on_in_its_own_words() -> None:
+    model = view(phase="Failed", reason="AccessDenied", message="owner/name is gated: accept its terms.")
+    assert model_advice(model, [], "ns") == ("AccessDenied", "owner/name is gated: accept its terms.")
+
+
+def test_a_pod_that_cannot_start_is_named() -> None:
+    stuck = replace(
+        pod(Role.MODEL, ready=False, trouble=PodTrouble("Unschedulable", 'persistentvolumeclaim "models" not found')),
+        name="x-model-1-abc",
+    )
+    found = model_advice(view(), [stuck], "ns")
+    assert found.reason == "Unschedulable"
+    assert 'persistentvolumeclaim "models" not found' in found.message
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no JSON", "[1]", '{"totalBytes": "many", "facts": 7}', '{"facts": {"config": 3}}']
+)
+def test_nonsense_in_the_annotation_does_no_harm(text: str) -> None:
+    model = ModelView("id", "owner/name revision main", awaited=True, job=JobState("x-model-1", report=text))
+    assert model_status(model, None) == ModelStatus()
+    assert model_advice(model, [], "ns").reason == "Starting"
+
+
+def test_p_and_d_say_that_they_wait_for_the_model() -> None:
+    model = view(phase="Downloading", downloadedBytes=GIB, totalBytes=4 * GIB)
+    workloads = {role: state for role, state in STARTING.workloads.items() if role not in ENGINE_ROLES}
+    status = built(replace(STARTING, model=model, workloads=workloads, pods=()))
+    found = conditions(status)
+    assert found["ModelReady"].status == "False"
+    for name in ("ParameterReady", "DecodeReady", "Ready"):
+        assert (found[name].status, found[name].reason) == ("False", "ModelNotReady")
+        assert "1.0 of 4.0 GiB (25 %)" in found[name].message
+
+
+def test_events_tell_start_end_and_failure_once() -> None:
+    def status(model: ModelView) -> Any:
+        return built(replace(STARTING, model=model))
+
+    def reasons(old: ModelView, new: ModelView) -> list[str]:
+        return [each.reason for each in transitions(status(old), status(new))]
+
+    asking = view(phase="Asking")
+    first = view(phase="Downloading", downloadedBytes=1, totalBytes=4 * GIB)
+    second = view(phase="Downloading", downloadedBytes=GIB, totalBytes=4 * GIB)
+    failed = view(phase="Failed", reason="NoSpace", message="There is no space left.")
+    done = view(complete=True, phase="Ready", totalBytes=4 * GIB)
+    assert reasons(asking, first) == ["Downloading"]
+    assert reasons(first, second) == []
+    assert reasons(second, failed) == ["NoSpace"]
+    assert reasons(failed, failed) == []
+    assert reasons(second, done) == ["Downloaded"]
