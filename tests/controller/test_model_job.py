@@ -51,7 +51,7 @@ async def test_the_job_comes_first_and_p_and_d_when_it_is_done(world: World) -> 
     report(world, phase="Downloading", downloadedBytes=GIB, totalBytes=4 * GIB)
     await world.reconcile()
     assert world.api.writes() == 2, "the status, and an Event"
-    assert "1.0 of 4.0 GiB (25 %)" in world.condition("Ready")["message"]
+    assert "1.0 GiB of 4.0 GiB (25 %)" in world.condition("Ready")["message"]
     assert world.status["model"] == {"revision": "", "downloadedBytes": GIB, "totalBytes": 4 * GIB}
     assert workloads(world) == []
     report(world, complete=True, phase="Ready", totalBytes=4 * GIB, facts={"config": {"num_hidden_layers": 1}})

@@ -70,7 +70,6 @@ class World:
         """The command, in a process of its own."""
         process = await asyncio.create_subprocess_exec(
             Path(sys.executable).with_name("pdinference"),
-            "model",
             *arguments,
             env={
                 **{name: value for name, value in os.environ.items() if not name.startswith("HF_")},
@@ -112,7 +111,7 @@ async def world(hub: Hub, tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def test_a_model_is_downloaded_verified_and_marked(world: World) -> None:
-    ended = await world.run("fetch", *WHERE, f"--folder={world.cache}")
+    ended = await world.run("model", "fetch", *WHERE, f"--folder={world.cache}")
     assert ended.code == 0, ended.errors
     wanted = {"config.json", "tokenizer.json", "model.safetensors"}
     assert world.files() == wanted | {".pdinference.json"}
@@ -124,7 +123,7 @@ async def test_a_model_is_downloaded_verified_and_marked(world: World) -> None:
     assert said["downloadedBytes"] == said["totalBytes"] == size
     assert said["facts"]["config"]["num_hidden_layers"] == LLAMA_1B["num_hidden_layers"]
     assert said["facts"]["checkpoint"] == {"elements": 300_000, "scaleElements": 8, "scaleBytes": 16, "otherBytes": 0}
-    checked = await world.run("check", f"--folder={world.cache}")
+    checked = await world.run("model", "check", f"--folder={world.cache}")
     assert COMMIT in checked.output
 
 
@@ -136,7 +135,7 @@ async def test_what_is_there_is_not_downloaded_again_even_without_a_hub(world: W
 
 
 async def test_two_at_once_download_once(world: World) -> None:
-    command = ("fetch", *WHERE, f"--folder={world.cache}")
+    command = ("model", "fetch", *WHERE, f"--folder={world.cache}")
     first, second = await asyncio.gather(world.run(*command), world.run(*command))
     assert (first.code, second.code) == (0, 0), first.errors + second.errors
     assert world.hub.requests.count("model.safetensors") == 1
@@ -211,8 +210,23 @@ async def test_a_repository_without_a_config_is_no_model(world: World) -> None:
     assert "holds no config.json" in await world.fetch()
 
 
+async def test_a_plan_may_ask_the_hub(world: World, tmp_path: Path) -> None:
+    resource = {
+        "apiVersion": "pdinference.io/v1alpha1",
+        "kind": "PDInference",
+        "metadata": {"name": "tiny"},
+        "spec": {"model": {"source": {"huggingFace": {"repository": REPOSITORY}}}},
+    }
+    file = tmp_path / "resource.yaml"
+    file.write_text(json.dumps(resource))
+    ended = await world.run("plan", "-f", str(file), "--online", "-o", "json")
+    assert ended.code == 0, ended.errors
+    weights = json.loads(ended.output)["roles"]["decode"]["weightsBytes"]
+    assert "headers of the safetensors files" in weights["note"]
+
+
 async def test_facts_are_read_without_the_weights(world: World) -> None:
-    ended = await world.run("inspect", *WHERE)
+    ended = await world.run("model", "inspect", *WHERE)
     assert ended.code == 0, ended.errors
     assert world.hub.requests.count("model.safetensors") == 1  # its beginning
     facts = json.loads(ended.output)["facts"]

@@ -30,7 +30,7 @@ def test_a_download_tells_how_far_it_is() -> None:
     model = view(phase="Downloading", downloadedBytes=3 * GIB, totalBytes=15 * GIB, commit="c0ffee")
     assert model_advice(model, [], "ns") == (
         "Downloading",
-        "Downloading owner/name revision main: 3.0 of 15.0 GiB (20 %).",
+        "Downloading owner/name revision main: 3.0 GiB of 15.0 GiB (20 %).",
     )
     status = model_status(model, None)
     assert (status.downloaded_bytes, status.total_bytes, status.revision) == (3 * GIB, 15 * GIB, "c0ffee")
@@ -86,7 +86,7 @@ def test_p_and_d_say_that_they_wait_for_the_model() -> None:
     assert found["ModelReady"].status == "False"
     for name in ("ParameterReady", "DecodeReady", "Ready"):
         assert (found[name].status, found[name].reason) == ("False", "ModelNotReady")
-        assert "1.0 of 4.0 GiB (25 %)" in found[name].message
+        assert "1.0 GiB of 4.0 GiB (25 %)" in found[name].message
 
 
 def test_events_tell_start_end_and_failure_once() -> None:

@@ -43,7 +43,7 @@ def fetch(hub: str, repository: str, revision: str, job: str | None, folder: Pat
     from pdinference.models.progress import Progress  # noqa: PLC0415
     from pdinference.models.snapshot import fetch as fetch_snapshot  # noqa: PLC0415
 
-    source, progress = _hub(hub, repository, revision), Progress()
+    source, progress = hub_of(hub, repository, revision), Progress()
 
     def work() -> None:
         fetch_snapshot(source, folder, progress)
@@ -85,14 +85,15 @@ def inspect(hub: str | None, repository: str, revision: str, job: str | None, fo
         if folder is not None:
             progress.facts = facts_of_folder(folder)
         else:
-            listing, progress.facts = facts_of_hub(_hub(str(hub), repository, revision))
+            listing, progress.facts = facts_of_hub(hub_of(str(hub), repository, revision))
             progress.commit, progress.total = listing.commit, sum(file.size for file in listing.wanted())
         progress.phase = Phase.READY
 
     _run(work, progress, job)
 
 
-def _hub(hub: str, repository: str, revision: str) -> "Hub":
+def hub_of(hub: str, repository: str, revision: str) -> "Hub":
+    """A repository on the hub of this name."""
     from pdinference.models.hub import Repository  # noqa: PLC0415
 
     if not repository or not revision:

@@ -43,17 +43,18 @@ class _Size(click.ParamType[int]):
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="The model's config.json alone; weights are then computed from the architecture.",
 )
+@click.option("--online", is_flag=True, help="Ask the model's hub for its config and the headers of its weights.")
 @click.option("--memory", type=_Size(), help="Memory of one device, instead of that of its product: 80GiB.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def plan_command(
-    source: IO[str], model_dir: Path | None, model_config: Path | None, memory: int | None, output: str
+    *, source: IO[str], model_dir: Path | None, model_config: Path | None, online: bool, memory: int | None, output: str
 ) -> None:
-    """Say what each role will hold in memory, and how many requests fit; offline."""
+    """Say what each role will hold in memory, and how many requests fit; offline, unless told otherwise."""
     found = []
     for document in documents(source, None):
         with problems_told(document, source.name):
             resource = validated(document)
-        found.append((resource, _plans(resource, model_dir, model_config, memory)))
+        found.append((resource, _plans(resource, model_dir, model_config, memory, online=online)))
     if output == "json":
         items = [_as_json(resource, plans) for resource, plans in found]
         json.dump(items[0] if len(items) == 1 else {"items": items}, sys.stdout, indent=2)
@@ -65,7 +66,9 @@ def plan_command(
         print_plan(resource, plans)
 
 
-def _plans(resource: "PDInference", model_dir: Path | None, model_config: Path | None, memory: int | None) -> Plans:
+def _plans(
+    resource: "PDInference", model_dir: Path | None, model_config: Path | None, memory: int | None, *, online: bool
+) -> Plans:
     # Only this command needs the planner and the files.
     from pdinference.api.names import ENGINE_ROLES  # noqa: PLC0415
     from pdinference.cli.model_files import read_model  # noqa: PLC0415
@@ -82,7 +85,7 @@ def _plans(resource: "PDInference", model_dir: Path | None, model_config: Path |
     )
 
     try:
-        config, checkpoint = known_facts(resource.spec, None)
+        config, checkpoint = known_facts(resource.spec, _asked(resource) if online else None)
         if config is None or model_dir or model_config:
             config, headers = read_model(resource.spec.model.source, model_dir, model_config)
             checkpoint = checkpoint_of(headers, model_facts(config)) if headers else None
@@ -90,6 +93,23 @@ def _plans(resource: "PDInference", model_dir: Path | None, model_config: Path |
         return {role: (inputs, plan_role(inputs, role)) for role in ENGINE_ROLES}
     except (ModelFilesError, UnusableConfigError, UnusableSpecError) as error:
         raise click.ClickException(f"{resource.metadata.name}: {error}") from None
+
+
+def _asked(resource: "PDInference") -> dict[str, Any] | None:
+    """What the hub says, as a status would have it; None for models that are on no hub."""
+    from pdinference.cli.model import hub_of  # noqa: PLC0415
+    from pdinference.models.errors import ModelError  # noqa: PLC0415
+    from pdinference.models.facts import facts_of_hub  # noqa: PLC0415
+
+    source = resource.spec.model.source
+    if source.hub is None:
+        return None
+    where = "huggingFace" if source.hugging_face else "modelScope"
+    try:
+        _, facts = facts_of_hub(hub_of(where, source.hub.repository, source.hub.revision))
+    except ModelError as error:
+        raise click.ClickException(f"{resource.metadata.name}: {error}") from None
+    return {"facts": {**facts, "source": source.identity()}}
 
 
 def _as_json(resource: "PDInference", plans: Plans) -> dict[str, Any]:

@@ -12,6 +12,9 @@ from pdinference.cluster.records import ResourceRecord
 from pdinference.manifests import Rendered, RenderSettings, render
 
 
+_COMMIT, _SHORT_COMMIT = 40, 7
+
+
 class InvalidSpecError(Exception):
     """The stored spec does not fit the models; the message names each field and what to do."""
 
@@ -92,5 +95,10 @@ def _model(model: Model, rendered: Rendered) -> DesiredModel | None:
     if not rendered.model_job:
         return None
     hub = model.source.hub
-    what = f"{hub.repository} revision {hub.revision}" if hub else "The model"
+    what = f"{hub.repository} revision {_short(hub.revision)}" if hub else "The model"
     return DesiredModel(rendered.model_job, model.source.identity(), what, rendered.downloads_first)
+
+
+def _short(revision: str) -> str:
+    """A commit as people write it; anything else as it is."""
+    return revision[:_SHORT_COMMIT] if len(revision) == _COMMIT else revision

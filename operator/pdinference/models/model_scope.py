@@ -22,11 +22,16 @@ _MODEL = "model"
 
 
 class ModelScopeHub:
-    """One repository there."""
+    """One repository there.
 
-    def __init__(self, repository: Repository) -> None:
+    Args:
+        repository: Which.
+        endpoint: Address of the site; None: what MODELSCOPE_ENDPOINT says, or the public one.
+    """
+
+    def __init__(self, repository: Repository, endpoint: str | None = None) -> None:
         self._repository = repository
-        self._api = HubApi()
+        self._api = HubApi(endpoint=endpoint)
 
     def listing(self) -> Listing:
         """Ask what the repository holds; ModelScope does not tell the commit."""

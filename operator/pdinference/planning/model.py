@@ -65,7 +65,7 @@ def model_advice(view: ModelView, pods: Iterable[PodSummary], namespace: str) ->
     """How far it is, or what is wrong and what to do."""
     report = _report(view.job)
     if view.done:
-        size = f", {_count(report, 'totalBytes') / _GIB:.1f} GiB" if _count(report, "totalBytes") else ""
+        size = f", {_size(_count(report, 'totalBytes'))}" if _count(report, "totalBytes") else ""
         verb = "is in the cache, whole" if view.awaited else "was inspected"
         return Advice("Downloaded" if view.awaited else "Inspected", f"{view.what} {verb}{size}.")
     if report.get("phase") == _FAILED:
@@ -79,7 +79,11 @@ def model_advice(view: ModelView, pods: Iterable[PodSummary], namespace: str) ->
 
 def _so_far(report: Mapping[str, Any]) -> str:
     arrived, total = _count(report, "downloadedBytes"), _count(report, "totalBytes")
-    return f": {arrived / _GIB:.1f} of {total / _GIB:.1f} GiB ({100 * arrived // total} %)" if total else ""
+    return f": {_size(arrived)} of {_size(total)} ({100 * arrived // total} %)" if total else ""
+
+
+def _size(size: int) -> str:
+    return f"{size / _GIB:.1f} GiB" if size >= _GIB else f"{size / 2**20:.0f} MiB"
 
 
 def _report(job: JobState | None) -> Mapping[str, Any]:
