@@ -59,10 +59,13 @@ def cache(serving: Serving) -> Iterator[Cache]:
         apply(serving.kubectl, manifest)
     serving.kubectl.run("wait", "pod/hub", "--for=condition=Ready", "--timeout=120s")
     yield Cache(serving, folder)
-    serving.kubectl.run("delete", "pdi", "cached", "cached-too", "--ignore-not-found", "--cascade=foreground")
-    serving.kubectl.run("delete", "pod/hub", "service/hub", "configmap/hub", "--ignore-not-found", "--grace-period=1")
-    serving.kubectl.run("delete", f"pvc/{CLAIM}", "--ignore-not-found")
-    serving.kubectl.run("delete", f"pv/{CLAIM}", "--ignore-not-found")
+    # Nobody waits for requests to drain, nor for volumes to be let go: the next tests need the memory.
+    gone = ("--ignore-not-found", "--wait=false")
+    serving.kubectl.run("delete", "pdi", "cached", "cached-too", *gone)
+    serving.kubectl.run("delete", "pods", "-l", f"{LABEL_NAME} in (cached, cached-too)", "--grace-period=2", *gone)
+    serving.kubectl.run("delete", "pod/hub", "service/hub", "configmap/hub", "--grace-period=2", *gone)
+    serving.kubectl.run("delete", f"pvc/{CLAIM}", *gone)
+    serving.kubectl.run("delete", f"pv/{CLAIM}", *gone)
     shutil.rmtree(folder)
 
 

@@ -11,7 +11,6 @@ from pdinference.cluster.kinds import ChildKey
 from pdinference.cluster.records import ResourceRecord
 from pdinference.manifests import Rendered, RenderSettings, render
 
-
 _COMMIT, _SHORT_COMMIT = 40, 7
 
 

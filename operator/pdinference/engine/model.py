@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from pdinference.api.v1alpha1.model import LoRA, Model, ModelSource
+from pdinference.api.v1alpha1.model import LoRA, Model
+from pdinference.api.v1alpha1.source import ModelSource
 from pdinference.engine.command import EnvironmentVariable, secret_variable, variable
 from pdinference.engine.model_cache import MODEL_MOUNT, cached_path
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.api.v1alpha1.model import Model, ModelSource
+from pdinference.api.v1alpha1.model import Model
+from pdinference.api.v1alpha1.source import ModelSource
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, EnvironmentVariable, literal, secret_variable, variable
 
