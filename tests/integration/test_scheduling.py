@@ -8,7 +8,7 @@ import pytest
 
 from e2e.cluster import Cluster
 from pdinference.api import names
-from pdinference.api.names import Role
+from pdinference.api.names import SERVING_ROLES, Role
 from pdinference.api.validation import validated
 from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import POD, RESOURCE, RESOURCE_CLAIM_TEMPLATE, WORKLOADS
@@ -194,8 +194,8 @@ async def test_accelerators_of_all_vendors_by_resource_product_and_taint(
         assert await nodes(world, Role.PARAMETER, name) == [node]
         assert await nodes(world, Role.DECODE, name) == [node]
     # CPU pods tolerate no vendor's taint, and neither does any router.
-    for role in Role:
-        assert await nodes(world, role, "cpu") == [f"{fleet.pool}-cpu"]
+    for serving in SERVING_ROLES:
+        assert await nodes(world, serving, "cpu") == [f"{fleet.pool}-cpu"]
 
 
 async def test_a_pod_that_wants_more_than_any_node_has_stays_pending_and_says_so(
