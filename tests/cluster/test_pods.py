@@ -6,7 +6,7 @@ import pytest
 
 from pdinference.api import names
 from pdinference.cluster.pods import pod_record
-from pdinference.planning.observed import PodSummary
+from pdinference.planning.observed import PREPARING_MODEL, PodSummary
 
 
 def summary(**status: Any) -> PodSummary:
@@ -53,6 +53,14 @@ def test_a_container_that_is_being_created_is_only_mentioned_when_nothing_worse_
     trouble = summary(containerStatuses=[creating, broken]).trouble
     assert trouble is not None
     assert trouble.reason == "ErrImagePull"
+
+
+def test_a_pod_that_prepares_its_model_says_so() -> None:
+    init = {"name": names.MODEL_CONTAINER, "state": {"running": {"startedAt": "2026-11-21T00:00:00Z"}}}
+    waits = container(state={"waiting": {"reason": "PodInitializing"}})
+    trouble = summary(initContainerStatuses=[init], containerStatuses=[waits]).trouble
+    assert trouble is not None
+    assert (trouble.reason, trouble.container) == (PREPARING_MODEL, names.MODEL_CONTAINER)
 
 
 def test_an_evicted_pod_says_why() -> None:

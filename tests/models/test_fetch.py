@@ -233,3 +233,10 @@ async def test_facts_are_read_without_the_weights(world: World) -> None:
     await world.fetch()
     assert facts == facts_of_folder(world.cache)
     assert facts["checkpoint"]["elements"] == 300_000
+
+
+async def test_a_config_too_large_for_a_status_is_not_known(world: World) -> None:
+    quantization = {"quant_method": "awq", "modules_to_not_convert": [f"model.layers.{i}.mlp" for i in range(5000)]}
+    (world.hub.folder / "config.json").write_text(json.dumps(LLAMA_1B | {"quantization_config": quantization}))
+    assert await world.fetch() == ""
+    assert facts_of_folder(world.cache) == {}

@@ -3,7 +3,7 @@
 import pytest
 
 from pdinference.api.names import Role
-from pdinference.planning.observed import PodSummary, PodTrouble
+from pdinference.planning.observed import PREPARING_MODEL, PodSummary, PodTrouble
 from pdinference.planning.troubles import advise, worst
 
 
@@ -86,3 +86,16 @@ class TestSchedulerMessages:
         said = f"0/1 nodes are available: 1 Insufficient cpu{before}preemption: 0/1 nodes are available: 1 No victims."
         message = advise(pod(PodTrouble("Unschedulable", said)), "ns").message
         assert message == "Pod p-0 fits on no node: 0/1 nodes are available: 1 Insufficient cpu."
+
+
+def test_a_pod_that_prepares_its_model_points_to_the_log_that_tells_how_far_it_is() -> None:
+    reason, message = advise(pod(PodTrouble(PREPARING_MODEL, container="pdinference-model")), "ns")
+    assert reason == PREPARING_MODEL
+    assert "downloads or checks its model" in message
+    assert "kubectl logs -n ns p-0 -c pdinference-model" in message
+
+
+def test_the_job_for_the_model_is_placed_by_the_fields_of_p() -> None:
+    said = "0/2 nodes are available: 2 node(s) had untolerated taint {gpu: true}."
+    stuck = PodSummary("x-model-1", Role.MODEL, "", trouble=PodTrouble("Unschedulable", said))
+    assert "spec.parameter.placement.tolerations" in advise(stuck, "ns").message

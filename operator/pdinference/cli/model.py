@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pdinference.models.hub import Hub
     from pdinference.models.progress import Progress
 
+_TELL_EVERY_S = 10.0
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 _hub_option = click.option("--hub", type=click.Choice(["huggingFace", "modelScope"]), help="Where it comes from.")
@@ -115,7 +117,7 @@ def _run(work: Callable[[], None], progress: "Progress", job: str | None) -> Non
 
     try:
         if job is None:
-            work()
+            _told(work, progress)
         else:
             from pdinference.models.job import reported  # noqa: PLC0415
 
@@ -124,3 +126,12 @@ def _run(work: Callable[[], None], progress: "Progress", job: str | None) -> Non
     except ModelError as error:
         raise click.ClickException(str(error)) from None
     click.echo(json.dumps(progress.as_json(), sort_keys=True))
+
+
+def _told(work: Callable[[], None], progress: "Progress") -> None:
+    """Do the work, and say now and then how far it is."""
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(work)
+        while wait([running], timeout=_TELL_EVERY_S).not_done:
+            click.echo(json.dumps(progress.as_json(), sort_keys=True), err=True)
+        running.result()

@@ -8,7 +8,7 @@ from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.records import PodRecord, version_of
-from pdinference.planning.observed import PodSummary, PodTrouble
+from pdinference.planning.observed import PREPARING_MODEL, PodSummary, PodTrouble
 
 Json = Mapping[str, Any]
 
@@ -60,6 +60,9 @@ def _trouble(status: Json) -> PodTrouble | None:
 
 
 def _container_troubles(status: Json) -> Iterator[PodTrouble]:
+    for container in status.get("initContainerStatuses") or ():
+        if container.get("name") == names.MODEL_CONTAINER and "running" in (container.get("state") or {}):
+            yield PodTrouble(PREPARING_MODEL, container=names.MODEL_CONTAINER)
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         state = container.get("state") or {}
         last = (container.get("lastState") or {}).get("terminated") or {}

@@ -1,5 +1,6 @@
 """What is known of a model, in the form of `status.model.facts`."""
 
+import json
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +12,9 @@ from pdinference.models.errors import ModelError
 from pdinference.models.hub import Hub, Listing
 from pdinference.models.local_files import ModelFilesError, read_config, read_headers
 from pdinference.planning.memory import Headers, UnusableConfigError, checkpoint_of, compact_config, model_facts
+
+_LARGEST = 64 << 10
+"""Bytes of a config that an annotation and a status may hold; of larger ones nothing is known."""
 
 
 def facts_of_folder(folder: Path) -> dict[str, Any]:
@@ -46,6 +50,8 @@ def facts_of_hub(hub: Hub) -> tuple[Listing, dict[str, Any]]:
 
 def _facts(config: dict[str, Any], headers: Headers | None) -> dict[str, Any]:
     facts: dict[str, Any] = {"config": compact_config(config)}
+    if len(json.dumps(facts)) > _LARGEST:
+        return {}
     try:
         shape = model_facts(config)
     except UnusableConfigError:  # the planner says what is missing

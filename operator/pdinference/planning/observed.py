@@ -43,6 +43,10 @@ class JobState:
     report: str = ""
 
 
+PREPARING_MODEL = "PreparingModel"
+"""Reason of a pod that downloads or checks its model before vLLM starts."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodTrouble:
     """Why a pod does not get ready, in the words of the kubelet or the scheduler."""

@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pdinference.planning.observed import PodSummary, PodTrouble
+from pdinference.api.names import Role
+from pdinference.planning.observed import PREPARING_MODEL, PodSummary, PodTrouble
 from pdinference.planning.scheduling import scheduling_advice, without_preemption
 
 _IMAGE_REASONS = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
 _CRASH_REASONS = frozenset({"CrashLoopBackOff", "Error", "OOMKilled", "ContainerCannotRun", "StartError"})
-_STARTING = frozenset({"ContainerCreating", "PodInitializing", ""})
+_STARTING = frozenset({"ContainerCreating", "PodInitializing", PREPARING_MODEL, ""})
 
 
 class Advice(NamedTuple):
@@ -32,7 +33,8 @@ def advise(pod: PodSummary, namespace: str) -> Advice:
     if trouble is None:
         return Advice("Starting", f"Pod {pod.name} is starting; watch it with `{_logs(pod, namespace)}`.")
     if trouble.reason == "Unschedulable":
-        advice = scheduling_advice(trouble.message, pod.role)
+        # The Job for the model is placed as P's pods are.
+        advice = scheduling_advice(trouble.message, Role.PARAMETER if pod.role is Role.MODEL else pod.role)
         said = f"Pod {pod.name} fits on no node: {_sentence(without_preemption(trouble.message))}"
         return Advice("Unschedulable", f"{said} {advice}".rstrip())
     if trouble.reason in _IMAGE_REASONS:
@@ -44,8 +46,15 @@ def advise(pod: PodSummary, namespace: str) -> Advice:
     if trouble.reason in _CRASH_REASONS:
         return Advice(trouble.reason, _crash(pod, trouble, namespace))
     if trouble.reason in _STARTING:
-        return Advice("Starting", f"Pod {pod.name} is being created{_because(trouble.message)}.")
+        return _starting(pod, trouble, namespace)
     return Advice(trouble.reason, f"Pod {pod.name}: {trouble.reason}{_because(trouble.message)}.")
+
+
+def _starting(pod: PodSummary, trouble: PodTrouble, namespace: str) -> Advice:
+    if trouble.reason == PREPARING_MODEL:
+        logs = _logs(pod, namespace, container=trouble.container)
+        return Advice(PREPARING_MODEL, f"Pod {pod.name} downloads or checks its model; watch it with `{logs}`.")
+    return Advice("Starting", f"Pod {pod.name} is being created{_because(trouble.message)}.")
 
 
 def _severity(pod: PodSummary) -> int:
