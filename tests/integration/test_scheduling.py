@@ -194,8 +194,8 @@ async def test_accelerators_of_all_vendors_by_resource_product_and_taint(
         assert await nodes(world, Role.PARAMETER, name) == [node]
         assert await nodes(world, Role.DECODE, name) == [node]
     # CPU pods tolerate no vendor's taint, and neither does any router.
-    for role in Role:
-        assert await nodes(world, role, "cpu") == [f"{fleet.pool}-cpu"]
+    for each in Role:
+        assert await nodes(world, each, "cpu") == [f"{fleet.pool}-cpu"]
 
 
 async def test_a_pod_that_wants_more_than_any_node_has_stays_pending_and_says_so(
