@@ -10,6 +10,11 @@ PLURAL = "pdinferences"
 SINGULAR = "pdinference"
 SHORT_NAME = "pdi"
 
+BATCH_KIND = "PDBatch"
+BATCH_PLURAL = "pdbatches"
+BATCH_SINGULAR = "pdbatch"
+BATCH_SHORT_NAME = "pdib"  # pdb is PodDisruptionBudget's
+
 FIELD_MANAGER = "pdinference-operator"
 """The one server-side-apply manager, and the component that Events name."""
 
@@ -35,6 +40,8 @@ APP = "pdinference"
 LABEL_NAME = f"{GROUP}/name"
 LABEL_ROLE = f"{GROUP}/role"
 LABEL_REVISION = f"{GROUP}/revision"
+LABEL_BATCH = f"{GROUP}/batch"
+"""On the children of a PDBatch, instead of `LABEL_NAME` and `LABEL_ROLE`: nothing of a PDInference selects them."""
 
 LABEL_QUEUE = "kueue.x-k8s.io/queue-name"
 """Kueue's label for the queue that admits a pod."""
@@ -63,10 +70,18 @@ OPERATOR_TLS_PORT = 8443
 
 DEVICE_CLAIM = "accelerators"
 """Name, within a pod, of its claim to devices."""
+RUNNER_METRICS_PORT = 8080
+RUNNER_METRICS_PORT_NAME = "metrics"
+METRIC_BATCH_REQUESTS = "pdinference_batch_requests"
+"""Gauge of a batch runner: its requests by `state` (total, completed, failed); the operator reads it while one runs."""
 
 ENGINE_CONTAINER = "vllm"
 ROUTER_CONTAINER = "router"
+RUNNER_CONTAINER = "runner"
+RUNNER_COMPONENT = "batch"
 
+DEFAULT_OPERATOR_IMAGE = "ghcr.io/pdinference/operator:0.1.0"
+"""Image of batch runners when the operator's installation names none; it is the operator's own."""
 DEFAULT_ROUTER_IMAGE = "ghcr.io/pdinference/router:0.1.0"
 """Router image when neither the resource nor the operator's installation names one."""
 
@@ -99,6 +114,22 @@ def role_object(name: str, role: Role) -> str:
 def router_service(name: str) -> str:
     """The Service that clients talk to; it has the name of the PDInference itself."""
     return name
+
+
+def batch_object(name: str) -> str:
+    """Any child of a PDBatch."""
+    return f"{name}-{RUNNER_COMPONENT}"
+
+
+def batch_labels(name: str) -> dict[str, str]:
+    """The labels on every child and pod of a PDBatch."""
+    return {
+        LABEL_APP: APP,
+        LABEL_APP_INSTANCE: name,
+        LABEL_APP_COMPONENT: RUNNER_COMPONENT,
+        LABEL_MANAGED_BY: FIELD_MANAGER,
+        LABEL_BATCH: name,
+    }
 
 
 def instance_labels(name: str) -> dict[str, str]:

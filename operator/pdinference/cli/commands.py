@@ -11,6 +11,7 @@ import yaml
 
 from pdinference.api import names
 from pdinference.api.validation import validated
+from pdinference.cli.batch import batch_command
 from pdinference.cli.documents import documents, file_option, problems_told
 from pdinference.cli.plan import plan_command
 from pdinference.manifests import RenderSettings, render
@@ -45,11 +46,16 @@ def main() -> None:
 
 
 @main.command()
-def crd() -> None:
-    """Print the CustomResourceDefinition."""
-    from pdinference.api.crd import custom_resource_definition  # noqa: PLC0415 - JSON schemas take their time to import
+@click.argument("names_", metavar="[NAME]...", nargs=-1)
+def crd(names_: tuple[str, ...]) -> None:
+    """Print the CustomResourceDefinitions, or those of these names."""
+    from pdinference.api.crd import definitions  # noqa: PLC0415 - JSON schemas take their time to import
 
-    _print_yaml([custom_resource_definition()])
+    found = definitions()
+    for name in names_:
+        if name not in found:
+            raise click.ClickException(f"There is no definition {name}; there are {', '.join(found)}.")
+    _print_yaml([found[name] for name in names_ or found])
 
 
 @main.command("render")
@@ -116,3 +122,4 @@ def _print_yaml(objects: Iterable[Any]) -> None:
 
 
 main.add_command(plan_command)
+main.add_command(batch_command)
