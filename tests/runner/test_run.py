@@ -16,7 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pdinference.api.names import METRIC_BATCH_REQUESTS
 from pdinference.runner.progress import Progress
-from pdinference.runner.run import Exit
+from pdinference.runner.run import Exit, Task, run
+from pdinference.runner.sending import Service
 from tests.runner.service import FakeService, Reply, line, read_lines, write_lines
 
 COUNT = 60
@@ -37,19 +38,26 @@ class Batch:
         self.report = folder / "report"
         self._service = service
 
-    async def start(self, *flags: str) -> asyncio.subprocess.Process:
+    async def start(self) -> asyncio.subprocess.Process:
+        """A process of its own, as in the Job's container."""
         return await asyncio.create_subprocess_exec(
             Path(sys.executable).with_name("pdinference"),
             *("batch", "run", f"--input={self.input}", f"--output={self.output}", f"--url={self._service.url}"),
-            *("--metrics-port=0", f"--report={self.report}", "--concurrency=8", *flags),
+            *("--metrics-port=0", f"--report={self.report}", "--concurrency=8"),
             stderr=subprocess.PIPE,
         )
 
-    async def finish(self, *flags: str) -> int:
-        process = await self.start(*flags)
-        await process.communicate()
-        assert process.returncode is not None
-        return process.returncode
+    async def finish(self, *, model: str | None = None, max_retries: int = 5, patience_s: float = 300) -> int:
+        """From here to the end; the exit status comes back."""
+        service = Service(
+            url=self._service.url,
+            model=model,
+            default_model=None,
+            max_retries=max_retries,
+            timeout_s=600,
+            patience_s=patience_s,
+        )
+        return await run(Task(self.input, self.output, service, concurrency=8, metrics_port=0, report=self.report))
 
     @property
     def last_words(self) -> dict[str, Any]:
@@ -130,7 +138,7 @@ async def test_a_new_runner_goes_on_where_one_was_stopped(
 ) -> None:
     """Stopped again and again, with requests under way each time; in the end each has exactly one line."""
     batch = Batch(tmp_path, service, [line(index) for index in range(COUNT)])
-    for _ in range(3):
+    for _ in range(2):
         before = batch.lines_on_disk()
         service.pause_at = service.answered.total() + 10  # the rest hangs, so that the signal finds requests under way
         process = await batch.start()
@@ -165,7 +173,7 @@ async def test_a_service_that_stays_away_ends_the_run_and_blames_no_request(
 
     service.fault = down
     batch = Batch(tmp_path, service, [line(number) for number in range(3)])
-    assert await batch.finish("--max-retries=0", "--patience=0.2") == Exit.TRY_AGAIN
+    assert await batch.finish(max_retries=0, patience_s=0.2) == Exit.TRY_AGAIN
     assert batch.ids() == ["request-0"]
     assert batch.ids("errors.jsonl") == []
     assert "not ready" in batch.last_words["message"]
@@ -184,7 +192,7 @@ async def test_an_input_that_is_wrong_is_not_worth_another_attempt(service: Fake
 async def test_the_same_folder_for_another_model_is_refused(service: FakeService, tmp_path: Path) -> None:
     batch = Batch(tmp_path, service, [line(1)])
     assert await batch.finish() == Exit.DONE
-    assert await batch.finish("--model=other") == Exit.UNFIT
+    assert await batch.finish(model="other") == Exit.UNFIT
     assert "another model" in batch.last_words["message"]
 
 

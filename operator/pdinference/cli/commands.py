@@ -32,11 +32,47 @@ def _installation(command: Callable[..., None]) -> Callable[..., None]:
         multiple=True,
         help="Folder of nodes that pods may mount, with all below; repeatable.  [default: none]",
     )
+    @click.option(
+        "--runner-image",
+        default=names.DEFAULT_OPERATOR_IMAGE,
+        show_default=True,
+        help="Image of batch runners: the operator's own.",
+    )
+    @click.option(
+        "--operator-namespace",
+        default="",
+        help="Where the operator's pods are; policies let these in.  [default: none]",
+    )
+    @click.option(
+        "--operator-label", "operator_labels", multiple=True, help="key=value that selects these; repeatable."
+    )
     @wraps(command)
-    def with_settings(*, router_image: str, allowed_host_paths: tuple[str, ...], **options: Any) -> None:
-        command(settings=RenderSettings(router_image, allowed_host_paths), **options)
+    def with_settings(
+        *,
+        router_image: str,
+        allowed_host_paths: tuple[str, ...],
+        runner_image: str,
+        operator_namespace: str,
+        operator_labels: tuple[str, ...],
+        **options: Any,
+    ) -> None:
+        settings = RenderSettings(
+            router_image=router_image,
+            allowed_host_paths=allowed_host_paths,
+            runner_image=runner_image,
+            operator_namespace=operator_namespace,
+            operator_labels=tuple(_pair(label) for label in operator_labels),
+        )
+        command(settings=settings, **options)
 
     return with_settings
+
+
+def _pair(label: str) -> tuple[str, str]:
+    key, separator, value = label.partition("=")
+    if not separator:
+        raise click.BadParameter(f"{label!r} is not key=value", param_hint="--operator-label")
+    return key, value
 
 
 @click.group()

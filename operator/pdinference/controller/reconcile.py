@@ -36,10 +36,12 @@ class Result:
     Attributes:
         retry: Come back after a back-off.
         at_least: Seconds that the API server asked to wait.
+        again_after: Look again after so many seconds, although nothing failed; None for never.
     """
 
     retry: bool = False
     at_least: float = 0.0
+    again_after: float | None = None
 
 
 class Reconciler:
@@ -78,7 +80,7 @@ class Reconciler:
             return await self._report_invalid(resource, str(error))
         plan = self._plan(resource, desired)
         pruned = await prune(self._api, self._unwanted(resource, desired, plan))
-        self._count(outcome, pruned)
+        count_writes(self._metrics, outcome, pruned)
         failures = tuple(sorted((*outcome.failures, *pruned.failures), key=lambda f: (f.transient, f.kind, f.name)))
         written = await self._report(resource, desired, plan, failures)
         waits = bool(failures or outcome.waiting or pruned.waiting or not written)
@@ -152,11 +154,14 @@ class Reconciler:
         record = self._cache.children.get(key)
         return record.workload if record is not None and record.owner_uid == resource.uid else None
 
-    def _count(self, applied: Outcome, pruned: Outcome) -> None:
-        for key in applied.applied:
-            self._metrics.applies.labels(key.kind).inc()
-        for key in pruned.applied:
-            self._metrics.prunes.labels(key.kind).inc()
-        for failure in (*applied.failures, *pruned.failures):
-            self._metrics.errors.labels(failure.reason).inc()
-            _LOG.warning("%s %s: %s", failure.kind, failure.name, failure.message, extra={"reason": failure.reason})
+
+def count_writes(metrics: Metrics, applied: Outcome, pruned: Outcome | None = None) -> None:
+    """Count what was written and what was refused, and log the latter."""
+    gone = pruned or Outcome()
+    for key in applied.applied:
+        metrics.applies.labels(key.kind).inc()
+    for key in gone.applied:
+        metrics.prunes.labels(key.kind).inc()
+    for failure in (*applied.failures, *gone.failures):
+        metrics.errors.labels(failure.reason).inc()
+        _LOG.warning("%s %s: %s", failure.kind, failure.name, failure.message, extra={"reason": failure.reason})

@@ -7,7 +7,7 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1 import PDInference, defaults
+from pdinference.api.v1alpha1 import PDBatch, PDInference, defaults
 from pdinference.engine import lifecycle
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command
@@ -38,10 +38,16 @@ class RenderSettings:
     Attributes:
         router_image: Router image for resources that name none.
         allowed_host_paths: Folders of nodes that pods may mount, with all that is below.
+        runner_image: Image of batch runners: the operator's own.
+        operator_namespace: Where the operator's own pods are; empty when it does not run in a pod.
+        operator_labels: What selects these pods.
     """
 
     router_image: str = names.DEFAULT_ROUTER_IMAGE
     allowed_host_paths: tuple[str, ...] = ()
+    runner_image: str = names.DEFAULT_OPERATOR_IMAGE
+    operator_namespace: str = ""
+    operator_labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,15 +113,16 @@ def _child(resource: PDInference, role: Role, template: str, **values: Any) -> M
     manifest["metadata"] |= {
         "namespace": resource.metadata.namespace,
         "labels": names.role_labels(name, role) | manifest["metadata"].get("labels", {}),
-        "ownerReferences": [_owner_reference(resource)],
+        "ownerReferences": [owner_reference(resource)],
     }
     return manifest
 
 
-def _owner_reference(resource: PDInference) -> dict[str, Any]:
+def owner_reference(resource: PDInference | PDBatch) -> dict[str, Any]:
+    """What ties a child to its resource."""
     return {
         "apiVersion": names.API_VERSION,
-        "kind": names.KIND,
+        "kind": resource.kind,
         "name": resource.metadata.name,
         "uid": resource.metadata.uid,
         "controller": True,
@@ -123,7 +130,8 @@ def _owner_reference(resource: PDInference) -> dict[str, Any]:
     }
 
 
-def _command_values(command: Command) -> dict[str, Any]:
+def command_values(command: Command) -> dict[str, Any]:
+    """What templates need of a command."""
     return {
         "program": list(command.program),
         "arguments": list(command.arguments),
@@ -137,7 +145,7 @@ def _engine_pod(resource: PDInference, role: Role) -> Manifest:
         "engine-pod",
         labels=pod_labels(resource.metadata.name, role, spec.placement),
         image=resource.spec.engine.image,
-        command=_command_values(engine_command(resource, role)),
+        command=command_values(engine_command(resource, role)),
         resources=container_resources(spec, rdma),
         capabilities={"drop": ["ALL"], **added_capabilities(rdma)},
         scheduling=engine_scheduling(resource, role, spec),
@@ -254,7 +262,7 @@ def _router_deployment(resource: PDInference, settings: RenderSettings, revision
         # A router pod is ready when P and D are, so it waits as long as they may take.
         progress_deadline_seconds=_progress_deadline(resource),
         image=router.image or settings.router_image,
-        command=_command_values(router_command(resource, revision)),
+        command=command_values(router_command(resource, revision)),
         resources=router_resources(router.resources),
         scheduling=scheduling(name, Role.ROUTER, router.placement),
         grace_seconds=lifecycle.grace_seconds(lifecycle.ROUTER_DRAIN_SECONDS),

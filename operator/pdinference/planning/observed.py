@@ -1,6 +1,9 @@
 """What planning knows of the live cluster: small, immutable facts that `cluster.extract` takes from whole objects."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
 
 from pdinference.api.names import Role
 
@@ -31,6 +34,27 @@ class WorkloadState:
 
 
 @dataclass(frozen=True, slots=True)
+class JobState:
+    """A Job, reduced to how it goes and to what may be changed of it.
+
+    Attributes:
+        outcome: How it ended; None while it has not.
+        reason, message: Why it ended so, in Kubernetes' words.
+        active: Pods that are pending or running.
+        settings: The members of its spec that can be changed, as they are.
+    """
+
+    name: str
+    outcome: Literal["Complete", "Failed"] | None = None
+    reason: str = ""
+    message: str = ""
+    active: int = 0
+    started: datetime | None = None
+    ended: datetime | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class PodTrouble:
     """Why a pod does not get ready, in the words of the kubelet or the scheduler."""
 
@@ -44,16 +68,26 @@ class PodTrouble:
 
 @dataclass(frozen=True, slots=True)
 class PodSummary:
-    """A pod, reduced to what status messages and the roll-out need."""
+    """A pod, reduced to what status messages and the roll-out need.
+
+    Attributes:
+        role: What it does for a PDInference; None for the runner of a PDBatch.
+        created: Its creation time, as text that sorts; of a runner only.
+        address: Its IP address; of a runner only.
+        report: What it left as last words when it ended; of a runner only.
+    """
 
     name: str
-    role: Role
+    role: Role | None
     revision: str
     phase: str = "Pending"
     ready: bool = False
     terminating: bool = False
     restarts: int = 0
     trouble: PodTrouble | None = None
+    created: str = ""
+    address: str = ""
+    report: str = ""
 
     @property
     def gone(self) -> bool:

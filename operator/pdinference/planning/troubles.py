@@ -61,11 +61,17 @@ def _crash(pod: PodSummary, trouble: PodTrouble, namespace: str) -> str:
     if "OOMKilled" in (trouble.reason, trouble.message):
         return (
             f"Pod {pod.name} ran out of memory and was killed ({_times(pod.restarts)}). Raise the memory limit in "
-            f"spec.{pod.role}.resources.limits, or let vLLM use less. {see}"
+            f"{_limits(pod)}. {see}"
         )
     code = "" if trouble.exit_code is None else f" with exit code {trouble.exit_code}"
     said = f"It said last: «{trouble.last_words}». " if trouble.last_words else ""
     return f"Pod {pod.name}: container {trouble.container} stopped{code} ({_times(pod.restarts)}). {said}{see}"
+
+
+def _limits(pod: PodSummary) -> str:
+    if pod.role is None:
+        return "spec.resources.limits"
+    return f"spec.{pod.role}.resources.limits, or let vLLM use less"
 
 
 def _logs(pod: PodSummary, namespace: str, *, container: str = "", previous: bool = False) -> str:

@@ -20,6 +20,8 @@ from pdinference.runner.sending import Sender, Service, ServiceAwayError
 _LOG = logging.getLogger(__name__)
 _METRICS_HOST = "0.0.0.0"  # noqa: S104 - the operator comes from outside the pod
 
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
 
 class Exit(IntEnum):
     """Exit statuses; the Job's podFailurePolicy tells `UNFIT` from the rest."""
@@ -56,10 +58,15 @@ async def run(task: Task) -> Exit:
     """Do it; SIGTERM stops it in an orderly way, and another run goes on from there."""
     progress = Progress()
     work = asyncio.create_task(_work(task, progress))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, work.cancel)
-    async with progress.served(_METRICS_HOST, task.metrics_port):
-        status, message = await _outcome(work, progress)
+    loop = asyncio.get_running_loop()
+    for number in _STOP_SIGNALS:
+        loop.add_signal_handler(number, work.cancel)
+    try:
+        async with progress.served(_METRICS_HOST, task.metrics_port):
+            status, message = await _outcome(work, progress)
+    finally:
+        for number in _STOP_SIGNALS:
+            loop.remove_signal_handler(number)
     _LOG.log(logging.INFO if status is Exit.DONE else logging.ERROR, "%s", message)
     if task.report is not None:
         await asyncio.to_thread(task.report.write_text, progress.report(message), encoding="utf-8")
