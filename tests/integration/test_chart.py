@@ -110,9 +110,9 @@ def _review(namespace: str, group: str, resource: str, verb: str, name: str) -> 
 
 
 NEEDED = [
-    *product(["pdinference.io"], ["pdinferences"], ["list", "watch"]),
-    ("pdinference.io", "pdinferences/status", "patch"),
-    ("pdinference.io", "pdinferences/finalizers", "update"),
+    *product(["pdinference.io"], ["pdinferences", "pdbatches"], ["list", "watch"]),
+    *product(["pdinference.io"], ["pdinferences/status", "pdbatches/status"], ["patch"]),
+    *product(["pdinference.io"], ["pdinferences/finalizers", "pdbatches/finalizers"], ["update"]),
     *product([""], ["pods"], ["get", "list", "watch"]),
     *product(["events.k8s.io"], ["events"], ["create", "patch"]),
     *(
@@ -129,7 +129,7 @@ FORBIDDEN = [
     ("", "serviceaccounts", "impersonate"),
     ("", "nodes", "list"),
     ("", "namespaces", "list"),
-    *product(["pdinference.io"], ["pdinferences"], ["create", "update", "patch", "delete"]),
+    *product(["pdinference.io"], ["pdinferences", "pdbatches"], ["create", "update", "patch", "delete"]),
     *product(["rbac.authorization.k8s.io"], ["roles", "clusterroles"], ["escalate", "bind"]),
     ("rbac.authorization.k8s.io", "clusterrolebindings", "create"),
     ("apiextensions.k8s.io", "customresourcedefinitions", "patch"),
