@@ -80,6 +80,18 @@ class BatchPlacement(ApiModel):
     """PriorityClass of the runner. Default: the cluster's."""
 
 
+_FIXED = (
+    "inferenceRef",
+    "input",
+    "output",
+    "concurrency",
+    "maxRetries",
+    "requestTimeoutSeconds",
+    "resources",
+    "placement",
+)
+
+
 class BatchSpec(ApiModel):
     """What to ask whom. Only suspend, timeoutSeconds and ttlSecondsAfterFinished can be changed later."""
 
@@ -122,20 +134,9 @@ class BatchSpec(ApiModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel=" && ".join(
-                f"self.?{field} == oldSelf.?{field}"
-                for field in (
-                    "inferenceRef",
-                    "input",
-                    "output",
-                    "concurrency",
-                    "model",
-                    "maxRetries",
-                    "requestTimeoutSeconds",
-                    "resources",
-                    "placement",
-                )
-            ),
+            # All but model have defaults, so that they are there. `self.?model` would be shorter, and cost CEL too much.
+            cel="has(self.model) == has(oldSelf.model) && (!has(self.model) || self.model == oldSelf.model) && "
+            + " && ".join(f"self.{field} == oldSelf.{field}" for field in _FIXED),
             holds=lambda _: True,  # a transition: there is no older object offline
             message="A batch that exists cannot be changed, apart from suspend, timeoutSeconds and "
             "ttlSecondsAfterFinished. Delete it and create another; with the same input and output it goes on where "
