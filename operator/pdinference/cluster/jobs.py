@@ -15,7 +15,9 @@ MUTABLE = ("suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
 def job_state(body: Json) -> JobState:
     """Of a Job."""
     spec, status = body["spec"], body.get("status") or {}
-    ended: Json = next((c for c in status.get("conditions") or () if _is_true(c) and c["type"] in {"Complete", "Failed"}), {})
+    ended: Json = next(
+        (c for c in status.get("conditions") or () if _is_true(c) and c["type"] in {"Complete", "Failed"}), {}
+    )
     return JobState(
         name=body["metadata"]["name"],
         outcome=ended.get("type"),

@@ -134,7 +134,7 @@ class BatchSpec(ApiModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            # All but model have defaults, so that they are there. `self.?model` would be shorter, and cost CEL too much.
+            # All but model are always there, by their defaults. `self.?model` is shorter, but costs CEL too much.
             cel="has(self.model) == has(oldSelf.model) && (!has(self.model) || self.model == oldSelf.model) && "
             + " && ".join(f"self.{field} == oldSelf.{field}" for field in _FIXED),
             holds=lambda _: True,  # a transition: there is no older object offline
