@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,9 @@ class Batch:
     def lines_on_disk(self) -> int:
         output = self.output / "output.jsonl"
         return output.read_bytes().count(b"\n") if output.exists() else 0
+
+    def has_lines(self, count: int) -> bool:
+        return self.lines_on_disk() >= count
 
     def ids(self, name: str = "output.jsonl") -> list[str]:
         return sorted(item["custom_id"] for item in read_lines(self.output / name))
@@ -142,7 +146,7 @@ async def test_a_new_runner_goes_on_where_one_was_stopped(
         before = batch.lines_on_disk()
         service.pause_at = service.answered.total() + 10  # the rest hangs, so that the signal finds requests under way
         process = await batch.start()
-        await until(lambda before=before: batch.lines_on_disk() >= before + 5)
+        await until(partial(batch.has_lines, before + 5))
         process.send_signal(number)
         await process.communicate()
         assert process.returncode == (Exit.STOPPED if number == signal.SIGTERM else -signal.SIGKILL)
