@@ -36,8 +36,12 @@ def folder(serving: Serving) -> Iterator[Path]:
             "spec": {**volume, "storageClassName": "", "claimRef": claimed},
         },
     )
-    claim: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": folder.name}
-    claim["resources"] = {"requests": {"storage": "1Gi"}}
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "",
+        "volumeName": folder.name,
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
     metadata = {"name": "results"}
     apply(serving.kubectl, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": claim})
     yield folder

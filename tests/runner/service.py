@@ -37,14 +37,14 @@ class FakeService:
         self.ready = True
         self.is_ready: Callable[[], bool] = lambda: self.ready
         self.forget_the_held()
-        self.pause_at = 0
         self.url = ""
         self._under_way = 0
 
     def forget_the_held(self) -> None:
-        """Requests that are held stay so for ever, as their client is gone; new ones are answered."""
+        """Requests that are held stay so for ever, as their client is gone; all new ones are answered."""
         self.hold = asyncio.Event()
         self.hold.set()
+        self.pause_at = 0
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator["FakeService"]:

@@ -143,10 +143,10 @@ async def test_a_new_runner_goes_on_where_one_was_stopped(
     """Stopped again and again, with requests under way each time; in the end each has exactly one line."""
     batch = Batch(tmp_path, service, [line(index) for index in range(COUNT)])
     for _ in range(2):
-        enough = batch.lines_on_disk() + 5
+        before = batch.lines_on_disk()
         service.pause_at = service.answered.total() + 10  # the rest hangs, so that the signal finds requests under way
         process = await batch.start()
-        await until(partial(batch.has_lines, enough))
+        await until(partial(batch.has_lines, before + 5))
         process.send_signal(number)
         await process.communicate()
         assert process.returncode == (Exit.STOPPED if number == signal.SIGTERM else -signal.SIGKILL)

@@ -70,6 +70,10 @@ OPERATOR_TLS_PORT = 8443
 
 DEVICE_CLAIM = "accelerators"
 """Name, within a pod, of its claim to devices."""
+RUNNER_METRICS_PORT = 8080
+RUNNER_METRICS_PORT_NAME = "metrics"
+METRIC_BATCH_REQUESTS = "pdinference_batch_requests"
+"""Gauge of a batch runner: its requests by `state` (total, completed, failed); the operator reads it while one runs."""
 
 RUNNER_METRICS_PORT = 8080
 RUNNER_METRICS_PORT_NAME = "metrics"

@@ -29,14 +29,9 @@ _ADVICE = (
 )
 
 
-def scheduling_advice(message: str, role: Role | None) -> str:
-    """Sentences to add to the scheduler's message; empty when it is not one that is known.
-
-    Args:
-        message: What the scheduler said.
-        role: Whose pod it is; None for one whose placement is in `spec` itself.
-    """
-    return " ".join(_advice(message, f"spec.{role}" if role else "spec"))
+def scheduling_advice(message: str, role: Role) -> str:
+    """Sentences to add to the scheduler's message; empty when it is not one that is known."""
+    return " ".join(_advice(message, f"spec.{role}"))
 
 
 def without_preemption(message: str) -> str:
@@ -44,9 +39,9 @@ def without_preemption(message: str) -> str:
     return _PREEMPTION.sub("", message)
 
 
-def _advice(message: str, part: str) -> Iterator[str]:
+def _advice(message: str, role: str) -> Iterator[str]:
     if missing := sorted(set(_INSUFFICIENT.findall(message))):
         yield f"Too few free {' and '.join(missing)}: a pod gets all of its devices from one node."
     for words, advice in _ADVICE:
         if all(word in message for word in words):
-            yield advice.format(role=part)
+            yield advice.format(role=role)

@@ -32,7 +32,8 @@ def advise(pod: PodSummary, namespace: str) -> Advice:
     if trouble is None:
         return Advice("Starting", f"Pod {pod.name} is starting; watch it with `{_logs(pod, namespace)}`.")
     if trouble.reason == "Unschedulable":
-        advice = scheduling_advice(trouble.message, pod.role)
+        # Of a batch runner the scheduler's own words are enough: it has few fields for where it may run.
+        advice = "" if pod.role is None else scheduling_advice(trouble.message, pod.role)
         said = f"Pod {pod.name} fits on no node: {_sentence(without_preemption(trouble.message))}"
         return Advice("Unschedulable", f"{said} {advice}".rstrip())
     if trouble.reason in _IMAGE_REASONS:
