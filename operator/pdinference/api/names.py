@@ -53,6 +53,9 @@ ENGINE_PORT_NAME = "http"
 SIDE_CHANNEL_PORT = 5600
 """Where decode asks prefill for its NIXL metadata (vLLM's default for VLLM_NIXL_SIDE_CHANNEL_PORT)."""
 SIDE_CHANNEL_PORT_NAME = "kv-side-channel"
+MOONCAKE_BOOTSTRAP_PORT = 8998
+"""Where router and decode ask prefill for its Mooncake addresses (vLLM's default for VLLM_MOONCAKE_BOOTSTRAP_PORT)."""
+MOONCAKE_BOOTSTRAP_PORT_NAME = "kv-bootstrap"
 ROUTER_PORT = 8080
 ROUTER_PORT_NAME = "http"
 ROUTER_METRICS_PORT = 29000
@@ -66,6 +69,7 @@ DEVICE_CLAIM = "accelerators"
 
 ENGINE_CONTAINER = "vllm"
 ROUTER_CONTAINER = "router"
+DISK_TIER_CONTAINER = "kv-disk-tier"
 
 DEFAULT_ROUTER_IMAGE = "ghcr.io/pdinference/router:0.1.0"
 """Router image when neither the resource nor the operator's installation names one."""
