@@ -96,6 +96,8 @@ def test_shared_storage_goes_without_what_its_connector_cannot(resource: Make) -
     for role in (Role.PARAMETER, Role.DECODE):
         arguments = engine_command(through(resource, "SharedStorage"), role).arguments
         assert {"--no-enable-prefix-caching", "--no-enable-chunked-prefill"} <= set(arguments)
+        limits = [argument for argument in arguments if argument.startswith("--max-num-batched-tokens")]
+        assert limits == [], "vLLM takes the longest prompt, and refuses less"
 
 
 @pytest.mark.parametrize(
