@@ -16,15 +16,16 @@ ABANDONED_SECONDS = 900
 
 def bound(folder: str, size: int) -> None:
     """Delete the files that were not used for longest, if there are too many."""
-    found = sorted(_files(folder), key=lambda entry: max(entry[1].st_atime, entry[1].st_mtime))
-    used = sum(stat.st_size for _, stat in found)
+    # Of each file as little as possible: there may be hundreds of thousands.
+    found = sorted((max(stat.st_atime, stat.st_mtime), stat.st_size, str(path)) for path, stat in _files(folder))
+    used = sum(length for _, length, _ in found)
     if used <= FULL * size:
         return
-    for path, stat in found:
+    for _, length, path in found:
         if used <= ENOUGH * size:
             return
-        if path.suffix == ".bin" and _removed(path):
-            used -= stat.st_size
+        if path.endswith(".bin") and _removed(Path(path)):
+            used -= length
 
 
 def release(shared_memory: str, now: float) -> None:
@@ -59,7 +60,7 @@ def main(folder: str, size: int, shared_memory: str) -> None:
         begin = time.monotonic()
         bound(folder, size)
         release(shared_memory, time.time())
-        time.sleep(max(1, 10 * (time.monotonic() - begin)))
+        time.sleep(max(1, 4 * (time.monotonic() - begin)))
 
 
 if __name__ == "__main__":
