@@ -85,6 +85,12 @@ def test_mooncake_listens_where_router_and_network_policy_expect_it(resource: Ma
     assert "VLLM_NIXL_SIDE_CHANNEL_HOST" not in found
 
 
+def test_mooncake_uses_the_rdma_devices_of_choice(resource: Make) -> None:
+    rdma = {"resourceName": "rdma/ib", "netDevices": ["mlx5_0:1", "mlx5_1"]}
+    config = kv_transfer_config(resource(transfer={"connector": "Mooncake", "rdma": rdma}), Role.DECODE)
+    assert config["kv_connector_extra_config"] == {"mooncake_protocol": "rdma", "device_name": "mlx5_0,mlx5_1"}
+
+
 def test_lmcache_finds_its_server_and_the_same_hashes_on_both_sides(resource: Make) -> None:
     for role in (Role.PARAMETER, Role.DECODE):
         found = environment(engine_command(through(resource, "LMCache"), role))

@@ -51,7 +51,10 @@ def _transfer_config(resource: PDInference, role: Role) -> dict[str, Any]:
 def _extra_config(transfer: Transfer) -> dict[str, Any]:
     match transfer.connector:
         case "Mooncake":
-            return {"mooncake_protocol": transfer.mooncake.protocol}
+            # UCX writes a device with its port, Mooncake without.
+            devices = [device.partition(":")[0] for device in transfer.rdma.net_devices] if transfer.rdma else []
+            chosen = {"device_name": ",".join(devices)} if devices else {}
+            return {"mooncake_protocol": transfer.mooncake.protocol, **chosen}
         case "SharedStorage":
             return {"shared_storage_path": SHARED_STORAGE_MOUNT}
         case _:

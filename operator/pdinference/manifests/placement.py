@@ -56,7 +56,7 @@ def scheduling(name: str, role: Role, placement: Placement) -> Fields:
 
 
 def container_resources(spec: RoleSpec, rdma: RDMA | None) -> Fields:
-    """`resources` of the vLLM container: the user's, one device for each rank, those of RDMA, and the CPU tier's memory."""
+    """`resources` of the vLLM container: the user's, one device for each rank, RDMA's, and the CPU tier's memory."""
     resources = as_api(spec.resources)
     if devices := extended_resources(spec, rdma):
         # Requests of extended resources follow the limits; both are written so that what one reads is what one gets.
