@@ -60,6 +60,9 @@ ENGINE_PORT_NAME = "http"
 SIDE_CHANNEL_PORT = 5600
 """Where decode asks prefill for its NIXL metadata (vLLM's default for VLLM_NIXL_SIDE_CHANNEL_PORT)."""
 SIDE_CHANNEL_PORT_NAME = "kv-side-channel"
+MOONCAKE_BOOTSTRAP_PORT = 8998
+"""Where router and decode ask prefill for its Mooncake addresses (vLLM's default for VLLM_MOONCAKE_BOOTSTRAP_PORT)."""
+MOONCAKE_BOOTSTRAP_PORT_NAME = "kv-bootstrap"
 ROUTER_PORT = 8080
 ROUTER_PORT_NAME = "http"
 ROUTER_METRICS_PORT = 29000
@@ -84,6 +87,8 @@ ENGINE_CONTAINER = "vllm"
 ROUTER_CONTAINER = "router"
 RUNNER_CONTAINER = "runner"
 RUNNER_COMPONENT = "batch"
+
+DISK_TIER_CONTAINER = "kv-disk-tier"
 
 DEFAULT_OPERATOR_IMAGE = "ghcr.io/pdinference/operator:0.1.0"
 """Image of batch runners when the operator's installation names none; it is the operator's own."""

@@ -11,9 +11,11 @@ from pdinference.api.v1alpha1 import PDBatch, PDInference, defaults
 from pdinference.engine import lifecycle
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command
+from pdinference.engine.kv_tiers import DISK_TIER_MOUNT, disk_tier_command
 from pdinference.engine.router import router_command
 from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults, engine_command
 from pdinference.manifests.devices import added_capabilities, claimed, name_template
+from pdinference.manifests.kv_storage import kv_mounts, kv_volumes, shared_memory_size, volume_group
 from pdinference.manifests.overlay import merged
 from pdinference.manifests.placement import (
     as_api,
@@ -25,6 +27,7 @@ from pdinference.manifests.placement import (
 )
 from pdinference.manifests.policy import require_allowed
 from pdinference.manifests.templates import Manifest, fill
+from pdinference.manifests.transfer import router_ports, transfer_annotations, transfer_ports
 from pdinference.manifests.volumes import model_mounts, model_volumes
 
 # Letters only, or YAML readers take a revision such as 04229333 for a number; no vowels, so that none is a word.
@@ -141,9 +144,12 @@ def command_values(command: Command) -> dict[str, Any]:
 
 def _engine_pod(resource: PDInference, role: Role) -> Manifest:
     spec, rdma = resource.spec.of(role), resource.spec.transfer.rdma
+    volumes = kv_volumes(resource, spec)
+    disk = spec.kv_tiers.disk if spec.kv_tiers else None
     pod = fill(
         "engine-pod",
         labels=pod_labels(resource.metadata.name, role, spec.placement),
+        annotations=transfer_annotations(resource.spec.transfer, role),
         image=resource.spec.engine.image,
         command=command_values(engine_command(resource, role)),
         resources=container_resources(spec, rdma),
@@ -153,8 +159,13 @@ def _engine_pod(resource: PDInference, role: Role) -> Manifest:
         grace_seconds=lifecycle.grace_seconds(resource.spec.rollout.drain_seconds),
         defaults=" ".join(to_argv(effective_defaults(resource.spec, role))),
         cache_mount=CACHE_MOUNT,
-        volumes=model_volumes(resource.spec.model),
-        mounts=model_mounts(resource.spec.model),
+        ports=transfer_ports(resource.spec.transfer, role),
+        group=volume_group(volumes),
+        shared_memory=shared_memory_size(spec),
+        disk_tier=command_values(disk_tier_command(disk)) if disk else None,
+        disk_tier_mount=DISK_TIER_MOUNT,
+        volumes=[*model_volumes(resource.spec.model), *volumes],
+        mounts=[*model_mounts(resource.spec.model), *kv_mounts(resource, spec)],
     )
     return merged(pod, spec.pod_template)
 
@@ -225,6 +236,7 @@ def _engine_network_policy(resource: PDInference, role: Role) -> Manifest:
         role,
         "engine-networkpolicy",
         router_selector=names.role_selector(name, Role.ROUTER),
+        router_ports=[names.ENGINE_PORT_NAME, *(port["name"] for port in router_ports(resource.spec.transfer, role))],
         peer_selector=names.role_selector(name, peer),
     )
 
