@@ -11,6 +11,7 @@ REGISTRY ?=
 TAG ?= 0.1.0
 # Arguments for pytest, for example `make test-unit ARGS='-k render'`.
 ARGS ?=
+CRDS := pdinferences.pdinference.io pdbatches.pdinference.io
 
 .PHONY: help
 help: ## Say what each target does
@@ -39,8 +40,8 @@ lint: setup ## Formatting, lint, types, layers, generated files
 	$(RUN) ruff check .
 	$(RUN) mypy
 	$(RUN) lint-imports
-	for copy in crds charts/pdinference-operator/files/crds; do \
-	  $(RUN) pdinference crd | diff -u $$copy/pdinferences.pdinference.io.yaml - || { echo 'Run: make generate'; exit 1; }; done
+	for crd in $(CRDS); do for copy in crds charts/pdinference-operator/files/crds; do \
+	  $(RUN) pdinference crd $$crd | diff -u $$copy/$$crd.yaml - || { echo 'Run: make generate'; exit 1; }; done; done
 
 .PHONY: test-unit
 test-unit: setup ## Unit tests, in seconds
@@ -72,9 +73,9 @@ format: setup ## Format the code and mend what lint can mend
 	$(RUN) ruff check --fix .
 
 .PHONY: generate
-generate: setup ## Write the CRD and the golden files anew
-	$(RUN) pdinference crd > crds/pdinferences.pdinference.io.yaml
-	cp crds/pdinferences.pdinference.io.yaml charts/pdinference-operator/files/crds/
+generate: setup ## Write the CRDs and the golden files anew
+	for crd in $(CRDS); do \
+	  $(RUN) pdinference crd $$crd > crds/$$crd.yaml; cp crds/$$crd.yaml charts/pdinference-operator/files/crds/; done
 	$(RUN) pytest -q tests/manifests --update-golden
 
 .PHONY: benchmark

@@ -29,12 +29,12 @@ import yaml
 
 from e2e.cluster import Cluster
 from pdinference.api import names
-from pdinference.api.crd import custom_resource_definition
+from pdinference.api.crd import definitions
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.cluster.apply import child_key
 from pdinference.cluster.client import ApiServer, Json, load_configuration
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import CHILD_BY_NAME, CHILDREN, RESOURCE
+from pdinference.cluster.kinds import BATCH, CHILD_BY_NAME, CHILDREN, RESOURCE
 from pdinference.manifests import RenderSettings, render
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "tiny-cpu.yaml"
@@ -104,14 +104,15 @@ async def measure(cluster: Cluster, count: int, steady_seconds: float) -> Result
 
 
 async def _prepare(api: ApiServer) -> None:
-    crd = custom_resource_definition()
-    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}"
-    await api.apply(path, crd, manager="benchmark")
+    for name, crd in definitions().items():
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
+        await api.apply(path, crd, manager="benchmark")
     for namespace in (NAMESPACE, BARE_NAMESPACE):
         await _again(api, namespace)
     while True:
         try:
             await api.get(RESOURCE.path(NAMESPACE))
+            await api.get(BATCH.path(NAMESPACE))
         except ApiError:
             await asyncio.sleep(0.2)
         else:

@@ -68,10 +68,10 @@ def install_operator(kubectl: Kubectl, images: ImageReferences, *values: str) ->
 
 
 def uninstall_operator(kubectl: Kubectl) -> None:
-    """Remove the operator, its namespace and the CRD."""
+    """Remove the operator, its namespace and the CRDs."""
     kubectl.command("helm", "uninstall", RELEASE, "-n", OPERATOR_NAMESPACE, "--wait", "--ignore-not-found", timeout=240)
     kubectl.run("delete", "namespace", OPERATOR_NAMESPACE, "--ignore-not-found")
-    kubectl.run("delete", "crd", "pdinferences.pdinference.io", "--ignore-not-found")
+    kubectl.run("delete", "crd", "pdinferences.pdinference.io", "pdbatches.pdinference.io", "--ignore-not-found")
 
 
 def create_namespace(kubectl: Kubectl) -> None:

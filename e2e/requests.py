@@ -35,15 +35,21 @@ def chat(url: str, model: str, content: str, max_tokens: int = 32) -> Answer:
     return _answer(body, body["choices"][0]["message"]["content"])
 
 
-def complete(url: str, model: str, prompt: str, max_tokens: int = 32) -> Answer:
+def complete(url: str, model: str, prompt: str, max_tokens: int = 32, *, ignore_eos: bool = False) -> Answer:
     """Send a completion.
+
+    Args:
+        url: The router.
+        model: Name of the model.
+        prompt: What to complete.
+        max_tokens: Length of the answer, at most.
+        ignore_eos: Whether the answer is of that length, even if the model would end it.
 
     Raises:
         httpx.HTTPError: It failed.
     """
-    body = _post(
-        f"{url}/v1/completions", {"model": model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
-    )
+    payload = {"model": model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": ignore_eos}
+    body = _post(f"{url}/v1/completions", payload)
     return _answer(body, body["choices"][0]["text"])
 
 

@@ -40,8 +40,8 @@ class Transfer:
 
 def transfer(kubectl: Kubectl, name: str) -> Transfer:
     """Read the counters of all P and D pods of a PDInference."""
-    parameter = _counters(kubectl, name, Role.PARAMETER)
-    decode = _counters(kubectl, name, Role.DECODE)
+    parameter = counters(kubectl, name, Role.PARAMETER)
+    decode = counters(kubectl, name, Role.DECODE)
     return Transfer(
         computed_on_parameter=parameter.get("vllm:prompt_tokens_by_source_total{local_compute}", 0),
         computed_on_decode=decode.get("vllm:prompt_tokens_by_source_total{local_compute}", 0),
@@ -54,7 +54,7 @@ def transfer(kubectl: Kubectl, name: str) -> Transfer:
     )
 
 
-def _counters(kubectl: Kubectl, name: str, role: Role) -> dict[str, float]:
+def counters(kubectl: Kubectl, name: str, role: Role) -> dict[str, float]:
     """Samples summed over the running pods of a role, by name and, where there is one, source."""
     selector = f"{LABEL_NAME}={name},{LABEL_ROLE}={role}"
     totals: dict[str, float] = {}

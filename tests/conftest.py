@@ -11,7 +11,9 @@ from hypothesis import settings
 from pdinference.api.v1alpha1 import PDInference
 
 REPOSITORY = Path(__file__).parent.parent
-EXAMPLES = sorted((REPOSITORY / "examples").glob("*.yaml"))
+BATCH_EXAMPLE = REPOSITORY / "examples" / "batch.yaml"
+EXAMPLES = sorted(set((REPOSITORY / "examples").glob("*.yaml")) - {BATCH_EXAMPLE})
+"""Those of a PDInference."""
 
 Document = dict[str, Any]
 
@@ -40,6 +42,26 @@ def document() -> Callable[..., Document]:
             "kind": "PDInference",
             "metadata": {"name": name, "namespace": "models", "uid": "6f1c", "generation": 1},
             "spec": {"model": {"source": {"path": "/models/llama"}}, **spec},
+        }
+
+    return make
+
+
+@pytest.fixture
+def batch_document() -> Callable[..., Document]:
+    """A minimal valid PDBatch, with parts of its spec replaced."""
+
+    def make(name: str = "nightly", **spec: Any) -> Document:
+        minimal = {
+            "inferenceRef": {"name": "llama"},
+            "input": {"configMap": {"name": "prompts", "key": "in.jsonl"}},
+            "output": {"persistentVolumeClaim": {"claimName": "results"}},
+        }
+        return {
+            "apiVersion": "pdinference.io/v1alpha1",
+            "kind": "PDBatch",
+            "metadata": {"name": name, "namespace": "models", "uid": "7a2d", "generation": 1},
+            "spec": {**minimal, **spec},
         }
 
     return make

@@ -48,9 +48,18 @@ def test_render_says_what_is_wrong_with_a_file(tmp_path: Path, text: str, words:
     assert "Traceback" not in result.output
 
 
-def test_crd_prints_the_file_in_the_repository() -> None:
-    result = CliRunner().invoke(main, ["crd"])
-    assert result.output == (REPOSITORY / "crds/pdinferences.pdinference.io.yaml").read_text()
+@pytest.mark.parametrize("name", ["pdinferences.pdinference.io", "pdbatches.pdinference.io"])
+def test_crd_prints_the_file_in_the_repository(name: str) -> None:
+    result = CliRunner().invoke(main, ["crd", name])
+    assert result.output == (REPOSITORY / f"crds/{name}.yaml").read_text()
+
+
+def test_crd_prints_all_of_them_and_names_them_when_there_is_no_such() -> None:
+    found = [crd["metadata"]["name"] for crd in yaml.safe_load_all(CliRunner().invoke(main, ["crd"]).output)]
+    assert found == ["pdinferences.pdinference.io", "pdbatches.pdinference.io"]
+    result = CliRunner().invoke(main, ["crd", "pods"])
+    assert result.exit_code == 1
+    assert "pdbatches.pdinference.io" in result.output
 
 
 def test_offline_commands_do_not_import_the_cluster() -> None:

@@ -162,3 +162,14 @@ def test_the_plan_needs_no_cluster_and_no_torch(config: Path) -> None:
         " 'pdinference.planning.memory' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[] True"
+
+
+def test_tiers_are_told_in_tokens(config: Path, tmp_path: Path) -> None:
+    document = yaml.safe_load(LLAMA.read_text())
+    document["spec"]["decode"]["kvTiers"] = {"cpu": {"size": "64Gi"}, "disk": {"size": "1Ti"}}
+    file = tmp_path / "tiers.yaml"
+    file.write_text(yaml.safe_dump(document))
+    result = plan("-f", file, "--model-config", config, "--memory", "80GiB")
+    assert "tokens in tier cpu" in result.output
+    assert "524,288" in result.output
+    assert "8,388,608" in result.output

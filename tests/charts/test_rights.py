@@ -63,7 +63,7 @@ def test_the_operator_holds_what_it_gives_to_routers() -> None:
 
 def test_nothing_is_cluster_wide_but_the_definition_when_namespaces_are_listed() -> None:
     objects = rendered(NAMESPACED)
-    assert [item["kind"] for item in objects if item["kind"] in CLUSTER_SCOPED] == ["CustomResourceDefinition"]
+    assert [item["kind"] for item in objects if item["kind"] in CLUSTER_SCOPED] == ["CustomResourceDefinition"] * 2
     for kind in ("Role", "RoleBinding"):
         places = {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in of_kind(objects, kind)}
         assert places == {("models", RELEASE), ("research", RELEASE), (NAMESPACE, f"{RELEASE}-leader")}

@@ -145,7 +145,7 @@ def test_our_own_status_write_wakes_nobody() -> None:
     cache = Cache()
     assert cache.observe(RESOURCE, resource(1), deleted=False) == {OWNER}
     written = resource(2, url="x")
-    cache.status_written(written)
+    cache.status_written(RESOURCE.name, written)
     assert cache.observe(RESOURCE, written, deleted=False) == set()
     assert cache.observe(RESOURCE, resource(3, generation=2, url="x"), deleted=False) == {OWNER}
 

@@ -67,7 +67,7 @@ async def test_children_are_selected_by_the_server() -> None:
     api = Pages(page())
     await list_all(api, Cache(), ())
     unselected = [path for path, query in api.asked if "labelSelector" not in query]
-    assert unselected == ["/apis/pdinference.io/v1alpha1/pdinferences"]
+    assert unselected == ["/apis/pdinference.io/v1alpha1/pdinferences", "/apis/pdinference.io/v1alpha1/pdbatches"]
 
 
 async def test_a_kind_that_an_older_cluster_lacks_is_taken_for_empty() -> None:

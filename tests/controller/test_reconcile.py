@@ -193,6 +193,28 @@ async def test_the_old_pair_stays_until_the_new_one_answers(world: World) -> Non
     assert world.status["servingRevision"] == second
 
 
+async def test_claims_of_the_old_pair_stay_as_long_as_it(world: World) -> None:
+    def claiming(device_class: str) -> Json:
+        return {"accelerator": {"devices": {"deviceClassName": device_class}}}
+
+    world.edit(decode=claiming("a"))
+    await world.reconcile()
+    world.roll_out()
+    await world.reconcile()
+    first = world.status["revision"]
+    world.edit(decode=claiming("b"))
+    await world.reconcile()
+    second = world.status["revision"]
+    assert world.revisions("resourceclaimtemplates") == {first, second}
+    world.edit()
+    await world.reconcile()
+    assert world.revisions("resourceclaimtemplates") == {first}
+    world.roll_out()
+    await world.reconcile()
+    await world.reconcile()
+    assert world.revisions("resourceclaimtemplates") == set()
+
+
 async def test_the_old_pair_survives_a_restart_in_the_middle(world: World) -> None:
     first = await edited_after_rollout(world, "v:2")
     world.restart()

@@ -1,6 +1,7 @@
 """Every rendered command line is read by vLLM's own parser, and means what we meant."""
 
 import functools
+import inspect
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +39,8 @@ def test_examples_are_accepted(example: Path, role: Role) -> None:
         resource = PDInference.model_validate(document)
         config = parsed(resource, role).kv_transfer_config
         assert config.kv_role == ("kv_producer" if role is Role.PARAMETER else "kv_consumer")
-        assert config.kv_connector == "NixlConnector"
+        tiers = resource.spec.of(role).kv_tiers
+        assert config.kv_connector == ("MultiConnector" if tiers else "NixlConnector")
         assert config.kv_load_failure_policy == "recompute"
 
 
@@ -126,3 +128,46 @@ def test_an_abbreviation_of_an_owned_option_changes_nothing(resource: Callable[.
     arguments = parsed(resource(engine={"args": {"tensor-parallel-siz": 8, "served-model-nam": "x"}}), Role.DECODE)
     assert arguments.tensor_parallel_size == 1
     assert arguments.served_model_name == ["llama"]
+
+
+@pytest.mark.parametrize("role", [Role.PARAMETER, Role.DECODE])
+@pytest.mark.parametrize(
+    ("transfer", "names"),
+    [
+        ({}, ["NixlConnector", "OffloadingConnector"]),
+        ({"connector": "Mooncake"}, ["MooncakeConnector", "OffloadingConnector"]),
+        ({"connector": "LMCache", "lmCache": {"remoteUrl": "lm://a:1"}}, ["LMCacheConnectorV1"]),
+        ({"connector": "SharedStorage", "sharedStorage": {"claimName": "kv"}}, ["ExampleConnector"]),
+    ],
+    ids=["Nixl", "Mooncake", "LMCache", "SharedStorage"],
+)
+def test_vllm_has_the_connectors(
+    resource: Callable[..., PDInference], role: Role, transfer: dict[str, Any], names: list[str]
+) -> None:
+    from vllm.config import KVTransferConfig  # noqa: PLC0415
+    from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory  # noqa: PLC0415
+
+    tiers = {"kvTiers": {"cpu": {"size": "1Gi"}, "disk": {"size": "2Gi"}}} if len(names) > 1 else {}
+    config = parsed(resource(transfer={**transfer, "onFailure": "Fail"}, parameter=tiers, decode=tiers), role)
+    outer = config.kv_transfer_config
+    assert outer.kv_load_failure_policy == "fail"
+    inner = outer.kv_connector_extra_config.get("connectors")
+    connectors = [KVTransferConfig(**each, engine_id="x") for each in inner] if inner else [outer]
+    assert [each.kv_connector for each in connectors] == names
+    assert [each.kv_connector in KVConnectorFactory._registry for each in connectors] == [True] * len(names)
+    assert outer.kv_connector in KVConnectorFactory._registry
+
+
+def test_vllm_reads_the_tiers(resource: Callable[..., PDInference]) -> None:
+    """Its own classes take the settings, so that a release that renames one fails here and not in a pod."""
+    from vllm.v1.kv_offload.factory import OffloadingSpecFactory  # noqa: PLC0415
+    from vllm.v1.kv_offload.tiering.factory import SecondaryTierFactory  # noqa: PLC0415
+
+    tiers = {"kvTiers": {"cpu": {"size": "1Gi"}, "disk": {"size": "2Gi"}}}
+    outer = parsed(resource(decode=tiers), Role.DECODE).kv_transfer_config
+    extra = outer.kv_connector_extra_config["connectors"][1]["kv_connector_extra_config"]
+    assert OffloadingSpecFactory.get_spec_cls(extra).__name__ == "TieringOffloadingSpec"
+    (disk,) = extra["secondary_tiers"]
+    tier = SecondaryTierFactory.get_tier_class(disk)
+    assert disk.keys() - {"type"} <= inspect.signature(tier.__init__).parameters.keys()
+    assert '"cpu_bytes_to_use"' in inspect.getsource(OffloadingSpecFactory.get_spec_cls({}).__init__)

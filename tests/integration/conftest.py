@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster import Cluster
-from pdinference.api.crd import custom_resource_definition
+from pdinference.api.crd import definitions
 from pdinference.cluster.client import ApiServer, load_configuration
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.world import World
@@ -23,10 +23,11 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 async def world(cluster: Cluster) -> AsyncIterator[World]:
-    """The API server, the CRD, and a namespace of the test's own."""
+    """The API server, the CRDs, and a namespace of the test's own."""
     api = ApiServer(await load_configuration(cluster.kubeconfig), user_agent="test")
     world = World(cluster, api, f"t-{uuid.uuid4().hex[:8]}")
-    await world.install_crd(custom_resource_definition())
+    for crd in definitions().values():
+        await world.install_crd(crd)
     await api.create("/api/v1/namespaces", {"apiVersion": "v1", "metadata": {"name": world.namespace}})
     yield world
     await api.close()

@@ -16,9 +16,11 @@ import yaml
 
 from e2e.cluster import Cluster
 from e2e.cluster.build import binary
-from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.cluster import kinds
+from pdinference.engine.batch import Service
 from pdinference.manifests import RenderSettings, render
+from pdinference.manifests.batch import render_batch
 from tests.charts.helm import (
     EVERYTHING,
     NAMESPACE,
@@ -32,7 +34,7 @@ from tests.charts.helm import (
     only,
     rendered,
 )
-from tests.conftest import EXAMPLES, example_documents
+from tests.conftest import BATCH_EXAMPLE, EXAMPLES, example_documents
 
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{RELEASE}"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -110,9 +112,9 @@ def _review(namespace: str, group: str, resource: str, verb: str, name: str) -> 
 
 
 NEEDED = [
-    *product(["pdinference.io"], ["pdinferences"], ["list", "watch"]),
-    ("pdinference.io", "pdinferences/status", "patch"),
-    ("pdinference.io", "pdinferences/finalizers", "update"),
+    *product(["pdinference.io"], ["pdinferences", "pdbatches"], ["list", "watch"]),
+    *product(["pdinference.io"], ["pdinferences/status", "pdbatches/status"], ["patch"]),
+    *product(["pdinference.io"], ["pdinferences/finalizers", "pdbatches/finalizers"], ["update"]),
     *product([""], ["pods"], ["get", "list", "watch"]),
     *product(["events.k8s.io"], ["events"], ["create", "patch"]),
     *(
@@ -129,7 +131,7 @@ FORBIDDEN = [
     ("", "serviceaccounts", "impersonate"),
     ("", "nodes", "list"),
     ("", "namespaces", "list"),
-    *product(["pdinference.io"], ["pdinferences"], ["create", "update", "patch", "delete"]),
+    *product(["pdinference.io"], ["pdinferences", "pdbatches"], ["create", "update", "patch", "delete"]),
     *product(["rbac.authorization.k8s.io"], ["roles", "clusterroles"], ["escalate", "bind"]),
     ("rbac.authorization.k8s.io", "clusterrolebindings", "create"),
     ("apiextensions.k8s.io", "customresourcedefinitions", "patch"),
@@ -202,6 +204,19 @@ class TestRights:
         installed.apply(children, f"--as={ACCOUNT}", "--field-manager=pdinference-operator")
         role = only(children, "Role")
         assert installed.exists("role", role["metadata"]["name"], "--namespace=models")
+
+    def test_it_can_apply_what_a_batch_becomes_and_the_pod_is_admitted(self, installed: Kubernetes) -> None:
+        (document,) = [d for d in yaml.safe_load_all(BATCH_EXAMPLE.read_text()) if d["kind"] == "PDBatch"]
+        document["metadata"]["namespace"] = "models"
+        installed.apply([document])
+        batch = PDBatch.model_validate(installed.get("pdib", document["metadata"]["name"], "--namespace=models"))
+        children = list(render_batch(batch, Service("http://llama.models.svc", "llama"), RenderSettings()))
+        installed.apply(children, f"--as={ACCOUNT}", "--field-manager=pdinference-operator")
+        job = only(children, "Job")
+        metadata = {**job["spec"]["template"]["metadata"], "name": "runner", "namespace": "models"}
+        pod = {"apiVersion": "v1", "kind": "Pod", **job["spec"]["template"], "metadata": metadata}
+        installed.apply([pod], "--dry-run=server")
+        installed.kubectl("delete", "pdib", batch.metadata.name, "--namespace=models")
 
     def test_it_cannot_give_away_secrets(self, installed: Kubernetes) -> None:
         rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]

@@ -25,6 +25,14 @@ def affinity(**more: Any) -> Spec:
     return {"decode": {"placement": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}}}
 
 
+def tiers(**more: Any) -> Spec:
+    return {"decode": {"kvTiers": {"cpu": {"size": "1Gi"}, **more}}}
+
+
+def stored(**more: Any) -> Spec:
+    return {"transfer": {"connector": "SharedStorage", "sharedStorage": {"claimName": "kv"}}, **more}
+
+
 WRONG: list[tuple[Spec, str]] = [
     ({"model": {}}, "spec.model.source"),
     ({"model": {"source": {}}}, "spec.model.source"),
@@ -70,6 +78,27 @@ WRONG: list[tuple[Spec, str]] = [
     ({"router": {"policy": "best"}}, "spec.router.policy"),
     ({"router": {"service": {"port": 0}}}, "spec.router.service.port"),
     ({"rollout": {"strategy": "Yolo"}}, "spec.rollout.strategy"),
+    (tiers(cpu={}), "spec.decode.kvTiers.cpu.size"),
+    (tiers(cpu={"size": "500m"}), "spec.decode.kvTiers.cpu.size"),
+    (tiers(cpu={"size": 1024}), "spec.decode.kvTiers.cpu.size"),
+    (tiers(disk={"size": "1Gi", "hostPath": "/a", "storageClass": "b"}), "spec.decode.kvTiers.disk"),
+    ({"decode": {**tiers()["decode"], "resources": {"limits": {"memory": "1Gi"}}}}, "spec.decode.resources.limits"),
+    ({"decode": {**tiers()["decode"], "enablePrefixCaching": False}}, "spec.decode.kvTiers"),
+    (tiers() | {"engine": {"enablePrefixCaching": False}}, "spec.decode.kvTiers"),
+    ({"transfer": {"connector": "Carrier"}}, "spec.transfer.connector"),
+    ({"transfer": {"connector": "LMCache"}}, "spec.transfer.lmCache"),
+    ({"transfer": {"connector": "SharedStorage"}}, "spec.transfer.sharedStorage"),
+    ({"transfer": {"lmCache": {"remoteUrl": "lm://a:1"}}}, "spec.transfer.lmCache"),
+    (
+        {"transfer": {"connector": "LMCache", "lmCache": {"remoteUrl": "redis://:secret@a:1"}}},
+        "spec.transfer.lmCache.remoteUrl",
+    ),
+    (accelerator(type="CPU") | {"transfer": {"connector": "Mooncake"}}, "spec.transfer.connector"),
+    (stored(**accelerator(type="CPU")), "spec.transfer.connector"),
+    (stored(decode={"parallelism": {"tensor": 2}}), "spec.decode.parallelism.tensor"),
+    (stored(parameter={"parallelism": {"pipeline": 2}}), "spec.parameter.parallelism"),
+    (stored(engine={"enableChunkedPrefill": True}), "spec.transfer.connector"),
+    (stored(**tiers()), "spec.transfer.connector"),
 ]
 
 

@@ -113,10 +113,11 @@ async def test_a_claim_gets_exactly_the_device_that_its_selectors_leave(
 
 
 async def test_all_devices_of_a_pod_share_the_attribute(world: World, operators: Operators, fleet: Fleet) -> None:
+    """And an operator that starts anew finds the claims as they should be."""
     await fleet.add("apart", devices=[Device("gpu-0", root="pci0000:10"), Device("gpu-1", root="pci0000:20")])
     roots = ["pci0000:10", "pci0000:20", "pci0000:10", "pci0000:20"]
     near = await fleet.add("near", devices=[Device(f"gpu-{n}", root=root) for n, root in enumerate(roots)])
-    await operators.start()
+    operator = await operators.start()
     role = {
         "parallelism": {"tensor": 2},
         "accelerator": claiming(matchAttribute="resource.kubernetes.io/pcieRoot"),
@@ -125,6 +126,16 @@ async def test_all_devices_of_a_pod_share_the_attribute(world: World, operators:
     await world.apply(parameter=role, decode=role, router={"placement": fleet.placement})
     pairs = {tuple(await devices(world, role)) for role in (Role.PARAMETER, Role.DECODE)}
     assert pairs == {((near, "gpu-0"), (near, "gpu-2")), ((near, "gpu-1"), (near, "gpu-3"))}
+
+    assert operator.stop() == 0
+    mark = world.audit_mark()
+    second = await operators.start()
+
+    async def reconciled() -> bool:
+        return await second.metric("pdinference_reconcile_total") > 0
+
+    await until(reconciled, "the second operator has looked")
+    assert not [verb for verb, kind in world.writes(mark) if kind == RESOURCE_CLAIM_TEMPLATE.plural]
 
 
 async def test_devices_that_nobody_has_are_named_and_the_old_pair_keeps_its_claims_until_the_new_one_serves(
@@ -284,3 +295,20 @@ async def test_every_pod_of_every_example_finds_a_node(world: World, operators: 
         await until(all_bound, "all pods are bound", within=PATIENCE_S)
     except AssertionError:
         pytest.fail(f"of {expected} pods these are not bound: " + "\n".join(homeless))
+
+
+async def test_rdma_where_pod_security_forbids_it_is_told_in_the_words_of_the_api_server(
+    world: World, operators: Operators, fleet: Fleet
+) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+    await world.api.merge(f"/api/v1/namespaces/{world.namespace}", {"metadata": {"labels": labels}})
+    await fleet.add("a", amounts={"nvidia.com/gpu": "8", "rdma/ib": "8"})
+    await operators.start()
+    role = {"placement": fleet.placement}
+    rdma = {"resourceName": "rdma/ib"}
+    await world.apply(parameter=role, decode=role, router=role, transfer={"rdma": rdma})
+    await says(world, "DecodeReady", "IPC_LOCK", "baseline")
+    allowed = {"pod-security.kubernetes.io/enforce": "privileged"}
+    await world.api.merge(f"/api/v1/namespaces/{world.namespace}", {"metadata": {"labels": allowed}})
+    await nodes(world, Role.PARAMETER)
+    await nodes(world, Role.DECODE)

@@ -44,7 +44,7 @@ class World:
 
         async def served() -> bool:
             with suppress(ApiError):
-                await self.api.get(RESOURCE.path("default"))
+                await self.api.get(f"/apis/{names.GROUP}/{names.VERSION}/{crd['spec']['names']['plural']}")
                 return True
             return False
 

@@ -26,7 +26,7 @@ SETTINGS = RenderSettings(router_image="registry.example/router:1", allowed_host
 
 OF_NO_CHILD = {"model.architecture.config", "rollout.strategy"}
 """Fields that tell the operator something and change no child."""
-OF_ONE_VALUE = {"decode.parallelism.pipeline", "transfer.connector"}
+OF_ONE_VALUE = {"decode.parallelism.pipeline"}
 """Fields that may say only what they would anyway."""
 
 

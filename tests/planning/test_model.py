@@ -19,7 +19,9 @@ FACTS = {"config": {"num_hidden_layers": 32}, "checkpoint": {"elements": 5}}
 
 def view(*, complete: bool = False, awaited: bool = True, **report: Any) -> ModelView:
     text = json.dumps(report) if report else ""
-    return ModelView("id", "owner/name revision main", awaited, JobState("x-model-1", complete, text))
+    return ModelView(
+        "id", "owner/name revision main", awaited, JobState("x-model-1", "Complete" if complete else None, report=text)
+    )
 
 
 def message(model: ModelView) -> str:

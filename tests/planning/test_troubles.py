@@ -24,6 +24,13 @@ def test_out_of_memory_names_the_field_to_raise() -> None:
         assert "spec.parameter.resources.limits" in advise(pod(trouble, restarts=1), "ns").message
 
 
+def test_of_a_batch_runner_only_fields_that_it_has_are_named() -> None:
+    killed = PodSummary("b", None, "", "Failed", trouble=PodTrouble("OOMKilled", "", "runner"))
+    assert "Raise the memory limit in spec.resources.limits. " in advise(killed, "ns").message
+    tainted = PodSummary("b", None, "", trouble=PodTrouble("Unschedulable", "1 node had untolerated taint."))
+    assert advise(tainted, "ns").message == "Pod b fits on no node: 1 node had untolerated taint."
+
+
 def test_an_unschedulable_pod_quotes_the_scheduler() -> None:
     said = '0/2 nodes are available: persistentvolumeclaim "models" not found.'
     reason, message = advise(pod(PodTrouble("Unschedulable", said)), "ns")

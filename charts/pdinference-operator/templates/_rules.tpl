@@ -1,15 +1,15 @@
-{{/* What the operator may do where it looks after PDInferences: the same rules for a ClusterRole and for Roles. */}}
+{{/* What the operator may do where it looks after PDInferences and PDBatches: the same rules for a ClusterRole and for Roles. */}}
 {{- define "pdinference-operator.rules" -}}
 - apiGroups: [pdinference.io]
-  resources: [pdinferences]
+  resources: [pdinferences, pdbatches]
   verbs: [list, watch]
 - apiGroups: [pdinference.io]
-  resources: [pdinferences/status]
+  resources: [pdinferences/status, pdbatches/status]
   verbs: [patch]
 # Children are deleted together with their owner (blockOwnerDeletion). Clusters that run the admission plug-in
 # OwnerReferencesPermissionEnforcement, OpenShift among them, want this right for it.
 - apiGroups: [pdinference.io]
-  resources: [pdinferences/finalizers]
+  resources: [pdinferences/finalizers, pdbatches/finalizers]
   verbs: [update]
 # Pods are only read. The router reads them too, and nobody can give away a right that he has not: hence get.
 - apiGroups: [""]

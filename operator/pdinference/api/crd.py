@@ -1,4 +1,4 @@
-"""The CustomResourceDefinition, generated from the pydantic models.
+"""The CustomResourceDefinitions, generated from the pydantic models.
 
 Kubernetes accepts structural schemas only: no `$ref`, no `title`, no `anyOf` for optional members, no
 `additionalProperties: false`, no numeric `exclusiveMinimum`; maps are `additionalProperties`. Defaults of nested
@@ -11,7 +11,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from pdinference.api import names
+from pdinference.api.names import GROUP, VERSION
 from pdinference.api.v1alpha1.base import ApiModel, Rule
+from pdinference.api.v1alpha1.batch import BATCH_NAME_RULE, BatchSpec, BatchStatus
 from pdinference.api.v1alpha1.resource import NAME_RULE, Spec
 from pdinference.api.v1alpha1.status import Status
 
@@ -23,38 +25,79 @@ _KEPT_KEYWORDS = frozenset(
 )
 
 
+def definitions() -> dict[str, Schema]:
+    """Every CRD by its name, ready for `kubectl apply`."""
+    return {crd["metadata"]["name"]: crd for crd in (custom_resource_definition(), batch_definition())}
+
+
 def custom_resource_definition() -> Schema:
-    """The CRD of `PDInference`, ready for `kubectl apply`."""
+    """The CRD of `PDInference`."""
+    return _definition(
+        named={
+            "kind": names.KIND,
+            "listKind": f"{names.KIND}List",
+            "plural": names.PLURAL,
+            "singular": names.SINGULAR,
+            "shortNames": [names.SHORT_NAME],
+            "categories": ["all"],
+        },
+        subresources={
+            "status": {},
+            "scale": {
+                "specReplicasPath": ".spec.decode.replicas",
+                "statusReplicasPath": ".status.roles.decode.replicas",
+                "labelSelectorPath": ".status.roles.decode.selector",
+            },
+        },
+        columns=_printer_columns(),
+        schema=_resource_schema(
+            "A large language model served by vLLM, prefill (P) and decode (D) apart, behind one address.",
+            Spec,
+            Status,
+            NAME_RULE,
+        ),
+    )
+
+
+def batch_definition() -> Schema:
+    """The CRD of `PDBatch`."""
+    return _definition(
+        named={
+            "kind": names.BATCH_KIND,
+            "listKind": f"{names.BATCH_KIND}List",
+            "plural": names.BATCH_PLURAL,
+            "singular": names.BATCH_SINGULAR,
+            "shortNames": [names.BATCH_SHORT_NAME],
+            "categories": ["all"],
+        },
+        subresources={"status": {}},
+        columns=_batch_printer_columns(),
+        schema=_resource_schema(
+            "Many requests from a file, answered by a PDInference, into a file.",
+            BatchSpec,
+            BatchStatus,
+            BATCH_NAME_RULE,
+        ),
+    )
+
+
+def _definition(*, named: Schema, subresources: Schema, columns: list[Schema], schema: Schema) -> Schema:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{names.PLURAL}.{names.GROUP}"},
+        "metadata": {"name": f"{named['plural']}.{GROUP}"},
         "spec": {
-            "group": names.GROUP,
+            "group": GROUP,
             "scope": "Namespaced",
-            "names": {
-                "kind": names.KIND,
-                "listKind": f"{names.KIND}List",
-                "plural": names.PLURAL,
-                "singular": names.SINGULAR,
-                "shortNames": [names.SHORT_NAME],
-                "categories": ["all"],
-            },
+            "names": named,
             "versions": [
                 {
-                    "name": names.VERSION,
+                    "name": VERSION,
                     "served": True,
                     "storage": True,
-                    "subresources": {
-                        "status": {},
-                        "scale": {
-                            "specReplicasPath": ".spec.decode.replicas",
-                            "statusReplicasPath": ".status.roles.decode.replicas",
-                            "labelSelectorPath": ".status.roles.decode.selector",
-                        },
-                    },
-                    "additionalPrinterColumns": _printer_columns(),
-                    "schema": {"openAPIV3Schema": _resource_schema()},
+                    "subresources": subresources,
+                    "additionalPrinterColumns": columns,
+                    "schema": {"openAPIV3Schema": schema},
                 }
             ],
         },
@@ -62,42 +105,56 @@ def custom_resource_definition() -> Schema:
 
 
 def _printer_columns() -> list[Schema]:
-    def column(name: str, path: str, description: str, **more: Any) -> Schema:
-        return {"name": name, "type": "string", "jsonPath": path, "description": description, **more}
-
     return [
-        column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether requests are answered."),
-        column("Parameter", ".status.roles.parameter.summary", "P pods: ready/desired."),
-        column("Decode", ".status.roles.decode.summary", "D pods: ready/desired."),
-        column("URL", ".status.url", "Where clients inside the cluster send requests."),
-        column(
+        _column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether requests are answered."),
+        _column("Parameter", ".status.roles.parameter.summary", "P pods: ready/desired."),
+        _column("Decode", ".status.roles.decode.summary", "D pods: ready/desired."),
+        _column("URL", ".status.url", "Where clients inside the cluster send requests."),
+        _column(
             "Status",
             '.status.conditions[?(@.type=="Ready")].message',
             "What is happening, and what to do about it.",
             priority=1,
         ),
-        {
-            "name": "Age",
-            "type": "date",
-            "jsonPath": ".metadata.creationTimestamp",
-            "description": "Time since creation.",
-        },
+        _AGE,
     ]
 
 
-def _resource_schema() -> Schema:
+def _batch_printer_columns() -> list[Schema]:
+    return [
+        _column("Status", ".status.phase", "Waiting, Pending, Running, Suspended, Complete or Failed."),
+        _column("Done", ".status.progress", "Requests that were answered or given up, of all."),
+        _column("Failed", ".status.failed", "Requests that were given up.", type="integer"),
+        _AGE,
+        _column(
+            "Message",
+            '.status.conditions[?(@.type=="Running")].message',
+            "What is happening, and what to do about it.",
+            priority=1,
+        ),
+    ]
+
+
+def _column(name: str, path: str, description: str, **more: Any) -> Schema:
+    return {"name": name, "type": "string", "jsonPath": path, "description": description, **more}
+
+
+_AGE = _column("Age", ".metadata.creationTimestamp", "Time since creation.", type="date")
+
+
+def _resource_schema(description: str, spec: type[BaseModel], status: type[BaseModel], name_rule: Rule) -> Schema:
     return {
         "type": "object",
-        "description": "A large language model served by vLLM, prefill (P) and decode (D) apart, behind one address.",
+        "description": description,
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string", "description": "Version of the schema."},
             "kind": {"type": "string", "description": "Kind of resource."},
             "metadata": {"type": "object"},
-            "spec": model_schema(Spec),
-            "status": model_schema(Status),
+            "spec": model_schema(spec),
+            "status": model_schema(status),
         },
-        "x-kubernetes-validations": [_validation(NAME_RULE)],
+        "x-kubernetes-validations": [_validation(name_rule)],
     }
 
 

@@ -10,6 +10,11 @@ PLURAL = "pdinferences"
 SINGULAR = "pdinference"
 SHORT_NAME = "pdi"
 
+BATCH_KIND = "PDBatch"
+BATCH_PLURAL = "pdbatches"
+BATCH_SINGULAR = "pdbatch"
+BATCH_SHORT_NAME = "pdib"  # pdb is PodDisruptionBudget's
+
 FIELD_MANAGER = "pdinference-operator"
 """The one server-side-apply manager, and the component that Events name."""
 
@@ -37,6 +42,8 @@ APP = "pdinference"
 LABEL_NAME = f"{GROUP}/name"
 LABEL_ROLE = f"{GROUP}/role"
 LABEL_REVISION = f"{GROUP}/revision"
+LABEL_BATCH = f"{GROUP}/batch"
+"""On the children of a PDBatch, instead of `LABEL_NAME` and `LABEL_ROLE`: nothing of a PDInference selects them."""
 
 LABEL_QUEUE = "kueue.x-k8s.io/queue-name"
 """Kueue's label for the queue that admits a pod."""
@@ -58,6 +65,9 @@ ENGINE_PORT_NAME = "http"
 SIDE_CHANNEL_PORT = 5600
 """Where decode asks prefill for its NIXL metadata (vLLM's default for VLLM_NIXL_SIDE_CHANNEL_PORT)."""
 SIDE_CHANNEL_PORT_NAME = "kv-side-channel"
+MOONCAKE_BOOTSTRAP_PORT = 8998
+"""Where router and decode ask prefill for its Mooncake addresses (vLLM's default for VLLM_MOONCAKE_BOOTSTRAP_PORT)."""
+MOONCAKE_BOOTSTRAP_PORT_NAME = "kv-bootstrap"
 ROUTER_PORT = 8080
 ROUTER_PORT_NAME = "http"
 ROUTER_METRICS_PORT = 29000
@@ -68,11 +78,26 @@ OPERATOR_TLS_PORT = 8443
 
 DEVICE_CLAIM = "accelerators"
 """Name, within a pod, of its claim to devices."""
+RUNNER_METRICS_PORT = 8080
+RUNNER_METRICS_PORT_NAME = "metrics"
+METRIC_BATCH_REQUESTS = "pdinference_batch_requests"
+"""Gauge of a batch runner: its requests by `state` (total, completed, failed); the operator reads it while one runs."""
+
+RUNNER_METRICS_PORT = 8080
+RUNNER_METRICS_PORT_NAME = "metrics"
+METRIC_BATCH_REQUESTS = "pdinference_batch_requests"
+"""Gauge of a batch runner: its requests by `state` (total, completed, failed); the operator reads it while one runs."""
 
 ENGINE_CONTAINER = "vllm"
 ROUTER_CONTAINER = "router"
 MODEL_CONTAINER = "pdinference-model"
+RUNNER_CONTAINER = "runner"
+RUNNER_COMPONENT = "batch"
 
+DISK_TIER_CONTAINER = "kv-disk-tier"
+
+DEFAULT_OPERATOR_IMAGE = "ghcr.io/pdinference/operator:0.1.0"
+"""Image of batch runners when the operator's installation names none; it is the operator's own."""
 DEFAULT_ROUTER_IMAGE = "ghcr.io/pdinference/router:0.1.0"
 """Router image when neither the resource nor the operator's installation names one."""
 
@@ -114,6 +139,22 @@ def role_object(name: str, role: Role) -> str:
 def router_service(name: str) -> str:
     """The Service that clients talk to; it has the name of the PDInference itself."""
     return name
+
+
+def batch_object(name: str) -> str:
+    """Any child of a PDBatch."""
+    return f"{name}-{RUNNER_COMPONENT}"
+
+
+def batch_labels(name: str) -> dict[str, str]:
+    """The labels on every child and pod of a PDBatch."""
+    return {
+        LABEL_APP: APP,
+        LABEL_APP_INSTANCE: name,
+        LABEL_APP_COMPONENT: RUNNER_COMPONENT,
+        LABEL_MANAGED_BY: FIELD_MANAGER,
+        LABEL_BATCH: name,
+    }
 
 
 def instance_labels(name: str) -> dict[str, str]:

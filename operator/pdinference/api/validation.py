@@ -1,14 +1,17 @@
-"""From a document to a `PDInference`, or to every problem in it at once, in plain English."""
+"""From a document to a resource, or to every problem in it at once, in plain English."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from pdinference.api.v1alpha1 import PDInference
+from pdinference.api import names
+from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.api.v1alpha1.base import RulesBrokenError
+
+ResourceT = TypeVar("ResourceT", PDInference, PDBatch)
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Problem:
 
 
 class InvalidResourceError(ValueError):
-    """A document is no valid `PDInference`.
+    """A document is no valid resource.
 
     Attributes:
         problems: All that is wrong with it.
@@ -40,7 +43,7 @@ class InvalidResourceError(ValueError):
 
 
 def validated(document: Mapping[str, Any]) -> PDInference:
-    """Read a resource.
+    """Read a PDInference.
 
     Args:
         document: The resource as JSON data, as the API server or a YAML file gives it.
@@ -48,19 +51,32 @@ def validated(document: Mapping[str, Any]) -> PDInference:
     Raises:
         InvalidResourceError: It breaks the schema or a rule; names every problem.
     """
+    return _read(PDInference, document, names.SHORT_NAME)
+
+
+def validated_batch(document: Mapping[str, Any]) -> PDBatch:
+    """Read a PDBatch.
+
+    Raises:
+        InvalidResourceError: It breaks the schema or a rule; names every problem.
+    """
+    return _read(PDBatch, document, names.BATCH_SHORT_NAME)
+
+
+def _read(model: type[ResourceT], document: Mapping[str, Any], short_name: str) -> ResourceT:
     try:
-        return PDInference.model_validate(dict(document))
+        return model.model_validate(dict(document))
     except ValidationError as error:
-        found = (problem for details in error.errors(include_url=False) for problem in _problems(details))
+        found = (problem for details in error.errors(include_url=False) for problem in _problems(details, short_name))
         raise InvalidResourceError(tuple(found)) from None
 
 
-def _problems(details: ErrorDetails) -> list[Problem]:
+def _problems(details: ErrorDetails, short_name: str) -> list[Problem]:
     where = _path(details["loc"])
     broken = details.get("ctx", {}).get("error")
     if isinstance(broken, RulesBrokenError):
         return [Problem(field=".".join(filter(None, (where, r.field))), message=r.message) for r in broken.rules]
-    return [Problem(field=where, message=_message(details))]
+    return [Problem(field=where, message=_message(details, short_name))]
 
 
 def _path(location: tuple[int | str, ...]) -> str:
@@ -74,12 +90,13 @@ def _path(location: tuple[int | str, ...]) -> str:
     return path
 
 
-def _message(details: ErrorDetails) -> str:
+def _message(details: ErrorDetails, short_name: str) -> str:
     match details["type"]:
         case "missing":
             return "This field is required."
         case "extra_forbidden":
-            return "There is no such field. Check the spelling; `kubectl explain pdi.spec --recursive` lists all."
+            lists = f"`kubectl explain {short_name}.spec --recursive` lists all"
+            return f"There is no such field. Check the spelling; {lists}."
         case "value_error":
             return str(details["ctx"]["error"])
         case "string_too_long":

@@ -11,6 +11,7 @@ import yaml
 
 from pdinference.api import names
 from pdinference.api.validation import validated
+from pdinference.cli.batch import batch_command
 from pdinference.cli.documents import documents, file_option, problems_told
 from pdinference.cli.model import model_group
 from pdinference.cli.plan import plan_command
@@ -38,13 +39,49 @@ def _installation(command: Callable[..., None]) -> Callable[..., None]:
         show_default=True,
         help="Image that downloads and checks models; another one restarts pods with a cache.",
     )
+    @click.option(
+        "--runner-image",
+        default=names.DEFAULT_OPERATOR_IMAGE,
+        show_default=True,
+        help="Image of batch runners: the operator's own.",
+    )
+    @click.option(
+        "--operator-namespace",
+        default="",
+        help="Where the operator's pods are; policies let these in.  [default: none]",
+    )
+    @click.option(
+        "--operator-label", "operator_labels", multiple=True, help="key=value that selects these; repeatable."
+    )
     @wraps(command)
     def with_settings(
-        *, router_image: str, allowed_host_paths: tuple[str, ...], model_image: str, **options: Any
+        *,
+        router_image: str,
+        allowed_host_paths: tuple[str, ...],
+        model_image: str,
+        runner_image: str,
+        operator_namespace: str,
+        operator_labels: tuple[str, ...],
+        **options: Any,
     ) -> None:
-        command(settings=RenderSettings(router_image, allowed_host_paths, model_image), **options)
+        settings = RenderSettings(
+            router_image=router_image,
+            allowed_host_paths=allowed_host_paths,
+            model_image=model_image,
+            runner_image=runner_image,
+            operator_namespace=operator_namespace,
+            operator_labels=tuple(_pair(label) for label in operator_labels),
+        )
+        command(settings=settings, **options)
 
     return with_settings
+
+
+def _pair(label: str) -> tuple[str, str]:
+    key, separator, value = label.partition("=")
+    if not separator:
+        raise click.BadParameter(f"{label!r} is not key=value", param_hint="--operator-label")
+    return key, value
 
 
 @click.group()
@@ -54,11 +91,16 @@ def main() -> None:
 
 
 @main.command()
-def crd() -> None:
-    """Print the CustomResourceDefinition."""
-    from pdinference.api.crd import custom_resource_definition  # noqa: PLC0415 - JSON schemas take their time to import
+@click.argument("names_", metavar="[NAME]...", nargs=-1)
+def crd(names_: tuple[str, ...]) -> None:
+    """Print the CustomResourceDefinitions, or those of these names."""
+    from pdinference.api.crd import definitions  # noqa: PLC0415 - JSON schemas take their time to import
 
-    _print_yaml([custom_resource_definition()])
+    found = definitions()
+    for name in names_:
+        if name not in found:
+            raise click.ClickException(f"There is no definition {name}; there are {', '.join(found)}.")
+    _print_yaml([found[name] for name in names_ or found])
 
 
 @main.command("render")
@@ -126,3 +168,4 @@ def _print_yaml(objects: Iterable[Any]) -> None:
 
 main.add_command(plan_command)
 main.add_command(model_group)
+main.add_command(batch_command)

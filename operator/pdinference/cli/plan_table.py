@@ -56,6 +56,7 @@ def _table(role: Role, plan: RolePlan) -> Table:
         ("KV tokens", plan.tokens, _count(plan.tokens)),
         ("concurrency", plan.concurrency, _count(plan.concurrency, "x")),
         ("largest length", plan.largest_length, _count(plan.largest_length)),
+        *((f"tokens in tier {name}", tokens, _count(tokens)) for name, tokens in plan.tiers.items()),
     ):
         table.add_row(name, text, figure.source.value, figure.note)
     return table

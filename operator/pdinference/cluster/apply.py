@@ -13,14 +13,14 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import METADATA_ONLY, ApiServer
 from pdinference.cluster.drift import contains
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import CHILD_BY_NAME, JOB, ROLE_BINDING, WORKLOADS, ChildKey, Owner
+from pdinference.cluster.kinds import CHILD_BY_NAME, ROLE_BINDING, WORKLOADS, ChildKey, Owner
 from pdinference.cluster.records import controller_of
 from pdinference.planning.observed import Failure
 
 Json = dict[str, Any]
 
 _NOT_FOUND = 404
-_LATE = WORKLOADS | {JOB.name, ROLE_BINDING.name}
+_LATE = WORKLOADS | {ROLE_BINDING.name}
 _NOT_SERVED = "NotServed"
 
 
@@ -93,11 +93,12 @@ class Outcome:
         )
         self.failures.append(Failure(key.kind, key.name, _NOT_SERVED, message))
 
-    def refused(self, key: ChildKey, *, passing: bool) -> None:
+    def refused(self, key: ChildKey, owner: Owner, *, passing: bool) -> None:
         """Note an object in our place that is not ours.
 
         Args:
             key: Where it is.
+            owner: Who wants the place.
             passing: It is being deleted, or belongs to an older resource of the same name, whose children garbage
                 collection removes: waiting is enough. Otherwise it is a stranger's, and only a person can decide.
         """
@@ -105,9 +106,9 @@ class Outcome:
             self.waiting.append(key)
             return
         message = (
-            f"a {key.kind} of this name exists already and does not belong to this PDInference, so it is left alone. "
-            f"Delete it (`kubectl delete -n {key.namespace} {key.kind.lower()} {key.name}`), or give the PDInference "
-            "another name."
+            f"a {key.kind} of this name exists already and does not belong to this {owner.kind}, so it is left alone. "
+            f"Delete it (`kubectl delete -n {key.namespace} {key.kind.lower()} {key.name}`), or give the "
+            f"{owner.kind} another name."
         )
         self.failures.append(Failure(key.kind, key.name, "NameConflict", message))
 
@@ -166,7 +167,7 @@ class Applier:
         if record is None:
             return _Verdict.ABSENT
         if record.owner_uid != parent.uid or record.deleting:
-            outcome.refused(child.key, passing=record.deleting or record.owner == parent.owner)
+            outcome.refused(child.key, parent.owner, passing=record.deleting or record.owner == parent.owner)
             return _Verdict.LEAVE
         if record.applied_hash != child.fingerprint:
             return _Verdict.APPLY
@@ -212,7 +213,7 @@ class Applier:
         deleting = "deletionTimestamp" in found["metadata"]
         if owner_uid == parent.uid and not deleting:
             return True
-        outcome.refused(key, passing=deleting or owner == parent.owner)
+        outcome.refused(key, parent.owner, passing=deleting or owner == parent.owner)
         return False
 
 

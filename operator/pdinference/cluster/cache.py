@@ -7,7 +7,7 @@ forward in resource versions, so a late watch event cannot undo what an apply ha
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pdinference.cluster.kinds import POD, RESOURCE, Kind, Owner
+from pdinference.cluster.kinds import POD, RESOURCES, Kind, Owner
 from pdinference.cluster.pods import pod_record
 from pdinference.cluster.records import (
     ChildRecord,
@@ -28,13 +28,13 @@ Record = ResourceRecord | ChildRecord | PodRecord
 
 def record_of(kind: Kind, body: Json) -> Record | None:
     """What the cache keeps of an object; None for a pod that is not one of ours."""
-    if kind == RESOURCE:
-        return resource_record(body)
+    if kind in RESOURCES:
+        return resource_record(kind.name, body)
     return pod_record(body) if kind == POD else child_record(kind.name, body)
 
 
 class Cache:
-    """All PDInferences, their children and their pods."""
+    """All PDInferences and PDBatches, their children and their pods."""
 
     def __init__(self) -> None:
         self.resources: Table[ResourceRecord] = Table()
@@ -45,17 +45,19 @@ class Cache:
         """Take a watch event; the owners to look at again come back, none when nothing that matters changed."""
         if not deleted and self._known(kind, body["metadata"]):
             return set()
-        if kind == RESOURCE:
-            return self._observe_resource(body, deleted=deleted)
+        if kind in RESOURCES:
+            return self._observe_resource(kind, body, deleted=deleted)
         if kind == POD:
             return self._observe_pod(body, deleted=deleted)
         return self._observe_child(kind, body, deleted=deleted)
 
     def replace(self, kind: Kind, records: Iterable[Record], version: int, namespace: str | None) -> set[Owner]:
         """Take a complete list as of a version; the owners of all that differed from the cache come back."""
-        if kind == RESOURCE:
+        if kind in RESOURCES:
             resources = ((record.owner, record) for record in records if isinstance(record, ResourceRecord))
-            return self.resources.replace(resources, version, lambda key: namespace in {None, key[0]})
+            return self.resources.replace(
+                resources, version, lambda key: key[2] == kind.name and namespace in {None, key[0]}
+            )
         if kind == POD:
             pods = (((pod.namespace, pod.name), pod) for pod in records if isinstance(pod, PodRecord))
             return self.pods.replace(pods, version, lambda key: namespace in {None, key[0]})
@@ -68,9 +70,9 @@ class Cache:
         record.settled, record.content = record.digest, None
         self.children.put(record.key, record)
 
-    def status_written(self, body: Json) -> None:
+    def status_written(self, kind: str, body: Json) -> None:
         """Take the answer to our own status write."""
-        record = resource_record(body)
+        record = resource_record(kind, body)
         self.resources.put(record.owner, record)
 
     def children_of(self, owner: Owner) -> list[ChildRecord]:
@@ -85,15 +87,15 @@ class Cache:
         """Whether this very state is in the cache already, as after each of our own writes."""
         place = (metadata["namespace"], metadata["name"])
         record: Versioned | None
-        if kind == RESOURCE:
-            record = self.resources.get(place)
+        if kind in RESOURCES:
+            record = self.resources.get((*place, kind.name))
         else:
             record = self.pods.get(place) if kind == POD else self.children.get((kind.name, *place))
         version = version_of(metadata["resourceVersion"])
         return record is not None and record.uid == metadata["uid"] and record.version == version > 0
 
-    def _observe_resource(self, body: Json, *, deleted: bool) -> set[Owner]:
-        record = resource_record(body)
+    def _observe_resource(self, kind: Kind, body: Json, *, deleted: bool) -> set[Owner]:
+        record = resource_record(kind.name, body)
         if deleted:
             self.resources.remove(record.owner, record.uid, record.version)
             return {record.owner}

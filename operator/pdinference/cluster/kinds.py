@@ -37,6 +37,11 @@ class Kind:
 
 
 RESOURCE = Kind(names.KIND, names.GROUP, names.VERSION, names.PLURAL, selector="")
+BATCH = Kind(names.BATCH_KIND, names.GROUP, names.VERSION, names.BATCH_PLURAL, selector="")
+RESOURCES = (RESOURCE, BATCH)
+"""The kinds that users write."""
+
+JOB = Kind("Job", "batch", "v1", "jobs")
 POD = Kind("Pod", "", "v1", "pods")
 ROLE_BINDING = Kind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings")
 STATEFUL_SET = Kind("StatefulSet", "apps", "v1", "statefulsets")
@@ -44,7 +49,6 @@ DEPLOYMENT = Kind("Deployment", "apps", "v1", "deployments")
 RESOURCE_CLAIM_TEMPLATE = Kind(
     "ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", optional=True
 )
-JOB = Kind("Job", "batch", "v1", "jobs")
 
 CHILDREN = (
     Kind("ServiceAccount", "", "v1", "serviceaccounts"),
@@ -58,20 +62,22 @@ CHILDREN = (
     DEPLOYMENT,
     JOB,
 )
-"""What a PDInference becomes, apart from pods."""
+"""What a PDInference or a PDBatch becomes, apart from pods."""
 
-WORKLOADS = frozenset({STATEFUL_SET.name, DEPLOYMENT.name})
+WORKLOADS = frozenset({STATEFUL_SET.name, DEPLOYMENT.name, JOB.name})
 """Kinds that start pods; they are applied after everything that the pods need."""
 
 CHILD_BY_NAME = {kind.name: kind for kind in CHILDREN}
-WATCHED = (RESOURCE, *CHILDREN, POD)
+RESOURCE_BY_NAME = {kind.name: kind for kind in RESOURCES}
+WATCHED = (*RESOURCES, *CHILDREN, POD)
 
 
 class Owner(NamedTuple):
-    """Key of a PDInference: of the work queue, and of everything that belongs to it."""
+    """Key of a PDInference or a PDBatch: of the work queue, and of everything that belongs to it."""
 
     namespace: str
     name: str
+    kind: str = names.KIND
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

@@ -21,12 +21,14 @@ _HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
 
 
 def pod_record(body: Json) -> PodRecord | None:
-    """Of a pod; None when it has no role, so that it is not one of ours."""
+    """Of a pod; None when it has no role and runs no batch, so that it is not one of ours."""
     metadata = body["metadata"]
     labels = metadata.get("labels") or {}
+    batch = labels.get(names.LABEL_BATCH)
     role, name = labels.get(names.LABEL_ROLE), labels.get(names.LABEL_NAME)
-    if role not in set(Role):
+    if batch is None and role not in set(Role):
         return None
+    owner = _owner(metadata["namespace"], batch, name)
     status = body.get("status") or {}
     containers = status.get("containerStatuses") or ()
     return PodRecord(
@@ -34,18 +36,36 @@ def pod_record(body: Json) -> PodRecord | None:
         name=metadata["name"],
         uid=metadata["uid"],
         version=version_of(metadata["resourceVersion"]),
-        owner=Owner(metadata["namespace"], name) if name else None,
+        owner=owner,
         summary=PodSummary(
             name=metadata["name"],
-            role=Role(role),
+            role=None if batch is not None else Role(str(role)),
             revision=labels.get(names.LABEL_REVISION, ""),
             phase=status.get("phase", "Pending"),
             ready=_condition(status, "Ready").get("status") == "True",
             terminating="deletionTimestamp" in metadata,
             restarts=sum(container.get("restartCount", 0) for container in containers),
             trouble=_trouble(status),
+            **(_runner_facts(metadata, status) if batch is not None else {}),
         ),
     )
+
+
+def _owner(namespace: str, batch: str | None, name: str | None) -> Owner | None:
+    if batch is not None:
+        return Owner(namespace, batch, names.BATCH_KIND)
+    return Owner(namespace, name) if name else None
+
+
+def _runner_facts(metadata: Json, status: Json) -> dict[str, str]:
+    """What matters of a batch runner only; kept apart, so that other pods' records do not change with it."""
+    states = (container.get("state") or {} for container in status.get("containerStatuses") or ())
+    reports = [state["terminated"].get("message") or "" for state in states if "terminated" in state]
+    return {
+        "created": metadata.get("creationTimestamp", ""),
+        "address": status.get("podIP", ""),
+        "report": reports[0] if reports else "",
+    }
 
 
 def _trouble(status: Json) -> PodTrouble | None:

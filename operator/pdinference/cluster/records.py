@@ -8,7 +8,8 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.cluster.kinds import JOB, WORKLOADS, ChildKey, Owner
+from pdinference.cluster.jobs import job_state
+from pdinference.cluster.kinds import JOB, RESOURCE_BY_NAME, WORKLOADS, ChildKey, Owner
 from pdinference.planning.observed import JobState, PodSummary, WorkloadState
 
 Json = Mapping[str, Any]
@@ -22,7 +23,7 @@ _SERVER_METADATA = frozenset(
 
 @dataclass(slots=True)
 class ResourceRecord:
-    """A PDInference: the stored spec as JSON, for validation, and the last status."""
+    """A PDInference or a PDBatch: the stored spec as JSON, for validation, and the last status."""
 
     owner: Owner
     uid: str
@@ -41,7 +42,7 @@ class ResourceRecord:
             "generation": self.generation,
         }
         spec = json.loads(self.spec)
-        return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": spec}
+        return {"apiVersion": names.API_VERSION, "kind": self.owner.kind, "metadata": metadata, "spec": spec}
 
 
 @dataclass(slots=True)
@@ -72,7 +73,7 @@ class ChildRecord:
 
 @dataclass(slots=True)
 class PodRecord:
-    """A pod of a PDInference."""
+    """A pod of a PDInference or a PDBatch."""
 
     namespace: str
     name: str
@@ -90,11 +91,11 @@ def version_of(resource_version: str) -> int:
     return int(resource_version) if resource_version.isdecimal() else 0
 
 
-def resource_record(body: Json) -> ResourceRecord:
-    """Of a PDInference."""
+def resource_record(kind: str, body: Json) -> ResourceRecord:
+    """Of a PDInference or a PDBatch."""
     metadata = body["metadata"]
     return ResourceRecord(
-        owner=Owner(metadata["namespace"], metadata["name"]),
+        owner=Owner(metadata["namespace"], metadata["name"], kind),
         uid=metadata["uid"],
         version=version_of(metadata["resourceVersion"]),
         generation=metadata.get("generation", 0),
@@ -122,7 +123,7 @@ def child_record(kind: str, body: Json) -> ChildRecord:
         deleting="deletionTimestamp" in metadata,
         workload=workload,
         pair=workload.revision if workload else (metadata.get("labels") or {}).get(names.LABEL_REVISION, ""),
-        job=_job(metadata, body) if kind == JOB.name else None,
+        job=job_state(body) if kind == JOB.name else None,
     )
 
 
@@ -145,17 +146,17 @@ def _settable(body: Json) -> dict[str, Any]:
 
 
 def controller_of(metadata: Json) -> tuple[Owner | None, str]:
-    """The PDInference that owns this object."""
+    """The PDInference or PDBatch that owns this object."""
     for reference in metadata.get("ownerReferences") or ():
-        if reference["kind"] == names.KIND and reference["apiVersion"].startswith(f"{names.GROUP}/"):
-            return Owner(metadata["namespace"], reference["name"]), reference["uid"]
+        if reference["kind"] in RESOURCE_BY_NAME and reference["apiVersion"].startswith(f"{names.GROUP}/"):
+            return Owner(metadata["namespace"], reference["name"], reference["kind"]), reference["uid"]
     return None, ""
 
 
 def _workload(metadata: Json, body: Json) -> WorkloadState | None:
     labels = metadata.get("labels") or {}
     role = labels.get(names.LABEL_ROLE)
-    if role not in set(Role):
+    if role not in set(names.SERVING_ROLES):
         return None
     template = body["spec"]["template"]["metadata"].get("labels") or {}
     status = body.get("status") or {}
@@ -171,13 +172,4 @@ def _workload(metadata: Json, body: Json) -> WorkloadState | None:
         available=status.get("availableReplicas", 0),
         observed=status.get("observedGeneration", 0) >= metadata.get("generation", 1),
         failure=failed[0].get("message", "") if failed else "",
-    )
-
-
-def _job(metadata: Json, body: Json) -> JobState:
-    conditions = (body.get("status") or {}).get("conditions") or ()
-    return JobState(
-        name=metadata["name"],
-        complete=any(c["type"] == "Complete" and c["status"] == "True" for c in conditions),
-        report=(metadata.get("annotations") or {}).get(names.ANNOTATION_MODEL, ""),
     )

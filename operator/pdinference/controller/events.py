@@ -1,4 +1,4 @@
-"""Kubernetes Events about a PDInference, never more than a person would read."""
+"""Kubernetes Events about a resource, never more than a person would read."""
 
 import logging
 import time
@@ -113,7 +113,7 @@ class EventRecorder:
             "note": transition.note[:_NOTE_LIMIT],
             "regarding": {
                 "apiVersion": names.API_VERSION,
-                "kind": names.KIND,
+                "kind": owner.kind,
                 "namespace": owner.namespace,
                 "name": owner.name,
                 "uid": uid,

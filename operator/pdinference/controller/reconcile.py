@@ -15,7 +15,7 @@ from pdinference.api.names import Role
 from pdinference.cluster.apply import Applier, Outcome, Parent
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
-from pdinference.cluster.kinds import DEPLOYMENT, JOB, WORKLOADS, ChildKey, Owner
+from pdinference.cluster.kinds import DEPLOYMENT, JOB, STATEFUL_SET, WORKLOADS, ChildKey, Owner
 from pdinference.cluster.prune import prune
 from pdinference.cluster.records import ChildRecord, ResourceRecord
 from pdinference.controller.desired import Desired, InvalidSpecError, compile_desired
@@ -27,6 +27,7 @@ from pdinference.planning.observed import Failure, WorkloadState
 from pdinference.planning.rollout import RolloutPlan, plan_rollout
 from pdinference.planning.status import Situation, build_status, invalid_status
 
+_OF_PODS_THAT_SERVE = frozenset({STATEFUL_SET.name, DEPLOYMENT.name})
 _LOG = logging.getLogger(__name__)
 
 
@@ -37,10 +38,12 @@ class Result:
     Attributes:
         retry: Come back after a back-off.
         at_least: Seconds that the API server asked to wait.
+        again_after: Look again after so many seconds, although nothing failed; None for never.
     """
 
     retry: bool = False
     at_least: float = 0.0
+    again_after: float | None = None
 
 
 class Reconciler:
@@ -79,7 +82,7 @@ class Reconciler:
             return await self._report_invalid(resource, str(error))
         plan = self._plan(resource, desired)
         pruned = await prune(self._api, self._unwanted(resource, desired, plan))
-        self._count(outcome, pruned)
+        count_writes(self._metrics, outcome, pruned)
         failures = tuple(sorted((*outcome.failures, *pruned.failures), key=lambda f: (f.transient, f.kind, f.name)))
         written = await self._report(resource, desired, plan, failures)
         waits = bool(failures or outcome.waiting or pruned.waiting or not written)
@@ -104,7 +107,7 @@ class Reconciler:
         return {
             key: fingerprint
             for key, fingerprint in desired.fingerprints.items()
-            if key.kind not in WORKLOADS or key == router or self._cache.children.get(key) is not None
+            if key.kind not in _OF_PODS_THAT_SERVE or key == router or self._cache.children.get(key) is not None
         }
 
     def _awaits_model(self, desired: Desired, resource: ResourceRecord) -> bool:
@@ -176,14 +179,17 @@ class Reconciler:
         record = self._cache.children.get(_router_key(resource.owner))
         return record.workload if record is not None and record.owner_uid == resource.uid else None
 
-    def _count(self, applied: Outcome, pruned: Outcome) -> None:
-        for key in applied.applied:
-            self._metrics.applies.labels(key.kind).inc()
-        for key in pruned.applied:
-            self._metrics.prunes.labels(key.kind).inc()
-        for failure in (*applied.failures, *pruned.failures):
-            self._metrics.errors.labels(failure.reason).inc()
-            _LOG.warning("%s %s: %s", failure.kind, failure.name, failure.message, extra={"reason": failure.reason})
+
+def count_writes(metrics: Metrics, applied: Outcome, pruned: Outcome | None = None) -> None:
+    """Count what was written and what was refused, and log the latter."""
+    gone = pruned or Outcome()
+    for key in applied.applied:
+        metrics.applies.labels(key.kind).inc()
+    for key in gone.applied:
+        metrics.prunes.labels(key.kind).inc()
+    for failure in (*applied.failures, *gone.failures):
+        metrics.errors.labels(failure.reason).inc()
+        _LOG.warning("%s %s: %s", failure.kind, failure.name, failure.message, extra={"reason": failure.reason})
 
 
 def _router_key(owner: Owner) -> ChildKey:

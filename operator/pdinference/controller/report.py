@@ -2,21 +2,22 @@
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from pdinference.api.v1alpha1 import Status
+from pdinference.api.v1alpha1.base import ApiModel
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import RESOURCE, Owner
+from pdinference.cluster.kinds import RESOURCE_BY_NAME, Owner
 from pdinference.cluster.records import ResourceRecord
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
 from pdinference.planning.conditions import READY
-from pdinference.planning.transitions import transitions
+from pdinference.planning.transitions import Transition, transitions
 
 _LOG = logging.getLogger(__name__)
 _NOT_FOUND = 404
@@ -34,25 +35,30 @@ class Reporter:
         self._ready: dict[Owner, bool] = {}
 
     async def report(self, resource: ResourceRecord, status: Status) -> bool:
-        """Write the status if it changed; False when that failed and should be tried again."""
+        """Write the status of a PDInference if it changed; False when that failed and should be tried again."""
         self._note_readiness(resource.owner, status)
+        return await self.publish(resource, status, transitions(status_of(resource), status), revision=status.revision)
+
+    async def publish(
+        self, resource: ResourceRecord, status: ApiModel, happened: Iterable[Transition], **extra: str
+    ) -> bool:
+        """Write any resource's status if it changed, and then the Events; False when that should be tried again.
+
+        Args:
+            resource: Whose status it is.
+            status: The status.
+            happened: The Events that the change is worth; looked at only after the status was written.
+            extra: What the log says besides.
+        """
         fresh = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         patch = merge_patch(json.loads(resource.status), fresh)
         if not patch:
             return True
         if not await self._write(resource, patch):
             return False
-        for transition in transitions(status_of(resource), status):
-            _LOG.info(
-                "%s: %s",
-                transition.reason,
-                transition.note,
-                extra={
-                    "namespace": resource.owner.namespace,
-                    "resource": resource.owner.name,
-                    "revision": status.revision,
-                },
-            )
+        where = {"namespace": resource.owner.namespace, "resource": resource.owner.name}
+        for transition in happened:
+            _LOG.info("%s: %s", transition.reason, transition.note, extra={**where, **extra})
             await self._events.record(resource.owner, resource.uid, transition)
         return True
 
@@ -63,7 +69,8 @@ class Reporter:
 
     async def _write(self, resource: ResourceRecord, patch: dict[str, Any]) -> bool:
         """Patch the status of this very object: the uid keeps it off a new one of the same name."""
-        path = RESOURCE.path(resource.owner.namespace, resource.owner.name) + "/status"
+        kind = RESOURCE_BY_NAME[resource.owner.kind]
+        path = kind.path(resource.owner.namespace, resource.owner.name) + "/status"
         try:
             body = await self._api.merge(path, {"metadata": {"uid": resource.uid}, "status": patch})
         except ApiError as error:
@@ -73,7 +80,7 @@ class Reporter:
             _LOG.warning("Status of %s not written: %s", resource.owner, error)
             return False
         self._metrics.status_writes.inc()
-        self._cache.status_written(body)
+        self._cache.status_written(kind.name, body)
         return True
 
     def _note_readiness(self, owner: Owner, status: Status) -> None:

@@ -89,4 +89,4 @@ class Resync:
 
 
 def _hint(error: ApiError) -> str:
-    return " (is the PDInference CRD installed?)" if error.status == _NOT_FOUND else ""
+    return " (are the CRDs installed, in this operator's version?)" if error.status == _NOT_FOUND else ""

@@ -10,11 +10,13 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from pdinference.api import names
 from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer, ConfigurationError, load_configuration
-from pdinference.cluster.kinds import RESOURCE, Kind, Owner
+from pdinference.cluster.kinds import RESOURCES, Kind, Owner
 from pdinference.controller import logs
+from pdinference.controller.batches import BatchReconciler
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.freshness import Freshness
 from pdinference.controller.health import Health
@@ -26,7 +28,7 @@ from pdinference.controller.report import Reporter
 from pdinference.controller.resync import Resync
 from pdinference.controller.settings import OperatorSettings
 from pdinference.controller.watch import watch
-from pdinference.controller.workers import Workers
+from pdinference.controller.workers import ByKind, Workers
 
 _LOG = logging.getLogger(__name__)
 _COALESCE_S = 0.1
@@ -90,15 +92,29 @@ class Operator:
             on_change=lambda leads: self._metrics.is_leader.set(int(leads)),
         )
         events = EventRecorder(api, self._metrics, instance=identity)
-        reconciler = Reconciler(
-            api=api,
+        self._workers = Workers(self._queue, self._reconcilers(events), self._metrics, may_write=self._may_write)
+
+    def _reconcilers(self, events: EventRecorder) -> ByKind:
+        """One for each kind of resource; they share cache, applier and reporter."""
+        applier = Applier(self._api, self._cache, concurrency=self._settings.applies)
+        reporter = Reporter(self._api, self._cache, events, self._metrics)
+        inferences = Reconciler(
+            api=self._api,
             cache=self._cache,
-            applier=Applier(api, self._cache, concurrency=settings.applies),
-            reporter=Reporter(api, self._cache, events, self._metrics),
+            applier=applier,
+            reporter=reporter,
             metrics=self._metrics,
-            settings=settings.render,
+            settings=self._settings.render,
         )
-        self._workers = Workers(self._queue, reconciler, self._metrics, may_write=self._may_write)
+        batches = BatchReconciler(
+            api=self._api,
+            cache=self._cache,
+            applier=applier,
+            reporter=reporter,
+            metrics=self._metrics,
+            settings=self._settings.render,
+        )
+        return ByKind({names.KIND: inferences, names.BATCH_KIND: batches})
 
     async def run(self) -> int:
         """Run until told to stop (0), or until something that cannot be cured from within (1)."""
@@ -186,7 +202,7 @@ class Operator:
     def _on_event(self, kind: Kind, body: Mapping[str, Any], deleted: bool) -> None:
         self._metrics.watch_events.labels(kind.name).inc()
         for owner in self._cache.observe(kind, body, deleted=deleted):
-            if kind == RESOURCE:
+            if kind in RESOURCES:
                 self._queue.add(owner)
             else:
                 self._queue.add_after(owner, _COALESCE_S)  # children change in bursts; one look is enough

@@ -2,14 +2,32 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from pdinference.cluster.kinds import Owner
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.queue import WorkQueue
-from pdinference.controller.reconcile import Reconciler, Result
+from pdinference.controller.reconcile import Result
 
 _LOG = logging.getLogger(__name__)
+
+
+class Reconciles(Protocol):
+    """Whoever brings a resource closer to what it asks for."""
+
+    async def reconcile(self, owner: Owner) -> Result: ...  # noqa: D102
+
+
+class ByKind:
+    """One reconciler for each kind of resource."""
+
+    def __init__(self, reconcilers: Mapping[str, Reconciles]) -> None:
+        self._reconcilers = reconcilers
+
+    async def reconcile(self, owner: Owner) -> Result:
+        """Leave it to the one for this kind."""
+        return await self._reconcilers[owner.kind].reconcile(owner)
 
 
 class Workers:
@@ -20,7 +38,7 @@ class Workers:
     """
 
     def __init__(
-        self, queue: WorkQueue[Owner], reconciler: Reconciler, metrics: Metrics, *, may_write: Callable[[], bool]
+        self, queue: WorkQueue[Owner], reconciler: Reconciles, metrics: Metrics, *, may_write: Callable[[], bool]
     ) -> None:
         self._queue = queue
         self._reconciler = reconciler
@@ -68,6 +86,8 @@ class Workers:
         else:
             self._metrics.reconciles.labels("success").inc()
             self._queue.forget(owner)
+            if result.again_after is not None:
+                self._queue.add_after(owner, result.again_after)
 
     async def _guarded(self, owner: Owner) -> Result | None:
         """A fault in one resource's reconcile must not take the others down with it."""

@@ -5,6 +5,13 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, literal
 
+_KV_CONNECTOR = {
+    "Nixl": "nixl",
+    "Mooncake": "mooncake",
+    # Prefill first, then decode, as with NIXL; these two find the KV cache by the prompt itself.
+    "LMCache": "nixl",
+    "SharedStorage": "nixl",
+}
 _ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - the Service and the kubelet's probes come through the pod's address
 
 
@@ -18,7 +25,7 @@ def router_command(resource: PDInference, revision: str) -> Command:
         "prometheus-port": ROUTER_METRICS_PORT,
         "policy": resource.spec.router.policy,
         "vllm-pd-disaggregation": True,
-        "kv-connector": "nixl",
+        "kv-connector": _KV_CONNECTOR[resource.spec.transfer.connector],
         # Pods turn up one at a time, each polled until it answers: look often, and give up on one that is Ready but
         # does not answer before it holds up the others (the defaults are 30 and 600).
         "worker-startup-check-interval": 1,

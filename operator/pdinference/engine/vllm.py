@@ -7,7 +7,7 @@ from pdinference.api.v1alpha1 import PDInference, RoleSpec, Spec
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, EnvironmentVariable, literal, variable
 from pdinference.engine.devices import device_environment
-from pdinference.engine.kv_transfer import kv_transfer_config, kv_transfer_environment
+from pdinference.engine.kv_transfer import kv_transfer_config, kv_transfer_environment, kv_transfer_options
 from pdinference.engine.model import model_environment, model_options
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
 from pdinference.engine.parallel import parallel_environment, parallel_options
@@ -43,7 +43,8 @@ def engine_command(resource: PDInference, role: Role) -> Command:
         "host": "0.0.0.0",  # noqa: S104 - reached through the pod's address; a NetworkPolicy limits by whom
         "port": ENGINE_PORT,
         "shutdown-timeout": resource.spec.rollout.drain_seconds,
-        "kv-transfer-config": kv_transfer_config(role, own),
+        **kv_transfer_options(resource.spec.transfer),
+        "kv-transfer-config": kv_transfer_config(resource, role),
     }
     return Command(
         program=_PROGRAM,
@@ -83,7 +84,7 @@ def _environment(resource: PDInference, own: RoleSpec) -> list[EnvironmentVariab
         *model_environment(resource.spec.model),
         *parallel_environment(own.parallelism),
         *log_environment(own if own.log_level else resource.spec.engine),
-        *kv_transfer_environment(),
+        *kv_transfer_environment(resource.spec.transfer),
     ]
     theirs = {**resource.spec.engine.env, **own.env}
     return [*(entry for entry in ours if entry["name"] not in theirs), *(variable(k, v) for k, v in theirs.items())]

@@ -56,11 +56,14 @@ def scheduling(name: str, role: Role, placement: Placement) -> Fields:
 
 
 def container_resources(spec: RoleSpec, rdma: RDMA | None) -> Fields:
-    """`resources` of the vLLM container: the user's, one device for each rank, and those of RDMA."""
+    """`resources` of the vLLM container: the user's, one device for each rank, RDMA's, and the CPU tier's memory."""
     resources = as_api(spec.resources)
     if devices := extended_resources(spec, rdma):
         # Requests of extended resources follow the limits; both are written so that what one reads is what one gets.
         resources = {kind: {**resources.get(kind, {}), **devices} for kind in ("requests", "limits")}
+    if spec.kv_tiers and not any("memory" in amounts for amounts in resources.values()):
+        # Taken at start: without a request, the pod could come to a node that does not have it.
+        resources["requests"] = {**resources.get("requests", {}), "memory": spec.kv_tiers.cpu.size}
     resources["claims"] = container_claims(spec)
     return {kind: amounts for kind, amounts in resources.items() if amounts}
 

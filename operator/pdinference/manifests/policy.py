@@ -38,7 +38,9 @@ _REFUSED_IN_OWN_CONTAINER = {
     "ports": "ports are part of Services and NetworkPolicies",
 }
 _OWNED_VARIABLES = frozenset(OWNED_ENVIRONMENT)
-_OWN_CONTAINERS = frozenset({names.ENGINE_CONTAINER, names.ROUTER_CONTAINER, names.MODEL_CONTAINER})
+_OWN_CONTAINERS = frozenset(
+    {names.ENGINE_CONTAINER, names.ROUTER_CONTAINER, names.MODEL_CONTAINER, names.DISK_TIER_CONTAINER}
+)
 _ALLOWED_CAPABILITIES = frozenset({"IPC_LOCK"})  # RDMA pins memory
 
 
@@ -53,7 +55,7 @@ def require_allowed(resource: PDInference, allowed_host_paths: tuple[str, ...]) 
         InvalidResourceError: The resource asks for more; names every problem.
     """
     problems = [
-        *_source_problems(resource, allowed_host_paths),
+        *_field_problems(resource, allowed_host_paths),
         *_overlay_problems("spec.parameter.podTemplate", resource.spec.parameter.pod_template, allowed_host_paths),
         *_overlay_problems("spec.decode.podTemplate", resource.spec.decode.pod_template, allowed_host_paths),
         *_overlay_problems("spec.router.podTemplate", resource.spec.router.pod_template, allowed_host_paths),
@@ -62,12 +64,16 @@ def require_allowed(resource: PDInference, allowed_host_paths: tuple[str, ...]) 
         raise InvalidResourceError(tuple(problems))
 
 
-def _source_problems(resource: PDInference, allowed: tuple[str, ...]) -> Iterator[Problem]:
+def _field_problems(resource: PDInference, allowed: tuple[str, ...]) -> Iterator[Problem]:
     model = resource.spec.model
     if (source := model.source.host_path) is not None:
         yield from _host_path_problems("spec.model.source.hostPath.path", source.path, allowed)
     if model.cache is not None and (folder := model.cache.host_path) is not None:
         yield from _host_path_problems("spec.model.cache.hostPath.path", folder.path, allowed)
+    for role in names.ENGINE_ROLES:
+        tiers = resource.spec.of(role).kv_tiers
+        if tiers and tiers.disk and tiers.disk.host_path:
+            yield from _host_path_problems(f"spec.{role}.kvTiers.disk.hostPath", tiers.disk.host_path, allowed)
 
 
 def _host_path_problems(field: str, path: object, allowed: tuple[str, ...]) -> Iterator[Problem]:

@@ -8,13 +8,15 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1 import PDInference, defaults
+from pdinference.api.v1alpha1 import PDBatch, PDInference, defaults
 from pdinference.engine import lifecycle
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command
+from pdinference.engine.kv_tiers import DISK_TIER_MOUNT, disk_tier_command
 from pdinference.engine.router import router_command
 from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults, engine_command
 from pdinference.manifests.devices import added_capabilities, claimed, name_template
+from pdinference.manifests.kv_storage import kv_mounts, kv_volumes, shared_memory_size, volume_group
 from pdinference.manifests.model import downloads_first, init_containers, job_values, wants_job
 from pdinference.manifests.overlay import merged
 from pdinference.manifests.placement import (
@@ -27,6 +29,7 @@ from pdinference.manifests.placement import (
 )
 from pdinference.manifests.policy import require_allowed
 from pdinference.manifests.templates import Manifest, fill
+from pdinference.manifests.transfer import router_ports, transfer_annotations, transfer_ports
 from pdinference.manifests.volumes import model_mounts, model_volumes
 
 # Letters only, or YAML readers take a revision such as 04229333 for a number; no vowels, so that none is a word.
@@ -41,11 +44,17 @@ class RenderSettings:
         router_image: Router image for resources that name none.
         allowed_host_paths: Folders of nodes that pods may mount, with all that is below.
         model_image: Image that downloads, checks and inspects models.
+        runner_image: Image of batch runners: the operator's own.
+        operator_namespace: Where the operator's own pods are; empty when it does not run in a pod.
+        operator_labels: What selects these pods.
     """
 
     router_image: str = names.DEFAULT_ROUTER_IMAGE
     allowed_host_paths: tuple[str, ...] = ()
     model_image: str = names.DEFAULT_MODEL_IMAGE
+    runner_image: str = names.DEFAULT_OPERATOR_IMAGE
+    operator_namespace: str = ""
+    operator_labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,15 +135,16 @@ def _child(resource: PDInference, role: Role, template: str, **values: Any) -> M
     manifest["metadata"] |= {
         "namespace": resource.metadata.namespace,
         "labels": names.role_labels(name, role) | manifest["metadata"].get("labels", {}),
-        "ownerReferences": [_owner_reference(resource)],
+        "ownerReferences": [owner_reference(resource)],
     }
     return manifest
 
 
-def _owner_reference(resource: PDInference) -> dict[str, Any]:
+def owner_reference(resource: PDInference | PDBatch) -> dict[str, Any]:
+    """What ties a child to its resource."""
     return {
         "apiVersion": names.API_VERSION,
-        "kind": names.KIND,
+        "kind": resource.kind,
         "name": resource.metadata.name,
         "uid": resource.metadata.uid,
         "controller": True,
@@ -142,7 +152,8 @@ def _owner_reference(resource: PDInference) -> dict[str, Any]:
     }
 
 
-def _command_values(command: Command) -> dict[str, Any]:
+def command_values(command: Command) -> dict[str, Any]:
+    """What templates need of a command."""
     return {
         "program": list(command.program),
         "arguments": list(command.arguments),
@@ -152,11 +163,14 @@ def _command_values(command: Command) -> dict[str, Any]:
 
 def _engine_pod(resource: PDInference, role: Role, settings: RenderSettings) -> Manifest:
     spec, rdma = resource.spec.of(role), resource.spec.transfer.rdma
+    volumes = kv_volumes(resource, spec)
+    disk = spec.kv_tiers.disk if spec.kv_tiers else None
     pod = fill(
         "engine-pod",
         labels=pod_labels(resource.metadata.name, role, spec.placement),
+        annotations=transfer_annotations(resource.spec.transfer, role),
         image=resource.spec.engine.image,
-        command=_command_values(engine_command(resource, role)),
+        command=command_values(engine_command(resource, role)),
         resources=container_resources(spec, rdma),
         capabilities={"drop": ["ALL"], **added_capabilities(rdma)},
         scheduling=engine_scheduling(resource, role, spec),
@@ -164,8 +178,13 @@ def _engine_pod(resource: PDInference, role: Role, settings: RenderSettings) -> 
         grace_seconds=lifecycle.grace_seconds(resource.spec.rollout.drain_seconds),
         defaults=" ".join(to_argv(effective_defaults(resource.spec, role))),
         cache_mount=CACHE_MOUNT,
-        volumes=model_volumes(resource.spec.model),
-        mounts=model_mounts(resource.spec.model),
+        ports=transfer_ports(resource.spec.transfer, role),
+        group=volume_group(volumes),
+        shared_memory=shared_memory_size(spec),
+        disk_tier=command_values(disk_tier_command(disk)) if disk else None,
+        disk_tier_mount=DISK_TIER_MOUNT,
+        volumes=[*model_volumes(resource.spec.model), *volumes],
+        mounts=[*model_mounts(resource.spec.model), *kv_mounts(resource, spec)],
         init_containers=init_containers(resource, settings.model_image),
     )
     return merged(pod, spec.pod_template)
@@ -237,6 +256,7 @@ def _engine_network_policy(resource: PDInference, role: Role) -> Manifest:
         role,
         "engine-networkpolicy",
         router_selector=names.role_selector(name, Role.ROUTER),
+        router_ports=[names.ENGINE_PORT_NAME, *(port["name"] for port in router_ports(resource.spec.transfer, role))],
         peer_selector=names.role_selector(name, peer),
     )
 
@@ -284,7 +304,7 @@ def _router_deployment(resource: PDInference, settings: RenderSettings, revision
         # A router pod is ready when P and D are, so it waits as long as they may take.
         progress_deadline_seconds=_progress_deadline(resource),
         image=router.image or settings.router_image,
-        command=_command_values(router_command(resource, revision)),
+        command=command_values(router_command(resource, revision)),
         resources=router_resources(router.resources),
         scheduling=scheduling(name, Role.ROUTER, router.placement),
         grace_seconds=lifecycle.grace_seconds(lifecycle.ROUTER_DRAIN_SECONDS),

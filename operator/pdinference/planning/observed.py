@@ -1,6 +1,9 @@
 """What planning knows of the live cluster: small, immutable facts that `cluster.extract` takes from whole objects."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
 
 from pdinference.api.names import Role
 
@@ -32,15 +35,30 @@ class WorkloadState:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """The Job that downloads or inspects the model.
+    """A Job, reduced to how it goes and to what may be changed of it.
 
     Attributes:
-        report: What its pod wrote of it, as JSON; empty while it wrote nothing.
+        outcome: How it ended; None while it has not.
+        reason, message: Why it ended so, in Kubernetes' words.
+        active: Pods that are pending or running.
+        settings: The members of its spec that can be changed, as they are.
+        report: What the pod of a Job for a model wrote of it, as JSON; empty otherwise.
     """
 
     name: str
-    complete: bool = False
+    outcome: Literal["Complete", "Failed"] | None = None
+    reason: str = ""
+    message: str = ""
+    active: int = 0
+    started: datetime | None = None
+    ended: datetime | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
     report: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether it succeeded."""
+        return self.outcome == "Complete"
 
 
 PREPARING_MODEL = "PreparingModel"
@@ -61,16 +79,26 @@ class PodTrouble:
 
 @dataclass(frozen=True, slots=True)
 class PodSummary:
-    """A pod, reduced to what status messages and the roll-out need."""
+    """A pod, reduced to what status messages and the roll-out need.
+
+    Attributes:
+        role: What it does for a PDInference; None for the runner of a PDBatch.
+        created: Its creation time, as text that sorts; of a runner only.
+        address: Its IP address; of a runner only.
+        report: What it left as last words when it ended; of a runner only.
+    """
 
     name: str
-    role: Role
+    role: Role | None
     revision: str
     phase: str = "Pending"
     ready: bool = False
     terminating: bool = False
     restarts: int = 0
     trouble: PodTrouble | None = None
+    created: str = ""
+    address: str = ""
+    report: str = ""
 
     @property
     def gone(self) -> bool:

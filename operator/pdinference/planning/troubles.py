@@ -33,8 +33,10 @@ def advise(pod: PodSummary, namespace: str) -> Advice:
     if trouble is None:
         return Advice("Starting", f"Pod {pod.name} is starting; watch it with `{_logs(pod, namespace)}`.")
     if trouble.reason == "Unschedulable":
+        # Of a batch runner the scheduler's own words are enough: it has few fields for where it may run.
         # The Job for the model is placed as P's pods are.
-        advice = scheduling_advice(trouble.message, Role.PARAMETER if pod.role is Role.MODEL else pod.role)
+        placed = Role.PARAMETER if pod.role is Role.MODEL else pod.role
+        advice = "" if placed is None else scheduling_advice(trouble.message, placed)
         said = f"Pod {pod.name} fits on no node: {_sentence(without_preemption(trouble.message))}"
         return Advice("Unschedulable", f"{said} {advice}".rstrip())
     if trouble.reason in _IMAGE_REASONS:
@@ -70,11 +72,17 @@ def _crash(pod: PodSummary, trouble: PodTrouble, namespace: str) -> str:
     if "OOMKilled" in (trouble.reason, trouble.message):
         return (
             f"Pod {pod.name} ran out of memory and was killed ({_times(pod.restarts)}). Raise the memory limit in "
-            f"spec.{pod.role}.resources.limits, or let vLLM use less. {see}"
+            f"{_limits(pod)}. {see}"
         )
     code = "" if trouble.exit_code is None else f" with exit code {trouble.exit_code}"
     said = f"It said last: «{trouble.last_words}». " if trouble.last_words else ""
     return f"Pod {pod.name}: container {trouble.container} stopped{code} ({_times(pod.restarts)}). {said}{see}"
+
+
+def _limits(pod: PodSummary) -> str:
+    if pod.role is None:
+        return "spec.resources.limits"
+    return f"spec.{pod.role}.resources.limits, or let vLLM use less"
 
 
 def _logs(pod: PodSummary, namespace: str, *, container: str = "", previous: bool = False) -> str:

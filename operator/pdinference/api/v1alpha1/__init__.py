@@ -1,7 +1,19 @@
 """`pdinference.io/v1alpha1`: pydantic models from which the CRD is generated."""
 
+from pdinference.api.v1alpha1.batch import BatchSpec, BatchStatus, PDBatch
 from pdinference.api.v1alpha1.resource import PDInference, Spec
 from pdinference.api.v1alpha1.role import RoleSpec
 from pdinference.api.v1alpha1.status import Condition, RolesStatus, RoleStatus, Status
 
-__all__ = ["Condition", "PDInference", "RoleSpec", "RoleStatus", "RolesStatus", "Spec", "Status"]
+__all__ = [
+    "BatchSpec",
+    "BatchStatus",
+    "Condition",
+    "PDBatch",
+    "PDInference",
+    "RoleSpec",
+    "RoleStatus",
+    "RolesStatus",
+    "Spec",
+    "Status",
+]

@@ -36,7 +36,9 @@ def max_num_batched_tokens(spec: Spec, role: Role) -> int | None:
     own = spec.of(role)
     chosen = own.max_num_batched_tokens or spec.engine.max_num_batched_tokens
     chunked = spec.engine.enable_chunked_prefill if own.enable_chunked_prefill is None else own.enable_chunked_prefill
-    if chosen is not None or own.accelerator.type != "GPU" or chunked is False:
+    if spec.transfer.connector == "SharedStorage" or chunked is False:
+        return chosen
+    if chosen is not None or own.accelerator.type != "GPU":
         return chosen
     return max(_BATCHED_TOKENS[role], own.max_num_seqs or spec.engine.max_num_seqs or 0)
 

@@ -50,6 +50,7 @@ OWNED_ENVIRONMENT: dict[str, str] = {
     "POD_IP": "it is the pod's own address",
     "VLLM_NIXL_SIDE_CHANNEL_HOST": "it has to be the pod's own address",
     "VLLM_NIXL_SIDE_CHANNEL_PORT": "the port is part of the NetworkPolicy",
+    "VLLM_MOONCAKE_BOOTSTRAP_PORT": "the port is part of the NetworkPolicy",
     "VLLM_SERVER_DEV_MODE": "it opens endpoints that reset and control the engine",
     "HF_TOKEN": "use spec.model.source.huggingFace.tokenSecret",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "use spec.model.lora.dynamicLoading",

@@ -4,8 +4,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from pdinference.api.names import NAME_MAX_LENGTH, Role
+from pdinference.api.names import ENGINE_ROLES, NAME_MAX_LENGTH, Role
 from pdinference.api.v1alpha1.base import ApiModel, Matches, QualifiedName, Rule
+from pdinference.api.v1alpha1.connector_rules import CONNECTOR_RULES
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.v1alpha1.model import Model
 from pdinference.api.v1alpha1.role import RoleSpec
@@ -33,6 +34,17 @@ class Colocation(ApiModel):
     `topology.kubernetes.io/zone`."""
     required: bool = False
     """Whether D pods stay Pending rather than run elsewhere."""
+
+
+def _prefix_caching_feeds_tiers(role: Role) -> Rule:
+    own = f"self.{role}"
+    return Rule(
+        cel=f"!has({own}.kvTiers) || (has({own}.enablePrefixCaching) "
+        f"? {own}.enablePrefixCaching : !has(self.engine.enablePrefixCaching) || self.engine.enablePrefixCaching)",
+        holds=lambda s: s.of(role).kv_tiers is None or s.caches_prefixes(role),
+        field=f"{role}.kvTiers",
+        message="Tiers need prefix caching, which finds blocks again; remove enablePrefixCaching: false.",
+    )
 
 
 class Spec(ApiModel):
@@ -71,11 +83,19 @@ class Spec(ApiModel):
             message="Use a multiple of spec.parameter.parallelism.tensor: NIXL cannot hand "
             "the KV cache of a P instance to a D instance with fewer tensor-parallel ranks.",
         ),
+        *(_prefix_caching_feeds_tiers(role) for role in ENGINE_ROLES),
+        *CONNECTOR_RULES,
     )
 
     def of(self, role: Role) -> RoleSpec:
         """The part that describes P or D."""
         return self.parameter if role is Role.PARAMETER else self.decode
+
+    def caches_prefixes(self, role: Role) -> bool:
+        """Whether a role keeps the KV cache of prompts' beginnings, which vLLM does unless told otherwise."""
+        own = self.of(role).enable_prefix_caching
+        chosen = self.engine.enable_prefix_caching if own is None else own
+        return chosen is not False
 
 
 _NAME_PATTERN = f"^[a-z]([-a-z0-9]{{0,{NAME_MAX_LENGTH - 2}}}[a-z0-9])?$"

@@ -4,6 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, WithJsonSchema
 
+from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1.accelerator import MAX_CLAIMED, Accelerator
 from pdinference.api.v1alpha1.base import (
     ApiModel,
@@ -14,6 +15,7 @@ from pdinference.api.v1alpha1.base import (
     Rule,
 )
 from pdinference.api.v1alpha1.engine import EngineOptions
+from pdinference.api.v1alpha1.kv_tiers import KVTiers
 
 
 class Parallelism(ApiModel):
@@ -211,6 +213,9 @@ class RoleSpec(EngineOptions):
     """Where the pods may run."""
     resources: Resources = Field(default_factory=Resources)
     """CPU and memory of the vLLM container."""
+    kv_tiers: KVTiers | None = None
+    """Where the KV cache overflows to. D keeps what requests have generated when they make room for others; P keeps
+    prompts, so that the same beginning is not computed twice. Default: nowhere."""
     pod_template: PodTemplate = Field(default_factory=dict)
     """What has no field: `metadata` and `spec` of a pod, merged into the pods of the role (strategic merge), for
     example imagePullSecrets, volumes, or a side-car. What would break out of the pod or the operator's hands is
@@ -233,4 +238,16 @@ class RoleSpec(EngineOptions):
             field="parallelism",
             message=f"A pod can claim {MAX_CLAIMED} devices at most (accelerator.devices).",
         ),
+        Rule(
+            cel="!has(self.kvTiers) || !has(self.resources.limits) || !('memory' in self.resources.limits) || "
+            "quantity(string(self.resources.limits['memory'])).compareTo(quantity(string(self.kvTiers.cpu.size))) > 0",
+            holds=lambda r: r.kv_tiers is None or _more(r.resources.limits.get("memory"), r.kv_tiers.cpu.size),
+            field="resources.limits",
+            message="Raise memory: it has to hold the CPU tier (kvTiers.cpu.size) besides what vLLM itself needs.",
+        ),
     )
+
+
+def _more(limit: str | None, size: str) -> bool:
+    """Whether a limit, if there is one, is above a size."""
+    return limit is None or (quantity(limit) or 0) > (quantity(size) or 0)

@@ -100,9 +100,7 @@ def gpu_memory(product: str) -> Figure:
 def smallest_gpu_memory(products: list[str]) -> Figure:
     """The memory of the smallest of the products that pods may run on; unknown when one of them is."""
     if not products:
-        return unknown(
-            "No product is named; list accelerator.products, or give the memory of one device with --memory."
-        )
+        return unknown("The spec names no product (accelerator.products); give the memory of one device with --memory.")
     sizes = [gpu_memory(product) for product in products]
     unfamiliar = next((size for size in sizes if not size.known), None)
     return unfamiliar or min(sizes, key=lambda size: size.value or 0)

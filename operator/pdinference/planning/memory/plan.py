@@ -13,6 +13,7 @@ from pdinference.planning.memory.gpus import smallest_gpu_memory
 from pdinference.planning.memory.model_facts import ModelFacts
 from pdinference.planning.memory.settings import Settings, settings_of
 from pdinference.planning.memory.tensors import local_kv_heads
+from pdinference.planning.memory.tiers import tier_tokens
 from pdinference.planning.memory.weights import weights
 
 NO_LENGTH = "The longest request is not known; set spec.model.maxModelLength."
@@ -73,6 +74,7 @@ class RolePlan:
         tokens: What vLLM logs as KV cache size.
         concurrency: Requests of the longest length at once.
         largest_length: Longest request that would fit alone, within the model's own limit.
+        tiers: Tokens in each tier of the KV cache behind the device's memory.
     """
 
     settings: Settings
@@ -84,6 +86,7 @@ class RolePlan:
     tokens: Figure
     concurrency: Figure
     largest_length: Figure
+    tiers: dict[str, Figure]
 
     @property
     def stage(self) -> StagePlan:
@@ -101,6 +104,7 @@ class RolePlan:
             "kvCapacityTokens": self.tokens.as_json(),
             "maxConcurrency": self.concurrency.as_json(),
             "largestLength": self.largest_length.as_json(),
+            "tierCapacityTokens": {name: tokens.as_json() for name, tokens in self.tiers.items()},
             "stages": [{"layers": each.layers, **each.as_json()} for each in self.stages],
         }
 
@@ -158,6 +162,7 @@ def plan_settings(inputs: Inputs, settings: Settings, memory: Figure) -> RolePla
                             blocks, length),
         largest_length=derived(lambda c: kv.largest_length(groups, settings, int(c), limit),
                                f"Longest request that fits alone; the model ends at {limit:,} tokens.", blocks),
+        tiers=tier_tokens(facts, settings, stages[0].kv_bytes_per_token),
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import RoleSpec, Spec, defaults
+from pdinference.api.v1alpha1.kv_tiers import CPUTier, DiskTier
 from pdinference.planning.memory.figures import GIB, Figure
 from pdinference.planning.memory.model_facts import ModelFacts
 from pdinference.planning.memory.quantization import Quantization, quantized_on_load
@@ -28,6 +29,8 @@ class Settings:
         kv_budget: Bytes for the KV cache where the user set them outright; None: what is left of the device.
         lora_slots: Adapters in a batch; 0 without LoRA.
         offload: Bytes of weights that stay in CPU memory.
+        cpu_tier: Bytes of the KV cache's tier in CPU memory, for all devices together; None without one.
+        disk_tier: The same on disk.
     """
 
     cpu: bool
@@ -49,6 +52,8 @@ class Settings:
     lora_slots: int
     lora_rank: int
     offload: int
+    cpu_tier: int | None = None
+    disk_tier: int | None = None
 
     @property
     def stages(self) -> int:
@@ -91,7 +96,7 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
     tokens = tokens_set or (min(tokens, (seqs_set or seqs) * max_length) if max_length else tokens)
     eager = engine.enforce_eager if own.enforce_eager is None else own.enforce_eager
     environment, arguments = {**engine.env, **own.env}, {**engine.args, **own.args}
-    lora = spec.model.lora
+    lora, tiers = spec.model.lora, own.kv_tiers
     return Settings(
         cpu=cpu,
         tensor=parallel.tensor,
@@ -112,6 +117,8 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
         lora_slots=lora.max_active if lora else 0,
         lora_rank=lora.max_rank if lora else 0,
         offload=int(quantity(own.cpu_offload or engine.cpu_offload or "0") or 0),
+        cpu_tier=_size(tiers.cpu) if tiers else None,
+        disk_tier=_size(tiers.disk) if tiers and tiers.disk else None,
     )
 
 
@@ -124,6 +131,10 @@ def even_partition(layers: int, stages: int) -> tuple[int, ...]:
     for index in range(2, layers % stages + 2):
         partition[-index] += 1
     return tuple(partition)
+
+
+def _size(tier: CPUTier | DiskTier) -> int:
+    return int(quantity(tier.size) or 0)
 
 
 def _dtype_bytes(spec: Spec) -> int:

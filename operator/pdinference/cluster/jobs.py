@@ -1,0 +1,40 @@
+"""From a whole Job to the few facts that matter."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from pdinference.api import names
+from pdinference.planning.observed import JobState
+
+Json = Mapping[str, Any]
+
+MUTABLE = ("suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
+"""Members of a Job's spec that may change after its creation, and that a PDBatch sets."""
+
+
+def job_state(body: Json) -> JobState:
+    """Of a Job."""
+    spec, status = body["spec"], body.get("status") or {}
+    ended: Json = next(
+        (c for c in status.get("conditions") or () if _is_true(c) and c["type"] in {"Complete", "Failed"}), {}
+    )
+    return JobState(
+        name=body["metadata"]["name"],
+        outcome=ended.get("type"),
+        reason=ended.get("reason", ""),
+        message=ended.get("message", ""),
+        active=status.get("active", 0),
+        started=_time(status.get("startTime")),
+        ended=_time(ended.get("lastTransitionTime")),
+        settings={member: spec.get(member) for member in MUTABLE},
+        report=(body["metadata"].get("annotations") or {}).get(names.ANNOTATION_MODEL, ""),
+    )
+
+
+def _is_true(condition: Json) -> bool:
+    return bool(condition["status"] == "True")
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None

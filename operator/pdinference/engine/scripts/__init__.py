@@ -1,0 +1,1 @@
+"""Programs that run in pods with nothing but Python's standard library."""

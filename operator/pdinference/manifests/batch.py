@@ -1,0 +1,92 @@
+"""All children of a `PDBatch`: a Job, and a policy that keeps everybody but the operator out of its pod."""
+
+from typing import Any
+
+from pdinference.api import names
+from pdinference.api.v1alpha1 import PDBatch
+from pdinference.engine.batch import CONFIG_MAP_FILE, INPUT_MOUNT, OUTPUT_MOUNT, REPORT_FILE, Service, runner_command
+from pdinference.manifests.placement import as_api
+from pdinference.manifests.render import RenderSettings, command_values, owner_reference
+from pdinference.manifests.templates import Manifest, fill
+
+_UNFIT = 2
+"""Exit status of the runner after which another attempt would end the same."""
+
+
+def render_batch(batch: PDBatch, service: Service, settings: RenderSettings) -> tuple[Manifest, ...]:
+    """Render all children of a batch."""
+    return _network_policy(batch, settings), _job(batch, service, settings)
+
+
+def job_settings(batch: PDBatch) -> dict[str, Any]:
+    """The members of the Job's spec that follow the PDBatch after the Job was created; None is not set."""
+    return {
+        "suspend": batch.spec.suspend,
+        "ttlSecondsAfterFinished": batch.spec.ttl_seconds_after_finished,
+        "activeDeadlineSeconds": batch.spec.timeout_seconds,
+    }
+
+
+def _job(batch: PDBatch, service: Service, settings: RenderSettings) -> Manifest:
+    return _child(
+        batch,
+        "batch-job",
+        settings={member: value for member, value in job_settings(batch).items() if value is not None},
+        unfit=_UNFIT,
+        image=settings.runner_image,
+        command=command_values(runner_command(batch, service)),
+        report=REPORT_FILE,
+        resources=_resources(batch),
+        scheduling=as_api(batch.spec.placement),
+        volumes=_volumes(batch),
+        mounts=_mounts(batch),
+    )
+
+
+def _network_policy(batch: PDBatch, settings: RenderSettings) -> Manifest:
+    operator = {"namespace": settings.operator_namespace, "labels": dict(settings.operator_labels)}
+    return _child(batch, "batch-networkpolicy", operator=operator)
+
+
+def _child(batch: PDBatch, template: str, **values: Any) -> Manifest:
+    name = batch.metadata.name
+    labels = names.batch_labels(name)
+    manifest = fill(template, object=names.batch_object(name), labels=labels, batch=name, **values)
+    manifest["metadata"] |= {
+        "namespace": batch.metadata.namespace,
+        "labels": labels,
+        "ownerReferences": [owner_reference(batch)],
+    }
+    return manifest
+
+
+def _resources(batch: PDBatch) -> dict[str, Any]:
+    amounts = as_api(batch.spec.resources)
+    requests = {"cpu": "100m", "memory": "256Mi", **amounts.get("requests", {})}
+    return {"requests": requests, **({"limits": amounts["limits"]} if amounts.get("limits") else {})}
+
+
+def _same_claim(batch: PDBatch) -> bool:
+    claim = batch.spec.input.persistent_volume_claim
+    return claim is not None and claim.claim_name == batch.spec.output.persistent_volume_claim.claim_name
+
+
+def _volumes(batch: PDBatch) -> list[dict[str, Any]]:
+    """One volume for each claim: kubelets do not mount one claim twice in a pod."""
+    output = {"claimName": batch.spec.output.persistent_volume_claim.claim_name}
+    volumes: list[dict[str, Any]] = [{"name": "output", "persistentVolumeClaim": output}]
+    if config_map := batch.spec.input.config_map:
+        items = [{"key": config_map.key, "path": CONFIG_MAP_FILE}]
+        volumes.append({"name": "input", "configMap": {"name": config_map.name, "items": items}})
+    elif (claim := batch.spec.input.persistent_volume_claim) and not _same_claim(batch):
+        source = {"claimName": claim.claim_name, "readOnly": True}
+        volumes.append({"name": "input", "persistentVolumeClaim": source})
+    return volumes
+
+
+def _mounts(batch: PDBatch) -> list[dict[str, Any]]:
+    volume = "output" if _same_claim(batch) else "input"
+    return [
+        {"name": "output", "mountPath": OUTPUT_MOUNT},
+        {"name": volume, "mountPath": INPUT_MOUNT, "readOnly": True},
+    ]

@@ -1,0 +1,175 @@
+"""The status of a PDBatch, from its Job, the Job's pods, and what the runner says of itself."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from pdinference.api.v1alpha1 import BatchStatus, Condition
+from pdinference.api.v1alpha1.batch import BatchPhase
+from pdinference.planning import conditions, troubles
+from pdinference.planning.conditions import condition
+from pdinference.planning.observed import Failure, JobState, PodSummary
+from pdinference.planning.transitions import Transition
+
+RUNNING = "Running"
+"""True while requests are being sent. Its message always says what is happening."""
+COMPLETE = "Complete"
+"""True when every request was answered or given up."""
+FAILED = "Failed"
+"""True when the batch ended before that."""
+
+
+class Progress(NamedTuple):
+    """Counts of requests, as the runner tells them."""
+
+    total: int
+    completed: int
+    failed: int
+
+
+class State(NamedTuple):
+    """Where a batch is, and why."""
+
+    phase: BatchPhase
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSituation:
+    """All that the status is made of.
+
+    Attributes:
+        unready: Why the PDInference cannot be asked now; empty when it can.
+        job: The Job; None while there is none, and after it was removed.
+        pods: The live pods of the Job.
+        seen: What the runner's metrics say; None when they were not read.
+        failures: Children that could not be applied in this reconcile.
+    """
+
+    namespace: str
+    generation: int
+    unready: str
+    job: JobState | None
+    pods: tuple[PodSummary, ...] = ()
+    seen: Progress | None = None
+    failures: tuple[Failure, ...] = ()
+
+
+def build_batch_status(situation: BatchSituation, *, previous: BatchStatus, now: datetime) -> BatchStatus:
+    """The status to write; equal to `previous` when nothing changed."""
+    if previous.finished:  # for ever: the Job may be gone, and the pods' words with it
+        return previous.model_copy(update={"observed_generation": situation.generation})
+    counts = _counts(situation, previous)
+    state = _state(situation)
+    job = situation.job
+    return BatchStatus(
+        observed_generation=situation.generation,
+        phase=state.phase,
+        total=counts.total,
+        completed=counts.completed,
+        failed=counts.failed,
+        progress=f"{counts.completed + counts.failed}/{counts.total}" if counts.total else "",
+        start_time=(job.started if job is not None else None) or previous.start_time,
+        completion_time=job.ended if job is not None and state.phase in {"Complete", "Failed"} else None,
+        conditions=_conditions(state, situation.generation, previous, now),
+    )
+
+
+def invalid_batch_status(generation: int, message: str, *, previous: BatchStatus, now: datetime) -> BatchStatus:
+    """The status of a batch whose stored spec is invalid: its Job is left alone, and so is what is known."""
+    state = State(previous.phase, "InvalidSpec", message)
+    fresh = _conditions(state, generation, previous, now)
+    return previous.model_copy(update={"observed_generation": generation, "conditions": fresh})
+
+
+def running_pod(pods: Iterable[PodSummary]) -> PodSummary | None:
+    """The pod that works now."""
+    return next((pod for pod in pods if pod.phase == "Running" and not pod.terminating), None)
+
+
+def batch_transitions(old: BatchStatus, new: BatchStatus) -> Iterator[Transition]:
+    """The Events between two statuses."""
+    if new.phase == old.phase:
+        return
+    message = next((c.message for c in new.conditions if c.type == RUNNING), "")
+    yield Transition("Warning" if new.phase == "Failed" else "Normal", new.phase, message)
+
+
+def _conditions(state: State, generation: int, previous: BatchStatus, now: datetime) -> list[Condition]:
+    fresh = [
+        condition(
+            type_,
+            "True" if state.phase == type_ else "False",
+            state.reason,
+            state.message,
+            generation=generation,
+            now=now,
+        )
+        for type_ in (RUNNING, COMPLETE, FAILED)
+    ]
+    return conditions.carry_over(fresh, previous.conditions)
+
+
+def _counts(situation: BatchSituation, previous: BatchStatus) -> Progress:
+    """The newest counts there are. A runner that has not read its input yet knows none, and then the last ones hold."""
+    for counts in (situation.seen, *(_report(pod)[0] for pod in _ended(situation.pods))):
+        if counts is not None and counts.total:
+            return counts
+    return Progress(previous.total, previous.completed, previous.failed)
+
+
+def _ended(pods: Iterable[PodSummary]) -> list[PodSummary]:
+    """Pods that ran to their end, the latest first."""
+    return sorted((pod for pod in pods if pod.gone), key=lambda pod: pod.created, reverse=True)
+
+
+def _report(pod: PodSummary) -> tuple[Progress | None, str]:
+    """Counts and message that a runner left; of one that died before it could, the end of its log."""
+    try:
+        report = json.loads(pod.report)
+        counts = Progress(*(int(report[name]) for name in Progress._fields))
+        return counts, str(report["message"])
+    except (ValueError, KeyError, TypeError):
+        words = pod.trouble.last_words if pod.trouble is not None else ""
+        return None, words or f"Pod {pod.name} ended without a word."
+
+
+def _state(situation: BatchSituation) -> State:
+    job = situation.job
+    if job is not None and job.outcome is not None and all(pod.gone or pod.terminating for pod in situation.pods):
+        return _end(job, situation.pods)  # not before the pod's last words are here: they come by another watch
+    if situation.failures:
+        listed = " ".join(f"{f.kind} {f.name}: {f.message}" for f in situation.failures)
+        return State("Waiting" if job is None else "Pending", situation.failures[0].reason, listed)
+    if job is None:
+        if situation.unready:
+            return State("Waiting", "WaitingForService", situation.unready)
+        return State("Pending", "Starting", "The Job is being created.")
+    if job.settings.get("suspend"):
+        return State("Suspended", "Suspended", "Paused; set spec.suspend to false to go on.")
+    return _underway(situation)
+
+
+def _end(job: JobState, pods: tuple[PodSummary, ...]) -> State:
+    last = next(iter(_ended(pods)), None)
+    words = _report(last)[1] if last is not None else ""
+    if job.outcome == "Complete":
+        return State("Complete", "Complete", words or "Every request was answered or given up.")
+    if job.reason == "DeadlineExceeded":
+        return State("Failed", job.reason, "The batch took longer than spec.timeoutSeconds. What was answered is kept.")
+    return State("Failed", job.reason or "Failed", words or job.message or "The Job failed.")
+
+
+def _underway(situation: BatchSituation) -> State:
+    failed = next((pod for pod in _ended(situation.pods) if pod.phase == "Failed"), None)
+    before = f" The attempt before failed: {_report(failed)[1]}" if failed is not None else ""
+    if running_pod(situation.pods) is not None:
+        away = f" It may get no answers: {situation.unready}" if situation.unready else ""
+        return State("Running", "Running", f"Requests are being sent.{away}{before}")
+    unwell = troubles.worst((pod for pod in situation.pods if not pod.gone), situation.namespace)
+    if unwell is not None:
+        return State("Pending", unwell.reason, unwell.message + before)
+    return State("Pending", "Starting", f"Waiting for the Job to start a pod.{before}")

@@ -1,0 +1,45 @@
+"""What the tiers of the KV cache hold, in tokens: of one instance, all its devices together."""
+
+from pdinference.planning.memory import kv
+from pdinference.planning.memory.figures import Figure, ceil_div, derived
+from pdinference.planning.memory.model_facts import ModelFacts
+from pdinference.planning.memory.settings import Settings
+
+_PAGE = 4096  # a chunk begins on a page of memory (SharedOffloadRegion in vllm/v1/kv_offload/cpu)
+
+
+def tier_tokens(facts: ModelFacts, settings: Settings, per_token: Figure) -> dict[str, Figure]:
+    """Tokens in each tier that there is, by the tier's name.
+
+    Args:
+        facts: The model.
+        settings: How it is run.
+        per_token: KV cache of a token; where that is unknown, so is everything here.
+    """
+    groups = kv.groups_of(facts.windows)
+    chunk = _chunk_bytes(facts, settings, groups)
+
+    def tokens(size: int, copies: int) -> int:
+        return size // copies // chunk * copies * settings.block_size // len(groups)
+
+    each = f"in chunks of {chunk:,} bytes: a block of {settings.block_size} tokens on all ranks"
+    found = {}
+    if settings.cpu_tier is not None:
+        size, copies = settings.cpu_tier, settings.data
+        found["cpu"] = derived(lambda _: tokens(size, copies), f"{size / 2**30:g} GiB, {each}.", per_token)
+    if settings.disk_tier is not None:
+        disk = settings.disk_tier
+        note = f"{disk / 2**30:g} GiB, {each}. The side-car keeps it 80 to 90 % full."
+        found["disk"] = derived(lambda _: tokens(disk, 1), note, per_token)
+    return found
+
+
+def _chunk_bytes(facts: ModelFacts, settings: Settings, groups: tuple[kv.Group, ...]) -> int:
+    """Bytes of one block over all ranks of a copy of the model.
+
+    Source: `CPUOffloadingSpec.__init__` in vllm/v1/kv_offload/cpu/spec.py; the latent vectors of MLA, which all ranks
+    share, are kept once.
+    """
+    largest = max(kv.block_bytes(facts, settings, groups, stage) for stage in range(settings.stages))
+    once = facts.mla is not None and settings.stages == 1
+    return ceil_div(largest * (1 if once else settings.tensor * settings.stages), _PAGE) * _PAGE

@@ -1,0 +1,48 @@
+"""How far the runner is: as metrics while it works, and as the container's last words."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
+
+from pdinference.api.names import METRIC_BATCH_REQUESTS
+
+
+@dataclass
+class Progress:
+    """Counts of requests; what is not on disk is not counted."""
+
+    total: int = 0
+    completed: int = 0
+    failed: int = 0
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+
+    def __post_init__(self) -> None:
+        gauge = Gauge(METRIC_BATCH_REQUESTS, "Requests of the batch, by state.", ["state"], registry=self.registry)
+        gauge.labels("total").set_function(lambda: self.total)
+        gauge.labels("completed").set_function(lambda: self.completed)
+        gauge.labels("failed").set_function(lambda: self.failed)
+
+    def report(self, message: str) -> str:
+        """The last words, as the operator reads them from the pod's status."""
+        counts = {"total": self.total, "completed": self.completed, "failed": self.failed}
+        return json.dumps({**counts, "message": message[:2000]})
+
+    @asynccontextmanager
+    async def served(self, host: str, port: int) -> AsyncIterator[int]:
+        """/metrics, while the work goes on; the port comes back, which matters when a free one was asked for."""
+        app = web.Application()
+        app.add_routes([web.get("/metrics", self._metrics)])
+        server = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await server.setup()
+        try:
+            await web.TCPSite(server, host, port).start()
+            yield server.addresses[0][1]
+        finally:
+            await server.cleanup()
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(self.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

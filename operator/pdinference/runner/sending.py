@@ -1,0 +1,178 @@
+"""Sending one request until it is answered, given up, or the service turns out to be away."""
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from pdinference.runner.lines import (
+    BatchRequestError,
+    BatchRequestInput,
+    BatchRequestOutput,
+    BatchResponseData,
+    new_id,
+)
+
+_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 30.0
+_ROUNDS = 3
+_PROBE_S = 2.0
+_OK = 200
+_PROBE_TIMEOUT = aiohttp.ClientTimeout(total=10)
+
+
+class ServiceAwayError(Exception):
+    """The service as a whole does not answer, so the request is not to blame and stays to be done."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """Where and how to ask.
+
+    Attributes:
+        url: Without a slash at the end and without `/v1/...`.
+        model: Model of every request; None leaves each its own.
+        default_model: Model of requests that name none.
+        max_retries: How often to send again what failed for a passing reason.
+        timeout_s: How long one answer may take.
+        patience_s: How long the whole service may be away.
+        first_pause_s: Pause before the first retry; it doubles with each.
+    """
+
+    url: str
+    model: str | None
+    default_model: str | None
+    max_retries: int
+    timeout_s: float
+    patience_s: float
+    first_pause_s: float = _FIRST_PAUSE_S
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What came of sending a request once.
+
+    Attributes:
+        settled: Sending it again would end the same.
+        pause_s: How long the service asked to wait.
+    """
+
+    line: BatchRequestOutput
+    settled: bool = False
+    pause_s: float = 0.0
+
+
+class Sender:
+    """Sends requests to one service."""
+
+    def __init__(self, session: aiohttp.ClientSession, service: Service) -> None:
+        self._session = session
+        self._service = service
+        self._timeout = aiohttp.ClientTimeout(total=service.timeout_s, sock_connect=10)
+
+    async def send(self, request: BatchRequestInput) -> BatchRequestOutput:
+        """The line to write for a request.
+
+        A request is given up only while the service is ready, because else the request is not to blame; but not
+        without end, because it may be what brings the service down.
+
+        Raises:
+            ServiceAwayError: The service is not ready for longer than there is patience.
+        """
+        for _ in range(_ROUNDS):
+            attempt = await self._round(request)
+            if attempt.settled or await self._ready():
+                break
+            await self._until_ready(attempt)
+        return attempt.line
+
+    async def _round(self, request: BatchRequestInput) -> _Attempt:
+        """Send, and send again after growing pauses what failed for a passing reason."""
+        pause = self._service.first_pause_s
+        attempt = await self._attempt(request)
+        for _ in range(self._service.max_retries):
+            if attempt.settled:
+                break
+            await asyncio.sleep(max(attempt.pause_s, pause * random.uniform(0.5, 1.0)))  # noqa: S311 - no secret
+            pause = min(_LONGEST_PAUSE_S, 2 * pause)
+            attempt = await self._attempt(request)
+        return attempt
+
+    async def _attempt(self, request: BatchRequestInput) -> _Attempt:
+        try:
+            async with self._session.post(
+                self._service.url + request.url,
+                json=self._body(request),
+                timeout=self._timeout,
+                allow_redirects=False,
+            ) as answer:
+                body = await answer.json(content_type=None) if answer.status == _OK else await _readable(answer)
+                return _Attempt(
+                    _answered(request, answer, body), answer.status not in _PASSING, _asked_pause(answer.headers)
+                )
+        except TimeoutError:
+            message = f"no answer within {self._service.timeout_s:g} s"
+            return _Attempt(_failed(request, "timeout", message))
+        except (aiohttp.ClientError, OSError) as error:
+            return _Attempt(_failed(request, "connection_error", str(error) or type(error).__name__))
+        except ValueError as error:
+            return _Attempt(_failed(request, "invalid_answer", f"the answer is not JSON: {error}"))
+
+    def _body(self, request: BatchRequestInput) -> dict[str, Any]:
+        model = self._service.model or request.body.get("model") or self._service.default_model
+        return {**request.body, "model": model} if model else request.body
+
+    async def _until_ready(self, last: _Attempt) -> None:
+        try:
+            async with asyncio.timeout(self._service.patience_s):
+                while not await self._ready():  # noqa: ASYNC110 - a remote service sets no events here
+                    await asyncio.sleep(_PROBE_S)
+        except TimeoutError:
+            raise ServiceAwayError(
+                f"{self._service.url} was not ready for {self._service.patience_s:g} s: {_reason(last.line)}. Is the "
+                "PDInference still there, and Ready? What was answered until now is kept."
+            ) from None
+
+    async def _ready(self) -> bool:
+        """Whether the router has a P and a D pod to send requests to."""
+        try:
+            async with self._session.get(f"{self._service.url}/readiness", timeout=_PROBE_TIMEOUT) as answer:
+                return answer.status == _OK
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return False
+
+
+async def _readable(answer: aiohttp.ClientResponse) -> Any:
+    """The body of an error: JSON from vLLM, maybe plain text from whatever stands in between."""
+    text = await answer.text(errors="replace")
+    try:
+        return await answer.json(content_type=None)
+    except ValueError:
+        return {"error": {"message": text[:2000]}}
+
+
+def _answered(request: BatchRequestInput, answer: aiohttp.ClientResponse, body: Any) -> BatchRequestOutput:
+    request_id = answer.headers.get("X-Request-Id") or (body.get("id") if isinstance(body, dict) else None) or new_id()
+    response = BatchResponseData(status_code=answer.status, request_id=str(request_id), body=body)
+    return BatchRequestOutput(id=new_id(), custom_id=request.custom_id, response=response, error=None)
+
+
+def _failed(request: BatchRequestInput, code: str, message: str) -> BatchRequestOutput:
+    error = BatchRequestError(code=code, message=message)
+    return BatchRequestOutput(id=new_id(), custom_id=request.custom_id, response=None, error=error)
+
+
+def _asked_pause(headers: Any) -> float:
+    try:
+        return min(_LONGEST_PAUSE_S, max(0.0, float(headers["Retry-After"])))
+    except (KeyError, ValueError):
+        return 0.0
+
+
+def _reason(line: BatchRequestOutput) -> str:
+    if line.error is not None:
+        return line.error.message
+    return f"HTTP status {line.response.status_code}" if line.response is not None else "no answer"

@@ -1,0 +1,241 @@
+"""A PDBatch on a real API server with the real Job controller; the test plays kubelet and runner."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from pdinference.api import names
+from pdinference.cluster.client import Json
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import BATCH, JOB, POD, RESOURCE
+from pdinference.runner.progress import Progress
+from tests.integration.conftest import Operators
+from tests.integration.world import World, until
+
+Spec = dict[str, Any]
+RUNNER_ADDRESS = "127.0.77.1"  # of this machine, so that the operator reaches the runner that the test plays
+QUIET_S = 12.0
+"""Longer than the operator's interval of looking at a batch."""
+
+
+def document(world: World, name: str = "nightly", **spec: Any) -> Json:
+    minimal: Spec = {
+        "inferenceRef": {"name": "llama"},
+        "input": {"configMap": {"name": "prompts", "key": "in.jsonl"}},
+        "output": {"persistentVolumeClaim": {"claimName": "results"}},
+    }
+    metadata = {"name": name, "namespace": world.namespace}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.BATCH_KIND,
+        "metadata": metadata,
+        "spec": {**minimal, **spec},
+    }
+
+
+async def create(world: World, **spec: Any) -> None:
+    await world.api.create(BATCH.path(world.namespace), document(world, **spec))
+
+
+async def edit(world: World, **spec: Any) -> None:
+    await world.api.merge(BATCH.path(world.namespace, "nightly"), {"spec": spec})
+
+
+async def status(world: World) -> Json:
+    found: Json = (await world.get(BATCH, "nightly") or {}).get("status", {})
+    return found
+
+
+async def phase(world: World, wanted: str) -> None:
+    async def reached() -> bool:
+        return (await status(world)).get("phase") == wanted
+
+    await until(reached, f"the batch is {wanted}")
+
+
+async def job(world: World) -> Json:
+    """The Job, as soon as there is one."""
+    await until(lambda: _exists(world), "there is a Job")
+    return await world.api.get(JOB.path(world.namespace, "nightly-batch"))
+
+
+async def _exists(world: World) -> bool:
+    return await world.get(JOB, "nightly-batch") is not None
+
+
+async def pod(world: World) -> str:
+    """Path of the Job's pod, as soon as there is one."""
+    selector = f"{names.LABEL_BATCH}=nightly"
+    found: list[Json] = []
+
+    async def made() -> bool:
+        found[:] = (await world.api.get(POD.path(world.namespace), labelSelector=selector))["items"]
+        return bool(found)
+
+    await until(made, "the Job has a pod")
+    return POD.path(world.namespace, found[0]["metadata"]["name"])
+
+
+async def run_pod(world: World) -> str:
+    path = await pod(world)
+    running = {"phase": "Running", "podIP": RUNNER_ADDRESS, "podIPs": [{"ip": RUNNER_ADDRESS}]}
+    await world.api.merge(path + "/status", {"status": running})
+    return path
+
+
+async def end_pod(world: World, path: str, code: int, **counts: Any) -> None:
+    """What the kubelet writes when the runner's process ends."""
+    ended = {
+        "exitCode": code,
+        "reason": "Completed" if code == 0 else "Error",
+        "message": json.dumps(counts),
+        "startedAt": "2026-11-21T00:00:00Z",
+        "finishedAt": "2026-11-21T00:01:00Z",
+    }
+    container = {
+        "name": names.RUNNER_CONTAINER,
+        "image": "x",
+        "imageID": "x",
+        "ready": False,
+        "restartCount": 0,
+        "state": {"terminated": ended},
+    }
+    status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": [container]}
+    await world.api.merge(path + "/status", {"status": status})
+
+
+async def test_a_batch_waits_runs_progresses_and_completes(world: World, operators: Operators) -> None:
+    await operators.start()
+    await create(world)
+    await phase(world, "Waiting")
+    assert not await _exists(world)
+    await world.apply()
+    await world.serving()
+    made = await job(world)
+    (owner,) = made["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["controller"]) == ("PDBatch", True)
+    progress = Progress(total=20, completed=7, failed=1)
+    async with progress.served(RUNNER_ADDRESS, names.RUNNER_METRICS_PORT):
+        path = await run_pod(world)
+        await phase(world, "Running")
+
+        async def seen(counts: str) -> bool:
+            return (await status(world)).get("progress") == counts
+
+        await until(lambda: seen("8/20"), "progress shows")
+        progress.completed = 12
+        await until(lambda: seen("13/20"), "progress goes on")
+    await end_pod(world, path, 0, total=20, completed=19, failed=1, message="19 of 20 requests answered; 1 failed.")
+    await phase(world, "Complete")
+    found = await status(world)
+    assert (found["total"], found["completed"], found["failed"], found["progress"]) == (20, 19, 1, "20/20")
+    assert found["startTime"] <= found["completionTime"]
+    assert (await job(world))["metadata"]["uid"] == made["metadata"]["uid"]
+
+
+async def test_what_is_over_costs_nothing_and_a_waiting_one_writes_nothing(world: World, operators: Operators) -> None:
+    await operators.start()
+    await create(world)
+    await phase(world, "Waiting")
+    mark = world.audit_mark()
+    await asyncio.sleep(QUIET_S)
+    assert world.requests(mark) == {}
+
+
+async def test_a_restarted_operator_makes_no_second_job_and_writes_nothing(world: World, operators: Operators) -> None:
+    first = await operators.start()
+    await world.apply()
+    await world.serving()
+    await create(world)
+    made = await job(world)
+    await pod(world)
+    await phase(world, "Pending")
+    await asyncio.sleep(2)  # the Job controller's own status writes
+    assert first.stop() == 0
+    mark = world.audit_mark()
+    await operators.start("--runner-image=another:1")
+    await asyncio.sleep(QUIET_S)
+    assert world.writes(mark) == {}
+    assert (await job(world))["metadata"]["uid"] == made["metadata"]["uid"]
+
+
+async def test_suspend_deadline_and_lifetime_can_be_changed_and_nothing_else(
+    world: World, operators: Operators
+) -> None:
+    await operators.start()
+    await world.apply()
+    await world.serving()
+    await create(world)
+    await job(world)
+    await edit(world, suspend=True, timeoutSeconds=500, ttlSecondsAfterFinished=600)
+    await phase(world, "Suspended")
+    spec = (await job(world))["spec"]
+    assert (spec["suspend"], spec["activeDeadlineSeconds"], spec["ttlSecondsAfterFinished"]) == (True, 500, 600)
+    await edit(world, suspend=False, timeoutSeconds=None, ttlSecondsAfterFinished=None)
+    await phase(world, "Pending")
+    spec = (await job(world))["spec"]
+    assert spec["suspend"] is False
+    assert not {"activeDeadlineSeconds", "ttlSecondsAfterFinished"} & spec.keys()
+    for change in (
+        {"concurrency": 3},
+        {"model": "other"},
+        {"input": {"configMap": {"name": "others"}}},
+        {"resources": {"limits": {"cpu": "1"}}},
+    ):
+        with pytest.raises(ApiError, match="A batch that exists cannot be changed"):
+            await edit(world, **change)
+
+
+async def test_what_only_a_person_can_mend_ends_the_batch_in_the_runners_words(
+    world: World, operators: Operators
+) -> None:
+    await operators.start()
+    await world.apply()
+    await world.serving()
+    await create(world)
+    path = await run_pod(world)
+    await end_pod(world, path, 2, total=0, completed=0, failed=0, message="The input is not valid: line 2.")
+    await phase(world, "Failed")
+    conditions = {c["type"]: c for c in (await status(world))["conditions"]}
+    assert conditions["Failed"]["status"] == "True"
+    assert conditions["Failed"]["message"] == "The input is not valid: line 2."
+
+
+async def test_deleting_the_batch_deletes_its_job(world: World, operators: Operators) -> None:
+    await operators.start()
+    await world.apply()
+    await world.serving()
+    await create(world)
+    await job(world)
+    await world.delete(BATCH, "nightly")
+
+    async def gone() -> bool:
+        return not await _exists(world)
+
+    await until(gone, "garbage collection has removed the Job")
+    assert await world.get(RESOURCE, "llama") is not None
+
+
+WRONG: list[tuple[Spec, str]] = [
+    ({"input": {}}, "spec.input: .*exactly one of persistentVolumeClaim and configMap"),
+    ({"input": {"persistentVolumeClaim": {"claimName": "a", "path": "../b"}}}, "path within the volume"),
+    ({"output": {"configMap": {"name": "a"}}}, "spec.output"),
+    ({"inferenceRef": {"name": "Not A Name"}}, "spec.inferenceRef.name"),
+    ({"concurrency": 0}, "spec.concurrency"),
+    ({"concurrency": 2000}, "spec.concurrency"),
+    ({"model": "--x"}, "spec.model"),
+    ({"ttlSecondsAfterFinished": 1}, "spec.ttlSecondsAfterFinished"),
+]
+
+
+@pytest.mark.parametrize(("spec", "words"), WRONG, ids=[str(number) for number in range(len(WRONG))])
+async def test_what_is_wrong_is_refused_by_its_field(world: World, spec: Spec, words: str) -> None:
+    with pytest.raises(ApiError, match=words):
+        await create(world, **spec)
+
+
+async def test_a_name_that_no_pod_could_have_is_refused(world: World) -> None:
+    with pytest.raises(ApiError, match=r"metadata\.name"):
+        await world.api.create(BATCH.path(world.namespace), document(world, "x" * 53))

@@ -1,0 +1,86 @@
+"""Output survives a runner that dies at any byte, and is never mixed with another batch's."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pdinference.runner.lines import BatchRequestError, BatchRequestOutput, BatchResponseData
+from pdinference.runner.results import ERRORS, OUTPUT, BusyOutputError, ForeignOutputError, Results
+from tests.runner.service import read_lines
+
+
+def output(number: int, status: int = 200) -> BatchRequestOutput:
+    response = BatchResponseData(status_code=status, request_id="r", body={"text": "ü\n"})
+    return BatchRequestOutput(id=f"id-{number}", custom_id=f"request-{number}", response=response, error=None)
+
+
+def unanswered(number: int) -> BatchRequestOutput:
+    error = BatchRequestError(code="timeout", message="no answer")
+    return BatchRequestOutput(id=f"id-{number}", custom_id=f"request-{number}", response=None, error=error)
+
+
+def test_answers_and_failures_go_into_files_of_their_own(tmp_path: Path) -> None:
+    results = Results(tmp_path / "deep" / "folder", "a")
+    results.append([output(1), output(2, status=400), unanswered(3)])
+    assert [line["custom_id"] for line in read_lines(tmp_path / "deep/folder" / OUTPUT)] == ["request-1"]
+    assert [line["custom_id"] for line in read_lines(tmp_path / "deep/folder" / ERRORS)] == ["request-2", "request-3"]
+
+
+def test_a_new_runner_knows_what_was_done(tmp_path: Path) -> None:
+    first = Results(tmp_path, "a")
+    first.append([output(1), unanswered(2)])
+    first.close()
+    second = Results(tmp_path, "a")
+    assert (second.answered, second.failed) == ({"request-1"}, {"request-2"})
+
+
+def test_wherever_a_line_was_torn_it_is_cut_off_and_what_follows_is_whole(tmp_path: Path) -> None:
+    whole = f"{output(1).model_dump_json()}\n".encode()
+    torn = f"{output(2).model_dump_json()}\n".encode()
+    for length in range(len(torn)):
+        folder = tmp_path / str(length)
+        Results(folder, "a").close()
+        (folder / OUTPUT).write_bytes(whole + torn[:length])
+        results = Results(folder, "a")
+        assert results.answered == {"request-1"}
+        results.append([output(2)])
+        results.close()
+        assert [line["custom_id"] for line in read_lines(folder / OUTPUT)] == ["request-1", "request-2"]
+
+
+def test_the_answers_to_another_input_are_never_taken_for_this_ones(tmp_path: Path) -> None:
+    first = Results(tmp_path, "a")
+    first.append([output(1)])
+    first.close()
+    with pytest.raises(ForeignOutputError, match=r"spec\.output"):
+        Results(tmp_path, "b")
+
+
+@pytest.mark.parametrize("name", [OUTPUT, ERRORS])
+def test_files_of_somebody_else_are_not_touched(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(ForeignOutputError):
+        Results(tmp_path, "a")
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_line_that_is_no_output_is_not_passed_over(tmp_path: Path) -> None:
+    Results(tmp_path, "a").close()
+    (tmp_path / OUTPUT).write_text(json.dumps({"no": "id"}) + "\n")
+    with pytest.raises(ForeignOutputError, match=OUTPUT):
+        Results(tmp_path, "a")
+
+
+def test_a_runner_that_died_while_it_claimed_the_folder_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "batch.new").write_text("{")
+    (tmp_path / OUTPUT).touch()
+    assert Results(tmp_path, "a").answered == set()
+
+
+def test_two_runners_do_not_write_at_once(tmp_path: Path) -> None:
+    first = Results(tmp_path, "a")
+    with pytest.raises(BusyOutputError):
+        Results(tmp_path, "a")
+    first.close()
+    Results(tmp_path, "a").close()

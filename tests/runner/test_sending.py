@@ -1,0 +1,141 @@
+"""One request: sent again when that may help, given up when it is to blame, kept when the service is away."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from pdinference.runner.lines import BatchRequestInput, BatchRequestOutput
+from pdinference.runner.sending import Sender, Service, ServiceAwayError
+from tests.runner.service import FakeService, Reply, line
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[FakeService]:
+    async with FakeService().serve() as service:
+        yield service
+
+
+async def send(service: FakeService, number: int = 1, **settings: Any) -> BatchRequestOutput:
+    chosen = {"model": None, "default_model": "llama", "max_retries": 2, "timeout_s": 5, "patience_s": 0.1}
+    async with aiohttp.ClientSession() as session:
+        sender = Sender(session, Service(service.url, **{**chosen, "first_pause_s": 0.01, **settings}))
+        return await sender.send(BatchRequestInput.model_validate(line(number)))
+
+
+async def test_an_answer_is_kept_whole(service: FakeService) -> None:
+    found = await send(service)
+    assert found.answered
+    assert found.custom_id == "request-1"
+    assert found.response is not None
+    assert (found.response.status_code, found.response.request_id) == (200, "chatcmpl-prompt 1")
+    assert found.response.body["choices"][0]["message"]["content"] == "echo prompt 1"
+
+
+@pytest.mark.parametrize(
+    ("body", "settings", "sent"),
+    [
+        ({}, {}, "llama"),
+        ({"model": "lora"}, {}, "lora"),
+        ({"model": "gpt-4o"}, {"model": "llama"}, "llama"),
+        ({}, {"default_model": None}, None),
+    ],
+)
+async def test_the_model_is_the_batchs_then_the_lines_then_the_services(
+    service: FakeService, body: Any, settings: Any, sent: str | None
+) -> None:
+    chosen = {"model": None, "default_model": "llama", "max_retries": 0, "timeout_s": 5, "patience_s": 0.1}
+    async with aiohttp.ClientSession() as session:
+        sender = Sender(session, Service(service.url, **{**chosen, **settings}))
+        await sender.send(BatchRequestInput.model_validate(line(1, **body)))
+    assert service.bodies[0].get("model") == sent
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503])
+async def test_a_passing_failure_is_tried_again(service: FakeService, status: int) -> None:
+    service.fault = lambda _, times: web.Response(status=status) if times < 3 else None
+    assert (await send(service)).answered
+    assert service.asked["prompt 1"] == 3
+
+
+async def test_a_cut_connection_is_tried_again(service: FakeService) -> None:
+    def cut_once(_: str, times: int) -> Reply:
+        if times == 1:
+            raise ConnectionAbortedError
+        return None
+
+    service.fault = cut_once
+    assert (await send(service)).answered
+    assert service.asked["prompt 1"] == 2
+
+
+async def test_a_refused_request_is_not_sent_again_and_keeps_the_services_words(service: FakeService) -> None:
+    service.fault = lambda *_: web.json_response({"error": {"message": "too long"}}, status=400)
+    found = await send(service)
+    assert not found.answered
+    assert found.response is not None
+    assert found.response.body == {"error": {"message": "too long"}}
+    assert service.asked["prompt 1"] == 1
+
+
+async def test_an_error_in_plain_text_is_kept_too(service: FakeService) -> None:
+    service.fault = lambda *_: web.Response(status=404, text="nothing here")
+    found = await send(service)
+    assert found.response is not None
+    assert found.response.body == {"error": {"message": "nothing here"}}
+
+
+async def test_a_request_that_fails_while_the_service_is_ready_is_given_up(service: FakeService) -> None:
+    service.fault = lambda *_: web.Response(status=500)
+    found = await send(service)
+    assert found.response is not None
+    assert found.response.status_code == 500
+    assert service.asked["prompt 1"] == 3
+
+
+async def test_an_answer_that_takes_too_long_is_given_up(service: FakeService) -> None:
+    service.hold.clear()
+    found = await send(service, timeout_s=0.05, max_retries=1)
+    assert found.error is not None
+    assert found.error.code == "timeout"
+    assert service.asked["prompt 1"] == 2
+
+
+async def test_an_answer_that_is_no_json_is_given_up(service: FakeService) -> None:
+    service.fault = lambda *_: web.Response(text="<html>")
+    found = await send(service)
+    assert found.error is not None
+    assert found.error.code == "invalid_answer"
+
+
+async def test_while_the_service_is_away_no_request_is_given_up(service: FakeService) -> None:
+    service.ready = False
+    service.fault = lambda *_: web.Response(status=503)
+    with pytest.raises(ServiceAwayError, match=r"not ready for 0\.1 s: HTTP status 503.*PDInference"):
+        await send(service)
+
+
+async def test_a_service_that_comes_back_in_time_answers(service: FakeService) -> None:
+    seen = iter([False, False, True])
+    service.is_ready = lambda: next(seen)
+    service.fault = lambda _, times: web.Response(status=503) if times <= 3 else None
+    assert (await send(service, patience_s=60)).answered
+    assert service.asked["prompt 1"] == 4
+
+
+async def test_a_request_that_brings_the_service_down_each_time_is_given_up(service: FakeService) -> None:
+    """Else it would be sent for ever."""
+    asked = 0
+
+    def readiness() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked % 2 == 0  # down right after the request, up again soon
+
+    service.fault = lambda *_: web.Response(status=500)
+    service.is_ready = readiness
+    found = await send(service, patience_s=30)
+    assert not found.answered
+    assert service.asked["prompt 1"] == 9
