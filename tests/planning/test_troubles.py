@@ -2,7 +2,7 @@
 
 import pytest
 
-from pdinference.api.names import Role
+from pdinference.api.names import GROUP_BROKEN_EXIT, Role
 from pdinference.planning.observed import PodSummary, PodTrouble
 from pdinference.planning.troubles import advise, worst
 
@@ -93,3 +93,11 @@ class TestSchedulerMessages:
         said = f"0/1 nodes are available: 1 Insufficient cpu{before}preemption: 0/1 nodes are available: 1 No victims."
         message = advise(pod(PodTrouble("Unschedulable", said)), "ns").message
         assert message == "Pod p-0 fits on no node: 0/1 nodes are available: 1 Insufficient cpu."
+
+
+def test_the_node_that_failed_is_named_and_not_those_that_restart_with_it() -> None:
+    broken = PodTrouble("CrashLoopBackOff", "", "vllm", exit_code=GROUP_BROKEN_EXIT, last_words="node 1 is gone")
+    failed = PodTrouble("CrashLoopBackOff", "", "vllm", exit_code=1, last_words="ValueError: no such layer")
+    found = worst([pod(broken, name="x-parameter-r-0"), pod(failed, name="x-node1-r-0")], "ns")
+    assert found is not None
+    assert "x-node1-r-0" in found.message
