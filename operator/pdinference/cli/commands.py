@@ -100,7 +100,8 @@ def crd(names_: tuple[str, ...]) -> None:
     for name in names_:
         if name not in found:
             raise click.ClickException(f"There is no definition {name}; there are {', '.join(found)}.")
-    _print_yaml([found[name] for name in names_ or found])
+    # A schema is mostly indentation: with its leaves on one line each, the file is a fifth smaller.
+    _print_yaml([found[name] for name in names_ or found], default_flow_style=None, width=1000)
 
 
 @main.command("render")
@@ -162,8 +163,9 @@ class _PlainDumper(yaml.CSafeDumper):
         return True
 
 
-def _print_yaml(objects: Iterable[Any]) -> None:
-    yaml.dump_all(objects, sys.stdout, Dumper=_PlainDumper, sort_keys=False, explicit_start=True, width=120)
+def _print_yaml(objects: Iterable[Any], **style: Any) -> None:
+    style = {"default_flow_style": False, "width": 120, **style}
+    yaml.dump_all(objects, sys.stdout, Dumper=_PlainDumper, sort_keys=False, explicit_start=True, **style)
 
 
 main.add_command(plan_command)

@@ -47,7 +47,7 @@ def job_values(resource: PDInference, image: str, job: str) -> Fields:
     )
     parameter = resource.spec.parameter
     # Where P may run, a volume that binds to one zone or node is of use, and a node's folder is there.
-    scheduling = engine_scheduling(resource, Role.PARAMETER, parameter)
+    scheduling = engine_scheduling(resource, Role.PARAMETER, parameter, 0)
     overlay = parameter.pod_template.get("spec") or {}
     volumes = model_volume(model, read_only=not fetches) if fetches or model.source.hub is None else []
     return {
