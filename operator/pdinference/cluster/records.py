@@ -155,7 +155,7 @@ def controller_of(metadata: Json) -> tuple[Owner | None, str]:
 def _workload(metadata: Json, body: Json) -> WorkloadState | None:
     labels = metadata.get("labels") or {}
     node = names.node_of(labels)
-    if node is None:
+    if node is None or node[0] not in names.SERVING_ROLES:
         return None
     role, node_rank = node
     template = body["spec"]["template"]["metadata"].get("labels") or {}
