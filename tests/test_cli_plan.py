@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from pdinference.cli import main
-from tests.conftest import EXAMPLES, REPOSITORY
+from tests.conftest import EXAMPLES, REPOSITORY, example_documents
 from tests.planning.memory.configs import LLAMA_1B, LLAMA_8B
 
 LLAMA = REPOSITORY / "examples/llama-8b.yaml"
@@ -149,6 +149,10 @@ def test_a_size_that_is_none_is_refused(config: Path) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_can_be_planned(example: Path, config: Path) -> None:
+    for document in example_documents(example):
+        partition = document["spec"].get("parameter", {}).get("parallelism", {}).get("layerPartition")
+        if partition:  # of a model with that many layers
+            config.write_text(json.dumps({**LLAMA_8B, "num_hidden_layers": sum(partition)}))
     result = plan("-f", example, "--model-config", config)
     assert result.exit_code == 0, result.output
     assert "KV per token" in result.output

@@ -94,6 +94,53 @@ def test_a_missing_field_is_named(document: Make) -> None:
             "one number of layers for each",
         ),
         (
+            {"parameter": {"parallelism": {"pipeline": 3, "nodes": 2}}},
+            "spec.parameter.parallelism.nodes",
+            "same number of devices",
+        ),
+        (
+            {"parameter": {"parallelism": {"data": 2, "nodes": 2}}},
+            "spec.parameter.parallelism.data",
+            "more replicas",
+        ),
+        (
+            {"decode": {"parallelism": {"tensor": 2, "nodes": 2}}},
+            "spec.decode.parallelism.nodes",
+            "only instances of P",
+        ),
+        ({"parameter": {"nodePools": [{}]}}, "spec.parameter.nodePools", "one for each node"),
+        (
+            {"parameter": {"parallelism": {"pipeline": 2, "nodes": 2}, "nodePools": [{}, {}, {}]}},
+            "spec.parameter.nodePools",
+            "one for each node",
+        ),
+        (
+            {
+                "parameter": {
+                    "accelerator": {"type": "CPU"},
+                    "parallelism": {"pipeline": 2, "nodes": 2},
+                    "nodePools": [{}, {"products": ["A100"]}],
+                }
+            },
+            "spec.parameter.nodePools",
+            "nodeSelector",
+        ),
+        (
+            {"parameter": {"parallelism": {"pipeline": 2, "nodes": 2}, "nodePools": [{}, {"products": ["A100"]}]}},
+            "spec.parameter.nodePools",
+            "maxNumBatchedTokens and maxNumSeqs",
+        ),
+        (
+            {
+                "parameter": {"parallelism": {"tensor": 2, "nodes": 2}},
+                "decode": {"parallelism": {"tensor": 2}},
+                "transfer": {"connector": "Mooncake"},
+            },
+            "spec.parameter.parallelism.nodes",
+            "transfer.connector Nixl",
+        ),
+        ({"parameter": {"args": {"nnodes": 2}}}, "spec.parameter.args", "spec.parameter.parallelism.nodes"),
+        (
             {"model": {"source": {"path": "/a"}, "chatTemplate": {"inline": "{% if %}"}}},
             "spec.model.chatTemplate.inline",
             "Line 1",

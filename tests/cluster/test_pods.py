@@ -85,3 +85,16 @@ def test_the_end_of_a_containers_log_tells_why_it_stopped(log: str, words: str) 
     trouble = summary(containerStatuses=[container(state=ended)]).trouble
     assert trouble is not None
     assert trouble.last_words == words
+
+
+def test_a_pod_of_a_further_node_belongs_to_p() -> None:
+    labels = {names.LABEL_NAME: "x", names.LABEL_REVISION: "r", **names.node_labels(1)}
+    metadata = {"name": "x-node1-r-0", "namespace": "ns", "uid": "u", "resourceVersion": "1", "labels": labels}
+    record = pod_record({"metadata": metadata})
+    assert record is not None
+    assert (record.summary.role, record.summary.node_rank) == (names.Role.PARAMETER, 1)
+
+
+def test_a_pod_of_a_further_node_without_its_rank_is_not_ours() -> None:
+    metadata = {"name": "x", "namespace": "ns", "labels": {names.LABEL_ROLE: names.FURTHER_NODE}}
+    assert pod_record({"metadata": metadata}) is None

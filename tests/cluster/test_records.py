@@ -47,6 +47,14 @@ def test_a_workloads_revision_is_the_one_of_its_pods() -> None:
     assert (workload.revision, workload.desired, workload.ready, workload.observed) == ("new", 2, 1, True)
 
 
+def test_a_further_node_of_p_is_told_from_the_first() -> None:
+    body = deployment()
+    body["metadata"]["labels"] |= names.node_labels(2)
+    workload = child_record("StatefulSet", body).workload
+    assert workload is not None
+    assert (workload.role, workload.node_rank) == (names.Role.PARAMETER, 2)
+
+
 def test_a_quota_shows_in_the_workload() -> None:
     failure = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}
     workload = child_record("Deployment", deployment(conditions=[failure])).workload

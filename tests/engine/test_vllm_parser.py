@@ -26,8 +26,8 @@ def parser() -> Any:
     return make_arg_parser(FlexibleArgumentParser())
 
 
-def parsed(resource: PDInference, role: Role) -> Namespace:
-    arguments = [argument.replace("$$", "$") for argument in engine_command(resource, role).arguments]
+def parsed(resource: PDInference, role: Role, node_rank: int = 0) -> Namespace:
+    arguments = [argument.replace("$$", "$") for argument in engine_command(resource, role, node_rank).arguments]
     namespace: Namespace = parser().parse_args(arguments)
     return namespace
 
@@ -40,7 +40,8 @@ def test_examples_are_accepted(example: Path, role: Role) -> None:
         config = parsed(resource, role).kv_transfer_config
         assert config.kv_role == ("kv_producer" if role is Role.PARAMETER else "kv_consumer")
         tiers = resource.spec.of(role).kv_tiers
-        assert config.kv_connector == ("MultiConnector" if tiers else "NixlConnector")
+        nixl = "NixlPushConnector" if resource.spec.parameter.parallelism.pipeline > 1 else "NixlConnector"
+        assert config.kv_connector == ("MultiConnector" if tiers else nixl)
         assert config.kv_load_failure_policy == "recompute"
 
 
@@ -171,3 +172,17 @@ def test_vllm_reads_the_tiers(resource: Callable[..., PDInference]) -> None:
     tier = SecondaryTierFactory.get_tier_class(disk)
     assert disk.keys() - {"type"} <= inspect.signature(tier.__init__).parameters.keys()
     assert '"cpu_bytes_to_use"' in inspect.getsource(OffloadingSpecFactory.get_spec_cls({}).__init__)
+
+
+def test_the_nodes_of_one_instance_are_what_vllm_takes_them_for(resource: Callable[..., PDInference]) -> None:
+    parallelism = {"tensor": 4, "pipeline": 2, "nodes": 2, "layerPartition": [42, 38]}
+    r = resource(parameter={"parallelism": parallelism}, decode={"parallelism": {"tensor": 4}})
+    first, second = (parsed(r, Role.PARAMETER, rank) for rank in range(2))
+    assert (first.nnodes, first.node_rank, first.headless) == (2, 0, False)
+    assert (second.nnodes, second.node_rank, second.headless, second.api_server_count) == (2, 1, True, 0)
+    assert (first.master_port, second.master_port) == (29501, 29501)
+    assert second.master_addr == "llama-parameter-$(PDINFERENCE_REVISION)-$(PDINFERENCE_POD_INDEX).llama-parameter"
+    for arguments in (first, second):
+        assert (arguments.tensor_parallel_size, arguments.pipeline_parallel_size) == (4, 2)
+        assert arguments.distributed_executor_backend == "mp"
+        assert arguments.kv_transfer_config.kv_connector == "NixlPushConnector"

@@ -16,6 +16,11 @@ def accelerator(**more: Any) -> Spec:
     return {"parameter": {"accelerator": more}}
 
 
+def nodes(pools: list[Spec] | None = None, **parallelism: int) -> Spec:
+    split = {"pipeline": 1 if "tensor" in parallelism else 2, "nodes": 2, **parallelism}
+    return {"parameter": {"parallelism": split} | ({"nodePools": pools} if pools else {})}
+
+
 def toleration(**more: Any) -> Spec:
     return {"parameter": {"placement": {"tolerations": [more]}}}
 
@@ -47,6 +52,11 @@ WRONG: list[tuple[Spec, str]] = [
     ({"parameter": {"parallelism": {"tensor": 2}}}, "spec.decode.parallelism.tensor"),
     ({"decode": {"parallelism": {"pipeline": 2}}}, "spec.decode.parallelism.pipeline"),
     ({"parameter": {"parallelism": {"layerPartition": [1, 2]}}}, "spec.parameter.parallelism.layerPartition"),
+    (nodes(tensor=3), "spec.parameter.parallelism.nodes"),
+    (nodes(data=2), "spec.parameter.parallelism.data"),
+    (nodes(pools=[{}]), "spec.parameter.nodePools"),
+    (nodes(pools=[{}, {"products": ["A100"]}]), "spec.parameter.nodePools"),
+    ({"decode": {"parallelism": {"tensor": 2, "nodes": 2}}}, "spec.decode.parallelism.nodes"),
     ({"engine": {"args": {"dtype": "half"}}}, "spec.engine.args"),
     ({"engine": {"env": {"HF_TOKEN": "x"}}}, "spec.engine"),
     ({"engine": {"gpuMemoryUtilization": 2}}, "spec.engine.gpuMemoryUtilization"),

@@ -285,3 +285,33 @@ async def test_a_refused_child_is_reported_in_the_api_servers_words(world: World
 
     await until(reported, "the quota is quoted")
     assert await world.get(DEPLOYMENT, "llama-router"), "the other children are there"
+
+
+async def test_an_instance_of_several_nodes_is_served_scaled_and_pruned_as_one(
+    world: World, operators: Operators
+) -> None:
+    await operators.start()
+    spread = {"parallelism": {"pipeline": 2, "nodes": 2}}
+    await world.apply(parameter=spread)
+    wide = await world.serving()
+    first, second = names.parameter_workload("llama", wide), names.node_workload("llama", 1, wide)
+    (pod,) = await world.pods(Role.PARAMETER, wide)
+    assert pod["metadata"]["name"] == f"{first}-0"
+    assert pod["metadata"]["labels"][names.LABEL_POD_INDEX] == "0"
+
+    await world.apply(parameter={**spread, "replicas": 2})
+
+    async def scaled() -> bool:
+        sets = [await world.get(STATEFUL_SET, name) or {} for name in (first, second)]
+        return [found["spec"]["replicas"] for found in sets] == [2, 2]
+
+    await until(scaled, "both nodes have two pods")
+    assert (await world.status())["roles"]["parameter"]["desired"] == 2
+
+    await world.apply()
+    await world.serving()
+
+    async def gone() -> bool:
+        return not any([await world.get(STATEFUL_SET, name) for name in (first, second)])
+
+    await until(gone, "both nodes of the old revision are gone")

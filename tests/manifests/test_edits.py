@@ -26,7 +26,7 @@ SETTINGS = RenderSettings(router_image="registry.example/router:1", allowed_host
 
 OF_NO_CHILD = {"model.architecture.config", "rollout.strategy"}
 """Fields that tell the operator something and change no child."""
-OF_ONE_VALUE = {"decode.parallelism.pipeline"}
+OF_ONE_VALUE = {"decode.parallelism.pipeline", "decode.parallelism.nodes"}
 """Fields that may say only what they would anyway."""
 
 

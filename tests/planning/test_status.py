@@ -160,3 +160,14 @@ def test_an_invalid_spec_leaves_what_is_known_and_says_what_to_correct() -> None
 def test_an_invalid_spec_that_never_ran_is_not_ready() -> None:
     status = invalid_status(1, "spec.x: wrong", router=None, previous=Status(), now=NOW)
     assert conditions(status)["Ready"].status == "False"
+
+
+def test_an_instance_of_several_nodes_counts_once_and_any_of_its_pods_may_be_what_is_wrong() -> None:
+    trouble = PodTrouble("Unschedulable", "0/2 nodes are available.")
+    node = PodSummary("x-node1-r1-0", Role.PARAMETER, "r1", ready=False, trouble=trouble, node_rank=1)
+    first = PodSummary("x-parameter-r1-0", Role.PARAMETER, "r1", "Running", ready=False)
+    status = built(replace(STARTING, pods=(first, node, pod(Role.DECODE), pod(Role.ROUTER, ready=False))))
+    assert (status.roles.parameter.replicas, status.roles.parameter.summary) == (1, "0/1")
+    found = conditions(status)["ParameterReady"]
+    assert found.reason == "Unschedulable"
+    assert "x-node1-r1-0" in found.message

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pdinference.api.names import Role
+from pdinference.api.names import GROUP_BROKEN_EXIT, Role
 from pdinference.planning.observed import PREPARING_MODEL, PodSummary, PodTrouble
 from pdinference.planning.troubles import advise, worst
 
@@ -106,3 +106,11 @@ def test_the_job_for_the_model_is_placed_by_the_fields_of_p() -> None:
     said = "0/2 nodes are available: 2 node(s) had untolerated taint {gpu: true}."
     stuck = PodSummary("x-model-1", Role.MODEL, "", trouble=PodTrouble("Unschedulable", said))
     assert "spec.parameter.placement.tolerations" in advise(stuck, "ns").message
+
+
+def test_the_node_that_failed_is_named_and_not_those_that_restart_with_it() -> None:
+    broken = PodTrouble("CrashLoopBackOff", "", "vllm", exit_code=GROUP_BROKEN_EXIT, last_words="node 1 is gone")
+    failed = PodTrouble("CrashLoopBackOff", "", "vllm", exit_code=1, last_words="ValueError: no such layer")
+    found = worst([pod(broken, name="x-parameter-r-0"), pod(failed, name="x-node1-r-0")], "ns")
+    assert found is not None
+    assert "x-node1-r-0" in found.message

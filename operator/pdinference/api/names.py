@@ -1,6 +1,8 @@
 """Every group, label, annotation, port and child name, each stated once."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 GROUP = "pdinference.io"
 VERSION = "v1alpha1"
@@ -45,6 +47,16 @@ LABEL_REVISION = f"{GROUP}/revision"
 LABEL_BATCH = f"{GROUP}/batch"
 """On the children of a PDBatch, instead of `LABEL_NAME` and `LABEL_ROLE`: nothing of a PDInference selects them."""
 
+LABEL_NODE_RANK = f"{GROUP}/node-rank"
+"""Which part of a P instance of several nodes a pod is."""
+
+FURTHER_NODE = "parameter-node"
+"""The value of `LABEL_ROLE` on the pods of a P instance's nodes but the first. Not `parameter`: what selects P (router,
+headless Service, autoscaler, status) is to see an instance once, at the pod that answers for it."""
+
+LABEL_POD_INDEX = "apps.kubernetes.io/pod-index"
+"""Set by the StatefulSet controller: a pod's ordinal, which is the number of its P instance."""
+
 LABEL_QUEUE = "kueue.x-k8s.io/queue-name"
 """Kueue's label for the queue that admits a pod."""
 
@@ -68,6 +80,12 @@ SIDE_CHANNEL_PORT_NAME = "kv-side-channel"
 MOONCAKE_BOOTSTRAP_PORT = 8998
 """Where router and decode ask prefill for its Mooncake addresses (vLLM's default for VLLM_MOONCAKE_BOOTSTRAP_PORT)."""
 MOONCAKE_BOOTSTRAP_PORT_NAME = "kv-bootstrap"
+GROUP_BROKEN_EXIT = 75
+"""How a container ends when another node of its P instance did."""
+GROUP_PORT = 29600
+"""Where the nodes of a P instance hold together (engine/scripts/group_member.py)."""
+RENDEZVOUS_PORT = 29501
+"""Where their ranks find one another (vLLM's default for --master-port)."""
 ROUTER_PORT = 8080
 ROUTER_PORT_NAME = "http"
 ROUTER_METRICS_PORT = 29000
@@ -114,6 +132,11 @@ controller appends `-<10 characters>` to it and writes the result into a label, 
 def parameter_workload(name: str, revision: str) -> str:
     """The StatefulSet of one revision of P."""
     return f"{name}-{Role.PARAMETER}-{revision}"
+
+
+def node_workload(name: str, node_rank: int, revision: str) -> str:
+    """The StatefulSet of one further node of each P instance, of one revision."""
+    return f"{name}-node{node_rank}-{revision}"
 
 
 def decode_workload(name: str, revision: str) -> str:
@@ -170,6 +193,28 @@ def instance_labels(name: str) -> dict[str, str]:
 def role_labels(name: str, role: Role) -> dict[str, str]:
     """The labels on the children and pods of one role."""
     return {**instance_labels(name), LABEL_APP_COMPONENT: str(role), LABEL_ROLE: str(role)}
+
+
+def node_labels(node_rank: int) -> dict[str, str]:
+    """What tells the pods of one node of P's instances from those of the others."""
+    return {LABEL_ROLE: str(Role.PARAMETER) if node_rank == 0 else FURTHER_NODE, LABEL_NODE_RANK: str(node_rank)}
+
+
+def node_of(labels: Mapping[str, str]) -> tuple[Role, int] | None:
+    """The role of a pod or workload and the node rank within its instance, by its labels; None for other objects."""
+    role = labels.get(LABEL_ROLE, "")
+    if role == FURTHER_NODE:
+        rank = labels.get(LABEL_NODE_RANK, "")
+        return (Role.PARAMETER, int(rank)) if rank.isdecimal() else None
+    return (Role(role), 0) if role in set(Role) else None
+
+
+def pods_of(name: str, role: Role, *, nodes: int) -> dict[str, Any]:
+    """A label selector of all pods of a role, those of P's further nodes included, as in the Kubernetes API."""
+    if role is not Role.PARAMETER or nodes == 1:
+        return {"matchLabels": role_selector(name, role)}
+    roles = {"key": LABEL_ROLE, "operator": "In", "values": [str(role), FURTHER_NODE]}
+    return {"matchLabels": {LABEL_NAME: name}, "matchExpressions": [roles]}
 
 
 def role_selector(name: str, role: Role, revision: str | None = None) -> dict[str, str]:

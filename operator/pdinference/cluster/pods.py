@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pdinference.api import names
-from pdinference.api.names import Role
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.records import PodRecord, version_of
 from pdinference.planning.observed import PREPARING_MODEL, PodSummary, PodTrouble
@@ -25,9 +24,10 @@ def pod_record(body: Json) -> PodRecord | None:
     metadata = body["metadata"]
     labels = metadata.get("labels") or {}
     batch = labels.get(names.LABEL_BATCH)
-    role, name = labels.get(names.LABEL_ROLE), labels.get(names.LABEL_NAME)
-    if batch is None and role not in set(Role):
+    node, name = names.node_of(labels), labels.get(names.LABEL_NAME)
+    if batch is None and node is None:
         return None
+    role, node_rank = (None, 0) if batch is not None or node is None else node
     owner = _owner(metadata["namespace"], batch, name)
     status = body.get("status") or {}
     containers = status.get("containerStatuses") or ()
@@ -39,7 +39,8 @@ def pod_record(body: Json) -> PodRecord | None:
         owner=owner,
         summary=PodSummary(
             name=metadata["name"],
-            role=None if batch is not None else Role(str(role)),
+            role=role,
+            node_rank=node_rank,
             revision=labels.get(names.LABEL_REVISION, ""),
             phase=status.get("phase", "Pending"),
             ready=_condition(status, "Ready").get("status") == "True",

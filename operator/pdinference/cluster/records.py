@@ -7,7 +7,6 @@ from hashlib import blake2b
 from typing import Any
 
 from pdinference.api import names
-from pdinference.api.names import Role
 from pdinference.cluster.jobs import job_state
 from pdinference.cluster.kinds import JOB, RESOURCE_BY_NAME, WORKLOADS, ChildKey, Owner
 from pdinference.planning.observed import JobState, PodSummary, WorkloadState
@@ -155,15 +154,17 @@ def controller_of(metadata: Json) -> tuple[Owner | None, str]:
 
 def _workload(metadata: Json, body: Json) -> WorkloadState | None:
     labels = metadata.get("labels") or {}
-    role = labels.get(names.LABEL_ROLE)
-    if role not in set(names.SERVING_ROLES):
+    node = names.node_of(labels)
+    if node is None or node[0] not in names.SERVING_ROLES:
         return None
+    role, node_rank = node
     template = body["spec"]["template"]["metadata"].get("labels") or {}
     status = body.get("status") or {}
     failed = [c for c in status.get("conditions") or () if c["type"] == "ReplicaFailure" and c["status"] == "True"]
     return WorkloadState(
         name=metadata["name"],
-        role=Role(role),
+        role=role,
+        node_rank=node_rank,
         revision=template.get(names.LABEL_REVISION, ""),
         desired=body["spec"].get("replicas", 1),
         replicas=status.get("replicas", 0),

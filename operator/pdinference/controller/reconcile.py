@@ -173,7 +173,7 @@ class Reconciler:
     def _workloads(self, resource: ResourceRecord, desired: Desired) -> dict[Role, WorkloadState]:
         records = (self._cache.children.get(key) for key in desired.fingerprints if key.kind in WORKLOADS)
         states = (record.workload for record in records if record is not None and record.owner_uid == resource.uid)
-        return {state.role: state for state in states if state is not None}
+        return {state.role: state for state in states if state is not None and state.node_rank == 0}
 
     def _router(self, resource: ResourceRecord) -> WorkloadState | None:
         record = self._cache.children.get(_router_key(resource.owner))

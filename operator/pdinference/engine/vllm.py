@@ -7,6 +7,7 @@ from pdinference.api.v1alpha1 import PDInference, RoleSpec, Spec
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, EnvironmentVariable, literal, variable
 from pdinference.engine.devices import device_environment
+from pdinference.engine.group import group_arguments, group_environment, group_program
 from pdinference.engine.kv_transfer import kv_transfer_config, kv_transfer_environment, kv_transfer_options
 from pdinference.engine.model import model_environment, model_options
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
@@ -26,8 +27,8 @@ _DEFAULTS: dict[str, Any] = {
 """Options that users may override."""
 
 
-def engine_command(resource: PDInference, role: Role) -> Command:
-    """What the vLLM container of a role runs.
+def engine_command(resource: PDInference, role: Role, node_rank: int = 0) -> Command:
+    """What the vLLM container of a role runs, on one node of an instance.
 
     Users' options come first: where vLLM's parser takes an abbreviation of an option that the operator owns, the last
     one wins, and that is ours.
@@ -46,10 +47,22 @@ def engine_command(resource: PDInference, role: Role) -> Command:
         **kv_transfer_options(resource.spec.transfer),
         "kv-transfer-config": kv_transfer_config(resource, role),
     }
-    return Command(
+    command = Command(
         program=_PROGRAM,
         arguments=tuple(literal(argument) for argument in to_argv(options)),
         environment=tuple(_environment(resource, own)),
+    )
+    return command if own.parallelism.nodes == 1 else _in_group(command, resource, own, node_rank)
+
+
+def _in_group(command: Command, resource: PDInference, own: RoleSpec, node_rank: int) -> Command:
+    """The command for one of several nodes of an instance."""
+    name, nodes = resource.metadata.name, own.parallelism.nodes
+    known = {entry["name"] for entry in command.environment}
+    return Command(
+        program=group_program(name, node_rank, nodes),
+        arguments=(*command.arguments, *group_arguments(name, node_rank, nodes)),
+        environment=(*command.environment, *(e for e in group_environment() if e["name"] not in known)),
     )
 
 

@@ -14,7 +14,7 @@ def extended_resources(spec: RoleSpec, rdma: RDMA | None) -> dict[str, str]:
     """Amounts of extended resources: one device for each rank, and what RDMA needs."""
     amounts = {}
     if spec.accelerator.type == "GPU" and spec.accelerator.devices is None:
-        amounts[spec.accelerator.resource_name] = str(spec.parallelism.devices)
+        amounts[spec.accelerator.resource_name] = str(spec.parallelism.devices_per_pod)
     if rdma is not None:
         amounts[rdma.resource_name] = str(rdma.count)
     return amounts
@@ -46,7 +46,7 @@ def claimed(spec: RoleSpec) -> Fields | None:
     exactly = {
         "deviceClassName": devices.device_class_name,
         "allocationMode": "ExactCount",
-        "count": spec.parallelism.devices,
+        "count": spec.parallelism.devices_per_pod,
         **_selectors(devices),
     }
     return {"requests": [{"name": names.DEVICE_CLAIM, "exactly": exactly}], **_constraints(devices)}

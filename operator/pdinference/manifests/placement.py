@@ -1,8 +1,10 @@
 """`placement` and `accelerator` of a role, as the scheduling fields of a pod."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
-from pdinference.api.names import LABEL_QUEUE, LABEL_REVISION, Role, role_labels, role_selector
+from pdinference.api.names import LABEL_QUEUE, LABEL_REVISION, Role, node_labels, role_labels, role_selector
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.accelerator import Accelerator
 from pdinference.api.v1alpha1.base import ApiModel
@@ -24,9 +26,9 @@ def pod_labels(name: str, role: Role, placement: Placement) -> dict[str, str]:
     return {**role_labels(name, role), **queue}
 
 
-def engine_scheduling(resource: PDInference, role: Role, spec: RoleSpec) -> Fields:
-    """The scheduling fields of P's or D's pods."""
-    fields = scheduling(resource.metadata.name, role, spec.placement)
+def engine_scheduling(resource: PDInference, role: Role, spec: RoleSpec, node_rank: int = 0) -> Fields:
+    """The scheduling fields of P's or D's pods on one node of an instance."""
+    fields = scheduling(resource.metadata.name, role, spec.placement, node_labels(node_rank) if node_rank else {})
     return fields | {
         "affinity": _affinity(resource, role, spec),
         "tolerations": [*fields["tolerations"], *_device_tolerations(spec.accelerator)],
@@ -34,8 +36,8 @@ def engine_scheduling(resource: PDInference, role: Role, spec: RoleSpec) -> Fiel
     }
 
 
-def scheduling(name: str, role: Role, placement: Placement) -> Fields:
-    """The scheduling fields of a role's pods; empty ones are not set."""
+def scheduling(name: str, role: Role, placement: Placement, node: Mapping[str, str] = MappingProxyType({})) -> Fields:
+    """The scheduling fields of a role's pods, or of those with the labels of one node; empty ones are not set."""
     return {
         "nodeSelector": placement.node_selector,
         "affinity": {"nodeAffinity": as_api(placement.node_affinity)} if placement.node_affinity else {},
@@ -43,7 +45,7 @@ def scheduling(name: str, role: Role, placement: Placement) -> Fields:
         "topologySpreadConstraints": [
             {
                 **as_api(spread),
-                "labelSelector": {"matchLabels": role_selector(name, role)},
+                "labelSelector": {"matchLabels": {**role_selector(name, role), **node}},
                 # Two revisions side by side are spread each by itself.
                 **({"matchLabelKeys": [LABEL_REVISION]} if role is not Role.ROUTER else {}),
             }

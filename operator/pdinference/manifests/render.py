@@ -82,9 +82,10 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
     """
     require_allowed(resource, settings.allowed_host_paths)
     pods = {role: _engine_pod(resource, role, settings) for role in names.ENGINE_ROLES}
+    nodes = {rank: _engine_pod(resource, Role.PARAMETER, settings, rank) for rank in further_nodes(resource)}
     claims = {role: devices for role in names.ENGINE_ROLES if (devices := claimed(resource.spec.of(role)))}
-    revision = _revision(pods, claims)
-    for role, pod in pods.items():
+    revision = _revision(pods | nodes, claims)
+    for role, pod in (*pods.items(), *((Role.PARAMETER, pod) for pod in nodes.values())):
         pod["metadata"]["labels"][names.LABEL_REVISION] = revision
         name_template(pod, names.device_claim_template(resource.metadata.name, role, revision))
 
@@ -98,6 +99,7 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
         *(_device_claim_template(resource, role, devices, revision) for role, devices in claims.items()),
         *model,
         _parameter_stateful_set(resource, pods[Role.PARAMETER], revision),
+        *(_node_stateful_set(resource, rank, pod, revision) for rank, pod in nodes.items()),
         _decode_deployment(resource, pods[Role.DECODE], revision),
         _router_deployment(resource, settings, revision),
     )
@@ -109,14 +111,20 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
     )
 
 
-def _revision(pods: dict[Role, Manifest], claims: dict[Role, dict[str, Any]]) -> str:
-    return _fingerprint({**pods, **{f"{role}-devices": devices for role, devices in claims.items()}})
+def _revision(pods: Mapping[Any, Manifest], claims: dict[Role, dict[str, Any]]) -> str:
+    parts = {str(key): pod for key, pod in pods.items()}
+    return _fingerprint({**parts, **{f"{role}-devices": devices for role, devices in claims.items()}})
 
 
 def _fingerprint(content: Mapping[Any, Any]) -> str:
     text = json.dumps(content, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[: names.REVISION_LENGTH]
     return digest.translate(_AS_CONSONANTS)
+
+
+def further_nodes(resource: PDInference) -> range:
+    """Ranks of the nodes of a P instance after the first."""
+    return range(1, resource.spec.parameter.parallelism.nodes)
 
 
 def _child(resource: PDInference, role: Role, template: str, **values: Any) -> Manifest:
@@ -161,19 +169,22 @@ def command_values(command: Command) -> dict[str, Any]:
     }
 
 
-def _engine_pod(resource: PDInference, role: Role, settings: RenderSettings) -> Manifest:
-    spec, rdma = resource.spec.of(role), resource.spec.transfer.rdma
+def _engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node_rank: int = 0) -> Manifest:
+    spec, rdma = resource.spec.of(role, node_rank), resource.spec.transfer.rdma
+    several = spec.parallelism.nodes > 1
     volumes = kv_volumes(resource, spec)
     disk = spec.kv_tiers.disk if spec.kv_tiers else None
     pod = fill(
         "engine-pod",
-        labels=pod_labels(resource.metadata.name, role, spec.placement),
+        labels=pod_labels(resource.metadata.name, role, spec.placement)
+        | (names.node_labels(node_rank) if several else {}),
+        serves=node_rank == 0,
         annotations=transfer_annotations(resource.spec.transfer, role),
         image=resource.spec.engine.image,
-        command=command_values(engine_command(resource, role)),
+        command=command_values(engine_command(resource, role, node_rank)),
         resources=container_resources(spec, rdma),
         capabilities={"drop": ["ALL"], **added_capabilities(rdma)},
-        scheduling=engine_scheduling(resource, role, spec),
+        scheduling=engine_scheduling(resource, role, spec, node_rank),
         startup_seconds=defaults.startup_seconds(resource.spec),
         grace_seconds=lifecycle.grace_seconds(resource.spec.rollout.drain_seconds),
         defaults=" ".join(to_argv(effective_defaults(resource.spec, role))),
@@ -203,6 +214,25 @@ def _parameter_stateful_set(resource: PDInference, pod: Manifest, revision: str)
     )
 
 
+def _node_stateful_set(resource: PDInference, node_rank: int, pod: Manifest, revision: str) -> Manifest:
+    """One further node of each P instance: its ordinals are those of the instances, so that they scale alike."""
+    name = resource.metadata.name
+    node = names.node_labels(node_rank)
+    workload = _workload(
+        resource,
+        Role.PARAMETER,
+        "parameter-statefulset",
+        pod,
+        workload=names.node_workload(name, node_rank, revision),
+        selector=names.role_selector(name, Role.PARAMETER, revision) | node,
+        service=names.role_object(name, Role.PARAMETER),
+        replicas=resource.spec.parameter.replicas,
+        revision=revision,
+    )
+    workload["metadata"]["labels"] |= node
+    return workload
+
+
 def _decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> Manifest:
     return _workload(
         resource,
@@ -224,8 +254,8 @@ def _workload(
     resource: PDInference, role: Role, template: str, pod: Manifest, *, revision: str, **values: Any
 ) -> Manifest:
     """What runs the pods of one revision of a role."""
-    selector = names.role_selector(resource.metadata.name, role, revision)
-    workload = _child(resource, role, template, selector=selector, **values)
+    values = {"selector": names.role_selector(resource.metadata.name, role, revision), **values}
+    workload = _child(resource, role, template, **values)
     workload["metadata"]["labels"][names.LABEL_REVISION] = revision
     # Set here and not in the template: a pod is most of the text, and reading YAML is most of the time.
     workload["spec"]["template"] = pod
@@ -245,24 +275,31 @@ def _device_claim_template(resource: PDInference, role: Role, devices: dict[str,
 
 
 def _parameter_service(resource: PDInference) -> Manifest:
-    return _child(resource, Role.PARAMETER, "parameter-service")
+    return _child(resource, Role.PARAMETER, "parameter-service", early=bool(further_nodes(resource)))
 
 
 def _engine_network_policy(resource: PDInference, role: Role) -> Manifest:
     name = resource.metadata.name
-    peer = Role.DECODE if role is Role.PARAMETER else Role.PARAMETER
+    peers = [Role.DECODE if role is Role.PARAMETER else Role.PARAMETER]
+    if role is Role.PARAMETER and further_nodes(resource):
+        peers.append(role)
     return _child(
         resource,
         role,
         "engine-networkpolicy",
+        pods=_all_pods(resource, role),
         router_selector=names.role_selector(name, Role.ROUTER),
         router_ports=[names.ENGINE_PORT_NAME, *(port["name"] for port in router_ports(resource.spec.transfer, role))],
-        peer_selector=names.role_selector(name, peer),
+        peers=[_all_pods(resource, peer) for peer in peers],
     )
 
 
 def _disruption_budget(resource: PDInference, role: Role) -> Manifest:
-    return _child(resource, role, "poddisruptionbudget")
+    return _child(resource, role, "poddisruptionbudget", pods=_all_pods(resource, role))
+
+
+def _all_pods(resource: PDInference, role: Role) -> dict[str, Any]:
+    return names.pods_of(resource.metadata.name, role, nodes=resource.spec.parameter.parallelism.nodes)
 
 
 def _identity(resource: PDInference, role: Role, **values: Any) -> tuple[Manifest, ...]:

@@ -25,6 +25,7 @@ class WorkloadState:
     ready: int = 0
     available: int = 0
     observed: bool = False  # the status describes the latest spec (observedGeneration == generation)
+    node_rank: int = 0  # of the pods' node within their P instances; node 0 stands for the instance
     failure: str = ""  # why its controller cannot create pods, for example an exceeded quota
 
     @property
@@ -95,6 +96,7 @@ class PodSummary:
     ready: bool = False
     terminating: bool = False
     restarts: int = 0
+    node_rank: int = 0
     trouble: PodTrouble | None = None
     created: str = ""
     address: str = ""

@@ -91,7 +91,7 @@ def _current_pods(situation: Situation, role: Role) -> list[PodSummary]:
 
 
 def _role_status(situation: Situation, role: Role) -> RoleStatus:
-    pods = [pod for pod in _current_pods(situation, role) if not pod.terminating]
+    pods = [pod for pod in _current_pods(situation, role) if pod.node_rank == 0 and not pod.terminating]
     ready = sum(pod.ready for pod in pods)
     desired = situation.desired[role]
     selector = names.role_selector(situation.name, role, situation.target)

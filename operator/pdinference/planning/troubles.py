@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pdinference.api.names import Role
+from pdinference.api.names import GROUP_BROKEN_EXIT, Role
 from pdinference.planning.observed import PREPARING_MODEL, PodSummary, PodTrouble
 from pdinference.planning.scheduling import scheduling_advice, without_preemption
 
@@ -60,10 +60,12 @@ def _starting(pod: PodSummary, trouble: PodTrouble, namespace: str) -> Advice:
 
 
 def _severity(pod: PodSummary) -> int:
-    """Higher is worse: a crash says more than a slow start."""
+    """Higher is worse: a crash says more than a slow start, and than the restarts of other nodes that follow it."""
     if pod.trouble is None or pod.trouble.reason in _STARTING:
         return 0
-    return 2 if pod.trouble.reason in _CRASH_REASONS else 1
+    if pod.trouble.exit_code == GROUP_BROKEN_EXIT:
+        return 1
+    return 3 if pod.trouble.reason in _CRASH_REASONS else 2
 
 
 def _crash(pod: PodSummary, trouble: PodTrouble, namespace: str) -> str:

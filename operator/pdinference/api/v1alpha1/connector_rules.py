@@ -27,6 +27,16 @@ def _shape(spec: Any) -> set[tuple[int, int]]:
 
 CONNECTOR_RULES: tuple[Rule, ...] = (
     Rule(
+        # Others expect all ranks of P at one address; tiers hold what the ranks of one pod share.
+        cel="self.parameter.parallelism.nodes == 1 "
+        "|| (self.transfer.connector == 'Nixl' && !has(self.parameter.kvTiers))",
+        holds=lambda s: (
+            s.parameter.parallelism.nodes == 1 or (s.transfer.connector == "Nixl" and s.parameter.kv_tiers is None)
+        ),
+        field="parameter.parallelism.nodes",
+        message="An instance of several nodes goes with transfer.connector Nixl and without parameter.kvTiers only.",
+    ),
+    Rule(
         cel="self.transfer.connector == 'Nixl' || (self.parameter.accelerator.type == self.decode.accelerator.type "
         "&& (self.transfer.connector == 'SharedStorage' || self.decode.accelerator.type == 'GPU'))",
         holds=lambda s: (

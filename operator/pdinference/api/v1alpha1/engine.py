@@ -16,6 +16,7 @@ OWNED_ARGUMENTS: dict[str, str] = {
     "tensor-parallel-size": "use parallelism.tensor of the role",
     "pipeline-parallel-size": "use parallelism.pipeline of the role",
     "data-parallel-size": "use parallelism.data of the role",
+    "nnodes": "use spec.parameter.parallelism.nodes",
     "enable-expert-parallel": "use parallelism.expert of the role",
     "kv-transfer-config": "use spec.transfer",
     "host": "pods listen on every address, and a NetworkPolicy limits who reaches them",

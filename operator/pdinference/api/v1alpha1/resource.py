@@ -9,6 +9,7 @@ from pdinference.api.v1alpha1.base import ApiModel, Matches, QualifiedName, Rule
 from pdinference.api.v1alpha1.connector_rules import CONNECTOR_RULES
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.v1alpha1.model import Model
+from pdinference.api.v1alpha1.parameter import ParameterSpec
 from pdinference.api.v1alpha1.role import RoleSpec
 from pdinference.api.v1alpha1.router import Router
 from pdinference.api.v1alpha1.transfer import Transfer
@@ -54,8 +55,8 @@ class Spec(ApiModel):
     """The model to serve."""
     engine: Engine = Field(default_factory=Engine)
     """vLLM, for both roles."""
-    parameter: RoleSpec = Field(default_factory=RoleSpec)
-    """P: holds the weights, prefills prompts, produces the KV cache. A StatefulSet."""
+    parameter: ParameterSpec = Field(default_factory=ParameterSpec)
+    """P: holds the weights, prefills prompts, produces the KV cache. A StatefulSet for each node of an instance."""
     decode: RoleSpec = Field(default_factory=RoleSpec)
     """D: takes over the KV cache and generates tokens. A Deployment."""
     colocation: Colocation | None = None
@@ -77,6 +78,31 @@ class Spec(ApiModel):
             "decode.parallelism.tensor for a model that does not fit one device.",
         ),
         Rule(
+            cel="self.decode.parallelism.nodes == 1",
+            holds=lambda s: s.decode.parallelism.nodes == 1,
+            field="decode.parallelism.nodes",
+            message="Use 1: only instances of P can spread over several nodes. For more memory, use a higher "
+            "decode.parallelism.tensor on one node, or an fp8 spec.engine.kvCache.dtype.",
+        ),
+        Rule(
+            # Each node makes its own defaults from the memory of its own GPUs (vllm/engine/arg_utils.py,
+            # get_batch_defaults), and the first node's scheduler fills what the others have made.
+            cel="!has(self.parameter.nodePools) "
+            "|| self.parameter.nodePools.all(p, !has(p.products) || p.products.size() == 0) "
+            "|| (has(self.engine.maxNumBatchedTokens) || has(self.parameter.maxNumBatchedTokens)) "
+            "&& (has(self.engine.maxNumSeqs) || has(self.parameter.maxNumSeqs))",
+            holds=lambda s: (
+                not any(pool.products for pool in s.parameter.node_pools)
+                or bool(
+                    (s.engine.max_num_batched_tokens or s.parameter.max_num_batched_tokens)
+                    and (s.engine.max_num_seqs or s.parameter.max_num_seqs)
+                )
+            ),
+            field="parameter.nodePools",
+            message="Set maxNumBatchedTokens and maxNumSeqs in spec.parameter too: vLLM's defaults differ between GPU "
+            "products, and all nodes of an instance need the same.",
+        ),
+        Rule(
             cel="self.decode.parallelism.tensor % self.parameter.parallelism.tensor == 0",
             holds=lambda s: s.decode.parallelism.tensor % s.parameter.parallelism.tensor == 0,
             field="decode.parallelism.tensor",
@@ -87,9 +113,9 @@ class Spec(ApiModel):
         *CONNECTOR_RULES,
     )
 
-    def of(self, role: Role) -> RoleSpec:
-        """The part that describes P or D."""
-        return self.parameter if role is Role.PARAMETER else self.decode
+    def of(self, role: Role, node_rank: int = 0) -> RoleSpec:
+        """The part that describes P or D, on one node of an instance."""
+        return self.parameter.on_node(node_rank) if role is Role.PARAMETER else self.decode
 
     def caches_prefixes(self, role: Role) -> bool:
         """Whether a role keeps the KV cache of prompts' beginnings, which vLLM does unless told otherwise."""

@@ -33,6 +33,8 @@ class Parallelism(ApiModel):
     data: Annotated[int, Field(ge=1, le=64)] = 1
     """Data-parallel size: how many copies of the model one instance runs behind one address, each on devices of its
     own. For mixture-of-experts models together with expert; else prefer more replicas."""
+    nodes: Annotated[int, Field(ge=1, le=16)] = 1
+    """Over how many nodes an instance of P spreads, with a pod and an equal share of the devices on each."""
     expert: bool = False
     """Whether the experts of a mixture-of-experts model are spread over all devices of the instance instead of each
     being sharded like other layers."""
@@ -44,12 +46,29 @@ class Parallelism(ApiModel):
             field="layerPartition",
             message="Give one number of layers for each pipeline stage (parallelism.pipeline).",
         ),
+        Rule(
+            cel="self.tensor * self.pipeline * self.data % self.nodes == 0",
+            holds=lambda p: p.devices % p.nodes == 0,
+            field="nodes",
+            message="Use a divisor of tensor x pipeline, so that each node has the same number of devices.",
+        ),
+        Rule(
+            cel="self.nodes == 1 || self.data == 1",
+            holds=lambda p: p.nodes == 1 or p.data == 1,
+            field="data",
+            message="Use 1 for an instance of several nodes, and more replicas instead.",
+        ),
     )
 
     @property
     def devices(self) -> int:
         """Devices of one instance."""
         return self.tensor * self.pipeline * self.data
+
+    @property
+    def devices_per_pod(self) -> int:
+        """Devices of each of the instance's pods."""
+        return self.devices // self.nodes
 
 
 class SelectorRequirement(ApiModel):
@@ -220,6 +239,11 @@ class RoleSpec(EngineOptions):
     """What has no field: `metadata` and `spec` of a pod, merged into the pods of the role (strategic merge), for
     example imagePullSecrets, volumes, or a side-car. What would break out of the pod or the operator's hands is
     refused."""
+
+    @property
+    def products(self) -> list[str]:
+        """Accelerator products that any of the pods may run on; empty for any."""
+        return self.accelerator.products
 
     rules: ClassVar[tuple[Rule, ...]] = (
         *EngineOptions.rules,

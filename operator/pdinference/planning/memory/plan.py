@@ -129,7 +129,7 @@ def plan_role(inputs: Inputs, role: Role) -> RolePlan:
     memory = inputs.memory or (
         unknown("The node's memory is not known; give the KV cache's with VLLM_CPU_KVCACHE_SPACE in env, in GiB.")
         if own.accelerator.type == "CPU"
-        else smallest_gpu_memory(own.accelerator.products)
+        else smallest_gpu_memory(own.products)
     )
     settings = settings_of(inputs.spec, role, inputs.facts, memory)
     return plan_settings(inputs, settings, memory)

@@ -173,7 +173,7 @@ def _batch_defaults(cpu: bool, world: int, memory: Figure, own: RoleSpec) -> tup
     size = memory.value or 0
     if size >= 160 * GIB:
         return 16384, 1024
-    if size >= 70 * GIB and not any("A100" in product for product in own.accelerator.products):
+    if size >= 70 * GIB and not any("A100" in product for product in own.products):
         return 8192, 1024
     return 2048, 256
 

@@ -1,0 +1,65 @@
+"""vLLM's command on the nodes of one P instance."""
+
+from collections.abc import Callable
+
+import pytest
+
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.engine.command import Command
+from pdinference.engine.group import group_script
+from pdinference.engine.scripts import group_member
+from pdinference.engine.vllm import engine_command
+
+Make = Callable[..., PDInference]
+
+
+@pytest.fixture
+def commands(resource: Make) -> list[Command]:
+    spec = {"parallelism": {"pipeline": 2, "nodes": 2}}
+    return [engine_command(resource(parameter=spec), Role.PARAMETER, rank) for rank in range(2)]
+
+
+def as_the_kubelet_runs(command: Command) -> list[str]:
+    """In pod 7 of a revision."""
+    sources = {e["name"]: e["valueFrom"]["fieldRef"]["fieldPath"] for e in command.environment if "valueFrom" in e}
+    values = {"metadata.labels['apps.kubernetes.io/pod-index']": "7", f"metadata.labels['{names.LABEL_REVISION}']": "r"}
+    text = [*command.program, *command.arguments]
+    for name, path in sources.items():
+        text = [part.replace(f"$({name})", values[path]) if path in values else part for part in text]
+    return [part.replace("$$", "$") for part in text]
+
+
+def test_all_nodes_meet_at_the_first_pod_of_their_own_instance_and_revision(commands: list[Command]) -> None:
+    first, second = map(as_the_kubelet_runs, commands)
+    leader = "llama-parameter-r-7.llama-parameter"
+    assert first[4:9] == ["0", "2", leader, str(names.GROUP_PORT), "10"]
+    assert second[4:9] == ["1", "2", leader, str(names.GROUP_PORT), "10"]
+    assert "--master-addr=127.0.0.1" in first
+    assert f"--master-addr={leader}" in second
+
+
+def test_the_script_reaches_the_pod_as_it_is(commands: list[Command]) -> None:
+    for command in commands:
+        assert as_the_kubelet_runs(command)[:4] == ["python3", "-I", "-c", group_script()]
+
+
+def test_only_the_first_node_has_api_servers(resource: Make) -> None:
+    spec = {"parallelism": {"tensor": 1, "pipeline": 2, "nodes": 2}, "args": {"api-server-count": 2}}
+    first, second = (engine_command(resource(parameter=spec), Role.PARAMETER, rank).arguments for rank in range(2))
+    assert "--headless" not in first
+    assert second.index("--api-server-count=0") > second.index("--api-server-count=2")
+    assert "--headless" in second
+
+
+def test_script_and_operator_agree_on_the_exit_code() -> None:
+    assert group_member.BROKEN_EXIT == names.GROUP_BROKEN_EXIT
+
+
+@pytest.mark.parametrize(("pipeline", "connector"), [(1, "NixlConnector"), (2, "NixlPushConnector")])
+def test_pipeline_stages_push_because_d_cannot_pull_from_them(resource: Make, pipeline: int, connector: str) -> None:
+    r = resource(parameter={"parallelism": {"pipeline": pipeline}})
+    for role in names.ENGINE_ROLES:
+        (config,) = (a for a in engine_command(r, role).arguments if a.startswith("--kv-transfer-config="))
+        assert f'"kv_connector":"{connector}"' in config

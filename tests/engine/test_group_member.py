@@ -1,0 +1,176 @@
+"""The nodes of an instance start, drain and end together: real processes, with a stand-in for vLLM."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pdinference.api.names import GROUP_BROKEN_EXIT
+from pdinference.engine.group import group_script
+
+SERVER = """
+import signal, sys, time
+def drained(*_):
+    print("drained", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, drained)
+print("serving", flush=True)
+time.sleep(600)
+"""
+"""Stands in for vLLM: serves until SIGTERM, then finishes what it has and ends well."""
+
+Start = Callable[..., "Node"]
+
+
+class Node:
+    """One process, and what it has written."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-c", group_script(), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.lines: list[str] = []
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self.lines.extend(line.strip() for line in self.process.stdout)
+
+    def says(self, text: str) -> None:
+        """Wait until it has written a text."""
+        deadline = time.monotonic() + 30
+        while not any(text in line for line in self.lines):
+            assert time.monotonic() < deadline, f"{text!r} is not among {self.lines}"
+            time.sleep(0.02)
+
+    def ends(self) -> int:
+        """Wait until it has ended; its exit code."""
+        return self.process.wait(30)
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        number: int = server.getsockname()[1]
+    return number
+
+
+@pytest.fixture
+def start(port: int) -> Iterator[Start]:
+    """Start a node of an instance of three."""
+    started: list[Node] = []
+
+    def node(rank: int, *, notice: float = 0, program: str = SERVER) -> Node:
+        arguments = (rank, 3, "127.0.0.1", port, notice, sys.executable, "-c", program)
+        started.append(Node(*map(str, arguments)))
+        return started[-1]
+
+    yield node
+    for each in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(each.process.pid, signal.SIGKILL)  # with what it runs, as the end of a container would
+        each.process.wait()
+
+
+@pytest.fixture
+def together(start: Start) -> list[Node]:
+    """Three nodes that serve."""
+    nodes = [start(rank) for rank in range(3)]
+    for node in nodes:
+        node.says("serving")
+    return nodes
+
+
+def test_vllm_starts_only_when_all_nodes_are_there(start: Start) -> None:
+    early = [start(2), start(0)]
+    early[1].says("Waiting for the other 2 of 3 nodes")
+    late = start(1)
+    for node in (*early, late):
+        node.says("serving")
+
+
+def test_a_node_that_goes_before_the_others_are_there_may_come_back(start: Start) -> None:
+    first = [start(0), start(1)]
+    first[0].says("Waiting")
+    first[1].process.kill()
+    first[1].ends()
+    for node in (first[0], start(1), start(2)):
+        node.says("serving")
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_when_one_node_dies_all_end_and_say_why(together: list[Node], rank: int) -> None:
+    together[rank].process.kill()
+    for other in (node for node in together if node is not together[rank]):
+        assert other.ends() == GROUP_BROKEN_EXIT
+        assert "drained" not in other.lines
+        assert "start anew" in other.lines[-1]
+
+
+def test_when_vllm_ends_by_itself_its_exit_code_counts_and_all_end(start: Start) -> None:
+    failing = start(1, program="import sys; print('serving', flush=True); sys.exit(7)")
+    others = [start(0), start(2)]
+    assert failing.ends() == 7
+    assert [other.ends() for other in others] == [GROUP_BROKEN_EXIT] * 2
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_when_one_pod_has_to_go_node_0_drains_and_the_others_stay_until_it_has(together: list[Node], rank: int) -> None:
+    together[rank].process.send_signal(signal.SIGTERM)
+    assert together[0].ends() == 0
+    assert "drained" in together[0].lines
+    codes = [node.ends() for node in together[1:]]
+    assert codes == [0 if rank == number else GROUP_BROKEN_EXIT for number in (1, 2)]
+    assert not any("drained" in node.lines for node in together[1:])
+
+
+def test_when_all_pods_have_to_go_node_0_keeps_serving_for_the_notice(start: Start) -> None:
+    nodes = [start(0, notice=600), start(1), start(2)]
+    for node in nodes:
+        node.says("serving")
+    for node in nodes[1:]:
+        node.process.send_signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        nodes[0].process.wait(1)
+    nodes[0].process.send_signal(signal.SIGTERM)
+    assert [node.ends() for node in nodes] == [0, 0, 0]
+
+
+def test_a_node_that_waits_for_the_others_goes_when_told(start: Start) -> None:
+    waiting = [start(0), start(1)]
+    for node in waiting:
+        node.says("Waiting")
+    for node in waiting:
+        node.process.send_signal(signal.SIGTERM)
+    assert waiting[0].ends() == 0
+    assert waiting[1].ends() == 0
+
+
+def test_a_stranger_is_not_taken_for_a_node(start: Start, port: int) -> None:
+    leader = start(0)
+    leader.says("Waiting")
+    for words in (b"GET / HTTP/1.1\r\n\r\n", b"7\n", b""):
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(words)
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(100) == b""
+    for node in (leader, start(1), start(2)):
+        node.says("serving")
+
+
+def test_nothing_but_the_standard_library_is_needed() -> None:
+    imported = {
+        line.split()[1].split(".")[0] for line in group_script().splitlines() if line.startswith(("import ", "from "))
+    }
+    assert imported <= sys.stdlib_module_names
