@@ -3,18 +3,25 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, RolesStatus, RoleStatus, Status
 from pdinference.planning import conditions, troubles
 from pdinference.planning.conditions import condition
+from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.observed import Failure, PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.troubles import Advice
 
 _LETTER = {Role.PARAMETER: "P", Role.DECODE: "D", Role.ROUTER: "Router"}
 _HTTP_PORT = 80
+_MEMORY_REASONS: dict[bool | None, tuple[Literal["True", "False", "Unknown"], str]] = {
+    True: ("True", "Fits"),
+    False: ("False", "DoesNotFit"),
+    None: ("Unknown", "NotKnown"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,7 @@ class Situation:
         workloads: The live workload of each role that serves the target revision; absent while it does not exist.
         pods: All live pods of the resource, of any revision.
         failures: Children that could not be applied or pruned in this reconcile.
+        memory: Whether the model fits its devices.
     """
 
     namespace: str
@@ -37,6 +45,7 @@ class Situation:
     workloads: Mapping[Role, WorkloadState]
     pods: tuple[PodSummary, ...]
     failures: tuple[Failure, ...] = ()
+    memory: MemoryVerdict = NO_VERDICT
 
 
 def build_status(situation: Situation, *, previous: Status, now: datetime) -> Status:
@@ -47,6 +56,7 @@ def build_status(situation: Situation, *, previous: Status, now: datetime) -> St
         _ready(situation, unwell, now),
         *(_role_ready(situation, role, roles[role], unwell[role], now) for role in Role),
         _progressing(situation, unwell, now),
+        _memory_fits(situation.memory, situation.generation, now),
     ]
     return Status(
         observed_generation=situation.generation,
@@ -54,24 +64,39 @@ def build_status(situation: Situation, *, previous: Status, now: datetime) -> St
         revision=situation.target,
         serving_revision=situation.rollout.serving,
         roles=RolesStatus(**{role.value: status for role, status in roles.items()}),
+        plan=situation.memory.status,
         conditions=conditions.carry_over(fresh, previous.conditions),
     )
 
 
 def invalid_status(
-    generation: int, message: str, *, router: WorkloadState | None, previous: Status, now: datetime
+    generation: int,
+    message: str,
+    *,
+    router: WorkloadState | None,
+    previous: Status,
+    now: datetime,
+    memory: MemoryVerdict = NO_VERDICT,
 ) -> Status:
     """The status of a resource whose stored spec is invalid: its children are left alone, and so is what is known."""
     stuck = condition(conditions.PROGRESSING, "False", "InvalidSpec", message, generation=generation, now=now)
     ready = _answers(router, "The spec is invalid; nothing was created.", generation, now)
-    kept = [old for old in previous.conditions if old.type not in {conditions.READY, conditions.PROGRESSING}]
-    fresh = [ready, *kept, stuck]
+    fresh = [ready, stuck, _memory_fits(memory, generation, now)]
+    named = {new.type for new in fresh}
+    kept = [old for old in previous.conditions if old.type not in named]
+    fresh = [ready, *kept, *fresh[1:]]
     return previous.model_copy(
         update={
             "observed_generation": generation,
+            "plan": memory.status,
             "conditions": conditions.carry_over(fresh, previous.conditions),
         }
     )
+
+
+def _memory_fits(memory: MemoryVerdict, generation: int, now: datetime) -> Condition:
+    status, reason = _MEMORY_REASONS[memory.fits]
+    return condition(conditions.MEMORY_FITS, status, reason, memory.message, generation=generation, now=now)
 
 
 def service_url(namespace: str, name: str, port: int) -> str:

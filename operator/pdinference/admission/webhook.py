@@ -1,0 +1,40 @@
+"""The webhook's HTTP side."""
+
+import json
+import logging
+from collections.abc import Iterable
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter
+
+from pdinference.admission.review import NotAReviewError, reviewed
+from pdinference.manifests import RenderSettings
+
+_LOG = logging.getLogger(__name__)
+PATH = "/validate"
+
+
+def admission_routes(settings: RenderSettings, registry: CollectorRegistry) -> Iterable[web.AbstractRouteDef]:
+    """What to add to the HTTPS server.
+
+    Args:
+        settings: What the operator was installed with.
+        registry: Gets a count of reviews.
+    """
+    reviews = Counter(
+        "pdinference_admission_reviews", "Answers of the webhook, by result (allowed, refused).", ["result"],
+        registry=registry,
+    )  # fmt: skip
+
+    async def validate(request: web.Request) -> web.Response:
+        try:
+            answer = reviewed(await request.json(), settings)
+        except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, NotAReviewError) as error:
+            return web.Response(status=400, text=f"{error}\n")
+        allowed = answer["response"]["allowed"]
+        reviews.labels("allowed" if allowed else "refused").inc()
+        if not allowed:
+            _LOG.info("Refused: %s", answer["response"]["status"]["message"].strip())
+        return web.json_response(answer)
+
+    return [web.post(PATH, validate)]
