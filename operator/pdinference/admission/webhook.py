@@ -8,10 +8,19 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter
 
 from pdinference.admission.review import NotAReviewError, reviewed
+from pdinference.api import names
 from pdinference.manifests import RenderSettings
 
 _LOG = logging.getLogger(__name__)
 PATH = "/validate"
+WEBHOOK_RULES = {
+    "apiGroups": [names.GROUP],
+    "apiVersions": [names.VERSION],
+    "operations": ["CREATE", "UPDATE"],
+    "resources": [names.PLURAL],
+    "scope": "Namespaced",
+}
+"""What the API server calls for. Neither status nor scale is among it."""
 
 
 def admission_routes(settings: RenderSettings, registry: CollectorRegistry) -> Iterable[web.AbstractRouteDef]:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 from aiohttp import web
 
+from pdinference.admission import WEBHOOK_RULES
 from pdinference.cluster.client import ApiServer
 from pdinference.controller.settings import OperatorSettings
 from pdinference.serving import (
@@ -65,7 +66,7 @@ class Answering:
 
 def _certificates(settings: OperatorSettings, api: ApiServer) -> Certificates:
     tls = settings.tls
+    holders = [webhook_configuration(tls.webhook, WEBHOOK_RULES)] if tls.webhook else []
     if tls.folder is not None:
-        return MountedCertificates(tls.folder)
-    holders = [webhook_configuration(tls.webhook)] if tls.webhook else []
+        return MountedCertificates(api, tls.folder, holders=holders)
     return SelfManagedCertificates(api, (settings.lease_namespace, tls.secret), hosts=tls.hosts, holders=holders)
