@@ -18,7 +18,7 @@ _UTILIZATIONS = (0.9, 0.92, 0.94, 0.95)
 _BATCHES = (4096, 2048)
 _TENSORS = (2, 4, 8, 16)
 _STAGES = (2, 4, 8)
-_PRODUCTS = (
+PRODUCTS = (
     "NVIDIA-L4",
     "NVIDIA-A100-SXM4-40GB",
     "NVIDIA-L40S",
@@ -138,7 +138,7 @@ def _larger_device(spec: Spec, role: Role) -> Iterator[Change]:
         stated = quantity(accelerator.memory) or 0
         yield from ({f"{role}.accelerator.memory": size} for size in _MEMORIES if (quantity(size) or 0) > stated)
     elif accelerator.products:
-        yield from ({f"{role}.accelerator.products": [product]} for product in _PRODUCTS)
+        yield from ({f"{role}.accelerator.products": [product]} for product in PRODUCTS)
 
 
 def _offloads(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]:
