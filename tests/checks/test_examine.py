@@ -163,6 +163,8 @@ def test_quantization_goes_with_the_models_files(
     [
         ({"num_hidden_layers": "many"}, "num_hidden_layers"),
         (LLAMA_8B | {"num_hidden_layers": 10**9}, "which no model has"),
+        (MIXTRAL | {"num_local_experts": 2**30}, "no model has so many"),
+        (LLAMA_8B | {"num_key_value_heads": 0}, "positive integer"),
         (LLAMA_8B | {"layer_types": 5, "sliding_window": 10}, "no config.json"),
     ],
 )

@@ -1,5 +1,6 @@
 """The webhook's HTTP side."""
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterable
@@ -37,7 +38,8 @@ def admission_routes(settings: RenderSettings, registry: CollectorRegistry) -> I
 
     async def validate(request: web.Request) -> web.Response:
         try:
-            answer = reviewed(await request.json(), settings)
+            # In a thread: a memory plan of a huge model with all its remedies takes seconds, and others want answers too.
+            answer = await asyncio.to_thread(reviewed, await request.json(), settings)
         except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, NotAReviewError) as error:
             return web.Response(status=400, text=f"{error}\n")
         allowed = answer["response"]["allowed"]

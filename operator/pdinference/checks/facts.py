@@ -9,9 +9,10 @@ from pdinference.api.validation import Problem
 from pdinference.planning.memory import Checkpoint, ModelFacts, UnusableConfigError, known_facts, model_facts
 from pdinference.planning.memory.model_facts import CONFIG_KEYS
 
-_MOST = {"num_hidden_layers": 4096, "n_layer": 4096, "n_layers": 4096}
+_MOST = {"num_hidden_layers": 512, "n_layer": 512, "n_layers": 512}
 _MOST_OF_ANYTHING = 2**31
-"""Far beyond any model, and small enough to compute with."""
+_MOST_EXPERTS = 65536
+"""In all layers together. Far beyond any model, and few enough to answer while the API server waits."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,22 @@ def _shape(config: Mapping[str, Any]) -> ModelFacts:
         if value > _MOST.get(name, _MOST_OF_ANYTHING):
             raise UnusableConfigError(f"{name} is {value}, which no model has.")
     try:
-        return model_facts(config)
-    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+        facts = model_facts(config)
+    except UnusableConfigError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UnusableConfigError(f"This is no config.json that the plan can read: {error}.") from error
+    for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "vocab"):
+        value = getattr(facts, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UnusableConfigError(f"It makes {name} {value!r}, which has to be a positive integer.")
+    if facts.moe is not None and facts.moe.experts * facts.layers > _MOST_EXPERTS:
+        raise UnusableConfigError(
+            f"{facts.moe.experts} experts in each of {facts.layers} layers: no model has so many."
+        )
+    if len(facts.windows) != facts.layers:
+        raise UnusableConfigError(f"layer_types has {len(facts.windows)} entries for {facts.layers} layers.")
+    return facts
 
 
 def _sizes(config: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

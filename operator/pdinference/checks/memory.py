@@ -34,9 +34,16 @@ def judge(spec: Spec, facts: Facts) -> MemoryVerdict:
         return _NO_FACTS
     inputs = Inputs(spec, facts.shape, facts.checkpoint)
     try:
-        plans = {role: plan_role(inputs, role) for role in ENGINE_ROLES}
+        return _judged(inputs)
     except UnusableSpecError as error:
         return MemoryVerdict(None, str(error))
+    except (ArithmeticError, LookupError, TypeError) as error:  # people may write anything into a config
+        return MemoryVerdict(None, f"The plan cannot be computed from what is known of the model: {error!r}.")
+
+
+def _judged(inputs: Inputs) -> MemoryVerdict:
+    spec = inputs.spec
+    plans = {role: plan_role(inputs, role) for role in ENGINE_ROLES}
     verdicts = {role: fits(plan) for role, plan in plans.items()}
     found = tuple(_problem(inputs, role, plans[role]) for role in ENGINE_ROLES if verdicts[role] is False)
     refused = spec.memory_policy == "Enforce"

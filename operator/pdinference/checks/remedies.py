@@ -10,7 +10,7 @@ from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.base import ApiModel, broken_rules
 from pdinference.checks.model import model_problems
-from pdinference.planning.memory import Inputs, RolePlan, UnusableSpecError, fits, plan_role, tensor_sizes
+from pdinference.planning.memory import Inputs, RolePlan, UnusableSpecError, fits, least_memory, plan_role, tensor_sizes
 
 _NAMED = 3
 _GIB = 2**30
@@ -142,6 +142,10 @@ def _larger_device(spec: Spec, role: Role) -> Iterator[Change]:
 
 
 def _offloads(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]:
-    weights = int((plan.stage.weights.value or 0) / _GIB)
-    present = int((quantity(spec.of(role).cpu_offload or spec.engine.cpu_offload or "0") or 0) / _GIB)
-    yield from ({f"{role}.cpuOffload": f"{size}Gi"} for size in range(present + 1, present + weights, 2))
+    """What is missing on the device, a little rounded."""
+    least, requested = least_memory(plan).value, plan.stage.requested.value
+    if least is None or requested is None:
+        return
+    present = int(quantity(spec.of(role).cpu_offload or spec.engine.cpu_offload or "0") or 0)
+    missing = int((present + least - requested) // _GIB) + 1
+    yield from ({f"{role}.cpuOffload": f"{size}Gi"} for size in (missing, missing + 1))
