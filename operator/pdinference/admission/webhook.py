@@ -38,7 +38,7 @@ def admission_routes(settings: RenderSettings, registry: CollectorRegistry) -> I
 
     async def validate(request: web.Request) -> web.Response:
         try:
-            # In a thread: a memory plan of a huge model with all its remedies takes seconds, and others want answers too.
+            # In a thread: the plan of a huge model with all its remedies takes seconds, and others want answers too.
             answer = await asyncio.to_thread(reviewed, await request.json(), settings)
         except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, NotAReviewError) as error:
             return web.Response(status=400, text=f"{error}\n")
