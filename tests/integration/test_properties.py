@@ -21,7 +21,7 @@ EXAMPLES = 40
 
 async def dry_run(world: World, path: str, manifest: Json) -> None:
     query = {"fieldManager": "property-test", "force": "true", "dryRun": "All"}
-    await world.api._request("PATCH", path, query=query, body=manifest, content_type=APPLY)  # noqa: SLF001
+    await world.api._request("PATCH", path, query=query, body=manifest, content_type=APPLY)
 
 
 async def test_what_passes_the_checks_is_accepted_and_so_is_all_that_it_becomes(world: World) -> None:
