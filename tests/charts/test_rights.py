@@ -42,7 +42,8 @@ def operator_rights(values: Values | None = None) -> set[Right]:
 def own_secret(rule: Object, role: Object) -> bool:
     """Whether a rule is about one Secret of the operator's own, which its namespace's role names."""
     name = role["metadata"]["name"]
-    return role["kind"] == "Role" and role["metadata"]["namespace"] == NAMESPACE and rule["resourceNames"] == [name]
+    where = (role["kind"], role["metadata"].get("namespace"))
+    return where == ("Role", NAMESPACE) and [name] == rule["resourceNames"]
 
 
 @all_value_sets
