@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.checks import examine
-from pdinference.cluster.client import APPLY, Json
+from pdinference.cluster.client import APPLY_TEXT, Json, as_yaml
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME, RESOURCE
 from pdinference.manifests import RenderSettings, render
@@ -21,7 +21,7 @@ EXAMPLES = 40
 
 async def dry_run(world: World, path: str, manifest: Json) -> None:
     query = {"fieldManager": "property-test", "force": "true", "dryRun": "All"}
-    await world.api._request("PATCH", path, query=query, body=manifest, content_type=APPLY)
+    await world.api._request("PATCH", path, query=query, body=as_yaml(manifest), content_type=APPLY_TEXT)
 
 
 async def test_what_passes_the_checks_is_accepted_and_so_is_all_that_it_becomes(world: World) -> None:
