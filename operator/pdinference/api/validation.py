@@ -10,9 +10,9 @@ from pydantic_core import ErrorDetails
 
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDBatch, PDInference
-from pdinference.api.v1alpha1.base import RULES_LATER, broken_rules
+from pdinference.api.v1alpha1.base import RULES_LATER, ApiModel, broken_rules
 
-ResourceT = TypeVar("ResourceT", PDInference, PDBatch)
+ResourceT = TypeVar("ResourceT", bound=ApiModel)
 
 
 @dataclass(frozen=True)

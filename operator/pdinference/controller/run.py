@@ -10,15 +10,15 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from pdinference.api import names
 from pdinference.admission import admission_routes
+from pdinference.api import names
 from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer, ConfigurationError, load_configuration
 from pdinference.cluster.kinds import RESOURCES, Kind, Owner
 from pdinference.controller import logs
-from pdinference.controller.batches import BatchReconciler
 from pdinference.controller.answering import Answering
+from pdinference.controller.batches import BatchReconciler
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.freshness import Freshness
 from pdinference.controller.health import Health
