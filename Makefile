@@ -78,6 +78,10 @@ generate: setup ## Write the CRDs and the golden files anew
 	  $(RUN) pdinference crd $$crd > crds/$$crd.yaml; cp crds/$$crd.yaml charts/pdinference-operator/files/crds/; done
 	$(RUN) pytest -q tests/manifests --update-golden
 
+.PHONY: vllm-options
+vllm-options: setup-vllm ## Write the list of vLLM's options anew, from its parser
+	$(RUN) python -m tests.checks.vllm_options > operator/pdinference/checks/vllm-options.txt
+
 .PHONY: benchmark
 benchmark: setup ## A burst of 500 resources: rate against bare applies, memory, writes at rest
 	$(RUN) python -m e2e.cluster prepare

@@ -66,3 +66,21 @@ def test_offline_commands_do_not_import_the_cluster() -> None:
     """`render` answers in under a second because it leaves Kopf and the Kubernetes client alone."""
     code = "import sys, pdinference.cli; print([m for m in ('kopf', 'kubernetes', 'aiohttp') if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_validate_looks_at_every_resource_and_says_which_are_valid(tmp_path: Path) -> None:
+    file = tmp_path / "several.yaml"
+    wrong = "kind: PDInference\nmetadata: {name: wrong}\nspec: {}"
+    file.write_text(f"{wrong}\n---\n{TINY.read_text()}")
+    result = CliRunner().invoke(main, ["validate", "-f", str(file)])
+    assert result.exit_code == 1
+    assert "PDInference wrong is not valid." in result.stderr
+    assert result.stdout == f"{file}: PDInference tiny is valid.\n"
+
+
+def test_warnings_do_not_get_into_what_is_rendered() -> None:
+    text = TINY.read_text().replace("dtype: float32", "trustRemoteCode: true")
+    result = CliRunner().invoke(main, ["render", "-f", "-"], input=text)
+    assert result.exit_code == 0
+    assert "Warning: <stdin>: spec.model.trustRemoteCode" in result.stderr
+    assert "Warning" not in result.stdout

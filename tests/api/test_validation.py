@@ -85,7 +85,7 @@ def test_a_missing_field_is_named(document: Make) -> None:
         ({"engine": {"args": {"--seed": 1}}}, "spec.engine.args.--seed", "without dashes"),
         ({"engine": {"args": {"seed": None}}}, "spec.engine.args.seed", "leave the option out"),
         ({"engine": {"args": {"x": ["a", "--port=1"]}}}, "spec.engine.args.x", "must not begin with a dash"),
-        ({"engine": {"env": {"VLLM_SERVER_DEV_MODE": "1"}}}, "spec.engine", "VLLM_SERVER_DEV_MODE"),
+        ({"engine": {"env": {"VLLM_SERVER_DEV_MODE": "1"}}}, "spec.engine.env", "VLLM_SERVER_DEV_MODE"),
         ({"parameter": {"parallelism": {"tensor": 2}}}, "spec.decode.parallelism.tensor", "multiple of spec.parameter"),
         ({"decode": {"parallelism": {"pipeline": 2}}}, "spec.decode.parallelism.pipeline", "decode.parallelism.tensor"),
         (

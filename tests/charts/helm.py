@@ -55,9 +55,9 @@ def of_kind(objects: list[Object], kind: str) -> list[Object]:
     return [item for item in objects if item["kind"] == kind]
 
 
-def only(objects: list[Object], kind: str) -> Object:
-    """The only object of a kind."""
-    (found,) = of_kind(objects, kind)
+def only(objects: list[Object], kind: str, *, ending: str = "") -> Object:
+    """The only object of a kind whose name ends so."""
+    (found,) = (item for item in of_kind(objects, kind) if item["metadata"]["name"].endswith(ending))
     return found
 
 
@@ -103,10 +103,14 @@ EVERYTHING: Values = {
     ],
     "metrics": {"service": {"annotations": {"prometheus.io/scrape": "true"}}},
     "networkPolicy": {"enabled": True, "from": [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]},
+    "webhook": {"timeoutSeconds": 3, "certManager": {"enabled": False, "issuerRef": {"name": "ca"}}},
     "fullnameOverride": "pdi",
 }
 WITH_MONITOR: Values = {"metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}}
+CERT_MANAGER: Values = {"webhook": {"certManager": {"enabled": True}}}
 WITHOUT_EXTRAS: Values = {
+    "replicas": 1,
+    "webhook": {"enabled": False},
     "leaderElection": {"enabled": False},
     "crds": {"install": False},
     "rbac": {"create": False},
@@ -118,6 +122,7 @@ VALUE_SETS: dict[str, Values] = {
     "namespaced": NAMESPACED,
     "everything": EVERYTHING,
     "with-monitor": WITH_MONITOR,
+    "cert-manager": CERT_MANAGER,
     "without-extras": WITHOUT_EXTRAS,
 }
 """Ways to install the chart which together render every line of it."""

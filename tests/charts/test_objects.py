@@ -11,10 +11,12 @@ import pytest
 import yaml
 
 from e2e.cluster.build import binary
+from pdinference.admission import webhook
 from pdinference.api import names
 from pdinference.api.validation import validated
 from pdinference.cli import main
 from tests.charts.helm import (
+    CERT_MANAGER,
     CHART,
     EVERYTHING,
     NAMESPACE,
@@ -84,7 +86,7 @@ class TestPod:
             "readOnlyRootFilesystem": True,
         }
         assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
-        assert {next(iter(volume.keys() - {"name"})) for volume in spec["volumes"]} == {"emptyDir"}
+        assert {next(iter(volume.keys() - {"name"})) for volume in spec["volumes"]} <= {"emptyDir", "secret"}
 
     def test_it_is_probed_and_sized(self) -> None:
         operator = container(rendered())
@@ -146,6 +148,10 @@ class TestArguments:
             "--workers=16",
             "--resync-seconds=3600",
             "--health-port=8080",
+            "--tls-secret=pdi-tls",
+            f"--tls-host=pdi-tls.{NAMESPACE}.svc",
+            "--tls-port=8443",
+            f"--webhook-configuration=pdi.{NAMESPACE}",
             "--router-image=registry.example:5000/team/router:1.2.3",
             "--model-image=registry.example:5000/team/operator:1.2.2",
             f"--runner-image={container(rendered(EVERYTHING))['image']}",
@@ -174,7 +180,7 @@ class TestArguments:
 
 class TestReplicas:
     def test_one_needs_no_disruption_budget(self) -> None:
-        assert not of_kind(rendered(), "PodDisruptionBudget")
+        assert not of_kind(rendered({"replicas": 1}), "PodDisruptionBudget")
 
     def test_several_are_drained_one_at_a_time(self) -> None:
         objects = rendered({"replicas": 2})
@@ -185,25 +191,87 @@ class TestReplicas:
         assert only(rendered(WITHOUT_EXTRAS), "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
 
 
+class TestWebhook:
+    def configuration(self, values: Values | None = None) -> Object:
+        (webhook,) = only(rendered(values), "ValidatingWebhookConfiguration")["webhooks"]
+        found: Object = webhook
+        return found
+
+    def test_it_fails_closed(self) -> None:
+        webhook = self.configuration()
+        assert (webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]) == ("Fail", "None", 5)
+
+    def test_what_the_operator_fills_in_is_left_to_it(self) -> None:
+        webhook = self.configuration()
+        assert "rules" not in webhook
+        assert "caBundle" not in webhook["clientConfig"]
+        assert "data" not in only(rendered(), "Secret")
+
+    def test_calls_reach_the_pods(self) -> None:
+        objects = rendered()
+        called = self.configuration()["clientConfig"]["service"]
+        service = only(objects, "Service", ending="-tls")
+        assert (called["name"], called["namespace"]) == (service["metadata"]["name"], service["metadata"]["namespace"])
+        assert called["path"] == webhook.PATH
+        assert called["port"] == service["spec"]["ports"][0]["port"]
+        assert service["spec"]["selector"].items() <= pod(objects)["metadata"]["labels"].items()
+        ports = {port["name"]: port["containerPort"] for port in container(objects)["ports"]}
+        assert ports[service["spec"]["ports"][0]["targetPort"]] == names.OPERATOR_TLS_PORT
+        assert f"--tls-host={called['name']}.{called['namespace']}.svc" in container(objects)["args"]
+        assert f"--tls-secret={only(objects, 'Secret')['metadata']['name']}" in container(objects)["args"]
+
+    def test_a_network_policy_lets_the_api_server_in(self) -> None:
+        (calls, _) = only(rendered(EVERYTHING), "NetworkPolicy")["spec"]["ingress"]
+        assert calls == {"ports": [{"port": "https", "protocol": "TCP"}]}
+
+    def test_only_watched_namespaces_depend_on_it(self) -> None:
+        (expression,) = self.configuration(NAMESPACED)["namespaceSelector"]["matchExpressions"]
+        assert expression["values"] == NAMESPACED["watchNamespaces"]
+        assert "namespaceSelector" not in self.configuration()
+
+    def test_cert_manager_may_make_the_certificate(self) -> None:
+        objects = rendered(CERT_MANAGER)
+        certificate, issuer = only(objects, "Certificate"), only(objects, "Issuer")
+        assert certificate["spec"]["issuerRef"] == {"name": issuer["metadata"]["name"]}
+        volume = next(volume for volume in pod(objects)["spec"]["volumes"] if volume["name"] == "tls")
+        assert volume["secret"]["secretName"] == certificate["spec"]["secretName"]
+        annotations = only(objects, "ValidatingWebhookConfiguration")["metadata"]["annotations"]
+        assert annotations["cert-manager.io/inject-ca-from"] == f"{NAMESPACE}/{certificate['metadata']['name']}"
+        assert not of_kind(objects, "Secret")
+        named = {"webhook": {"certManager": {"enabled": True, "issuerRef": {"name": "ca", "kind": "ClusterIssuer"}}}}
+        assert only(rendered(named), "Certificate")["spec"]["issuerRef"] == {"name": "ca", "kind": "ClusterIssuer"}
+        assert not of_kind(rendered(named), "Issuer")
+
+    def test_it_can_be_left_out(self) -> None:
+        objects = rendered({"webhook": {"enabled": False}})
+        assert not [item for item in objects if "tls" in item["metadata"]["name"]]
+        assert not of_kind(objects, "ValidatingWebhookConfiguration")
+        assert not [argument for argument in container(objects)["args"] if "tls" in argument or "webhook" in argument]
+
+
 class TestMetrics:
     def test_the_monitor_finds_the_service(self) -> None:
         objects = rendered(WITH_MONITOR)
         monitor = only(objects, "ServiceMonitor")
-        service = only(objects, "Service")
+        service = only(objects, "Service", ending="-metrics")
         assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
         assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
         assert monitor["metadata"]["labels"]["release"] == "prometheus"
 
     def test_the_service_finds_the_pods(self) -> None:
         objects = rendered()
-        assert only(objects, "Service")["spec"]["selector"].items() <= pod(objects)["metadata"]["labels"].items()
+        assert (
+            only(objects, "Service", ending="-metrics")["spec"]["selector"].items()
+            <= pod(objects)["metadata"]["labels"].items()
+        )
 
 
 class TestRollouts:
     @pytest.mark.parametrize(
         "values",
         [
-            {"replicas": 2},
+            {"replicas": 3},
+            {"webhook": {"timeoutSeconds": 10}},
             {"rbac": {"userRoles": False}},
             {"crds": {"keep": False}},
             {"metrics": {"service": {"annotations": {"a": "b"}}}},
@@ -248,7 +316,9 @@ class TestNames:
 
     def test_the_longest_fit(self) -> None:
         objects = rendered({"nameOverride": "n" * 50, "rbac": {"create": True}}, release="r" * 53)
-        assert max(len(item["metadata"]["name"]) for item in objects) <= 63
+        cluster_wide = {"ClusterRole", "ClusterRoleBinding", "ValidatingWebhookConfiguration"}
+        limits = {item["metadata"]["name"]: 253 if item["kind"] in cluster_wide else 63 for item in objects}
+        assert not [name for name, limit in limits.items() if len(name) > limit]
 
 
 class TestNotes:

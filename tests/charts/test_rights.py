@@ -11,7 +11,12 @@ from pdinference.manifests import RenderSettings, render
 from tests.charts.helm import EVERYTHING, NAMESPACE, NAMESPACED, RELEASE, VALUE_SETS, Object, Values, of_kind, rendered
 from tests.conftest import EXAMPLES, example_documents
 
-CLUSTER_SCOPED = {"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+CLUSTER_SCOPED = {
+    "CustomResourceDefinition",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ValidatingWebhookConfiguration",
+}
 ROLES = {"Role", "ClusterRole"}
 
 Right = tuple[str, str, str]
@@ -34,13 +39,21 @@ def operator_rights(values: Values | None = None) -> set[Right]:
     return rights(role)
 
 
+def own_secret(rule: Object, role: Object) -> bool:
+    """Whether a rule is about one Secret of the operator's own, which its namespace's role names."""
+    name = role["metadata"]["name"]
+    where = (role["kind"], role["metadata"].get("namespace"))
+    return where == ("Role", NAMESPACE) and [name] == rule["resourceNames"]
+
+
 @all_value_sets
 def test_no_role_has_wildcards_or_secrets_or_gives_itself_more(values: Values) -> None:
     for role in (item for item in rendered(values) if item["kind"] in ROLES):
         for rule in role["rules"]:
             assert "*" not in rule["apiGroups"] + rule["resources"] + rule["verbs"]
             assert "nonResourceURLs" not in rule
-            assert not {"secrets", "pods/exec", "serviceaccounts/token"} & set(rule["resources"])
+            assert not {"pods/exec", "serviceaccounts/token"} & set(rule["resources"])
+            assert "secrets" not in rule["resources"] or own_secret(rule, role)
             assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"])
 
 
@@ -63,10 +76,21 @@ def test_the_operator_holds_what_it_gives_to_routers() -> None:
 
 def test_nothing_is_cluster_wide_but_the_definition_when_namespaces_are_listed() -> None:
     objects = rendered(NAMESPACED)
-    assert [item["kind"] for item in objects if item["kind"] in CLUSTER_SCOPED] == ["CustomResourceDefinition"] * 2
+    webhook = f"{RELEASE}.{NAMESPACE}"
+    assert {(item["kind"], item["metadata"]["name"]) for item in objects if item["kind"] in CLUSTER_SCOPED} == {
+        ("CustomResourceDefinition", "pdinferences.pdinference.io"),
+        ("CustomResourceDefinition", "pdbatches.pdinference.io"),
+        ("ValidatingWebhookConfiguration", webhook),
+        ("ClusterRole", webhook),
+        ("ClusterRoleBinding", webhook),
+    }
+    without = rendered({**NAMESPACED, "webhook": {"enabled": False}})
+    assert [item["kind"] for item in without if item["kind"] in CLUSTER_SCOPED] == ["CustomResourceDefinition"] * 2
     for kind in ("Role", "RoleBinding"):
         places = {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in of_kind(objects, kind)}
-        assert places == {("models", RELEASE), ("research", RELEASE), (NAMESPACE, f"{RELEASE}-leader")}
+        assert places == {("models", RELEASE), ("research", RELEASE)} | {
+            (NAMESPACE, f"{RELEASE}-{part}") for part in ("leader", "tls")
+        }
 
 
 def test_the_rights_in_a_namespace_are_those_in_the_cluster() -> None:
@@ -89,6 +113,17 @@ def test_only_its_own_lease_is_in_reach() -> None:
     assert rights(role) == {("coordination.k8s.io", "leases", "create")}
     (named,) = [rule for rule in role["rules"] if "resourceNames" in rule]
     assert (named["resourceNames"], named["verbs"]) == ([LEASE_NAME], ["get", "update"])
+
+
+def test_of_webhooks_and_secrets_only_its_own_are_in_reach() -> None:
+    objects = rendered()
+    (configuration,) = of_kind(objects, "ValidatingWebhookConfiguration")
+    (secret,) = of_kind(objects, "Secret")
+    named = [rule for role in objects if role["kind"] in ROLES for rule in role["rules"] if "resourceNames" in rule]
+    reach = {rule["resources"][0]: (rule["resourceNames"], rule["verbs"]) for rule in named}
+    assert reach.pop("validatingwebhookconfigurations") == ([configuration["metadata"]["name"]], ["get", "patch"])
+    assert reach.pop("secrets") == ([secret["metadata"]["name"]], ["get", "update"])
+    assert reach.keys() == {"leases"}
 
 
 def test_people_with_the_usual_roles_may_use_the_resource() -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from pdinference.cluster.client import ApiServer, ConfigurationError, load_configuration
+from pdinference.cluster.client import ApiServer, ConfigurationError, as_yaml, load_configuration
 from pdinference.cluster.errors import ApiError
 
 
@@ -59,7 +59,7 @@ async def test_apply_is_server_side_apply(server: tuple[Server, int], tmp_path: 
     api = ApiServer(await load_configuration(kubeconfig(tmp_path, server[1])))
     await api.apply("/api/v1/namespaces/ns/services/x", {"kind": "Service"}, manager="me")
     query = "/api/v1/namespaces/ns/services/x?fieldManager=me&force=true"
-    assert server[0].seen == [("PATCH", query, "application/apply-patch+yaml")]
+    assert server[0].seen == [("PATCH", query, "application/apply-patch+yaml; charset=utf-8")]
     assert server[0].body == {"kind": "Service"}
     await api.close()
 
@@ -102,3 +102,9 @@ async def test_a_server_that_is_away_is_a_passing_error(tmp_path: Path) -> None:
 async def test_no_way_to_log_in_is_said_plainly(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot log in"):
         await load_configuration(tmp_path / "missing")
+
+
+def test_json_that_is_read_as_yaml_says_the_same() -> None:
+    manifest = {"text": "\U0001f600 é \x7f\x85\u2028\ufeff\uffff \\ud83d \n \0"}
+    assert yaml.load(as_yaml(manifest), yaml.CSafeLoader) == manifest
+    assert json.loads(as_yaml(manifest)) == manifest

@@ -32,7 +32,7 @@ async def test_a_watch_that_neither_delivers_nor_reconnects_is_not_healthy(silen
     freshness = Freshness(clock=clock)
     freshness.heard("/api/v1/pods")
     clock.now = silence
-    assert await status(Health(freshness, Metrics(), synced=lambda: True), "/healthz") == expected
+    assert await status(Health(freshness, Metrics(), unready=lambda: ""), "/healthz") == expected
 
 
 async def test_a_watch_that_tries_to_reconnect_is_healthy() -> None:
@@ -41,17 +41,17 @@ async def test_a_watch_that_tries_to_reconnect_is_healthy() -> None:
     freshness.heard("/api/v1/pods")
     clock.now = 1000
     freshness.tried("/api/v1/pods")
-    assert await status(Health(freshness, Metrics(), synced=lambda: True), "/healthz") == 200
+    assert await status(Health(freshness, Metrics(), unready=lambda: ""), "/healthz") == 200
     assert freshness.silent(500) == ["/api/v1/pods"]
 
 
-@pytest.mark.parametrize(("synced", "expected"), [(True, 200), (False, 503)])
-async def test_ready_means_synced(synced: bool, expected: int) -> None:
-    assert await status(Health(Freshness(), Metrics(), synced=lambda: synced), "/readyz") == expected
+@pytest.mark.parametrize(("reason", "expected"), [("", 200), ("the first list is not complete", 503)])
+async def test_ready_means_that_nothing_is_missing(reason: str, expected: int) -> None:
+    assert await status(Health(Freshness(), Metrics(), unready=lambda: reason), "/readyz") == expected
 
 
 async def test_metrics_are_served() -> None:
-    assert await status(Health(Freshness(), Metrics(), synced=lambda: True), "/metrics") == 200
+    assert await status(Health(Freshness(), Metrics(), unready=lambda: ""), "/metrics") == 200
 
 
 async def test_bytes_of_a_watch_and_new_lists_are_noticed() -> None:

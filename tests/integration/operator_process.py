@@ -11,12 +11,17 @@ import aiohttp
 from tests.integration.world import until
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
 class OperatorProcess:
     """A running `pdinference run`."""
 
     def __init__(self, flags: list[str], *, log: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         command = [str(Path(sys.executable).with_name("pdinference")), "run", "--log-format=plain", *flags]
         self.log = log
         with log.open("wb") as output:

@@ -198,6 +198,15 @@ class TestRights:
         assert installed.allowed(NAMESPACE, leases, name="other") == [False, False]
         assert installed.allowed("kube-system", leases, name="pdinference-operator") == [False, False]
 
+    def test_of_secrets_and_webhooks_it_may_touch_its_own_only(self, installed: Kubernetes) -> None:
+        secret = [("", "secrets", verb) for verb in ("get", "update")]
+        webhook = [("admissionregistration.k8s.io", "validatingwebhookconfigurations", v) for v in ("get", "patch")]
+        assert installed.allowed(NAMESPACE, secret, name=f"{RELEASE}-tls") == [True, True]
+        assert installed.allowed(NAMESPACE, secret, name="other") == [False, False]
+        assert installed.allowed("models", secret, name=f"{RELEASE}-tls") == [False, False]
+        assert installed.allowed("", webhook, name=f"{RELEASE}.{NAMESPACE}") == [True, True]
+        assert installed.allowed("", webhook, name="other") == [False, False]
+
     def test_it_really_can_apply_all_children(self, installed: Kubernetes, resource: PDInference) -> None:
         """Among them a Role: the API server lets nobody write one with rights that he has not himself."""
         children = list(render(resource, RenderSettings()).objects)
@@ -266,7 +275,7 @@ def operator(kubernetes: Kubernetes, values: Values, folder: Path) -> Iterator["
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(kubernetes.as_account()), encoding="utf-8")
     log = folder / "log"
-    line = [Path(sys.executable).parent / "pdinference", *container["args"], "--health-port=0"]
+    line = [Path(sys.executable).parent / "pdinference", *container["args"], "--health-port=0", "--tls-port=0"]
     with (
         log.open("wb") as output,
         subprocess.Popen(line, env={**os.environ, "KUBECONFIG": str(kubeconfig)}, stderr=output) as process,
@@ -305,6 +314,22 @@ class TestLifecycle:
         definition = installed.get(CRD)
         assert definition["spec"]["names"]["shortNames"] == ["pdi"]
         assert definition["metadata"]["annotations"]["example.com/reviewed"] == "yes"
+
+    def test_an_upgrade_leaves_what_the_operator_filled_in(self, installed: Kubernetes, tmp_path: Path) -> None:
+        names = (
+            ("validatingwebhookconfiguration", f"{RELEASE}.{NAMESPACE}"),
+            ("secret", f"{RELEASE}-tls", "-n", NAMESPACE),
+        )
+        with operator(installed, {}, tmp_path) as process:
+            wait_for(process, lambda: installed.get(*names[0])["webhooks"][0].get("rules"), "the webhook's rules")
+        before = [installed.get(*name) for name in names]
+        installed.helm("upgrade", {"webhook": {"timeoutSeconds": 7}})
+        configuration, secret = (installed.get(*name) for name in names)
+        assert configuration["webhooks"][0]["timeoutSeconds"] == 7
+        for member in ("rules", "clientConfig"):
+            assert configuration["webhooks"][0][member] == before[0]["webhooks"][0][member]
+        assert configuration["webhooks"][0]["clientConfig"]["caBundle"]
+        assert secret["data"] == before[1]["data"]
 
     def test_an_upgrade_without_changes_leaves_the_pods_alone(self, installed: Kubernetes) -> None:
         before = installed.get("deployment", RELEASE, "--namespace", NAMESPACE)["metadata"]["generation"]

@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from pdinference.api.names import SERVING_ROLES, Role
-from pdinference.api.v1alpha1 import Condition, Status
+from pdinference.api.v1alpha1 import Condition, PlanStatus, RoleMemory, Status
+from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.observed import Failure, PodSummary, PodTrouble, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.status import Situation, build_status, invalid_status, service_url
@@ -57,6 +60,7 @@ def test_all_is_well() -> None:
         "DecodeReady": "True",
         "RouterReady": "True",
         "Progressing": "False",
+        "MemoryFits": "Unknown",
     }
     assert conditions(status)["Progressing"].reason == "RolloutComplete"
     assert status.roles.decode.summary == "1/1"
@@ -171,3 +175,11 @@ def test_an_instance_of_several_nodes_counts_once_and_any_of_its_pods_may_be_wha
     found = conditions(status)["ParameterReady"]
     assert found.reason == "Unschedulable"
     assert "x-node1-r1-0" in found.message
+
+
+@pytest.mark.parametrize(("fits", "status"), [(True, "True"), (False, "False"), (None, "Unknown")])
+def test_the_memory_plan_has_a_condition_and_its_numbers(fits: bool | None, status: str) -> None:
+    plan = PlanStatus(decode=RoleMemory(weights_bytes=7))
+    made = built(replace(SERVING, memory=MemoryVerdict(fits, "because", status=plan)))
+    assert (conditions(made)["MemoryFits"].status, conditions(made)["MemoryFits"].message) == (status, "because")
+    assert made.plan == plan

@@ -24,7 +24,8 @@ from pdinference.serving.certificates import CertificateError
 from tests.cluster.fake_api import FakeApi
 
 SECRET = "/api/v1/namespaces/ours/secrets/tls"  # noqa: S105 - a path
-HOOKS = webhook_configuration("ours")
+RULES = {"resources": ["pdinferences"]}
+HOOKS = webhook_configuration("ours", RULES)
 SERVICE = api_service("v1beta1.external.metrics.k8s.io")
 HOST = "localhost"
 
@@ -94,6 +95,7 @@ async def test_an_empty_secret_becomes_a_certificate_that_the_published_bundle_t
     assert ours.ready
     first, second = bundles(api)
     assert first == second
+    assert [hook["rules"] for hook in api.objects[HOOKS.path]["webhooks"]] == [[RULES], [RULES]]
     assert await called(ours, first) == "hello"
 
 
@@ -192,8 +194,8 @@ async def test_a_secret_that_does_not_exist_is_named(api: FakeApi, clock: Clock)
         await certificates(api, clock).refresh()
 
 
-async def test_mounted_files_are_loaded_and_loaded_again(tmp_path: Path, called: Any) -> None:
-    ours = MountedCertificates(tmp_path)
+async def test_mounted_files_are_loaded_and_loaded_again(api: FakeApi, tmp_path: Path, called: Any) -> None:
+    ours = MountedCertificates(api, tmp_path, holders=(HOOKS,))
     with pytest.raises(CertificateError, match="no certificate in"):
         await ours.refresh()
     for _ in range(2):
@@ -203,10 +205,12 @@ async def test_mounted_files_are_loaded_and_loaded_again(tmp_path: Path, called:
             (tmp_path / name).write_bytes(b64decode(data[name]))
         await ours.refresh()
         assert await called(ours, material.bundle) == "hello"
+    assert [hook["rules"] for hook in api.objects[HOOKS.path]["webhooks"]] == [[RULES], [RULES]]
+    assert not any("clientConfig" in hook for hook in api.objects[HOOKS.path]["webhooks"]), "cert-manager's"
 
 
-async def test_mounted_files_that_do_not_go_together_change_nothing(tmp_path: Path, called: Any) -> None:
-    ours = MountedCertificates(tmp_path)
+async def test_mounted_files_that_do_not_go_together_change_nothing(api: FakeApi, tmp_path: Path, called: Any) -> None:
+    ours = MountedCertificates(api, tmp_path, holders=(HOOKS,))
     material, other = (renewed(None, (HOST,), datetime.now(UTC), Lifetimes(), published=False) for _ in range(2))
     for name in ("tls.crt", "tls.key"):
         (tmp_path / name).write_bytes(b64decode(material.as_secret()[name]))

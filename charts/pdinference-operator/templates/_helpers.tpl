@@ -70,3 +70,23 @@ labels:
 {{- define "pdinference-operator.port" -}}
 8080
 {{- end -}}
+
+{{/* Port inside the pod for what the API server calls. */}}
+{{- define "pdinference-operator.tlsPort" -}}
+8443
+{{- end -}}
+
+{{/* Service and Secret (or Certificate) for what the API server calls. */}}
+{{- define "pdinference-operator.tlsName" -}}
+{{ include "pdinference-operator.fullname" . }}-tls
+{{- end -}}
+
+{{/* The name in the certificate. */}}
+{{- define "pdinference-operator.tlsHost" -}}
+{{ include "pdinference-operator.tlsName" . }}.{{ .Release.Namespace }}.svc
+{{- end -}}
+
+{{/* Cluster-wide names carry the namespace: releases of one name in two namespaces must not share them. */}}
+{{- define "pdinference-operator.webhookName" -}}
+{{ include "pdinference-operator.fullname" . }}.{{ .Release.Namespace }}
+{{- end -}}

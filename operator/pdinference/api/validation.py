@@ -1,17 +1,18 @@
 """From a document to a resource, or to every problem in it at once, in plain English."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDBatch, PDInference
-from pdinference.api.v1alpha1.base import RulesBrokenError
+from pdinference.api.v1alpha1.base import RULES_LATER, ApiModel, broken_rules
 
-ResourceT = TypeVar("ResourceT", PDInference, PDBatch)
+ResourceT = TypeVar("ResourceT", bound=ApiModel)
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,12 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}" if self.field else self.message
+
+
+def refusal(name: object, problems: Iterable[Problem]) -> str:
+    """All problems of a resource, one a line, the same from webhook and command line."""
+    lines = "\n".join(f"  {problem}" for problem in problems)
+    return f"{names.KIND} {name or 'without a name'} is not valid.\n{lines}"
 
 
 class InvalidResourceError(ValueError):
@@ -51,7 +58,7 @@ def validated(document: Mapping[str, Any]) -> PDInference:
     Raises:
         InvalidResourceError: It breaks the schema or a rule; names every problem.
     """
-    return _read(PDInference, document, names.SHORT_NAME)
+    return _valid(read(document))
 
 
 def validated_batch(document: Mapping[str, Any]) -> PDBatch:
@@ -60,23 +67,92 @@ def validated_batch(document: Mapping[str, Any]) -> PDBatch:
     Raises:
         InvalidResourceError: It breaks the schema or a rule; names every problem.
     """
-    return _read(PDBatch, document, names.BATCH_SHORT_NAME)
+    return _valid(_read(PDBatch, document, names.BATCH_SHORT_NAME))
 
 
-def _read(model: type[ResourceT], document: Mapping[str, Any], short_name: str) -> ResourceT:
+def _valid(reading: "Reading[ResourceT]") -> ResourceT:
+    if reading.problems or reading.resource is None:
+        raise InvalidResourceError(reading.problems)
+    return reading.resource
+
+
+@dataclass(frozen=True)
+class Reading(Generic[ResourceT]):
+    """What could be read of a document.
+
+    Attributes:
+        resource: All that fits the schema, with the rest left out; None when too little is left.
+        problems: All that is wrong.
+        left_out: Fields of the document that the resource lacks for it.
+    """
+
+    resource: ResourceT | None
+    problems: tuple[Problem, ...]
+    left_out: tuple[str, ...] = ()
+
+    def concerns(self, field: str) -> bool:
+        """Whether what is wrong with this field may well be due to something that was left out."""
+        return any(_within(field, other) or _within(other, field) for other in self.left_out)
+
+
+def read(document: Mapping[str, Any]) -> Reading[PDInference]:
+    """Read as much of a resource as fits the schema, so that one look finds what is wrong with the rest too."""
+    return _read(PDInference, document, names.SHORT_NAME)
+
+
+def _read(model: type[ResourceT], document: Mapping[str, Any], short_name: str) -> Reading[ResourceT]:
     try:
-        return model.model_validate(dict(document))
+        resource = model.model_validate(dict(document), context=RULES_LATER)
     except ValidationError as error:
-        found = (problem for details in error.errors(include_url=False) for problem in _problems(details, short_name))
-        raise InvalidResourceError(tuple(found)) from None
+        return _partial(model, document, error.errors(include_url=False), short_name)
+    return Reading(resource, tuple(Problem(*broken) for broken in broken_rules(resource)))
 
 
-def _problems(details: ErrorDetails, short_name: str) -> list[Problem]:
-    where = _path(details["loc"])
-    broken = details.get("ctx", {}).get("error")
-    if isinstance(broken, RulesBrokenError):
-        return [Problem(field=".".join(filter(None, (where, r.field))), message=r.message) for r in broken.rules]
-    return [Problem(field=where, message=_message(details, short_name))]
+def _partial(
+    model: type[ResourceT], document: Mapping[str, Any], errors: list[ErrorDetails], short_name: str
+) -> Reading[ResourceT]:
+    unfit = tuple(Problem(_path(details["loc"]), _message(details, short_name)) for details in errors)
+    left_out = tuple(problem.field for problem in unfit)
+    try:
+        resource = model.model_validate(_without(document, errors), context=RULES_LATER)
+    except ValidationError:
+        return Reading(None, unfit, left_out)
+    reading = Reading(resource, (), left_out)
+    broken = (Problem(*broken) for broken in broken_rules(resource))
+    return Reading(resource, (*unfit, *(p for p in broken if not reading.concerns(p.field))), left_out)
+
+
+def _without(document: Mapping[str, Any], errors: list[ErrorDetails]) -> dict[str, Any]:
+    """A copy of a document less the members, or items of lists, that errors are about."""
+    copy = deepcopy(dict(document))
+    for location in sorted((details["loc"] for details in errors), key=_order, reverse=True):
+        steps = [step for step in location if step != "[key]"]
+        holder: Any = copy
+        for step in steps[:-1]:
+            holder = _member(holder, step)
+        if steps and _member(holder, steps[-1], absent=_ABSENT) is not _ABSENT:
+            del holder[steps[-1]]
+    return copy
+
+
+_ABSENT = object()
+
+
+def _member(holder: Any, step: int | str, absent: Any = None) -> Any:
+    if isinstance(holder, dict):
+        return holder.get(step, absent)
+    if isinstance(holder, list) and isinstance(step, int) and step < len(holder):
+        return holder[step]
+    return absent
+
+
+def _order(location: tuple[int | str, ...]) -> list[tuple[bool, int, str]]:
+    """Later items of a list after earlier ones, so that deleting from the end leaves the other indexes alone."""
+    return [(isinstance(step, int), step if isinstance(step, int) else 0, str(step)) for step in location]
+
+
+def _within(field: str, other: str) -> bool:
+    return field == other or field.startswith((f"{other}.", f"{other}["))
 
 
 def _path(location: tuple[int | str, ...]) -> str:

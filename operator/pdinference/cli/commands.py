@@ -10,11 +10,14 @@ import click
 import yaml
 
 from pdinference.api import names
-from pdinference.api.validation import validated
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.validation import InvalidResourceError
+from pdinference.checks import examine
 from pdinference.cli.batch import batch_command
-from pdinference.cli.documents import documents, file_option, problems_told
+from pdinference.cli.documents import documents, file_option, name_of, problems_told
 from pdinference.cli.model import model_group
 from pdinference.cli.plan import plan_command
+from pdinference.cli.tls import tls_options
 from pdinference.manifests import RenderSettings, render
 
 
@@ -112,7 +115,41 @@ def render_command(source: IO[str], namespace: str | None, settings: RenderSetti
     """Print what the operator would apply, without a cluster."""
     for document in documents(source, namespace):
         with problems_told(document, source.name):
-            _print_yaml(render(validated(document), settings).objects)
+            _print_yaml(render(_examined(document, source.name, settings), settings).objects)
+
+
+@main.command("validate")
+@file_option
+@click.option("-n", "--namespace", default=None, help="Namespace of resources that name none.  [default: default]")
+@_installation
+def validate_command(source: IO[str], namespace: str | None, settings: RenderSettings) -> None:
+    """Say what the webhook would say, without a cluster; all problems of all resources at once."""
+    refused = False
+    for document in documents(source, namespace):
+        try:
+            with problems_told(document, source.name):
+                _examined(document, source.name, settings)
+        except click.ClickException as error:
+            error.show()
+            refused = True
+        else:
+            click.echo(f"{source.name}: {names.KIND} {name_of(document)} is valid.")
+    if refused:
+        sys.exit(1)
+
+
+def _examined(document: dict[str, Any], file: str, settings: RenderSettings) -> PDInference:
+    """The resource, after its warnings were printed.
+
+    Raises:
+        InvalidResourceError: It cannot work.
+    """
+    examination = examine(document, settings)
+    for warning in examination.warnings:
+        click.echo(f"Warning: {file}: {warning}", err=True)
+    if examination.resource is None:
+        raise InvalidResourceError(examination.problems)
+    return examination.resource
 
 
 @main.command()
@@ -143,17 +180,18 @@ def render_command(source: IO[str], namespace: str | None, settings: RenderSetti
     help="Port of /healthz, /readyz and /metrics; 0 takes a free one.",
 )
 @_installation
+@tls_options
 @click.option("--log-format", type=click.Choice(["json", "plain"]), default="json", show_default=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
-def run(settings: RenderSettings, **options: Any) -> None:
+def run(settings: RenderSettings, tls: dict[str, Any], **options: Any) -> None:
     """Run the operator."""
     # Kopf and the Kubernetes client take a second to import; `render` and `crd` do without.
     from pdinference.controller.run import run as run_operator  # noqa: PLC0415
-    from pdinference.controller.settings import OperatorSettings  # noqa: PLC0415
+    from pdinference.controller.settings import OperatorSettings, TLSSettings  # noqa: PLC0415
 
-    sys.exit(run_operator(OperatorSettings(render=settings, **options)))
+    sys.exit(run_operator(OperatorSettings(render=settings, tls=TLSSettings(**tls), **options)))
 
 
 class _PlainDumper(yaml.CSafeDumper):

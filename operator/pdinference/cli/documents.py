@@ -8,7 +8,7 @@ import click
 import yaml
 
 from pdinference.api import names
-from pdinference.api.validation import InvalidResourceError
+from pdinference.api.validation import InvalidResourceError, refusal
 
 
 def file_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -44,9 +44,10 @@ def problems_told(document: dict[str, Any], file: str) -> Iterator[None]:
     try:
         yield
     except InvalidResourceError as error:
-        problems = "\n".join(f"  {problem}" for problem in error.problems)
-        metadata = document.get("metadata")
-        name = metadata.get("name") if isinstance(metadata, dict) else None
-        raise click.ClickException(
-            f"{file}: {names.KIND} {name or 'without a name'} is not valid.\n{problems}"
-        ) from None
+        raise click.ClickException(f"{file}: {refusal(name_of(document), error.problems)}") from None
+
+
+def name_of(document: dict[str, Any]) -> object:
+    """The name that a document gives itself."""
+    metadata = document.get("metadata")
+    return metadata.get("name") if isinstance(metadata, dict) else None

@@ -7,6 +7,7 @@ and lose fields that they do not know. So objects stay dictionaries; connection,
 import asyncio
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,8 @@ Json = dict[str, Any]
 APPLY = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+APPLY_TEXT = f"{APPLY}; charset=utf-8"  # of this type the client library takes text as it is
+_TO_ESCAPE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _CONNECTIONS = 64
 _TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=10)
 _OK = range(200, 300)
@@ -36,9 +39,19 @@ class _Request:
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
-    body: Json | None = None
+    body: Json | str | None = None
     content_type: str = "application/json"
     accept: str = "application/json"
+
+
+def as_yaml(manifest: Json) -> str:
+    r"""JSON that YAML reads the same: the API server reads the body of an apply as YAML.
+
+    YAML knows no pairs of `\u` escapes for what is beyond 16 bits, such as an emoji, and wants control characters
+    escaped that JSON leaves alone.
+    """
+    text = json.dumps(manifest, ensure_ascii=False)
+    return _TO_ESCAPE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class ConfigurationError(Exception):
@@ -100,7 +113,7 @@ class ApiServer:
     async def apply(self, path: str, manifest: Json, *, manager: str) -> Json:
         """Server-side apply; the result is the live object."""
         query = {"fieldManager": manager, "force": "true"}
-        return await self._request("PATCH", path, query=query, body=manifest, content_type=APPLY)
+        return await self._request("PATCH", path, query=query, body=as_yaml(manifest), content_type=APPLY_TEXT)
 
     async def create(self, path: str, manifest: Json) -> Json:
         """Create an object."""

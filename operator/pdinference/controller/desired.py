@@ -1,21 +1,32 @@
-"""What a stored resource asks for: validated and rendered, or why it cannot be."""
+"""What a stored resource asks for: examined and rendered, or why it cannot be."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.model import Model
-from pdinference.api.validation import InvalidResourceError, validated
+from pdinference.checks import examine
 from pdinference.cluster.apply import Child
 from pdinference.cluster.kinds import ChildKey
 from pdinference.cluster.records import ResourceRecord
 from pdinference.manifests import Rendered, RenderSettings, render
+from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 
 _COMMIT, _SHORT_COMMIT = 40, 7
 
 
 class InvalidSpecError(Exception):
-    """The stored spec does not fit the models; the message names each field and what to do."""
+    """The stored spec cannot work; the message names each field and what to do.
+
+    Attributes:
+        memory: Whether the model fits, which may be what is wrong.
+    """
+
+    def __init__(self, message: str, memory: MemoryVerdict = NO_VERDICT) -> None:
+        super().__init__(message)
+        self.memory = memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,8 @@ class Desired:
 
     Attributes:
         fingerprints: Hash of each child's manifest; its keys are all children that should exist.
+        memory: Whether the model fits its devices.
+        facts: What was known of the model; when that changes, so may the verdict.
         model: The Job for the model; None without.
     """
 
@@ -50,27 +63,39 @@ class Desired:
     port: int
     recreate: bool
     fingerprints: Mapping[ChildKey, str]
+    memory: MemoryVerdict
+    facts: str
     model: DesiredModel | None = None
 
     def is_of(self, record: ResourceRecord) -> bool:
         """Whether this is still what the resource asks for."""
-        return (self.uid, self.generation) == (record.uid, record.generation)
+        return (self.uid, self.generation, self.facts) == (record.uid, record.generation, _facts(model_of(record)))
+
+
+def model_of(record: ResourceRecord) -> Mapping[str, Any]:
+    """What the status says of the model."""
+    return json.loads(record.status).get("model") or {}
+
+
+def _facts(model: Mapping[str, Any]) -> str:
+    return json.dumps(model.get("facts"), sort_keys=True)
 
 
 def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[Desired, tuple[Child, ...]]:
-    """Validate and render.
+    """Examine and render.
 
     Raises:
         InvalidSpecError: The API server let something through that the operator cannot work with.
     """
-    try:
-        resource = validated(record.body())
-        rendered = render(resource, settings)
-    except InvalidResourceError as error:
+    model = model_of(record)
+    examination = examine(record.body(), settings, model)
+    if (resource := examination.resource) is None:
         raise InvalidSpecError(
             "The stored resource is not valid, so nothing was changed and running pods are left alone. "
-            f"Correct it: {error}"
-        ) from error
+            f"Correct it: {'; '.join(map(str, examination.problems))}",
+            examination.memory,
+        )
+    rendered = render(resource, settings)
     children = tuple(Child.of(manifest) for manifest in rendered.objects)
     spec = resource.spec
     desired = Desired(
@@ -85,6 +110,8 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         port=spec.router.service.port,
         recreate=spec.rollout.strategy == "Recreate",
         fingerprints={child.key: child.fingerprint for child in children},
+        memory=examination.memory,
+        facts=_facts(model),
         model=_model(spec.model, rendered),
     )
     return desired, children

@@ -17,13 +17,13 @@ class Health:
     """Answers the kubelet and Prometheus.
 
     Args:
-        synced: Whether the cache has been filled completely once.
+        unready: Why the process is not ready; empty when it is.
     """
 
-    def __init__(self, freshness: Freshness, metrics: Metrics, synced: Callable[[], bool]) -> None:
+    def __init__(self, freshness: Freshness, metrics: Metrics, unready: Callable[[], str]) -> None:
         self._freshness = freshness
         self._metrics = metrics
-        self._synced = synced
+        self._unready = unready
 
     async def healthz(self, _request: web.Request) -> web.Response:
         """Alive: the event loop answers, and every watch delivers or at least reconnects.
@@ -36,9 +36,9 @@ class Health:
         return web.Response(text="ok\n")
 
     async def readyz(self, _request: web.Request) -> web.Response:
-        """Ready: the cache is filled. Followers are ready too: they can take over at once."""
-        if not self._synced():
-            return web.Response(status=503, text="the first list of all objects is not complete\n")
+        """Ready: the cache is filled, and calls of the API server can succeed. Followers are ready too."""
+        if reason := self._unready():
+            return web.Response(status=503, text=f"{reason}\n")
         return web.Response(text="ok\n")
 
     async def metrics(self, _request: web.Request) -> web.Response:

@@ -79,7 +79,7 @@ class Reconciler:
         try:
             desired, outcome = await self._apply(resource)
         except InvalidSpecError as error:
-            return await self._report_invalid(resource, str(error))
+            return await self._report_invalid(resource, error)
         plan = self._plan(resource, desired)
         pruned = await prune(self._api, self._unwanted(resource, desired, plan))
         count_writes(self._metrics, outcome, pruned)
@@ -154,19 +154,21 @@ class Reconciler:
             workloads=self._workloads(resource, desired),
             pods=self._cache.pods_of(resource.owner),
             failures=failures,
+            memory=desired.memory,
             model=self._model(desired, resource),
         )
         status = build_status(situation, previous=status_of(resource), now=self._now())
         return await self._reporter.report(resource, status)
 
-    async def _report_invalid(self, resource: ResourceRecord, message: str) -> Result:
+    async def _report_invalid(self, resource: ResourceRecord, error: InvalidSpecError) -> Result:
         self._metrics.errors.labels("InvalidSpec").inc()
         status = invalid_status(
             resource.generation,
-            message,
+            str(error),
             router=self._router(resource),
             previous=status_of(resource),
             now=self._now(),
+            memory=error.memory,
         )
         return Result(retry=not await self._reporter.report(resource, status))
 

@@ -10,12 +10,14 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from pdinference.admission import admission_routes
 from pdinference.api import names
 from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer, ConfigurationError, load_configuration
 from pdinference.cluster.kinds import RESOURCES, Kind, Owner
 from pdinference.controller import logs
+from pdinference.controller.answering import Answering
 from pdinference.controller.batches import BatchReconciler
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.freshness import Freshness
@@ -92,6 +94,7 @@ class Operator:
             on_change=lambda leads: self._metrics.is_leader.set(int(leads)),
         )
         events = EventRecorder(api, self._metrics, instance=identity)
+        self._answering = Answering(settings, api, admission_routes(settings.render, self._metrics.registry))
         self._workers = Workers(self._queue, self._reconcilers(events), self._metrics, may_write=self._may_write)
 
     def _reconcilers(self, events: EventRecorder) -> ByKind:
@@ -118,14 +121,25 @@ class Operator:
 
     async def run(self) -> int:
         """Run until told to stop (0), or until something that cannot be cured from within (1)."""
-        health = Health(self._freshness, self._metrics, synced=lambda: self._resync.synced)
-        async with health.serve(self._settings.bind_address, self._settings.port) as port:
+        health = Health(self._freshness, self._metrics, unready=self._unready)
+        async with health.serve(self._settings.bind_address, self._settings.port) as port, self._answering.serve():
             _LOG.info("Serving /healthz, /readyz and /metrics on port %d", port)
             if not await self._unless_stopped(self._resync.first()):
                 return 0
             _LOG.info("Synced: %d resources, %d children", len(self._cache.resources), len(self._cache.children))
             async with self._watching() as watching:
-                return await self._lead(watching)
+                status = await self._lead(watching)
+                # Before Kopf ends: it cancels all tasks that were started after it, those of connections among them.
+                await self._answering.drain()
+                return status
+
+    def _unready(self) -> str:
+        """Why nothing should be sent here yet, or no more; empty when all is well."""
+        if self._stop.is_set():
+            return "stopping"
+        if not self._resync.synced:
+            return "the first list of all objects is not complete"
+        return "" if self._answering.ready else "there is no certificate to answer the API server with"
 
     async def _lead(self, watching: asyncio.Task[None]) -> int:
         """Become the leader, work, and leave in the order in which nobody else can write at the same time."""

@@ -5,7 +5,34 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pdinference.api import names
 from pdinference.manifests import RenderSettings
+
+
+class TLSSettings(BaseModel):
+    """The HTTPS server for what the API server calls; it serves when there is a Secret or a folder."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
+
+    port: Annotated[int, Field(ge=0, le=65535)] = names.OPERATOR_TLS_PORT
+    """Port; 0 takes a free one and logs it."""
+    hosts: tuple[str, ...] = ()
+    """Names and addresses under which the API server calls, for the self-managed certificate."""
+    secret: str = ""
+    """Secret in the operator's own namespace that holds the self-managed CA and certificate."""
+    folder: Path | None = None
+    """Folder with tls.crt and tls.key that somebody else renews, instead of a Secret."""
+    webhook: str = ""
+    """ValidatingWebhookConfiguration that gets the CA bundle."""
+    check_seconds: Annotated[float, Field(gt=0)] = 15
+    """How often certificate and CA bundle are looked at."""
+    drain_seconds: Annotated[float, Field(ge=0)] = 5
+    """How long calls are still answered when the process is told to stop, while the news of it travels."""
+
+    @property
+    def enabled(self) -> bool:
+        """Whether to serve at all."""
+        return bool(self.secret or self.folder)
 
 
 class OperatorSettings(BaseModel):
@@ -31,6 +58,8 @@ class OperatorSettings(BaseModel):
     """Port of /healthz, /readyz and /metrics; 0 takes a free one and logs it."""
     bind_address: str = "0.0.0.0"  # noqa: S104 - kubelet and Prometheus come from outside the pod
     """Address of that port."""
+    tls: TLSSettings = TLSSettings()
+    """What the API server calls."""
     shutdown_seconds: Annotated[float, Field(ge=0)] = 15
     """How long reconciles under way may take to finish when the process is told to stop."""
     render: RenderSettings = RenderSettings()

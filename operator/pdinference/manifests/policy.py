@@ -54,14 +54,17 @@ def require_allowed(resource: PDInference, allowed_host_paths: tuple[str, ...]) 
     Raises:
         InvalidResourceError: The resource asks for more; names every problem.
     """
-    problems = [
-        *_field_problems(resource, allowed_host_paths),
-        *_overlay_problems("spec.parameter.podTemplate", resource.spec.parameter.pod_template, allowed_host_paths),
-        *_overlay_problems("spec.decode.podTemplate", resource.spec.decode.pod_template, allowed_host_paths),
-        *_overlay_problems("spec.router.podTemplate", resource.spec.router.pod_template, allowed_host_paths),
-    ]
-    if problems:
-        raise InvalidResourceError(tuple(problems))
+    if problems := tuple(policy_problems(resource, allowed_host_paths)):
+        raise InvalidResourceError(problems)
+
+
+def policy_problems(resource: PDInference, allowed_host_paths: tuple[str, ...]) -> Iterator[Problem]:
+    """What the installation does not allow."""
+    yield from _field_problems(resource, allowed_host_paths)
+    spec = resource.spec
+    yield from _overlay_problems("spec.parameter.podTemplate", spec.parameter.pod_template, allowed_host_paths)
+    yield from _overlay_problems("spec.decode.podTemplate", spec.decode.pod_template, allowed_host_paths)
+    yield from _overlay_problems("spec.router.podTemplate", spec.router.pod_template, allowed_host_paths)
 
 
 def _field_problems(resource: PDInference, allowed: tuple[str, ...]) -> Iterator[Problem]:

@@ -32,6 +32,10 @@ PROGRESSING = "Progressing"
 when it cannot go on without a person (`InvalidSpec`, `NameConflict`, `NotServed`, or the API server's reason for a
 refusal)."""
 
+MEMORY_FITS = "MemoryFits"
+"""True when the memory plan finds room for the model and at least one request of the longest length on the devices of
+both roles, False when it does not (`DoesNotFit`), Unknown while the model's shape or a device's memory is not known."""
+
 ROLE_CONDITIONS = {
     Role.PARAMETER: PARAMETER_READY,
     Role.DECODE: DECODE_READY,

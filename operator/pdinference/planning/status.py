@@ -10,6 +10,7 @@ from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, RolesStatus, RoleStatus, Status
 from pdinference.planning import conditions, troubles
 from pdinference.planning.conditions import condition
+from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.model import ModelView, model_advice, model_status
 from pdinference.planning.observed import Failure, PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
@@ -17,6 +18,11 @@ from pdinference.planning.troubles import Advice
 
 _LETTER = {Role.PARAMETER: "P", Role.DECODE: "D", Role.ROUTER: "Router"}
 _HTTP_PORT = 80
+_MEMORY_REASONS: dict[bool | None, tuple[Literal["True", "False", "Unknown"], str]] = {
+    True: ("True", "Fits"),
+    False: ("False", "DoesNotFit"),
+    None: ("Unknown", "NotKnown"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,7 @@ class Situation:
         workloads: The live workload of each role that serves the target revision; absent while it does not exist.
         pods: All live pods of the resource, of any revision.
         failures: Children that could not be applied or pruned in this reconcile.
+        memory: Whether the model fits its devices.
         model: The Job that downloads or inspects the model; None when none is wanted.
     """
 
@@ -40,6 +47,7 @@ class Situation:
     workloads: Mapping[Role, WorkloadState]
     pods: tuple[PodSummary, ...]
     failures: tuple[Failure, ...] = ()
+    memory: MemoryVerdict = NO_VERDICT
     model: ModelView | None = None
 
 
@@ -52,6 +60,7 @@ def build_status(situation: Situation, *, previous: Status, now: datetime) -> St
         *(_role_ready(situation, role, roles[role], unwell[role], now) for role in SERVING_ROLES),
         *([_model_ready(situation, situation.model, now)] if situation.model else []),
         _progressing(situation, unwell, now),
+        _memory_fits(situation.memory, situation.generation, now),
     ]
     return Status(
         observed_generation=situation.generation,
@@ -59,25 +68,40 @@ def build_status(situation: Situation, *, previous: Status, now: datetime) -> St
         revision=situation.target,
         serving_revision=situation.rollout.serving,
         roles=RolesStatus(**{role.value: status for role, status in roles.items()}),
+        plan=situation.memory.status,
         model=model_status(situation.model, previous.model) if situation.model else None,
         conditions=conditions.carry_over(fresh, previous.conditions),
     )
 
 
 def invalid_status(
-    generation: int, message: str, *, router: WorkloadState | None, previous: Status, now: datetime
+    generation: int,
+    message: str,
+    *,
+    router: WorkloadState | None,
+    previous: Status,
+    now: datetime,
+    memory: MemoryVerdict = NO_VERDICT,
 ) -> Status:
     """The status of a resource whose stored spec is invalid: its children are left alone, and so is what is known."""
     stuck = condition(conditions.PROGRESSING, "False", "InvalidSpec", message, generation=generation, now=now)
     ready = _answers(router, "The spec is invalid; nothing was created.", generation, now)
-    kept = [old for old in previous.conditions if old.type not in {conditions.READY, conditions.PROGRESSING}]
-    fresh = [ready, *kept, stuck]
+    fresh = [ready, stuck, _memory_fits(memory, generation, now)]
+    named = {new.type for new in fresh}
+    kept = [old for old in previous.conditions if old.type not in named]
+    fresh = [ready, *kept, *fresh[1:]]
     return previous.model_copy(
         update={
             "observed_generation": generation,
+            "plan": memory.status,
             "conditions": conditions.carry_over(fresh, previous.conditions),
         }
     )
+
+
+def _memory_fits(memory: MemoryVerdict, generation: int, now: datetime) -> Condition:
+    status, reason = _MEMORY_REASONS[memory.fits]
+    return condition(conditions.MEMORY_FITS, status, reason, memory.message, generation=generation, now=now)
 
 
 def service_url(namespace: str, name: str, port: int) -> str:

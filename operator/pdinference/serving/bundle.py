@@ -1,4 +1,4 @@
-"""Objects of the API server that name a CA bundle: they must hold ours before a call can succeed."""
+"""Objects of the API server through which it calls us: completed when we can answer, with what the chart leaves out."""
 
 import logging
 from base64 import b64encode
@@ -19,35 +19,36 @@ class BundleHolder:
 
     Attributes:
         path: Its URL path.
-        filled: From the live object and the bundle in base64 to what is to be applied: identity, and the places where
-            the bundle goes, and nothing else, so that no other field has us as its manager.
+        filled: From the live object and `{caBundle: ...}` to what is to be applied, and nothing else, so that no other
+            field has us as its manager. Without a bundle somebody else, such as cert-manager, takes care of it.
     """
 
     path: str
-    filled: Callable[[Json, str], Json]
+    filled: Callable[[Json, Json], Json]
 
 
-def webhook_configuration(name: str) -> BundleHolder:
-    """A ValidatingWebhookConfiguration, in all of its webhooks."""
+def webhook_configuration(name: str, rules: Json) -> BundleHolder:
+    """A ValidatingWebhookConfiguration, in all of its webhooks.
 
-    def filled(live: Json, bundle: str) -> Json:
-        webhooks = [
-            {"name": webhook["name"], "clientConfig": {"caBundle": bundle}} for webhook in live.get("webhooks") or ()
-        ]
-        return {"webhooks": webhooks}
+    Args:
+        name: Its name.
+        rules: What the webhooks are called for: from now on the API server insists on an answer.
+    """
+
+    def filled(live: Json, bundle: Json) -> Json:
+        webhooks = ({"name": webhook["name"], "rules": [rules]} for webhook in live.get("webhooks") or ())
+        return {"webhooks": [webhook | ({"clientConfig": bundle} if bundle else {}) for webhook in webhooks]}
 
     return BundleHolder(f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{name}", filled)
 
 
 def api_service(name: str) -> BundleHolder:
     """An APIService."""
-    return BundleHolder(
-        f"/apis/apiregistration.k8s.io/v1/apiservices/{name}", lambda _, bundle: {"spec": {"caBundle": bundle}}
-    )
+    return BundleHolder(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}", lambda _, bundle: {"spec": bundle})
 
 
-async def publish(api: ApiServer, holder: BundleHolder, bundle: bytes) -> None:
-    """Write the bundle where it is missing; nothing when it is there.
+async def publish(api: ApiServer, holder: BundleHolder, bundle: bytes | None) -> None:
+    """Write what is missing; nothing when it is there.
 
     Server-side apply of these fields alone leaves all others to whoever installs the chart, so GitOps sees no drift.
 
@@ -61,12 +62,12 @@ async def publish(api: ApiServer, holder: BundleHolder, bundle: bytes) -> None:
             raise
         _LOG.warning("%s does not exist, so nobody will call for it", holder.path)
         return
-    wanted = holder.filled(live, b64encode(bundle).decode())
+    wanted = holder.filled(live, {} if bundle is None else {"caBundle": b64encode(bundle).decode()})
     if not _contains(live, wanted):
         identity = {"apiVersion": live["apiVersion"], "kind": live["kind"]}
         metadata = {"name": live["metadata"]["name"], "uid": live["metadata"]["uid"]}  # never one that was made since
         await api.apply(holder.path, {**identity, "metadata": metadata, **wanted}, manager=names.FIELD_MANAGER)
-        _LOG.info("The CA bundle of %s is up to date", holder.path)
+        _LOG.info("%s has what it needs to call us", holder.path)
 
 
 def _contains(live: object, wanted: object) -> bool:

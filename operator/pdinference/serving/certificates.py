@@ -36,7 +36,9 @@ class Certificates(ABC):
         context: For the server; new connections get the newest certificate.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, api: ApiServer, holders: Collection[BundleHolder]) -> None:
+        self._api = api
+        self._holders = holders
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.ready = False
@@ -60,6 +62,10 @@ class Certificates(ABC):
             CertificateError: There is no certificate.
         """
 
+    async def _publish(self, bundle: bytes | None) -> None:
+        for holder in self._holders:
+            await publish(self._api, holder, bundle)
+
     def _serve(self, chain: bytes) -> None:
         """Use this certificate and key, one after the other as PEM, from now on."""
         if chain == self._loaded:
@@ -74,14 +80,14 @@ class Certificates(ABC):
 
 
 class MountedCertificates(Certificates):
-    """Files `tls.crt` and `tls.key` in a folder, which somebody else renews."""
+    """Files `tls.crt` and `tls.key` in a folder, which somebody else renews, and whose CA somebody else publishes."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
+    def __init__(self, api: ApiServer, folder: Path, *, holders: Collection[BundleHolder]) -> None:
+        super().__init__(api, holders)
         self._folder = folder
 
     async def refresh(self) -> None:
-        """Load the files if they changed."""
+        """Load the files if they changed, and let the API server call."""
         try:
             chain = b"\n".join((self._folder / name).read_bytes() for name in ("tls.crt", "tls.key"))
         except OSError as error:
@@ -90,6 +96,7 @@ class MountedCertificates(Certificates):
             self._serve(chain)
         except ssl.SSLError as error:  # one of the two was replaced a moment before the other
             raise CertificateError(f"{self._folder}: certificate and key do not go together: {error}") from error
+        await self._publish(None)
 
 
 class SelfManagedCertificates(Certificates):
@@ -111,11 +118,9 @@ class SelfManagedCertificates(Certificates):
         lifetimes: Lifetimes = _LIFETIMES,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        super().__init__()
-        self._api = api
+        super().__init__(api, holders)
         self._path = "/api/v1/namespaces/{}/secrets/{}".format(*secret)
         self._hosts = hosts
-        self._holders = holders
         self._lifetimes = lifetimes
         self._now = now
 
@@ -125,12 +130,14 @@ class SelfManagedCertificates(Certificates):
             secret = await self._secret()
             current = KeyMaterial.of_secret(secret.get("data"))
             if current is not None:
-                await self._publish(current)  # before anything is signed by an authority that clients do not know yet
+                await self._publish(
+                    current.bundle
+                )  # before anything is signed by an authority that clients do not know yet
             fresh = renewed(current, self._hosts, self._now(), self._lifetimes, published=current is not None)
             if fresh is not current:
                 if not await self._written(secret, fresh):
                     continue
-                await self._publish(fresh)
+                await self._publish(fresh.bundle)
             self._serve(fresh.chain)
             return
         raise CertificateError(f"{self._path} was changed by others again and again; trying later")
@@ -155,7 +162,3 @@ class SelfManagedCertificates(Certificates):
                     f"Secret {self._path} does not exist; the chart makes it, so run helm upgrade"
                 ) from error
             raise
-
-    async def _publish(self, material: KeyMaterial) -> None:
-        for holder in self._holders:
-            await publish(self._api, holder, material.bundle)

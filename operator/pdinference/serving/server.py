@@ -20,6 +20,11 @@ class TLSServer:
     def __init__(self, routes: Iterable[web.AbstractRouteDef], context: ssl.SSLContext) -> None:
         self._routes = tuple(routes)
         self._context = context
+        self._leaving = False
+
+    def leave(self) -> None:
+        """From now on, close each connection after its next answer: clients go elsewhere with the one after."""
+        self._leaving = True
 
     @asynccontextmanager
     async def serve(self, host: str, port: int, *, drain: float) -> AsyncIterator[int]:
@@ -32,6 +37,7 @@ class TLSServer:
         """
         app = web.Application(client_max_size=_LARGEST_BODY)
         app.add_routes(self._routes)
+        app.on_response_prepare.append(self._say_goodbye)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=drain)
         await runner.setup()
         try:
@@ -39,3 +45,7 @@ class TLSServer:
             yield runner.addresses[0][1]
         finally:
             await runner.cleanup()
+
+    async def _say_goodbye(self, _request: web.Request, response: web.StreamResponse) -> None:
+        if self._leaving:
+            response.force_close()

@@ -54,7 +54,7 @@ def test_unknown_memory_leaves_the_rest_known() -> None:
     assert made.stage.weights.known
     assert made.stage.kv_bytes_per_token.value == 131072
     assert made.tokens.value is None
-    assert "--memory" in made.tokens.note
+    assert "accelerator.memory" in made.tokens.note
     assert made.stage.kv_cache.source is Source.UNKNOWN
     unchunked = plan(configs.LLAMA_8B, accelerator={}, enableChunkedPrefill=False)
     assert "maxNumBatchedTokens" in unchunked.stage.activations.note
@@ -160,7 +160,10 @@ def test_a_config_without_a_shape_is_refused_by_name(key: str) -> None:
 @pytest.mark.parametrize(
     ("parallelism", "words"),
     [
-        ({"tensor": 3}, "3 does not divide the model's 32 attention heads"),
+        (
+            {"tensor": 3},
+            "3 does not split the model's 32 attention heads and 8 KV heads evenly. Use 1, 2, 4, 8, 16 or 32.",
+        ),
         ({"pipeline": 2, "layerPartition": [10, 10]}, "adds up to 20 layers; the model has 32"),
         ({"pipeline": 40}, "40 stages for 32 layers"),
     ],

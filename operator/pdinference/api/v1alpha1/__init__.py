@@ -3,7 +3,7 @@
 from pdinference.api.v1alpha1.batch import BatchSpec, BatchStatus, PDBatch
 from pdinference.api.v1alpha1.resource import PDInference, Spec
 from pdinference.api.v1alpha1.role import RoleSpec
-from pdinference.api.v1alpha1.status import Condition, RolesStatus, RoleStatus, Status
+from pdinference.api.v1alpha1.status import Condition, PlanStatus, RoleMemory, RolesStatus, RoleStatus, Status
 
 __all__ = [
     "BatchSpec",
@@ -11,6 +11,8 @@ __all__ = [
     "Condition",
     "PDBatch",
     "PDInference",
+    "PlanStatus",
+    "RoleMemory",
     "RoleSpec",
     "RoleStatus",
     "RolesStatus",

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from pdinference.api.v1alpha1.base import ApiModel, LabelValue, Matches, ObjectName, QualifiedName, Rule
+from pdinference.api.v1alpha1.base import ApiModel, LabelValue, Matches, ObjectName, QualifiedName, Quantity, Rule
 
 MAX_CLAIMED = 32
 """Devices that one ResourceClaim can hold (AllocationResultsMaxSize in k8s.io/api/resource/v1)."""
@@ -50,6 +50,8 @@ class Accelerator(ApiModel):
     Default: any."""
     product_label: QualifiedName = "nvidia.com/gpu.product"
     """Node label that names the product. The default is what NVIDIA's GPU feature discovery writes."""
+    memory: Quantity | None = None
+    """Memory of one device, for the memory plan, for example 80Gi. Default: that of the smallest of products."""
     devices: Devices | None = None
     """Exact devices by dynamic resource allocation (resource.k8s.io/v1, Kubernetes 1.34 or later) instead of an
     extended resource. Taints of their nodes go into placement.tolerations."""

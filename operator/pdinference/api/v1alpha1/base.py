@@ -1,7 +1,7 @@
 """What all models share: camelCase names, closed schemas, and rules stated once for CEL and Python."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
@@ -12,6 +12,7 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    ValidationInfo,
     WithJsonSchema,
     model_validator,
 )
@@ -157,8 +158,28 @@ class ApiModel(BaseModel):
     rules: ClassVar[tuple[Rule, ...]] = ()
 
     @model_validator(mode="after")
-    def _rules_hold(self) -> Self:
-        broken = tuple(rule for rule in self.rules if not rule.holds(self))
+    def _rules_hold(self, info: ValidationInfo) -> Self:
+        broken = () if info.context == RULES_LATER else tuple(rule for rule in self.rules if not rule.holds(self))
         if broken:
             raise RulesBrokenError(broken)
         return self
+
+
+RULES_LATER = "rules later"
+"""Context of a validation that checks no rules: pydantic would stop at the innermost object that breaks one."""
+
+
+def broken_rules(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Field and message of every rule that is broken in an object, and in all that it contains."""
+    if isinstance(value, ApiModel):
+        for name, field in type(value).model_fields.items():
+            yield from broken_rules(getattr(value, name), f"{path}.{field.alias}" if path else str(field.alias))
+        for rule in value.rules:
+            if not rule.holds(value):
+                yield ".".join(filter(None, (path, rule.field))), rule.message
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from broken_rules(item, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from broken_rules(item, f"{path}.{key}")

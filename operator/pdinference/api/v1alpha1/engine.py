@@ -142,7 +142,8 @@ def _refused_variable(name: str) -> Rule:
     return Rule(
         cel=f"!has(self.env) || !('{name}' in self.env)",
         holds=absent,
-        message=f"env.{_owned([name], OWNED_ENVIRONMENT)}",
+        field="env",
+        message=_owned([name], OWNED_ENVIRONMENT),
     )
 
 

@@ -14,6 +14,12 @@ from pdinference.api.v1alpha1.role import RoleSpec
 from pdinference.api.v1alpha1.router import Router
 from pdinference.api.v1alpha1.transfer import Transfer
 
+FEWER_DECODE_RANKS = (
+    "Use a multiple of spec.parameter.parallelism.tensor: NIXL cannot hand the KV cache of a P instance to a D "
+    "instance with fewer tensor-parallel ranks, unless the model has MLA (kv_lora_rank) and spec.model.architecture "
+    "says so."
+)
+
 
 class Rollout(ApiModel):
     """How a changed P/D pair replaces the running one. Pods of two revisions never work together."""
@@ -67,6 +73,9 @@ class Spec(ApiModel):
     """The one address that clients use."""
     rollout: Rollout = Field(default_factory=Rollout)
     """How changes reach running pods."""
+    memory_policy: Literal["Enforce", "Warn"] = "Enforce"
+    """What happens when the memory plan finds that the model does not fit its devices. Enforce: the change is refused,
+    and what runs goes on running. Warn: it is tried all the same."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -103,11 +112,18 @@ class Spec(ApiModel):
             "products, and all nodes of an instance need the same.",
         ),
         Rule(
-            cel="self.decode.parallelism.tensor % self.parameter.parallelism.tensor == 0",
-            holds=lambda s: s.decode.parallelism.tensor % s.parameter.parallelism.tensor == 0,
+            # With MLA every rank has the whole KV cache; whether the model has it is checked with its facts.
+            cel="self.decode.parallelism.tensor % self.parameter.parallelism.tensor == 0 || "
+            "(has(self.model.architecture) && self.parameter.parallelism.tensor % self.decode.parallelism.tensor == 0)",
+            holds=lambda s: (
+                s.decode.parallelism.tensor % s.parameter.parallelism.tensor == 0
+                or (
+                    s.model.architecture is not None
+                    and s.parameter.parallelism.tensor % s.decode.parallelism.tensor == 0
+                )
+            ),
             field="decode.parallelism.tensor",
-            message="Use a multiple of spec.parameter.parallelism.tensor: NIXL cannot hand "
-            "the KV cache of a P instance to a D instance with fewer tensor-parallel ranks.",
+            message=FEWER_DECODE_RANKS,
         ),
         *(_prefix_caching_feeds_tiers(role) for role in ENGINE_ROLES),
         *CONNECTOR_RULES,

@@ -90,6 +90,34 @@ class ModelStatus(ApiModel):
     """What is known of it."""
 
 
+class RoleMemory(ApiModel):
+    """The memory plan of one device; what is not known is left out. `pdinference plan` says where each came from."""
+
+    device_bytes: int | None = None
+    """Memory of the device."""
+    weights_bytes: int | None = None
+    """Weights, LoRA slots included."""
+    activation_bytes: int | None = None
+    """Intermediate results of the largest step; an estimate."""
+    overhead_bytes: int | None = None
+    """CUDA, communication and graphs; an estimate."""
+    kv_bytes_per_token: int | None = None
+    """KV cache of one token."""
+    kv_capacity_tokens: int | None = None
+    """Tokens that the KV cache holds."""
+    max_concurrency: float | None = None
+    """Requests of the longest length at once."""
+
+
+class PlanStatus(ApiModel):
+    """What one device of each role will hold, as computed from model and spec."""
+
+    parameter: RoleMemory | None = None
+    """A device of P."""
+    decode: RoleMemory | None = None
+    """A device of D."""
+
+
 class Status(ApiModel):
     """What the operator saw and did."""
 
@@ -105,8 +133,10 @@ class Status(ApiModel):
     """Counts per role."""
     model: ModelStatus | None = None
     """The model, when a Job downloads or inspects it."""
+    plan: PlanStatus | None = None
+    """The memory plan, when the model's facts are known."""
     conditions: Annotated[
         list[Condition],
         Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = Field(default_factory=list)
-    """Conditions: Ready, ParameterReady, DecodeReady, RouterReady, Progressing."""
+    """Conditions: Ready, ParameterReady, DecodeReady, RouterReady, Progressing, MemoryFits."""

@@ -3,18 +3,22 @@
 Pure: the command line reads `config.json` and the headers of safetensors files, and passes data.
 """
 
-from pdinference.planning.memory.advice import WhatIf, least_memory, one_request, what_if
+from pdinference.planning.memory.advice import WhatIf, fits, least_memory, one_request, what_if
 from pdinference.planning.memory.checkpoint import Checkpoint, Headers, TensorHeader, checkpoint_of
 from pdinference.planning.memory.figures import Figure, Source
 from pdinference.planning.memory.known_facts import compact_config, known_facts
 from pdinference.planning.memory.model_facts import ModelFacts, UnusableConfigError, model_facts
 from pdinference.planning.memory.plan import Inputs, RolePlan, UnusableSpecError, plan_role, stated_memory
+from pdinference.planning.memory.split import split_problems, tensor_sizes
+from pdinference.planning.memory.verdict import NO_VERDICT, MemoryVerdict
 
 __all__ = [
+    "NO_VERDICT",
     "Checkpoint",
     "Figure",
     "Headers",
     "Inputs",
+    "MemoryVerdict",
     "ModelFacts",
     "RolePlan",
     "Source",
@@ -24,11 +28,14 @@ __all__ = [
     "WhatIf",
     "checkpoint_of",
     "compact_config",
+    "fits",
     "known_facts",
     "least_memory",
     "model_facts",
     "one_request",
     "plan_role",
+    "split_problems",
     "stated_memory",
+    "tensor_sizes",
     "what_if",
 ]

@@ -6,6 +6,7 @@ from pdinference.planning.memory import kv
 from pdinference.planning.memory.figures import Figure, derived, unknown
 from pdinference.planning.memory.plan import NO_LENGTH, Inputs, RolePlan, plan_settings
 from pdinference.planning.memory.settings import Settings
+from pdinference.planning.memory.split import tensor_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,27 @@ def least_memory(plan: RolePlan) -> Figure:
     )  # fmt: skip
 
 
+def fits(plan: RolePlan) -> bool | None:
+    """Whether vLLM can start: one request of the longest length has to fit. None when that cannot be told."""
+    stage, settings = plan.stage, plan.settings
+    held = [stage.weights.value, stage.activations.value, stage.overhead.value]
+    if None not in held and not settings.cpu:
+        budget = plan.memory.value if settings.kv_budget else stage.requested.value
+        if budget is not None and sum(filter(None, held)) + (settings.kv_budget or 0) > budget:
+            return False
+    if plan.blocks.value is None or settings.max_length is None:
+        return None
+    groups = kv.groups_of(plan.facts.windows)
+    return plan.blocks.value >= kv.blocks_per_request(groups, settings, settings.max_length)
+
+
 def _changes(plan: RolePlan) -> list[tuple[str, Settings]]:
     settings, facts = plan.settings, plan.facts
     changes = []
     if settings.kv_bytes > 1:
         changes.append(("engine.kvCache.dtype: fp8", replace(settings, kv_bytes=1)))
     more = [2 * settings.tensor, 4 * settings.tensor] if not settings.cpu else []
-    changes += [(f"parallelism.tensor: {n}", settings.with_tensor(n)) for n in more if facts.heads % n == 0]
+    changes += [(f"parallelism.tensor: {n}", settings.with_tensor(n)) for n in more if n in tensor_sizes(facts)]
     if settings.max_length and settings.max_length > 1:
         half = settings.max_length // 2
         changes.append((f"model.maxModelLength: {half}", replace(settings, max_length=half)))

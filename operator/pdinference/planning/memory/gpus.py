@@ -94,13 +94,15 @@ def gpu_memory(product: str) -> Figure:
         return computed(
             round(size * GIB), f"{product}: {size} GiB, from the table of products (planning/memory/gpus.py)."
         )
-    return unknown(f"The memory of product {product} is not known; give it with --memory, for example --memory 80GiB.")
+    return unknown(f"The memory of product {product} is not known; state it in accelerator.memory, for example 80Gi.")
 
 
 def smallest_gpu_memory(products: list[str]) -> Figure:
     """The memory of the smallest of the products that pods may run on; unknown when one of them is."""
     if not products:
-        return unknown("The spec names no product (accelerator.products); give the memory of one device with --memory.")
+        return unknown(
+            "No product is named; list accelerator.products, or state the memory of one device in accelerator.memory."
+        )
     sizes = [gpu_memory(product) for product in products]
     unfamiliar = next((size for size in sizes if not size.known), None)
     return unfamiliar or min(sizes, key=lambda size: size.value or 0)

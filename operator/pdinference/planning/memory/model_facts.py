@@ -16,8 +16,10 @@ _OTHER_STATE = (
 )  # fmt: skip
 """Signs of a state that is no plain KV cache: Mamba, linear attention, DeepSeek's index of sparse attention."""
 _MORE = ("vision_config", "audio_config")
+STRETCHED = ("rope_scaling", "rope_parameters")
+"""Signs that a model may take more tokens than max_position_embeddings."""
 
-PRESENCE_KEYS = frozenset({*_OTHER_STATE, *_MORE})
+PRESENCE_KEYS = frozenset({*_OTHER_STATE, *_MORE, *STRETCHED})
 """Members of which only counts whether they say something."""
 CONFIG_KEYS = frozenset(
     {*_KV_HEADS, "model_type", "num_hidden_layers", "n_layer", "n_layers", "hidden_size", "n_embd", "d_model"}

@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1 import Spec
+from pdinference.api.quantities import quantity
+from pdinference.api.v1alpha1 import RoleSpec, Spec
 from pdinference.planning.memory import kv
 from pdinference.planning.memory.activations import activations, overhead
 from pdinference.planning.memory.checkpoint import Checkpoint
@@ -12,6 +13,7 @@ from pdinference.planning.memory.figures import GIB, Figure, computed, derived, 
 from pdinference.planning.memory.gpus import smallest_gpu_memory
 from pdinference.planning.memory.model_facts import ModelFacts
 from pdinference.planning.memory.settings import Settings, settings_of
+from pdinference.planning.memory.split import split_problems
 from pdinference.planning.memory.tensors import local_kv_heads
 from pdinference.planning.memory.tiers import tier_tokens
 from pdinference.planning.memory.weights import weights
@@ -118,19 +120,27 @@ def stated_memory(size: int) -> Figure:
     return measured(size, f"{size / GIB:g} GiB, as stated.")
 
 
+def device_memory(own: RoleSpec) -> Figure:
+    """Bytes of one device, as the spec states it or as its product has."""
+    accelerator = own.accelerator
+    if accelerator.memory is not None:
+        return stated_memory(int(quantity(accelerator.memory) or 0))
+    if accelerator.type == "CPU":
+        return unknown(
+            "The node's memory is not known; give the KV cache's with VLLM_CPU_KVCACHE_SPACE in env, in GiB."
+        )
+    return smallest_gpu_memory(own.products)
+
+
 def plan_role(inputs: Inputs, role: Role) -> RolePlan:
     """Plan one role of a resource.
 
     Raises:
         UnusableSpecError: The model cannot be split as the spec says.
     """
-    own = inputs.spec.of(role)
-    _check_split(inputs, role)
-    memory = inputs.memory or (
-        unknown("The node's memory is not known; give the KV cache's with VLLM_CPU_KVCACHE_SPACE in env, in GiB.")
-        if own.accelerator.type == "CPU"
-        else smallest_gpu_memory(own.products)
-    )
+    if problem := next(split_problems(inputs.spec, role, inputs.facts), None):
+        raise UnusableSpecError(str(problem))
+    memory = inputs.memory or device_memory(inputs.spec.of(role))
     settings = settings_of(inputs.spec, role, inputs.facts, memory)
     return plan_settings(inputs, settings, memory)
 
@@ -164,23 +174,6 @@ def plan_settings(inputs: Inputs, settings: Settings, memory: Figure) -> RolePla
                                f"Longest request that fits alone; the model ends at {limit:,} tokens.", blocks),
         tiers=tier_tokens(facts, settings, stages[0].kv_bytes_per_token),
     )  # fmt: skip
-
-
-def _check_split(inputs: Inputs, role: Role) -> None:
-    """Refuse what vLLM refuses at start (`verify_with_parallel_config` in vllm/config/model.py, `get_pp_indices`)."""
-    facts, parallel = inputs.facts, inputs.spec.of(role).parallelism
-    where = f"spec.{role.value}.parallelism"
-    if facts.heads % parallel.tensor:
-        raise UnusableSpecError(
-            f"{where}.tensor: {parallel.tensor} does not divide the model's {facts.heads} attention heads."
-        )
-    if parallel.layer_partition and sum(parallel.layer_partition) != facts.layers:
-        raise UnusableSpecError(
-            f"{where}.layerPartition: {parallel.layer_partition} adds up to {sum(parallel.layer_partition)} layers; "
-            f"the model has {facts.layers}."
-        )
-    if parallel.pipeline > facts.layers:
-        raise UnusableSpecError(f"{where}.pipeline: {parallel.pipeline} stages for {facts.layers} layers; use fewer.")
 
 
 def _stage(inputs: Inputs, settings: Settings, memory: Figure, groups: tuple[kv.Group, ...], stage: int) -> StagePlan:

@@ -1,0 +1,60 @@
+"""From an AdmissionReview's request to its response: pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pdinference.api.validation import refusal
+from pdinference.checks import examine
+from pdinference.manifests import RenderSettings
+
+API_VERSION = "admission.k8s.io/v1"
+_UNPROCESSABLE = 422
+_LONGEST_WARNING = 256
+_MOST_WARNINGS = 16
+"""The API server cuts warnings that are longer than 256 characters or 4096 together."""
+
+Json = Mapping[str, Any]
+
+
+class NotAReviewError(ValueError):
+    """The body is no AdmissionReview."""
+
+
+def reviewed(review: Json, settings: RenderSettings) -> dict[str, Any]:
+    """Answer a review.
+
+    Raises:
+        NotAReviewError: The body is something else.
+    """
+    request = review.get("request")
+    if review.get("apiVersion") != API_VERSION or not isinstance(request, Mapping) or "uid" not in request:
+        raise NotAReviewError(f"expected an AdmissionReview of {API_VERSION}")
+    answer = {"uid": request["uid"], **_verdict(request, settings)}
+    return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": answer}
+
+
+def _verdict(request: Json, settings: RenderSettings) -> dict[str, Any]:
+    new, old = request.get("object"), request.get("oldObject")
+    if not isinstance(new, Mapping) or not _changes_the_spec(new, old):
+        return {"allowed": True}
+    status = (old or {}).get("status") or {}
+    examination = examine(new, settings, status.get("model"))
+    answer: dict[str, Any] = {"allowed": not examination.problems}
+    if examination.problems:
+        name = (new.get("metadata") or {}).get("name")
+        message = refusal(name, examination.problems)
+        answer["status"] = {"code": _UNPROCESSABLE, "reason": "Invalid", "message": message}
+    if examination.warnings:
+        answer["warnings"] = [_cut(str(warning)) for warning in examination.warnings[:_MOST_WARNINGS]]
+    return answer
+
+
+def _changes_the_spec(new: Json, old: Any) -> bool:
+    """Finalizers and labels can always be changed, and what is being deleted can always go."""
+    if "deletionTimestamp" in (new.get("metadata") or {}):
+        return False
+    return not isinstance(old, Mapping) or new.get("spec") != old.get("spec")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_WARNING else f"{text[: _LONGEST_WARNING - 1]}…"

@@ -1,0 +1,36 @@
+"""Sizes of a step of the engine that vLLM refuses at start (`verify_max_model_len` in vllm/config/scheduler.py)."""
+
+from collections.abc import Iterator
+
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1 import Spec
+from pdinference.api.validation import Problem
+
+
+def batch_problems(spec: Spec) -> Iterator[Problem]:
+    """What is wrong with maxNumBatchedTokens, given the other sizes."""
+    for role in ENGINE_ROLES:
+        yield from _of_role(spec, role)
+
+
+def _of_role(spec: Spec, role: Role) -> Iterator[Problem]:
+    own, engine = spec.of(role), spec.engine
+    tokens = own.max_num_batched_tokens or engine.max_num_batched_tokens
+    if tokens is None:
+        return
+    where = f"spec.{role}" if own.max_num_batched_tokens else "spec.engine"
+    requests = own.max_num_seqs or engine.max_num_seqs
+    if requests is not None and tokens < requests:
+        yield Problem(
+            f"{where}.maxNumBatchedTokens",
+            f"{tokens} is less than maxNumSeqs ({requests}): a step has at least one token of each request. Raise it, "
+            "or lower maxNumSeqs.",
+        )
+    chunked = engine.enable_chunked_prefill if own.enable_chunked_prefill is None else own.enable_chunked_prefill
+    longest = spec.model.max_model_length
+    if chunked is False and longest is not None and tokens < longest:
+        yield Problem(
+            f"{where}.maxNumBatchedTokens",
+            f"{tokens} is less than spec.model.maxModelLength ({longest}), and without chunked prefill a prompt is "
+            "computed in one step. Raise it, lower maxModelLength, or set enableChunkedPrefill: true.",
+        )

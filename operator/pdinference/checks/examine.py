@@ -1,0 +1,82 @@
+"""One look at a document: all that is wrong with it, and all that is worth a warning."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.validation import Problem, read
+from pdinference.checks.batches import batch_problems
+from pdinference.checks.facts import Facts, facts_of
+from pdinference.checks.lora import lora_problems
+from pdinference.checks.memory import judge
+from pdinference.checks.model import model_problems
+from pdinference.checks.options import option_problems, option_warnings
+from pdinference.checks.pair import pair_problems
+from pdinference.checks.resources import resource_problems
+from pdinference.checks.risks import risks
+from pdinference.manifests import RenderSettings
+from pdinference.manifests.policy import policy_problems
+from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What was found.
+
+    Attributes:
+        resource: The resource; None when the document has problems.
+        problems: Why it cannot work.
+        warnings: What is allowed and may surprise.
+        memory: Whether the model fits.
+    """
+
+    resource: PDInference | None
+    problems: tuple[Problem, ...]
+    warnings: tuple[Problem, ...]
+    memory: MemoryVerdict
+
+
+def examine(
+    document: Mapping[str, Any], settings: RenderSettings, status_model: Mapping[str, Any] | None = None
+) -> Examination:
+    """Look at everything at once.
+
+    Args:
+        document: The resource as JSON data.
+        settings: What the operator was installed with.
+        status_model: `status.model`, which may hold facts that the operator found out about the model.
+    """
+    reading = read(document)
+    if reading.resource is None:
+        return Examination(None, reading.problems, (), NO_VERDICT)
+    facts = facts_of(reading.resource.spec, status_model)
+    found = _problems(reading.resource, facts, settings)
+    # A field that was left out because it is no number, say, must not be blamed for its default as well.
+    problems = (*reading.problems, *(p for p in found if not reading.concerns(p.field)))
+    memory = judge(reading.resource.spec, facts) if not problems else NO_VERDICT
+    problems += memory.problems
+    warnings = (*memory.warnings, *_warnings(reading.resource))
+    return Examination(
+        resource=None if problems else reading.resource,
+        problems=tuple(dict.fromkeys(problems)),
+        warnings=tuple(dict.fromkeys(warnings)),
+        memory=memory,
+    )
+
+
+def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> Iterator[Problem]:
+    yield from policy_problems(resource, settings.allowed_host_paths)
+    yield from option_problems(resource.spec)
+    yield from pair_problems(resource.spec)
+    yield from batch_problems(resource.spec)
+    yield from resource_problems(resource.spec)
+    yield from lora_problems(resource)
+    yield from facts.problems
+    if facts.shape is not None:
+        yield from model_problems(resource.spec, facts.shape, facts.config)
+
+
+def _warnings(resource: PDInference) -> Iterator[Problem]:
+    yield from option_warnings(resource.spec)
+    yield from risks(resource.spec)

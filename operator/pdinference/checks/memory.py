@@ -1,0 +1,128 @@
+"""Whether the model fits its devices: the verdict, in numbers, and what would change it."""
+
+from collections.abc import Mapping
+
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1 import PlanStatus, RoleMemory, Spec
+from pdinference.api.validation import Problem
+from pdinference.checks.facts import Facts
+from pdinference.checks.remedies import remedies
+from pdinference.planning.memory import (
+    Figure,
+    Inputs,
+    MemoryVerdict,
+    RolePlan,
+    UnusableSpecError,
+    fits,
+    least_memory,
+    one_request,
+    plan_role,
+)
+
+_GIB = 2**30
+_LETTER = {Role.PARAMETER: "P", Role.DECODE: "D"}
+
+
+_NO_FACTS = MemoryVerdict(
+    None, "The model's shape is not known; put the members of its config.json into spec.model.architecture.config."
+)
+
+
+def judge(spec: Spec, facts: Facts) -> MemoryVerdict:
+    """Plan both roles."""
+    if facts.shape is None:
+        return _NO_FACTS
+    inputs = Inputs(spec, facts.shape, facts.checkpoint)
+    try:
+        return _judged(inputs)
+    except UnusableSpecError as error:
+        return MemoryVerdict(None, str(error))
+    except (ArithmeticError, LookupError, TypeError) as error:  # people may write anything into a config
+        return MemoryVerdict(None, f"The plan cannot be computed from what is known of the model: {error!r}.")
+
+
+def _judged(inputs: Inputs) -> MemoryVerdict:
+    spec = inputs.spec
+    plans = {role: plan_role(inputs, role) for role in ENGINE_ROLES}
+    verdicts = {role: fits(plan) for role, plan in plans.items()}
+    found = tuple(_problem(inputs, role, plans[role]) for role in ENGINE_ROLES if verdicts[role] is False)
+    refused = spec.memory_policy == "Enforce"
+    return MemoryVerdict(
+        fits=False if found else None if None in verdicts.values() else True,
+        message=" ".join(map(str, found)) or _summary(plans, verdicts),
+        problems=found if refused else (),
+        warnings=() if refused else found,
+        status=PlanStatus(parameter=_as_status(plans[Role.PARAMETER]), decode=_as_status(plans[Role.DECODE])),
+    )
+
+
+def _problem(inputs: Inputs, role: Role, plan: RolePlan) -> Problem:
+    changes = remedies(inputs, role, plan)
+    advice = (
+        f"Any one of these would fit: {'; '.join(changes)}."
+        if changes
+        else "No single change would fit; use larger devices, more of them, or a smaller model."
+    )
+    if inputs.spec.memory_policy == "Enforce":
+        advice += " Or set spec.memoryPolicy: Warn to try it all the same."
+    return Problem(f"spec.{role}", f"The model does not fit one device. {_needs(plan)} {advice}")
+
+
+def _needs(plan: RolePlan) -> str:
+    stage, settings = plan.stage, plan.settings
+    length = f"{settings.max_length:,} tokens" if settings.max_length else "unknown length"
+    request = one_request(plan)
+    if settings.cpu or settings.kv_budget is not None:
+        needs = f"One request of {length} needs {_gib(request)} of KV cache, and there is {_gib(stage.kv_cache)}."
+        if settings.cpu:
+            return needs
+        held = (stage.weights, stage.activations, stage.overhead, stage.kv_cache)
+        together = sum(part.value or 0 for part in held) / _GIB
+        return f"{needs} With weights ({_gib(stage.weights)}) that is {together:.1f} GiB of {_gib(plan.memory)}."
+    parts = {
+        "weights": stage.weights,
+        "activations": stage.activations,
+        "overhead": stage.overhead,
+        f"KV cache of one request of {length}": request,
+    }
+    known = [f"{name} {_gib(part)}" for name, part in parts.items() if part.known]
+    least = least_memory(plan)
+    total = _gib(least) if least.known else "more than that"
+    return (
+        f"It needs {total} ({', '.join(known)}); vLLM may take {_gib(stage.requested)}, "
+        f"{settings.utilization:g} of the device's {_gib(plan.memory)}."
+    )
+
+
+def _summary(plans: Mapping[Role, RolePlan], verdicts: Mapping[Role, bool | None]) -> str:
+    return " ".join(_role_summary(role, plans[role], verdict) for role, verdict in verdicts.items())
+
+
+def _role_summary(role: Role, plan: RolePlan, verdict: bool | None) -> str:
+    if verdict is None:
+        return f"{_LETTER[role]}: {plan.concurrency.note}"
+    return (
+        f"{_LETTER[role]}: weights {_gib(plan.stage.weights)}, KV cache {_gib(plan.stage.kv_cache)} on each device, "
+        f"room for {plan.concurrency.value:,.1f} requests of {plan.settings.max_length:,} tokens."
+    )
+
+
+def _as_status(plan: RolePlan) -> RoleMemory:
+    stage = plan.stage
+    return RoleMemory(
+        device_bytes=_whole(plan.memory),
+        weights_bytes=_whole(stage.weights),
+        activation_bytes=_whole(stage.activations),
+        overhead_bytes=_whole(stage.overhead),
+        kv_bytes_per_token=_whole(stage.kv_bytes_per_token),
+        kv_capacity_tokens=_whole(plan.tokens),
+        max_concurrency=plan.concurrency.value,
+    )
+
+
+def _whole(figure: Figure) -> int | None:
+    return None if figure.value is None else int(figure.value)
+
+
+def _gib(figure: Figure) -> str:
+    return "unknown" if figure.value is None else f"{figure.value / _GIB:.1f} GiB"

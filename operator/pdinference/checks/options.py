@@ -1,0 +1,89 @@
+"""Options in `args` that vLLM does not know, or not with such a value.
+
+The list is made from vLLM's own parser (`make vllm-options`), for one version. With another version in the image, what
+is not on it may well exist: then it is a warning.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from pdinference.api.v1alpha1 import Spec
+from pdinference.api.validation import Problem
+
+_LIST = "vllm-options.txt"
+
+
+def option_problems(spec: Spec) -> Iterator[Problem]:
+    """Options that the vLLM of the image does not take."""
+    if _is_listed_version(spec.engine.image):
+        yield from _unfit(spec)
+
+
+def option_warnings(spec: Spec) -> Iterator[Problem]:
+    """The same, where the image may have another vLLM."""
+    if not _is_listed_version(spec.engine.image):
+        yield from _unfit(spec)
+
+
+@cache
+def listed() -> tuple[str, dict[str, str]]:
+    """The version of vLLM, and the form of each of its options: `switch`, `flag`, `int`, `a|b`, ... ."""
+    lines = files("pdinference.checks").joinpath(_LIST).read_text(encoding="utf-8").splitlines()
+    return lines[0], dict(line.split(" ", 1) for line in lines[1:])
+
+
+def _is_listed_version(image: str) -> bool:
+    version, _ = listed()
+    return re.search(rf"[:-]v?{re.escape(version)}(?![\d.])", image) is not None
+
+
+def _unfit(spec: Spec) -> Iterator[Problem]:
+    for name, part in (("engine", spec.engine), ("parameter", spec.parameter), ("decode", spec.decode)):
+        yield from _of(f"spec.{name}.args", part.args)
+
+
+def _of(field: str, arguments: Mapping[str, Any]) -> Iterator[Problem]:
+    version, options = listed()
+    for name, value in arguments.items():
+        form = options.get(name)
+        if form is None:
+            near = get_close_matches(name, options, n=1)
+            hint = f"Did you mean {near[0]}?" if near else "Its documentation lists all."
+            yield Problem(f"{field}.{name}", f"vLLM {version} has no such option. {hint}")
+        elif (wanted := _mismatch(form, value)) is not None:
+            yield Problem(f"{field}.{name}", f"{value!r} does not fit: vLLM {version} wants {wanted}.")
+
+
+def _mismatch(form: str, value: Any) -> str | None:
+    """What the option wants, when the value is something else."""
+    known = _FORMS.get(form)
+    if known is not None:
+        fits, wanted = known
+        return None if fits(value) else wanted
+    choices = form.split("|")
+    return None if isinstance(value, str) and value in choices else f"one of {', '.join(choices)}"
+
+
+_FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "switch": (lambda value: isinstance(value, bool), "true or false"),
+    "flag": (lambda value: value is True, "true; leave the option out otherwise"),
+    "int": (lambda value: _number(value) == "int", "a whole number"),
+    "float": (lambda value: _number(value) in {"int", "float"}, "a number"),
+    "list": (lambda value: not isinstance(value, bool) and value != [], "one or several values"),
+    "optional": (lambda value: value is not False and not isinstance(value, list), "one value, or true"),
+    "text": (lambda value: not isinstance(value, bool | list), "one value"),
+}
+"""Which values go with a form, and how to say so."""
+
+
+def _number(value: Any) -> str:
+    """`int`, `float`, or what else it is; text counts as what it says."""
+    if isinstance(value, str):
+        if re.fullmatch(r"-?\d{1,18}", value, re.ASCII):
+            return "int"
+        return "float" if re.fullmatch(r"-?\d{1,18}\.\d{1,18}", value, re.ASCII) else "str"
+    return type(value).__name__

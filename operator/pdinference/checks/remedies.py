@@ -1,0 +1,151 @@
+"""Changes of a spec that would make a model fit, the least first; each one is planned before it is named."""
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from pdinference.api.names import Role
+from pdinference.api.quantities import quantity
+from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1.base import ApiModel, broken_rules
+from pdinference.checks.model import model_problems
+from pdinference.planning.memory import Inputs, RolePlan, UnusableSpecError, fits, least_memory, plan_role, tensor_sizes
+
+_NAMED = 3
+_GIB = 2**30
+_UTILIZATIONS = (0.9, 0.92, 0.94, 0.95)
+_BATCHES = (4096, 2048)
+_TENSORS = (2, 4, 8, 16)
+_STAGES = (2, 4, 8)
+PRODUCTS = (
+    "NVIDIA-L4",
+    "NVIDIA-A100-SXM4-40GB",
+    "NVIDIA-L40S",
+    "NVIDIA-A100-SXM4-80GB",
+    "NVIDIA-H100-80GB-HBM3",
+    "NVIDIA-H200",
+    "NVIDIA-B200",
+)
+_MEMORIES = ("16Gi", "24Gi", "40Gi", "48Gi", "80Gi", "96Gi", "141Gi", "192Gi", "288Gi")
+_KV_SPACES = (1, 2, 4, 8, 16, 32, 64, 128)
+_SHORTEST = 256
+
+Change = dict[str, Any]
+"""Values by their path within spec."""
+
+
+def remedies(inputs: Inputs, role: Role, plan: RolePlan) -> list[str]:
+    """Up to three changes, each of which alone makes the role fit."""
+    fitting = (change for change in _changes(inputs.spec, role, plan) if _helps(inputs, role, change))
+    return list(islice(_one_of_a_kind(fitting), _NAMED))
+
+
+def changed(spec: Spec, change: Change) -> Spec:
+    """A spec with some values replaced."""
+    for path, value in change.items():
+        spec = _replaced(spec, path.split("."), value)
+    return spec
+
+
+def _replaced(part: Any, path: list[str], value: Any) -> Any:
+    if not path:
+        return value
+    if isinstance(part, dict):
+        return {**part, path[0]: value}
+    name = _field(part, path[0])
+    return part.model_copy(update={name: _replaced(getattr(part, name), path[1:], value)})
+
+
+def _field(part: ApiModel, alias: str) -> str:
+    return next(name for name, field in type(part).model_fields.items() if field.alias == alias)
+
+
+def _helps(inputs: Inputs, role: Role, change: Change) -> bool:
+    spec = changed(inputs.spec, change)
+    if any(broken_rules(spec)) or any(model_problems(spec, inputs.facts, {})):
+        return False
+    try:
+        return fits(plan_role(Inputs(spec, inputs.facts, inputs.checkpoint), role)) is True
+    except UnusableSpecError:
+        return False
+
+
+def _one_of_a_kind(changes: Iterator[Change]) -> Iterator[str]:
+    """In words, and of each kind only the first, which is the least."""
+    seen = set()
+    for change in changes:
+        kind = tuple(change)
+        if kind not in seen:
+            seen.add(kind)
+            yield " with ".join(f"spec.{path}: {_written(value)}" for path, value in change.items())
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) and not value.isdigit() else json.dumps(value)
+
+
+def _changes(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]:
+    settings = plan.settings
+    if settings.cpu:
+        yield from ({f"{role}.env.VLLM_CPU_KVCACHE_SPACE": str(size)} for size in _KV_SPACES)
+        yield from _shorter(plan, at_least=_SHORTEST)
+        return
+    yield from ({f"{role}.gpuMemoryUtilization": u} for u in _UTILIZATIONS if u > settings.utilization)
+    yield from ({f"{role}.maxNumBatchedTokens": n} for n in _BATCHES if n < settings.max_num_batched_tokens)
+    if not settings.eager:
+        yield {f"{role}.enforceEager": True}
+    if settings.kv_bytes > 1:
+        yield {"engine.kvCache.dtype": "fp8"}
+    yield from _shorter(plan, at_least=(settings.max_length or 0) // 2)
+    yield from ({path: size} for path, size in _more_ranks(spec, role, plan))
+    yield from _both_more_ranks(spec, role, plan)
+    if role is Role.PARAMETER:
+        yield from ({"parameter.parallelism.pipeline": n} for n in _STAGES if n > settings.stages)
+    yield from _larger_device(spec, role)
+    if settings.quantization is None:
+        yield {"model.quantization": "fp8"}
+    yield from _shorter(plan, at_least=_SHORTEST)
+    yield from _offloads(spec, role, plan)
+
+
+def _shorter(plan: RolePlan, *, at_least: int) -> Iterator[Change]:
+    """The longest length that fits, rounded down to something that people would write."""
+    longest = int(plan.largest_length.value or 0)
+    rounded = longest - longest % (1024 if longest >= 1024 else 128)
+    if rounded >= max(at_least, _SHORTEST) and rounded < (plan.settings.max_length or 0):
+        yield {"model.maxModelLength": rounded}
+
+
+def _more_ranks(spec: Spec, role: Role, plan: RolePlan) -> Iterator[tuple[str, int]]:
+    fitting = set(tensor_sizes(plan.facts))
+    for size in _TENSORS:
+        if size > spec.of(role).parallelism.tensor and size in fitting:
+            yield f"{role}.parallelism.tensor", size
+
+
+def _both_more_ranks(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]:
+    """For P, when D has to follow; D never has fewer."""
+    if role is Role.PARAMETER:
+        for path, size in _more_ranks(spec, role, plan):
+            if size > spec.decode.parallelism.tensor:
+                yield {path: size, "decode.parallelism.tensor": size}
+
+
+def _larger_device(spec: Spec, role: Role) -> Iterator[Change]:
+    accelerator = spec.of(role).accelerator
+    if accelerator.memory is not None:
+        stated = quantity(accelerator.memory) or 0
+        yield from ({f"{role}.accelerator.memory": size} for size in _MEMORIES if (quantity(size) or 0) > stated)
+    elif accelerator.products:
+        yield from ({f"{role}.accelerator.products": [product]} for product in PRODUCTS)
+
+
+def _offloads(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]:
+    """What is missing on the device, a little rounded."""
+    least, requested = least_memory(plan).value, plan.stage.requested.value
+    if least is None or requested is None:
+        return
+    present = int(quantity(spec.of(role).cpu_offload or spec.engine.cpu_offload or "0") or 0)
+    missing = int((present + least - requested) // _GIB) + 1
+    yield from ({f"{role}.cpuOffload": f"{size}Gi"} for size in (missing, missing + 1))

@@ -1,0 +1,21 @@
+"""What works and may surprise: warnings that `kubectl apply` prints."""
+
+import re
+from collections.abc import Iterator
+
+from pdinference.api.v1alpha1 import Spec
+from pdinference.api.validation import Problem
+
+_COMMIT = re.compile("^[0-9a-f]{40}$")
+
+
+def risks(spec: Spec) -> Iterator[Problem]:
+    """Warnings about a valid spec."""
+    hub = spec.model.source.hugging_face or spec.model.source.model_scope
+    pinned = hub is None or _COMMIT.match(hub.revision) is not None
+    if spec.model.trust_remote_code:
+        yield Problem(
+            "spec.model.trustRemoteCode",
+            "Python code from the model's repository will run in the pods."
+            + ("" if pinned else " Pin the revision to a commit that you have read: now it may change at any start."),
+        )

@@ -1,0 +1,72 @@
+"""The HTTPS side of the process: what the API server calls, on every replica, leader or not."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+
+from aiohttp import web
+
+from pdinference.admission import WEBHOOK_RULES
+from pdinference.cluster.client import ApiServer
+from pdinference.controller.settings import OperatorSettings
+from pdinference.serving import (
+    Certificates,
+    MountedCertificates,
+    SelfManagedCertificates,
+    TLSServer,
+    webhook_configuration,
+)
+
+_LOG = logging.getLogger(__name__)
+
+
+class Answering:
+    """Serves routes behind TLS, with a certificate that is kept fresh.
+
+    Args:
+        routes: What to answer.
+    """
+
+    def __init__(self, settings: OperatorSettings, api: ApiServer, routes: Iterable[web.AbstractRouteDef]) -> None:
+        self._settings = settings
+        self._certificates = _certificates(settings, api) if settings.tls.enabled else None
+        self._routes = tuple(routes)
+        self._server: TLSServer | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether calls can succeed; True when there is nothing to serve."""
+        return self._certificates is None or self._certificates.ready
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[None]:
+        """Answer until the end of the block."""
+        if self._certificates is None:
+            yield
+            return
+        tls = self._settings.tls
+        keeping = asyncio.create_task(self._certificates.keep(tls.check_seconds), name="certificates")
+        self._server = TLSServer(self._routes, self._certificates.context)
+        try:
+            async with self._server.serve(self._settings.bind_address, tls.port, drain=tls.drain_seconds) as port:
+                _LOG.info("Serving HTTPS on port %d", port)
+                yield
+        finally:
+            keeping.cancel()
+            with suppress(asyncio.CancelledError):
+                await keeping
+
+    async def drain(self) -> None:
+        """Go on answering for a while after the process was told to stop: the API server hears of it later than we."""
+        if self._server is not None:
+            self._server.leave()
+            await asyncio.sleep(self._settings.tls.drain_seconds)
+
+
+def _certificates(settings: OperatorSettings, api: ApiServer) -> Certificates:
+    tls = settings.tls
+    holders = [webhook_configuration(tls.webhook, WEBHOOK_RULES)] if tls.webhook else []
+    if tls.folder is not None:
+        return MountedCertificates(api, tls.folder, holders=holders)
+    return SelfManagedCertificates(api, (settings.lease_namespace, tls.secret), hosts=tls.hosts, holders=holders)

@@ -1,0 +1,28 @@
+"""The memory plan's answer for a resource as a whole."""
+
+from dataclasses import dataclass
+
+from pdinference.api.v1alpha1 import PlanStatus
+from pdinference.api.validation import Problem
+
+
+@dataclass(frozen=True)
+class MemoryVerdict:
+    """What the memory plan says.
+
+    Attributes:
+        fits: None when it cannot be told.
+        message: Why, for a condition.
+        problems: What does not fit, when that is to be refused.
+        warnings: What does not fit, when it is to be tried all the same.
+        status: The plan's numbers; None without facts.
+    """
+
+    fits: bool | None
+    message: str
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    status: PlanStatus | None = None
+
+
+NO_VERDICT = MemoryVerdict(None, "The memory plan waits for a valid resource.")

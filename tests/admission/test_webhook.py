@@ -1,0 +1,107 @@
+"""The webhook, as the API server calls it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from click.testing import CliRunner
+from prometheus_client import CollectorRegistry
+
+from pdinference.admission import admission_routes
+from pdinference.admission.review import NotAReviewError, reviewed
+from pdinference.api.v1alpha1.source import ModelSource
+from pdinference.cli import main
+from pdinference.manifests import RenderSettings
+from tests.planning.memory.configs import LLAMA_8B
+
+Json = dict[str, Any]
+Make = Callable[..., Json]
+WRONG = {"decode": {"replicas": -1, "parallelism": {"pipeline": 2}}}
+
+
+def review(new: Json | None, old: Json | None = None, operation: str = "") -> Json:
+    operation = operation or ("UPDATE" if old else "CREATE")
+    request = {"uid": "u-1", "operation": operation, "object": new, "oldObject": old}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+def answer(new: Json | None, old: Json | None = None) -> Json:
+    response: Json = reviewed(review(new, old), RenderSettings())["response"]
+    return response
+
+
+def test_what_is_right_gets_in(document: Make) -> None:
+    assert answer(document()) == {"uid": "u-1", "allowed": True}
+
+
+def test_what_is_wrong_does_not_and_hears_everything_at_once(document: Make) -> None:
+    found = answer(document(**WRONG))
+    assert found["allowed"] is False
+    first, *problems = found["status"]["message"].splitlines()
+    assert first == "PDInference llama is not valid."
+    assert [line.split(":")[0] for line in problems] == [
+        "  spec.decode.replicas",
+        "  spec.decode.parallelism.pipeline",
+    ]
+
+
+def test_the_command_line_says_the_same(document: Make, tmp_path: Any) -> None:
+    file = tmp_path / "resource.yaml"
+    file.write_text(str(document(**WRONG)))  # Python's literals are YAML here
+    for command in ("validate", "render"):
+        result = CliRunner().invoke(main, [command, "-f", str(file)])
+        assert result.exit_code == 1
+        assert result.output == f"Error: {file}: {answer(document(**WRONG))['status']['message']}\n"
+
+
+def test_what_was_wrong_before_may_be_relabelled_and_deleted(document: Make) -> None:
+    old = document(**WRONG)
+    relabelled = {**old, "metadata": {**old["metadata"], "labels": {"team": "a"}}}
+    assert answer(relabelled, old)["allowed"] is True
+    leaving = document(decode={"replicas": -2})
+    leaving["metadata"]["deletionTimestamp"] = "2026-11-21T00:00:00Z"
+    assert answer(leaving, old)["allowed"] is True
+    assert answer(document(decode={"replicas": -2}), old)["allowed"] is False
+
+
+def test_facts_that_the_operator_found_out_count(document: Make) -> None:
+    made = document(decode={"accelerator": {"products": ["NVIDIA-L4"]}})
+    old = document()
+    source = {"path": "/models/llama"}
+    old["status"] = {"model": {"facts": {"source": ModelSource(**source).identity(), "config": LLAMA_8B}}}
+    assert "does not fit" in answer(made, old)["status"]["message"]
+    assert answer(made)["allowed"] is True
+
+
+def test_warnings_are_short_enough_to_be_shown(document: Make) -> None:
+    roles = {role: {"accelerator": {"products": ["NVIDIA-L4"]}} for role in ("parameter", "decode")}
+    model = {"source": {"path": "/a"}, "architecture": {"config": LLAMA_8B}, "trustRemoteCode": True}
+    found = answer(document(model=model, memoryPolicy="Warn", **roles))
+    assert found["allowed"] is True
+    assert len(found["warnings"]) == 3
+    assert max(map(len, found["warnings"])) <= 256
+
+
+@pytest.mark.parametrize("body", [{}, {"apiVersion": "admission.k8s.io/v1"}, review(None) | {"apiVersion": "v1beta1"}])
+def test_what_is_no_review_is_not_answered(body: Json) -> None:
+    with pytest.raises(NotAReviewError):
+        reviewed(body, RenderSettings())
+
+
+async def test_over_http(document: Make) -> None:
+    registry = CollectorRegistry()
+    app = web.Application()
+    app.add_routes(admission_routes(RenderSettings(), registry))
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        for made in (document(), document(**WRONG)):
+            async with session.post(server.make_url("/validate"), json=review(made)) as response:
+                assert response.status == 200
+                assert (await response.json())["response"]["uid"] == "u-1"
+        for body in ("", "[]", "{}", "\x00"):
+            async with session.post(server.make_url("/validate"), data=body) as response:
+                assert response.status == 400
+    for result in ("allowed", "refused"):
+        assert registry.get_sample_value("pdinference_admission_reviews_total", {"result": result}) == 1

@@ -1,0 +1,109 @@
+"""Whether the model fits, in numbers, and what would change it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from pdinference.checks import Examination, examine
+from pdinference.checks.remedies import PRODUCTS
+from pdinference.manifests import RenderSettings
+from pdinference.planning.memory.gpus import gpu_memory
+from tests.planning.memory.configs import DEEPSEEK_V3, GEMMA2_9B, LLAMA_1B, LLAMA_8B, LLAMA_70B, QWEN3_30B_A3B, QWEN_14B
+
+Make = Callable[..., dict[str, Any]]
+L4 = {"accelerator": {"products": ["NVIDIA-L4"]}}
+H200 = {"accelerator": {"products": ["NVIDIA-H200"]}}
+
+
+def examined(document: Make, config: dict[str, Any], **spec: Any) -> Examination:
+    model = {"source": {"path": "/a"}, "architecture": {"config": config}, **spec.pop("model", {})}
+    return examine(document(model=model, **spec), RenderSettings())
+
+
+def test_what_fits_is_accepted_with_its_numbers(document: Make) -> None:
+    found = examined(document, LLAMA_8B, parameter=H200, decode=H200, model={"maxModelLength": 8192})
+    assert found.problems == ()
+    assert found.memory.fits is True
+    assert "room for" in found.memory.message
+    assert found.memory.status is not None
+    assert found.memory.status.decode is not None
+    assert found.memory.status.decode.kv_bytes_per_token == 131072
+
+
+def test_what_does_not_fit_is_refused_with_numbers_and_three_changes(document: Make) -> None:
+    found = examined(document, LLAMA_8B, parameter=H200, decode=L4)
+    (problem,) = found.problems
+    assert problem.field == "spec.decode"
+    assert "It needs 3" in problem.message
+    assert "weights 15.0 GiB" in problem.message
+    assert "KV cache of one request of 131,072 tokens 16.0 GiB" in problem.message
+    assert "vLLM may take 20.3 GiB, 0.92 of the device's 22.0 GiB" in problem.message
+    assert len(changes(problem.message)) == 3
+    assert "spec.memoryPolicy: Warn" in problem.message
+    assert found.memory.fits is False
+
+
+def test_a_policy_turns_it_into_a_warning(document: Make) -> None:
+    found = examined(document, LLAMA_8B, parameter=H200, decode=L4, memoryPolicy="Warn")
+    assert found.problems == ()
+    assert found.resource is not None
+    (warning,) = found.warnings
+    assert warning.message.startswith("The model does not fit one device.")
+    assert found.memory.fits is False
+
+
+@pytest.mark.parametrize("config", [LLAMA_8B, LLAMA_70B, QWEN_14B, GEMMA2_9B, QWEN3_30B_A3B, DEEPSEEK_V3, LLAMA_1B])
+@pytest.mark.parametrize("product", ["NVIDIA-L4", "NVIDIA-A100-SXM4-40GB", "NVIDIA-H100-80GB-HBM3"])
+def test_each_change_that_is_named_really_fits(document: Make, config: dict[str, Any], product: str) -> None:
+    roles = {role: {"accelerator": {"products": [product]}} for role in ("parameter", "decode")}
+    for problem in examined(document, config, **roles).problems:
+        for change in changes(problem.message):
+            made = document(model={"source": {"path": "/a"}, "architecture": {"config": config}}, **roles)
+            for path, value in change.items():
+                put(made, path, value)
+            left = examine(made, RenderSettings()).problems
+            assert problem.field not in {other.field for other in left}, (change, left)
+
+
+def test_the_products_that_are_named_are_in_the_table() -> None:
+    assert all(gpu_memory(product).known for product in PRODUCTS)
+
+
+def test_memory_may_be_stated(document: Make) -> None:
+    stated = {"accelerator": {"memory": "16Gi"}}
+    (problem, _) = examined(document, LLAMA_8B, parameter=stated, decode=stated).problems
+    assert "16.0 GiB" in problem.message
+
+
+def test_on_cpu_the_kv_cache_counts(document: Make) -> None:
+    cpu = {"accelerator": {"type": "CPU"}, "env": {"VLLM_CPU_KVCACHE_SPACE": "1"}}
+    (_, problem) = examined(document, LLAMA_8B, parameter=cpu, decode=cpu).problems
+    assert "needs 16.0 GiB of KV cache, and there is 1.0 GiB" in problem.message
+    assert 'spec.decode.env.VLLM_CPU_KVCACHE_SPACE: "16"' in problem.message
+
+
+def test_what_is_not_known_is_neither_refused_nor_guessed(document: Make) -> None:
+    without_device = examined(document, LLAMA_8B)
+    assert (without_device.problems, without_device.memory.fits) == ((), None)
+    assert "accelerator.memory" in without_device.memory.message
+    without_model = examine(document(parameter=L4, decode=L4), RenderSettings())
+    assert (without_model.problems, without_model.memory.fits) == ((), None)
+    assert "spec.model.architecture.config" in without_model.memory.message
+
+
+def changes(message: str) -> list[dict[str, Any]]:
+    """The changes of a message as values by path."""
+    listed = message.split("Any one of these would fit: ")[1].split(". Or set", maxsplit=1)[0]
+    return [
+        {path: yaml.safe_load(value) for path, value in (part.split(": ", 1) for part in change.split(" with "))}
+        for change in listed.split("; ")
+    ]
+
+
+def put(document: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for parent in parents:
+        document = document.setdefault(parent, {})
+    document[last] = value

@@ -1,0 +1,81 @@
+"""Options in `args` against the list of vLLM's own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.checks.options import option_problems, option_warnings
+from tests.checks.vllm_options import option_list
+from tests.conftest import REPOSITORY
+
+Make = Callable[..., PDInference]
+
+
+def refused(resource: PDInference) -> dict[str, str]:
+    return {problem.field: problem.message for problem in option_problems(resource.spec)}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("max-logprob", 5, "Did you mean max-logprobs?"),
+        ("xyzzy", 5, "Its documentation lists all."),
+        ("max-logprobs", "many", "a whole number"),
+        ("max-logprobs", True, "a whole number"),
+        ("max-logprobs", 1.5, "a whole number"),
+        ("enable-sleep-mode", "yes", "true or false"),
+        ("no-enable-sleep-mode", False, "true; leave the option out otherwise"),
+        ("tokenizer-mode", [1], "one value"),
+        ("load-format", True, "one value"),
+        ("cudagraph-capture-sizes", [], "one or several values"),
+        ("chat-template-content-format", "xml", "one of auto, openai, string"),
+    ],
+)
+def test_what_vllm_would_not_take_is_refused(resource: Make, name: str, value: Any, words: str) -> None:
+    assert words in refused(resource(decode={"args": {name: value}}))[f"spec.decode.args.{name}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max-logprobs", 5),
+        ("max-logprobs", "5"),
+        ("enable-sleep-mode", True),
+        ("enable-sleep-mode", False),
+        ("no-enable-sleep-mode", True),
+        ("load-format", "dummy"),
+        ("hf-overrides", {"a": 1}),
+        ("cudagraph-capture-sizes", [1, 2]),
+        ("chat-template-content-format", "openai"),
+    ],
+)
+def test_what_vllm_takes_is_accepted(resource: Make, name: str, value: Any) -> None:
+    assert refused(resource(engine={"args": {name: value}})) == {}
+
+
+@pytest.mark.parametrize(
+    ("image", "known"),
+    [
+        ("docker.io/vllm/vllm-openai:v0.32.0", True),
+        ("localhost/pdinference/vllm-cpu:0.32.0", True),
+        ("team/vllm:v0.32.0-cu130", True),
+        ("docker.io/vllm/vllm-openai:v0.33.0", False),
+        ("docker.io/vllm/vllm-openai:v0.32.01", False),
+        ("docker.io/vllm/vllm-openai:latest", False),
+    ],
+)
+def test_another_version_may_have_other_options(resource: Make, image: str, known: bool) -> None:
+    spec = resource(engine={"image": image, "args": {"brand-new": 1}}).spec
+    assert (len(list(option_problems(spec))), len(list(option_warnings(spec)))) == ((1, 0) if known else (0, 1))
+
+
+@pytest.mark.vllm
+def test_the_list_is_that_of_the_real_parser() -> None:
+    from vllm import __version__ as version  # noqa: PLC0415
+
+    from tests.engine.test_vllm_parser import parser  # noqa: PLC0415
+
+    file = REPOSITORY / "operator/pdinference/checks/vllm-options.txt"
+    assert file.read_text() == option_list(version, parser()), "run `make vllm-options`"

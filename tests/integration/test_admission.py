@@ -1,0 +1,221 @@
+"""The webhook on a real API server: fails closed, renews itself, and says what command line and conditions say."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from pdinference.cli import main
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import RESOURCE
+from pdinference.serving.authority import KeyMaterial, Lifetimes, renewed
+from tests.integration.conftest import Operators
+from tests.integration.operator_process import free_port
+from tests.integration.webhook import Webhook
+from tests.integration.world import World, until
+from tests.planning.memory.configs import LLAMA_8B
+
+LARGE = {"model": {"source": {"path": "/models/tiny"}, "architecture": {"config": LLAMA_8B}}}
+L4 = {"accelerator": {"products": ["NVIDIA-L4"]}}
+WRONG = {
+    **LARGE,
+    "engine": {"args": {"max-logprob": 5}, "maxNumBatchedTokens": 8, "maxNumSeqs": 16},
+    "decode": {"parallelism": {"tensor": 3}, "env": {"VLLM_KV_CACHE_LAYOUT": "NHD"}},
+}
+
+
+@pytest.fixture
+async def webhook(world: World) -> AsyncIterator[Webhook]:
+    """Installed, with nobody to answer."""
+    webhook = Webhook(world)
+    await webhook.install()
+    yield webhook
+    await webhook.remove()
+
+
+async def message_of(world: World, name: str) -> str:
+    """What the conditions say of a resource that is not valid."""
+
+    async def reported() -> bool:
+        return (await world.condition("Progressing", name)).get("reason") == "InvalidSpec"
+
+    await until(reported, "the invalid spec is reported")
+    message: str = (await world.condition("Progressing", name))["message"]
+    return message
+
+
+@pytest.mark.parametrize("spec", [WRONG, {**LARGE, "parameter": L4, "decode": L4}], ids=["many", "memory"])
+async def test_webhook_command_line_and_conditions_use_the_same_words(
+    world: World, webhook: Webhook, operators: Operators, tmp_path: Path, spec: dict[str, object]
+) -> None:
+    await world.apply("early", **spec)  # before any operator runs, nobody objects
+    operator = await operators.start(*webhook.flags)
+    await webhook.insists()
+    refusal = await webhook.refused("late", **spec)
+
+    file = tmp_path / "late.yaml"
+    file.write_text(yaml.safe_dump(world.resource("late", **spec)))
+    result = CliRunner().invoke(main, ["validate", "-f", str(file)])
+    said = result.output.removeprefix(f"Error: {file}: ").rstrip()
+    assert said in refusal
+    condition = await message_of(world, "early")
+    problems = [line.strip() for line in said.splitlines()[1:]]
+    assert problems
+    for problem in problems:
+        assert problem in condition
+    assert await operator.metric("pdinference_admission_reviews_total") >= 1
+
+
+async def test_a_model_that_does_not_fit_is_not_applied_and_the_status_has_the_numbers(
+    world: World, operators: Operators
+) -> None:
+    await operators.start()
+    await world.apply("fits", **LARGE | {"memoryPolicy": "Warn"}, parameter=L4, decode=L4)
+    await until(lambda: has_memory(world, "fits", "False"), "the verdict")
+    assert (await world.status("fits"))["plan"]["decode"]["kvBytesPerToken"] == 131072
+    assert (await world.condition("Progressing", "fits"))["reason"] != "InvalidSpec"
+    assert await world.children("fits")
+    await world.apply("not", **LARGE, parameter=L4, decode=L4)
+    assert "does not fit" in await message_of(world, "not")
+    assert await has_memory(world, "not", "False")
+    assert await world.children("not") == {}
+
+
+async def has_memory(world: World, name: str, status: str) -> bool:
+    return (await world.condition("MemoryFits", name)).get("status") == status
+
+
+async def test_with_the_webhook_down_nothing_gets_in_and_all_else_goes_on(
+    world: World, webhook: Webhook, operators: Operators
+) -> None:
+    operator = await operators.start(*webhook.flags)
+    await webhook.insists()
+    await world.apply("llama")
+    operator.kill()
+    with pytest.raises(ApiError) as refusal:
+        await world.apply("other")
+    assert "validate.pdinference.io" in refusal.value.message
+    with pytest.raises(ApiError):
+        await world.apply("llama", decode={"seed": 1})
+
+    path = RESOURCE.path(world.namespace, "llama")
+    await world.api.merge(path, {"metadata": {"labels": {"team": "a"}, "finalizers": ["example.com/x"]}})
+    await world.api.merge(f"{path}/status", {"status": {"url": "http://x"}})
+    await world.api.merge(f"{path}/scale", {"spec": {"replicas": 3}})
+    with pytest.raises(ApiError, match="1000"):
+        await world.api.merge(f"{path}/scale", {"spec": {"replicas": 100000}})
+    await world.delete(RESOURCE, "llama")
+    await world.api.merge(path, {"metadata": {"finalizers": None}})
+
+    async def gone() -> bool:
+        return await world.get(RESOURCE, "llama") is None
+
+    await until(gone, "the resource is deleted")
+    await operators.start(*webhook.flags)
+
+    async def accepted() -> bool:
+        try:
+            await world.apply("other")
+        except ApiError:
+            return False
+        return True
+
+    await until(accepted, "a restart is all it takes", within=20)
+
+
+async def test_an_expired_certificate_is_replaced(world: World, operators: Operators) -> None:
+    long_ago = datetime.now(UTC) - timedelta(days=2)
+    expired = renewed(
+        None, (world.cluster.host_address,), long_ago, Lifetimes(server=timedelta(days=1)), published=False
+    )
+    webhook = Webhook(world)
+    await webhook.install(expired.as_secret())
+    try:
+        await operators.start(*webhook.flags)
+        await webhook.insists()
+        await world.apply("llama")
+        now = await webhook.material()
+        assert now is not None
+        assert now.authorities == expired.authorities, "clients that know the CA need no new one"
+        await overwrite(webhook, expired)  # and while it serves
+
+        async def healed() -> bool:
+            material = await webhook.material()
+            return material is not None and material.certificate != expired.certificate
+
+        await until(healed, "the certificate is replaced again")
+    finally:
+        await webhook.remove()
+
+
+async def overwrite(webhook: Webhook, material: KeyMaterial) -> None:
+    secret = await webhook.world.api.get(webhook.secret_path)
+    await webhook.world.api.replace(webhook.secret_path, {**secret, "data": material.as_secret()})
+
+
+async def test_the_authority_is_rotated_without_a_failed_call(
+    world: World, webhook: Webhook, operators: Operators
+) -> None:
+    await operators.start(*webhook.flags)
+    await webhook.insists()
+    calls = asyncio.create_task(keep_applying(world))
+    old = await webhook.material()
+    assert old is not None
+    # A new authority half a minute old, so that this test need not wait the whole minute until it may sign.
+    recent = renewed(None, (webhook.host,), datetime.now(UTC) - timedelta(seconds=35), Lifetimes(), published=False)
+    authorities = (*recent.authorities, *old.authorities)
+    joined = KeyMaterial(authorities, recent.authority_key, old.certificate, old.key)
+    await overwrite(webhook, joined)
+    await until(lambda: webhook.holds(joined), "the new authority is in the bundle")
+    held = await webhook.material()
+    assert held is not None
+    assert held.certificate == old.certificate, "it does not sign yet"
+
+    async def switched() -> bool:
+        material = await webhook.material()
+        return material is not None and material.certificate.issuer == recent.authorities[0].subject
+
+    await until(switched, "the new authority signs")
+    await world.apply("after")
+    calls.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calls  # it ends with an ApiError when a call failed
+
+
+async def keep_applying(world: World) -> None:
+    for seed in range(100_000):
+        await world.apply("llama", decode={"seed": seed})
+
+
+async def test_an_upgrade_under_load_lets_nothing_wrong_in_and_keeps_nothing_right_out(
+    world: World, webhook: Webhook, operators: Operators
+) -> None:
+    """As a rolling update does it: the next one is ready, then the last one is told to stop."""
+    address = webhook.host
+    first = await operators.start(*webhook.flags)
+    await webhook.insists()
+    calls = asyncio.create_task(keep_applying(world))
+    wrong = asyncio.create_task(keep_trying_what_is_wrong(webhook))
+    second_port = free_port()
+    second = await operators.start(*webhook.flags, f"--tls-port={second_port}")
+    configuration = await world.api.get(webhook.path)
+    configuration["webhooks"][0]["clientConfig"]["url"] = f"https://{address}:{second_port}/validate"
+    await world.api.replace(webhook.path, configuration)  # what the Service's endpoints do in a cluster
+    stopping = asyncio.create_task(asyncio.to_thread(first.stop))
+    assert await stopping == 0
+    await asyncio.sleep(1)
+    for task in (calls, wrong):
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert second.running
+
+
+async def keep_trying_what_is_wrong(webhook: Webhook) -> None:
+    while True:
+        message = await webhook.refused("wrong", engine={"args": {"nonsense": 1}})
+        assert "no such option" in message, message

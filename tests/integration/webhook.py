@@ -1,0 +1,88 @@
+"""The webhook of operators on the host: what the chart installs, with an address in the place of a Service."""
+
+from base64 import b64encode
+from contextlib import suppress
+from typing import Any
+
+from pdinference.cluster.client import Json
+from pdinference.cluster.errors import ApiError
+from pdinference.serving.authority import KeyMaterial
+from tests.charts.helm import only, rendered
+from tests.integration.operator_process import free_port
+from tests.integration.world import World, until
+
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+SECRET = "tls"  # noqa: S105 - its name
+
+
+class Webhook:
+    """A ValidatingWebhookConfiguration for the test's namespace, and the Secret."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.host = world.cluster.host_address
+        self.port = free_port()
+        self.path = f"{CONFIGURATIONS}/{world.namespace}"
+        self.secret_path = f"/api/v1/namespaces/{world.namespace}/secrets/{SECRET}"
+
+    @property
+    def flags(self) -> list[str]:
+        """For `pdinference run`."""
+        return [
+            f"--lease-namespace={self.world.namespace}",
+            f"--tls-secret={SECRET}",
+            f"--tls-host={self.host}",
+            f"--tls-port={self.port}",
+            f"--webhook-configuration={self.world.namespace}",
+            "--tls-check-seconds=0.5",
+        ]
+
+    async def install(self, data: dict[str, str] | None = None) -> None:
+        """Make both, as the chart does."""
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "data": data or {}}
+        await self.world.api.create(self.secret_path.rsplit("/", 1)[0], secret)
+        configuration = only(rendered(), "ValidatingWebhookConfiguration")
+        configuration["metadata"] = {"name": self.world.namespace}
+        (webhook,) = configuration["webhooks"]
+        webhook["clientConfig"] = {"url": f"https://{self.host}:{self.port}/validate"}
+        webhook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": self.world.namespace}}
+        await self.world.api.create(CONFIGURATIONS, configuration)
+
+    async def remove(self) -> None:
+        with suppress(ApiError):
+            found = await self.world.api.get(self.path)
+            await self.world.api.delete(self.path, uid=found["metadata"]["uid"])
+
+    async def configuration(self) -> Json:
+        (webhook,) = (await self.world.api.get(self.path))["webhooks"]
+        found: Json = webhook
+        return found
+
+    async def material(self) -> KeyMaterial | None:
+        """What the Secret holds."""
+        return KeyMaterial.of_secret((await self.world.api.get(self.secret_path)).get("data"))
+
+    async def holds(self, material: KeyMaterial) -> bool:
+        """Whether the configuration has this bundle."""
+        bundle = (await self.configuration())["clientConfig"].get("caBundle")
+        return bool(bundle == b64encode(material.bundle).decode())
+
+    async def refused(self, name: str = "llama", **spec: Any) -> str:
+        """What the API server says to a resource that must not get in."""
+        try:
+            await self.world.apply(name, **spec)
+        except ApiError as error:
+            return error.message
+        raise AssertionError(f"{spec} got in")
+
+    async def insists(self) -> None:
+        """Wait until the API server asks: it hears of a changed configuration a moment later."""
+
+        async def asks() -> bool:
+            try:
+                await self.world.apply("probe", decode={"parallelism": {"tensor": 1}}, engine={"args": {"nonsense": 1}})
+            except ApiError as error:
+                return "no such option" in error.message
+            return False
+
+        await until(asks, "the API server asks the webhook")
