@@ -13,7 +13,10 @@ Make = Callable[..., dict[str, Any]]
 def problems(document: dict[str, Any]) -> dict[str, str]:
     with pytest.raises(InvalidResourceError) as caught:
         validated(document)
-    return {problem.field: problem.message for problem in caught.value.problems}
+    found: dict[str, str] = {}
+    for problem in caught.value.problems:
+        found[problem.field] = f"{found.get(problem.field, '')} {problem.message}".strip()
+    return found
 
 
 def test_a_minimal_document_is_valid(document: Make) -> None:
