@@ -3,6 +3,7 @@
 import json
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ BATCH = "questions"
 @pytest.fixture
 def folder(serving: Serving) -> Iterator[Path]:
     """A claim named `results`, whose volume is this folder: both nodes are on this machine."""
-    folder = Path(tempfile.mkdtemp(prefix="pdinference-batch-"))
+    folder = Path(tempfile.gettempdir()) / f"pdinference-batch-{uuid.uuid4().hex}"  # also the name of the volume
+    folder.mkdir()
     folder.chmod(0o777)  # volumes of this kind cannot be handed to the runner's group
     volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": str(folder)}}
     claimed = {"namespace": serving.kubectl.namespace, "name": "results"}
