@@ -269,6 +269,7 @@ async def test_d_goes_where_p_is_and_spreads_there_and_taints_priority_and_queue
     assert router.startswith(f"{fleet.pool}-east")
 
 
+@pytest.mark.timeout(600)
 async def test_every_pod_of_every_example_finds_a_node(world: World, operators: Operators, fleet: Fleet) -> None:
     """On nodes with the labels, devices and volumes that the example speaks of."""
     documents = [document for path in EXAMPLES for document in example_documents(path)]
