@@ -50,7 +50,8 @@ def serving() -> Iterator[Serving]:
 
     With PDINFERENCE_KEEP=1 the cluster stays up for the next run.
     """
-    cluster, built = cluster_with_images("e2e")
+    # A name of its own lets two checkouts be tested at once.
+    cluster, built = cluster_with_images(os.environ.get("PDINFERENCE_CLUSTER", "e2e"))
     images = local_references(built)
     try:
         kubectl = Kubectl(cluster.kubeconfig, NAMESPACE)
