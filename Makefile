@@ -54,7 +54,7 @@ test-vllm: setup-vllm ## Rendered command lines against the real vLLM parser
 .PHONY: test-charts
 test-charts: setup ## The Helm chart
 	$(RUN) python -m e2e.cluster prepare
-	$(RUN) pytest tests/charts $(ARGS)
+	$(RUN) pytest tests/charts -m 'not vllm' $(ARGS)
 
 .PHONY: test-integration
 test-integration: setup ## The operator as a process on a real API server and controller manager

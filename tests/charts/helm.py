@@ -106,8 +106,11 @@ EVERYTHING: Values = {
     "webhook": {"timeoutSeconds": 3, "certManager": {"enabled": False, "issuerRef": {"name": "ca"}}},
     "fullnameOverride": "pdi",
 }
-WITH_MONITOR: Values = {"metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}}
 CERT_MANAGER: Values = {"webhook": {"certManager": {"enabled": True}}}
+WITH_MONITOR: Values = {
+    "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
+    "dashboard": {"enabled": True, "labels": {"team": "serving"}},
+}
 WITHOUT_EXTRAS: Values = {
     "replicas": 1,
     "webhook": {"enabled": False},

@@ -1,0 +1,84 @@
+"""The Grafana dashboard asks for what there is, in queries that Prometheus understands."""
+
+import importlib.util
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import promql_parser
+import pytest
+
+from pdinference.api import names
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.manifests import RenderSettings, render
+from tests.charts.helm import CHART, WITH_MONITOR, of_kind, rendered
+
+DASHBOARD: dict[str, Any] = json.loads((CHART / "dashboards" / "pdinference.json").read_text(encoding="utf-8"))
+QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", [])]
+REVISION = "[b-df-hj-np-t]{8}"
+PODS_ROLE = re.compile(re.escape(f".+-(parameter|decode)-{REVISION}-.+"))
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_query_is_promql(query: str) -> None:
+    promql_parser.parse(query.replace("$__rate_interval", "1m"))
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_query_is_about_the_chosen_resource(query: str) -> None:
+    assert query.count('namespace="$namespace"') == len(re.findall(r"\$name\b", query)) > 0
+
+
+def test_panels_do_not_overlap_and_have_numbers_of_their_own() -> None:
+    cells: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        own = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not cells & own, panel["title"]
+        assert at["x"] + at["w"] <= 24
+        cells |= own
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+
+
+def test_roles_are_read_from_the_names_that_pods_have(resource: Callable[..., PDInference]) -> None:
+    (pattern,) = {match for query in QUERIES for match in PODS_ROLE.findall(query)}
+    revision = render(resource(), RenderSettings()).revision
+    pods = {
+        f"{names.parameter_workload('m', revision)}-0": "parameter",
+        f"{names.decode_workload('a-decode-m', revision)}-5f6-x7z": "decode",
+    }
+    for pod, role in pods.items():
+        match = re.fullmatch(pattern, pod)
+        assert match
+        assert match[1] == role
+
+
+def test_all_revisions_are_written_in_the_letters_that_it_looks_for(resource: Callable[..., PDInference]) -> None:
+    found = [render(resource(engine={"image": f"v:{number}"}), RenderSettings()).revision for number in range(20)]
+    assert [revision for revision in found if not re.fullmatch(REVISION, revision)] == []
+    assert set("".join(found)) == set("bcdfghjklmnpqrst")
+
+
+@pytest.mark.vllm
+def test_vllm_has_every_metric() -> None:
+    found = importlib.util.find_spec("vllm")
+    assert found is not None
+    assert found.submodule_search_locations
+    root = Path(found.submodule_search_locations[0])
+    transfer = root / "distributed" / "kv_transfer" / "kv_connector" / "v1" / "nixl" / "stats.py"
+    source = (root / "v1" / "metrics" / "loggers.py").read_text(encoding="utf-8") + transfer.read_text(encoding="utf-8")
+    metrics = {
+        re.sub(r"_(total|sum|bucket|count)$", "", name) for query in QUERIES for name in re.findall(r"vllm:\w+", query)
+    }
+    assert metrics
+    assert not [name for name in metrics if f'"{name}"' not in source]
+
+
+def test_the_chart_gives_it_to_grafana_as_it_is() -> None:
+    assert not of_kind(rendered(), "ConfigMap")
+    (configmap,) = of_kind(rendered(WITH_MONITOR), "ConfigMap")
+    assert json.loads(configmap["data"]["pdinference.json"]) == DASHBOARD
+    assert configmap["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert configmap["metadata"]["labels"]["team"] == "serving"
