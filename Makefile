@@ -87,6 +87,10 @@ benchmark: setup ## A burst of 500 resources: rate against bare applies, memory,
 	$(RUN) python -m e2e.cluster prepare
 	$(RUN) python -m benchmarks.burst $(ARGS)
 
+.PHONY: benchmark-autoscaling
+benchmark-autoscaling: setup ## The autoscaling presets against others, in a simulated fleet
+	$(RUN) python -m benchmarks.autoscaling $(ARGS)
+
 .PHONY: images
 images: setup ## Build the three images with buildah; archives in ~/.cache/pdinference/images
 	$(RUN) python -m e2e.images build

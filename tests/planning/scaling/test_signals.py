@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdinference.planning.scaling.signals import PrefillWindow, prefill_load
@@ -44,6 +44,7 @@ _windows = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(_windows, max_size=6), _counts)
 def test_load_is_never_negative_and_grows_with_the_queue(windows: list[PrefillWindow], more: float) -> None:
     load = prefill_load(windows)

@@ -1,1 +1,1 @@
-"""How many pods each role should have: signals, presets for the HPAs, and bounds that keep two HPAs together."""
+"""How many pods each role should have: signals, presets for the HPAs, and what the status says."""

@@ -66,10 +66,10 @@ class Preset:
 
 
 _UP = ScalingRules(0, (ScalingPolicy("Percent", 100, 15), ScalingPolicy("Pods", 4, 15)))
-_DOWN = ScalingRules(180, (ScalingPolicy("Percent", 25, 60), ScalingPolicy("Pods", 1, 60)))
+_DOWN = ScalingRules(180, (ScalingPolicy("Percent", 25, 120), ScalingPolicy("Pods", 1, 120)))
 
 PRESETS: Final = {
-    Role.PARAMETER: Preset(Signal.PREFILL_LOAD, 700, _UP, _DOWN),
-    Role.DECODE: Preset(Signal.KV_DEMAND, 800, _UP, _DOWN),
+    Role.PARAMETER: Preset(Signal.PREFILL_LOAD, 900, _UP, _DOWN),
+    Role.DECODE: Preset(Signal.DECODE_LOAD, 900, _UP, _DOWN),
 }
 """The preset of each role."""

@@ -14,6 +14,8 @@ class Signal(StrEnum):
 
     PREFILL_LOAD = "pdinference_prefill_load"
     """Prefill work that arrives and waits, in pods that it keeps busy; can exceed the pods there are."""
+    DECODE_LOAD = "pdinference_decode_load"
+    """Decode work that arrives and waits, in pods that it keeps busy; can exceed the pods there are."""
     KV_DEMAND = "pdinference_kv_demand"
     """KV cache used and still needed by waiting requests, in pods' KV caches; can exceed the pods there are."""
     KV_USAGE = "pdinference_kv_usage"
@@ -32,8 +34,9 @@ class Signal(StrEnum):
 
 WINDOW_SECONDS = 30
 """Over how long rates are taken: long enough for some requests to finish, short enough to notice a burst."""
-DRAIN_SECONDS = 60
-"""Within how long the pods asked for would work off what waits."""
+DRAIN_SECONDS = 900
+"""Within how long the pods asked for would work off what waits. Long: new pods come after a minute or more, and what
+they find waiting is gone soon after, while pods that are asked for to hurry it stay for minutes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,105 @@
+"""What a scaler gets to see: the pods' metrics, read every few seconds, and the signals made of them."""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TypeVar
+
+from benchmarks.autoscaling import constants as const
+from benchmarks.autoscaling.fleet import DecodePod, Fleet, PrefillPod
+from pdinference.planning.scaling.decode import DecodeWindow, decode_load, idle_token_seconds
+from pdinference.planning.scaling.signals import WINDOW_SECONDS, PrefillWindow, Signal, prefill_load
+
+IN_FLIGHT_SECONDS = "in-flight prompt tokens / measured rate"
+"""What llm-d's templates scale prefill by."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefill:
+    """The counters and gauges of one P pod at one scrape."""
+
+    at: float
+    prefill_seconds: float
+    finished: int
+    present: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Decode:
+    """The counters and gauges of one D pod at one scrape."""
+
+    at: float
+    kv_usage: float
+    token_seconds: float
+    generated: float
+    finished: int
+    finished_tokens: int
+
+
+_S = TypeVar("_S", _Prefill, _Decode)
+
+
+class Scraper:
+    """Reads the pods and keeps the latest values; between two scrapes everybody sees old ones."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._prefill: dict[PrefillPod, deque[_Prefill]] = {}
+        self._decode: dict[DecodePod, deque[_Decode]] = {}
+        self._idle: float | None = None
+        self.metrics: dict[str, float] = {}
+
+    def scrape(self) -> None:
+        """Read every pod that serves."""
+        p = [pod for pod in self._fleet.prefill if pod.ready]
+        d = [pod for pod in self._fleet.decode if pod.ready]
+        prefill = [self._prefill_window(pod) for pod in p]
+        decode = [self._decode_window(pod) for pod in d]
+        self._idle = idle_token_seconds(decode, self._idle)
+        used = sum(pod.kv_tokens() for pod in d) / const.KV_TOKENS
+        self.metrics = {
+            Signal.PREFILL_LOAD: prefill_load(prefill),
+            Signal.DECODE_LOAD: decode_load(
+                decode,
+                idle=self._idle,
+                arrivals=sum(w.arrived / w.seconds for w in prefill if w.seconds),
+                waiting_for_prefill=sum(window.waiting for window in prefill),
+            ),
+            Signal.KV_USAGE: used,
+            IN_FLIGHT_SECONDS: sum(pod.work_seconds for pod in p),
+        }
+
+    def _prefill_window(self, pod: PrefillPod) -> PrefillWindow:
+        seen = _Prefill(self._fleet.env.now, pod.prefill_seconds, pod.finished, pod.present)
+        first = _window(self._prefill.setdefault(pod, deque()), seen)[0]
+        return PrefillWindow(
+            seconds=seen.at - first.at,
+            prefill_seconds=seen.prefill_seconds - first.prefill_seconds,
+            finished=seen.finished - first.finished,
+            present_before=first.present,
+            waiting=pod.waiting,
+            running=pod.running,
+        )
+
+    def _decode_window(self, pod: DecodePod) -> DecodeWindow:
+        usage = pod.kv_tokens() / const.KV_TOKENS
+        seen = _Decode(self._fleet.env.now, usage, pod.token_seconds, pod.generated, pod.finished, pod.finished_tokens)
+        window = _window(self._decode.setdefault(pod, deque()), seen)
+        first = window[0]
+        generated = seen.generated - first.generated
+        return DecodeWindow(
+            seconds=seen.at - first.at,
+            kv_usage=sum(scrape.kv_usage for scrape in window) / len(window),
+            token_seconds=(seen.token_seconds - first.token_seconds) / generated if generated else 0.0,
+            generated=generated,
+            finished=seen.finished - first.finished,
+            finished_tokens=seen.finished_tokens - first.finished_tokens,
+            waiting=len(pod.waiting),
+        )
+
+
+def _window(history: deque[_S], seen: _S) -> deque[_S]:
+    """The scrapes of the last seconds, with the present one."""
+    history.append(seen)
+    while seen.at - history[0].at > WINDOW_SECONDS:
+        history.popleft()
+    return history

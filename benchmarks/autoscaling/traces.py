@@ -1,0 +1,148 @@
+"""Loads: when requests come, how long their prompts are, and how much they generate. Seeded, so the same each time."""
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A kind of request: medians of two log-normal distributions, and their spread."""
+
+    prompt: float
+    output: float
+    spread: float = 0.6
+
+    @property
+    def mean_prompt(self) -> float:
+        """Mean number of prompt tokens, before the limits."""
+        return self.prompt * math.exp(self.spread**2 / 2)
+
+    @property
+    def mean_output(self) -> float:
+        """Mean number of output tokens, before the limits."""
+        return self.output * math.exp(self.spread**2 / 2)
+
+    @property
+    def kv_token_rounds(self) -> float:
+        """KV tokens held times tokens generated, as a mean: a request holds its prompt and what it has generated."""
+        return self.mean_output * self.mean_prompt + self.mean_output**2 * math.exp(self.spread**2) / 2
+
+
+CHAT = Shape(5000, 600)
+DOCUMENT = Shape(24_000, 150, 0.3)
+REASONING = Shape(2000, 3000, 0.4)
+_MAX_PROMPT, _MAX_OUTPUT = 60_000, 8000
+
+Streams = dict[Shape, Callable[[float], float]]
+"""Requests a second of each shape, at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One request."""
+
+    at: float
+    prompt: int
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A load.
+
+    Attributes:
+        name: What the report calls it.
+        seconds: How long it lasts.
+        build: Makes the streams of one seed.
+    """
+
+    name: str
+    seconds: float
+    build: Callable[[random.Random, float], Streams]
+
+    def streams(self, seed: int) -> Streams:
+        """The rates of one seed."""
+        return self.build(random.Random(f"{self.name}/{seed}/rates"), self.seconds)
+
+    def arrivals(self, seed: int) -> Iterator[Arrival]:
+        """The requests of one seed, in order: Poisson processes with the rates of the streams."""
+        rng = random.Random(f"{self.name}/{seed}/requests")
+        streams = self.streams(seed)
+        ceiling = sum(max(rate(at) for at in range(int(self.seconds))) for rate in streams.values()) * 1.01
+        now = 0.0
+        while (now := now + rng.expovariate(ceiling)) < self.seconds:
+            level = rng.random() * ceiling
+            for shape, rate in streams.items():
+                level -= rate(now)
+                if level < 0:
+                    yield Arrival(now, _draw(rng, shape.prompt, shape.spread, _MAX_PROMPT),
+                                  _draw(rng, shape.output, shape.spread, _MAX_OUTPUT))  # fmt: skip
+                    break
+
+
+def _draw(rng: random.Random, median: float, spread: float, most: int) -> int:
+    return max(16, min(most, round(rng.lognormvariate(math.log(median), spread))))
+
+
+def _pulses(rng: random.Random, seconds: float, *, number: int, length: tuple[float, float], ramp: float,
+            ) -> Callable[[float], float]:  # fmt: skip
+    """0, and 1 in `number` pulses of random beginning and length, with ramps."""
+    slot = seconds / number
+    pulses = []
+    for index in range(number):
+        lasts = rng.uniform(*length)
+        begin = index * slot + rng.uniform(0.1 * slot, max(0.1 * slot, 0.9 * slot - lasts))
+        pulses.append((begin, begin + lasts))
+
+    def level(at: float) -> float:
+        return max((min(1.0, (at - begin) / ramp, (end - at) / ramp) for begin, end in pulses
+                    if begin <= at <= end), default=0.0)  # fmt: skip
+
+    return level
+
+
+def _steady(_rng: random.Random, _seconds: float) -> Streams:
+    return {CHAT: lambda _at: 10.0}
+
+
+def _burst(rng: random.Random, seconds: float) -> Streams:
+    pulse = _pulses(rng, seconds, number=4, length=(240, 480), ramp=20)
+    return {CHAT: lambda at: 5 + 15 * pulse(at)}
+
+
+def _diurnal(rng: random.Random, seconds: float) -> Streams:
+    phase = rng.uniform(0, 2 * math.pi)
+    return {CHAT: lambda at: 11 - 9 * math.cos(phase + 2 * math.pi * at / seconds)}
+
+
+def _long_prompts(rng: random.Random, seconds: float) -> Streams:
+    pulse = _pulses(rng, seconds, number=3, length=(420, 720), ramp=60)
+    return {CHAT: lambda _at: 6.0, DOCUMENT: lambda at: 0.3 + 4.2 * pulse(at)}
+
+
+def _flash(rng: random.Random, seconds: float) -> Streams:
+    begin = rng.uniform(0.2, 0.5) * seconds
+    return {CHAT: lambda at: 4 + (18 * math.exp(-(at - begin) / 600) if at > begin else 0)}
+
+
+def _reasoning(rng: random.Random, seconds: float) -> Streams:
+    pulse = _pulses(rng, seconds, number=3, length=(420, 720), ramp=60)
+    return {CHAT: lambda _at: 5.0, REASONING: lambda at: 0.3 + 4 * pulse(at)}
+
+
+def _short_bursts(rng: random.Random, seconds: float) -> Streams:
+    pulse = _pulses(rng, seconds, number=8, length=(90, 240), ramp=10)
+    return {CHAT: lambda at: 6 + 12 * pulse(at)}
+
+
+TRACES = (
+    Trace("steady", 3600, _steady),
+    Trace("diurnal", 7200, _diurnal),
+    Trace("burst", 3600, _burst),
+    Trace("long prompts", 3600, _long_prompts),
+    Trace("flash crowd", 3600, _flash),
+    Trace("reasoning", 3600, _reasoning),
+    Trace("short bursts", 3600, _short_bursts),
+)

@@ -1,0 +1,119 @@
+"""The HPA algorithm, against what Kubernetes documents of it (Horizontal Pod Autoscaling, "Algorithm details" ff.)."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from benchmarks.autoscaling.hpa import Hpa, Target, replicas_for
+
+UNLIMITED = {"policies": [{"type": "Percent", "value": 100_000, "periodSeconds": 15}]}
+
+
+def behavior(*, up: dict[str, Any] | None = None, down: dict[str, Any] | None = None) -> dict[str, Any]:
+    at_once = {"stabilizationWindowSeconds": 0}
+    everything_down = {"policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
+    return {"scaleUp": at_once | UNLIMITED | (up or {}), "scaleDown": at_once | everything_down | (down or {})}
+
+
+def hpa(*, most: int = 1000, least: int = 1, **rules: dict[str, Any]) -> Hpa:
+    return Hpa(least, most, [Target("load", 1.0)], behavior(**rules))
+
+
+@pytest.mark.parametrize(
+    ("total", "target", "current", "wanted"),
+    [
+        (200, 100, 1, 2),  # twice the target: twice the pods
+        (100, 100, 2, 1),  # half of it: half
+        (329, 100, 3, 3),  # within the tolerance of 10 %
+        (331, 100, 3, 4),
+        (270, 100, 3, 3),
+        (269, 100, 3, 3),  # outside, but rounded up
+        (199, 100, 3, 2),
+        (2.3, 0.8, 1, 3),
+    ],
+)
+def test_replicas_are_total_by_target_rounded_up_beyond_the_tolerance(
+    total: float, target: float, current: int, wanted: int
+) -> None:
+    assert replicas_for(total, target, current) == wanted
+
+
+def test_of_several_metrics_the_highest_counts() -> None:
+    scaler = Hpa(1, 100, [Target("a", 1), Target("b", 1)], behavior())
+    assert scaler.sync(0, 2, {"a": 3, "b": 7}) == 7
+
+
+def test_an_unknown_metric_stops_scaling_down_but_not_up() -> None:
+    scaler = Hpa(1, 100, [Target("a", 1), Target("b", 1)], behavior())
+    assert scaler.sync(0, 5, {"a": 1, "b": None}) == 5
+    assert scaler.sync(15, 5, {"a": 8, "b": None}) == 8
+    assert scaler.sync(30, 8, {"a": None, "b": None}) == 8
+
+
+def test_no_pods_means_off() -> None:
+    assert hpa().sync(0, 0, {"load": 50}) == 0
+
+
+def test_minimum_and_maximum_are_kept() -> None:
+    assert hpa(least=2, most=4).sync(0, 3, {"load": 90}) == 4
+    assert hpa(least=2, most=4).sync(0, 3, {"load": 0}) == 2
+    assert hpa(least=2, most=4).sync(0, 9, {"load": 90}) == 4
+    assert hpa(least=2, most=4).sync(0, 1, {"load": 90}) == 2
+
+
+def test_of_two_policies_the_one_that_allows_more_holds() -> None:
+    """The documentation's example: down by at most 4 pods or 10 % a minute, from 80 pods."""
+    down = {
+        "policies": [
+            {"type": "Pods", "value": 4, "periodSeconds": 60},
+            {"type": "Percent", "value": 10, "periodSeconds": 60},
+        ]
+    }
+    scaler = hpa(down=down)
+    counts = [80]
+    for minute in range(30):
+        counts.append(scaler.sync(60.0 * minute, counts[-1], {"load": 1}))
+    assert counts[:4] == [80, 72, 64, 57]
+    below_forty = [before - after for before, after in pairwise(counts) if 5 < before <= 40]
+    assert set(below_forty) == {4}, "at 40 pods or fewer, four pods are more than 10 %"
+    slow = hpa(down=down | {"selectPolicy": "Min"})
+    assert slow.sync(0, 80, {"load": 1}) == 76
+
+
+def test_a_policy_counts_what_was_done_within_its_period() -> None:
+    scaler = hpa(up={"policies": [{"type": "Pods", "value": 4, "periodSeconds": 60}]})
+    assert scaler.sync(0, 2, {"load": 4}) == 4
+    assert scaler.sync(15, 4, {"load": 50}) == 6
+    assert scaler.sync(30, 6, {"load": 50}) == 6
+    assert scaler.sync(60, 6, {"load": 50}) == 8, "the first two are a minute old"
+
+
+def test_a_direction_can_be_disabled() -> None:
+    assert hpa(down={"selectPolicy": "Disabled"}).sync(0, 5, {"load": 1}) == 5
+
+
+def test_down_follows_the_most_of_the_window() -> None:
+    scaler = hpa(down={"stabilizationWindowSeconds": 300})
+    assert scaler.sync(0, 10, {"load": 10}) == 10
+    for now in range(15, 300, 15):
+        assert scaler.sync(now, 10, {"load": 2}) == 10
+    assert scaler.sync(300, 10, {"load": 3}) == 3
+
+
+def test_up_follows_the_least_of_its_window() -> None:
+    scaler = hpa(up={"stabilizationWindowSeconds": 60})
+    assert scaler.sync(0, 2, {"load": 2}) == 2
+    assert scaler.sync(15, 2, {"load": 9}) == 2
+    assert scaler.sync(60, 2, {"load": 6}) == 6
+
+
+def test_the_default_doubles_or_adds_four() -> None:
+    up = {
+        "policies": [
+            {"type": "Percent", "value": 100, "periodSeconds": 15},
+            {"type": "Pods", "value": 4, "periodSeconds": 15},
+        ]
+    }
+    assert hpa(up=up).sync(0, 1, {"load": 90}) == 5
+    assert hpa(up=up).sync(0, 9, {"load": 90}) == 18

@@ -1,0 +1,65 @@
+"""The simulated fleet: the same each time, nothing is lost, and as fast as the measured one."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.autoscaling import constants as const
+from benchmarks.autoscaling.calibration import MEASURED, simulated
+from benchmarks.autoscaling.policies import ALL, OURS, STATIC, Kpa, Policy
+from benchmarks.autoscaling.run import simulate
+from benchmarks.autoscaling.traces import TRACES, Trace
+
+BURST = replace(next(trace for trace in TRACES if trace.name == "burst"), seconds=200)
+
+
+@pytest.mark.parametrize("policy", ALL[:2], ids=[policy.name for policy in ALL[:2]])
+def test_the_same_seed_gives_the_same_outcome(policy: Policy) -> None:
+    assert simulate(BURST, 5, policy) == simulate(BURST, 5, policy)
+
+
+def test_enough_pods_keep_the_objectives() -> None:
+    outcome = simulate(BURST, 5, STATIC)
+    assert outcome.met > 0.97
+    assert outcome.flaps == 0
+
+
+def test_pods_that_start_later_help_later() -> None:
+    assert simulate(BURST, 5, OURS, startup=10).met > simulate(BURST, 5, OURS, startup=200).met
+
+
+@pytest.mark.parametrize("trace", TRACES, ids=[trace.name for trace in TRACES])
+def test_requests_come_in_order_and_at_the_stated_rate(trace: Trace) -> None:
+    arrivals = list(trace.arrivals(3))
+    assert arrivals == sorted(arrivals, key=lambda arrival: arrival.at)
+    streams = trace.streams(3)
+    expected = sum(sum(rate(at) for rate in streams.values()) for at in range(int(trace.seconds)))
+    assert len(arrivals) == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize("rate", MEASURED)
+def test_latencies_are_near_the_measured_ones(rate: float) -> None:
+    measured = MEASURED[rate]
+    assert simulated(rate) == pytest.approx(measured, rel=0.3)
+
+
+def test_a_full_cache_slows_decode_down() -> None:
+    assert const.token_seconds(0) == pytest.approx(0.0044, rel=0.05)
+    assert const.token_seconds(const.KV_TOKENS) < const.ITL_OBJECTIVE
+
+
+class TestKpa:
+    def test_it_follows_the_mean_of_the_stable_window(self) -> None:
+        scaler = Kpa("load", 1.0)
+        for now in range(0, 180, 10):
+            wanted = scaler.sync(now, 4, {"load": 4.0})
+        assert wanted == 4
+        assert scaler.sync(180, 4, {"load": 0.0}) == 4, "one value of eighteen"
+
+    def test_it_panics_at_twice_the_pods_and_then_only_goes_up(self) -> None:
+        scaler = Kpa("load", 1.0)
+        assert scaler.sync(0, 2, {"load": 8.0}) == 8
+        assert scaler.sync(60, 8, {"load": 1.0}) == 8
+        for now in range(70, 400, 10):
+            wanted = scaler.sync(now, 8, {"load": 1.0})
+        assert wanted == 1
