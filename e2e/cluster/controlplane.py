@@ -98,6 +98,8 @@ def _controller_manager(cluster: ClusterSpec) -> Component:
         "--use-service-account-credentials",
         f"--cluster-signing-cert-file={at / 'ca.crt'}",
         f"--cluster-signing-key-file={at / 'ca.key'}",
+        # Tests need not wait 15 seconds for each look.
+        "--horizontal-pod-autoscaler-sync-period=2s",
         # Each node's pod range is fixed by us, and there is no cloud.
         "--controllers=*,-node-ipam-controller,-cloud-node-lifecycle-controller",
         *_gates(cluster),

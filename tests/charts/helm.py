@@ -114,6 +114,7 @@ WITH_MONITOR: Values = {
 WITHOUT_EXTRAS: Values = {
     "replicas": 1,
     "webhook": {"enabled": False},
+    "metricsApi": {"enabled": False},
     "leaderElection": {"enabled": False},
     "crds": {"install": False},
     "rbac": {"create": False},

@@ -14,6 +14,8 @@ from e2e.cluster.build import binary
 from pdinference.admission import webhook
 from pdinference.api import names
 from pdinference.api.validation import validated
+from pdinference.autoscaling.metrics_api import GROUP, VERSION
+from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cli import main
 from tests.charts.helm import (
     CERT_MANAGER,
@@ -152,6 +154,7 @@ class TestArguments:
             f"--tls-host=pdi-tls.{NAMESPACE}.svc",
             "--tls-port=8443",
             f"--webhook-configuration=pdi.{NAMESPACE}",
+            f"--metrics-service={NAMESPACE}/pdi-tls",
             "--router-image=registry.example:5000/team/router:1.2.3",
             "--model-image=registry.example:5000/team/operator:1.2.2",
             f"--runner-image={container(rendered(EVERYTHING))['image']}",
@@ -189,6 +192,43 @@ class TestReplicas:
 
     def test_without_leader_election_two_never_overlap(self) -> None:
         assert only(rendered(WITHOUT_EXTRAS), "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
+
+
+class TestMetricsApi:
+    def test_the_api_server_is_led_to_the_pods(self) -> None:
+        objects = rendered()
+        called = only(objects, "APIService")["spec"]["service"]
+        service = only(objects, "Service", ending="-tls")
+        assert (called["name"], called["namespace"]) == (service["metadata"]["name"], service["metadata"]["namespace"])
+        assert called["port"] == service["spec"]["ports"][0]["port"]
+        assert f"--metrics-service={called['namespace']}/{called['name']}" in container(objects)["args"]
+
+    def test_it_is_the_group_that_the_operator_serves(self) -> None:
+        found = only(rendered(), "APIService")
+        assert found["metadata"]["name"] == API_SERVICE
+        assert (found["spec"]["group"], found["spec"]["version"]) == (GROUP, VERSION)
+        assert "caBundle" not in found["spec"]
+
+    def test_it_serves_without_a_webhook_too(self) -> None:
+        objects = rendered({"webhook": {"enabled": False}})
+        assert only(objects, "Secret")
+        assert "--tls-port=8443" in container(objects)["args"]
+        assert not of_kind(objects, "ValidatingWebhookConfiguration")
+
+    @pytest.mark.parametrize("values", [{"metricsApi": {"enabled": False}}, NAMESPACED])
+    def test_it_can_be_left_out_and_is_for_whole_clusters_only(self, values: Values) -> None:
+        objects = rendered(values)
+        assert not of_kind(objects, "APIService")
+        assert not [argument for argument in container(objects)["args"] if argument.startswith("--metrics-service")]
+        assert not [item for item in objects if item["metadata"].get("namespace") == "kube-system"]
+
+    def test_network_policies_of_models_let_the_pods_in(self) -> None:
+        objects = rendered(EVERYTHING)
+        options = [
+            argument.partition("=")[2] for argument in container(objects)["args"] if "--operator-label" in argument
+        ]
+        labels = dict(option.split("=") for option in options)
+        assert labels.items() <= pod(objects)["metadata"]["labels"].items()
 
 
 class TestWebhook:
@@ -243,7 +283,7 @@ class TestWebhook:
         assert not of_kind(rendered(named), "Issuer")
 
     def test_it_can_be_left_out(self) -> None:
-        objects = rendered({"webhook": {"enabled": False}})
+        objects = rendered({"webhook": {"enabled": False}, "metricsApi": {"enabled": False}})
         assert not [item for item in objects if "tls" in item["metadata"]["name"]]
         assert not of_kind(objects, "ValidatingWebhookConfiguration")
         assert not [argument for argument in container(objects)["args"] if "tls" in argument or "webhook" in argument]
@@ -316,8 +356,8 @@ class TestNames:
 
     def test_the_longest_fit(self) -> None:
         objects = rendered({"nameOverride": "n" * 50, "rbac": {"create": True}}, release="r" * 53)
-        cluster_wide = {"ClusterRole", "ClusterRoleBinding", "ValidatingWebhookConfiguration"}
-        limits = {item["metadata"]["name"]: 253 if item["kind"] in cluster_wide else 63 for item in objects}
+        long = {"ClusterRole", "ClusterRoleBinding", "RoleBinding", "ValidatingWebhookConfiguration"}
+        limits = {item["metadata"]["name"]: 253 if item["kind"] in long else 63 for item in objects}
         assert not [name for name, limit in limits.items() if len(name) > limit]
 
 

@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 
 from pdinference.api.v1alpha1 import PDInference
+from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster import kinds
 from pdinference.controller.leader import LEASE_NAME
 from pdinference.manifests import RenderSettings, render
@@ -12,6 +13,7 @@ from tests.charts.helm import EVERYTHING, NAMESPACE, NAMESPACED, RELEASE, VALUE_
 from tests.conftest import EXAMPLES, example_documents
 
 CLUSTER_SCOPED = {
+    "APIService",
     "CustomResourceDefinition",
     "ClusterRole",
     "ClusterRoleBinding",
@@ -123,6 +125,7 @@ def test_of_webhooks_and_secrets_only_its_own_are_in_reach() -> None:
     reach = {rule["resources"][0]: (rule["resourceNames"], rule["verbs"]) for rule in named}
     assert reach.pop("validatingwebhookconfigurations") == ([configuration["metadata"]["name"]], ["get", "patch"])
     assert reach.pop("secrets") == ([secret["metadata"]["name"]], ["get", "update"])
+    assert reach.pop("apiservices") == ([API_SERVICE], ["get", "patch"])
     assert reach.keys() == {"leases"}
 
 

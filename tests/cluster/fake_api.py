@@ -5,6 +5,7 @@ from copy import deepcopy
 from itertools import count
 from typing import Any
 
+from pdinference.api.names import REPLICAS_MANAGER
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 
@@ -39,11 +40,32 @@ class FakeApi(ApiServer):
         self._note("get", path)
         return deepcopy(self._found(path))
 
-    async def apply(self, path: str, manifest: Json, *, manager: str) -> Json:
+    async def apply(self, path: str, manifest: Json, *, manager: str, force: bool = True) -> Json:
+        """Like the real one, in what concerns `replicas`: it stays as long as somebody holds it, and becomes 1 else."""
         self._note("apply", path)
         old = self.objects.get(path, {})
+        holders = {e["manager"] for e in old.get("metadata", {}).get("managedFields", ())} - {manager}
+        asked = manifest.get("spec", {}).get("replicas")
+        live = old.get("spec", {}).get("replicas")
+        if asked is not None:
+            if holders and asked != live and not force:
+                raise ApiError(409, "Conflict", "conflicts with other managers")
+            holders = {manager} | (holders if asked == live else set())
+        if manager == REPLICAS_MANAGER:
+            manifest = {**old, "spec": {**old["spec"], "replicas": asked}}
+        elif asked is None and manifest["kind"] in {"Deployment", "StatefulSet"}:
+            manifest = {**manifest, "spec": {**manifest["spec"], "replicas": live if holders else 1}}
+        entries = [{"manager": holder, "fieldsV1": {"f:spec": {"f:replicas": {}}}} for holder in sorted(holders)]
         kept = {"status": old["status"]} if "status" in old else {}
-        return self.put(path, {**manifest, **kept})
+        return self.put(path, {**manifest, **kept, "metadata": {**manifest["metadata"], "managedFields": entries}})
+
+    def scale(self, path: str, count: int) -> None:
+        """What an HPA does: it takes hold of the field where it changes it."""
+        body = deepcopy(self.objects[path])
+        if body["spec"]["replicas"] != count:
+            body["spec"]["replicas"] = count
+            body["metadata"]["managedFields"] = [{"manager": "hpa", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]
+            self.put(path, body)
 
     async def create(self, path: str, manifest: Json) -> Json:
         self._note("create", path)

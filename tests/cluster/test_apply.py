@@ -3,10 +3,11 @@
 import asyncio
 
 from pdinference.api import names
-from pdinference.cluster.apply import Applier, Child, Outcome
+from pdinference.cluster.apply import Applier, Child
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME
+from pdinference.cluster.outcome import Outcome
 from tests.cluster.fake_api import FakeApi
 from tests.cluster.objects import PARENT, Json, live, manifest, path, reference
 

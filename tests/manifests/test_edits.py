@@ -28,7 +28,12 @@ OF_NO_CHILD = {"model.architecture.config", "rollout.strategy", "memoryPolicy"} 
     f"{role}.accelerator.memory" for role in ("parameter", "decode")
 }
 """Fields that tell the operator something and change no child."""
-OF_ONE_VALUE = {"decode.parallelism.pipeline", "decode.parallelism.nodes"}
+OF_ONE_VALUE = {
+    "decode.parallelism.pipeline",
+    "decode.parallelism.nodes",
+    "parameter.autoscaling.source",
+    "decode.autoscaling.source",
+}
 """Fields that may say only what they would anyway."""
 
 
@@ -40,7 +45,8 @@ def rendered(spec: Json) -> dict[tuple[str, str], Json]:
         "metadata": {"name": "llama", "namespace": "models", "uid": "6f1c", "generation": 1},
         "spec": spec,
     }
-    objects = render(validated(document), SETTINGS).objects
+    found = render(validated(document), SETTINGS)
+    objects = (*found.objects, *found.autoscalers.values())
     return {(child["kind"], child["metadata"]["name"]): child for child in objects}
 
 

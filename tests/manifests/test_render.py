@@ -18,6 +18,12 @@ GOLDEN = Path(__file__).parent / "golden"
 SETTINGS = RenderSettings(router_image="registry.example/router:1", allowed_host_paths=("/data",))
 
 
+def everything(resource: PDInference) -> list[Manifest]:
+    """All children, HPAs among them."""
+    rendered = render(resource, SETTINGS)
+    return [*rendered.objects, *rendered.autoscalers.values()]
+
+
 def children(resource: PDInference) -> dict[tuple[str, str], Manifest]:
     return {(o["kind"], o["metadata"]["name"]): o for o in render(resource, SETTINGS).objects}
 
@@ -40,7 +46,7 @@ WORKLOADS = [("StatefulSet", "parameter"), ("Deployment", "decode"), ("Deploymen
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_render_as_pinned(example: Path, request: pytest.FixtureRequest) -> None:
     documents = example_documents(example)
-    objects = [o for d in documents for o in render(PDInference.model_validate(d), SETTINGS).objects]
+    objects = [o for d in documents for o in everything(PDInference.model_validate(d))]
     text = yaml.safe_dump_all(objects, sort_keys=False, width=120)
     golden = GOLDEN / example.name
     if request.config.getoption("--update-golden"):
@@ -52,8 +58,9 @@ def test_examples_render_as_pinned(example: Path, request: pytest.FixtureRequest
 def test_no_field_is_misspelt(example: Path) -> None:
     """The official client's models refuse what the API does not know."""
     for document in example_documents(example):
-        for manifest in render(PDInference.model_validate(document), SETTINGS).objects:
-            model = getattr(client, f"V1{manifest['kind']}")
+        for manifest in everything(PDInference.model_validate(document)):
+            version = "V2" if manifest["apiVersion"] == "autoscaling/v2" else "V1"
+            model = getattr(client, f"{version}{manifest['kind']}")
             model.model_validate(manifest)
 
 

@@ -26,7 +26,7 @@ from tests.cluster.fake_api import FakeApi
 SECRET = "/api/v1/namespaces/ours/secrets/tls"  # noqa: S105 - a path
 RULES = {"resources": ["pdinferences"]}
 HOOKS = webhook_configuration("ours", RULES)
-SERVICE = api_service("v1beta1.external.metrics.k8s.io")
+SERVICE = api_service("v1beta1.external.metrics.k8s.io", ("ours", "tls"))
 HOST = "localhost"
 
 
@@ -182,7 +182,9 @@ async def test_a_bundle_that_somebody_removed_comes_back(api: FakeApi, clock: Cl
 async def test_what_is_not_installed_is_passed_over(api: FakeApi, clock: Clock) -> None:
     del api.objects[HOOKS.path]
     ours = SelfManagedCertificates(api, ("ours", "tls"), hosts=(HOST,), holders=(HOOKS, SERVICE), now=clock)
-    api.put(SERVICE.path, {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "x"}})
+    spec = {"service": {"namespace": "ours", "name": "tls"}}
+    identity = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "x"}}
+    api.put(SERVICE.path, {**identity, "spec": spec})
     await ours.refresh()
     assert ours.ready
     assert api.objects[SERVICE.path]["spec"]["caBundle"]

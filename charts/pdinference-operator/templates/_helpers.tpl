@@ -86,6 +86,16 @@ labels:
 {{ include "pdinference-operator.tlsName" . }}.{{ .Release.Namespace }}.svc
 {{- end -}}
 
+{{/* Whether the operator serves external metrics to HPAs. Not for some namespaces only: an APIService is the cluster's. */}}
+{{- define "pdinference-operator.metricsApi" -}}
+{{- if and .Values.metricsApi.enabled (not .Values.watchNamespaces) }}true{{ end -}}
+{{- end -}}
+
+{{/* Whether the API server calls the operator at all. */}}
+{{- define "pdinference-operator.tls" -}}
+{{- if or .Values.webhook.enabled (include "pdinference-operator.metricsApi" .) }}true{{ end -}}
+{{- end -}}
+
 {{/* Cluster-wide names carry the namespace: releases of one name in two namespaces must not share them. */}}
 {{- define "pdinference-operator.webhookName" -}}
 {{ include "pdinference-operator.fullname" . }}.{{ .Release.Namespace }}

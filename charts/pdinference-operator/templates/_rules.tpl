@@ -28,6 +28,9 @@
 - apiGroups: [batch]
   resources: [jobs]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: {{ include "pdinference-operator.childVerbs" . }}
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: {{ include "pdinference-operator.childVerbs" . }}

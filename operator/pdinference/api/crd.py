@@ -110,6 +110,8 @@ def _printer_columns() -> list[Schema]:
         _column("Parameter", ".status.roles.parameter.summary", "P pods: ready/desired."),
         _column("Decode", ".status.roles.decode.summary", "D pods: ready/desired."),
         _column("URL", ".status.url", "Where clients inside the cluster send requests."),
+        _column("P-Scaling", ".status.roles.parameter.scaling", "Load of a P pod/target, range of pods.", priority=1),
+        _column("D-Scaling", ".status.roles.decode.scaling", "Load of a D pod/target, range of pods.", priority=1),
         _column(
             "Status",
             '.status.conditions[?(@.type=="Ready")].message',

@@ -18,7 +18,11 @@ BATCH_SINGULAR = "pdbatch"
 BATCH_SHORT_NAME = "pdib"  # pdb is PodDisruptionBudget's
 
 FIELD_MANAGER = "pdinference-operator"
-"""The one server-side-apply manager, and the component that Events name."""
+"""The server-side-apply manager of all manifests, and the component that Events name."""
+
+
+REPLICAS_MANAGER = f"{FIELD_MANAGER}-replicas"
+"""The manager that holds `replicas` of a workload until an HPA has changed it."""
 
 
 class Role(StrEnum):
@@ -152,6 +156,15 @@ def device_claim_template(name: str, role: Role, revision: str) -> str:
 def model_job(name: str, digest: str) -> str:
     """The Job that downloads or inspects the model."""
     return f"{name}-{Role.MODEL}-{digest}"
+
+
+WORKLOAD_KINDS = {Role.PARAMETER: "StatefulSet", Role.DECODE: "Deployment", Role.ROUTER: "Deployment"}
+"""What runs the pods of a role."""
+
+
+def engine_workload(name: str, role: Role, revision: str) -> str:
+    """What runs one revision of P or of D."""
+    return parameter_workload(name, revision) if role is Role.PARAMETER else decode_workload(name, revision)
 
 
 def role_object(name: str, role: Role) -> str:

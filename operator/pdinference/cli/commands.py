@@ -87,6 +87,15 @@ def _pair(label: str) -> tuple[str, str]:
     return key, value
 
 
+def _service(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, str] | None:
+    if value is None:
+        return None
+    namespace, _, name = value.partition("/")
+    if not (namespace and name):
+        raise click.BadParameter("write NAMESPACE/NAME")
+    return namespace, name
+
+
 @click.group()
 @click.version_option(package_name="pdinference")
 def main() -> None:
@@ -115,7 +124,8 @@ def render_command(source: IO[str], namespace: str | None, settings: RenderSetti
     """Print what the operator would apply, without a cluster."""
     for document in documents(source, namespace):
         with problems_told(document, source.name):
-            _print_yaml(render(_examined(document, source.name, settings), settings).objects)
+            rendered = render(_examined(document, source.name, settings), settings)
+            _print_yaml((*rendered.objects, *rendered.autoscalers.values()))
 
 
 @main.command("validate")
@@ -181,6 +191,19 @@ def _examined(document: dict[str, Any], file: str, settings: RenderSettings) -> 
 )
 @_installation
 @tls_options
+@click.option(
+    "--metrics-service",
+    metavar="NAMESPACE/NAME",
+    callback=_service,
+    help="Service through which the API server asks this operator for external metrics.  [default: serve none]",
+)
+@click.option(
+    "--scrape-seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=5,
+    show_default=True,
+    help="How often the load of autoscaled pods is read.",
+)
 @click.option("--log-format", type=click.Choice(["json", "plain"]), default="json", show_default=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True

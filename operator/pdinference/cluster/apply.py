@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from hashlib import blake2b
 from typing import Any, NamedTuple, Self
@@ -14,14 +14,15 @@ from pdinference.cluster.client import METADATA_ONLY, ApiServer
 from pdinference.cluster.drift import contains
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME, ROLE_BINDING, WORKLOADS, ChildKey, Owner
-from pdinference.cluster.records import controller_of
-from pdinference.planning.observed import Failure
+from pdinference.cluster.outcome import Outcome
+from pdinference.cluster.records import ChildRecord, controller_of
+from pdinference.cluster.replicas import keep_count, set_count, starting
+from pdinference.planning.scaling.replicas import WantedCount
 
 Json = dict[str, Any]
 
 _NOT_FOUND = 404
 _LATE = WORKLOADS | {ROLE_BINDING.name}
-_NOT_SERVED = "NotServed"
 
 
 class Parent(NamedTuple):
@@ -35,82 +36,36 @@ class _Verdict(Enum):
     LEAVE = auto()
     ABSENT = auto()
     APPLY = auto()
+    COUNT = auto()  # nothing but the number of pods
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A manifest with what identifies it."""
+    """A manifest with what identifies it.
+
+    Attributes:
+        pods: How many pods the workload should have, where its manifest leaves that open.
+    """
 
     key: ChildKey
     manifest: Json
     fingerprint: str
+    pods: WantedCount | None = None
 
     @classmethod
     def of(cls, manifest: Json) -> Self:
         """From a rendered manifest."""
         return cls(child_key(manifest), manifest, applied_hash(manifest))
 
+    def counted(self, counts: Mapping[ChildKey, WantedCount]) -> Self:
+        """The same with how many pods it should have, if that is among the counts."""
+        return replace(self, pods=counts.get(self.key))
+
     def marked(self) -> Json:
         """The manifest with its own hash in an annotation."""
         metadata = self.manifest["metadata"]
         annotations = {**(metadata.get("annotations") or {}), names.ANNOTATION_APPLIED_HASH: self.fingerprint}
         return {**self.manifest, "metadata": {**metadata, "annotations": annotations}}
-
-
-@dataclass
-class Outcome:
-    """What became of a set of children.
-
-    Attributes:
-        applied: What was written.
-        failures: What was not, and why.
-        waiting: What can be written once an object that is going away is gone.
-        retry_after: Longest time that the server asked to wait.
-    """
-
-    applied: list[ChildKey] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-    waiting: list[ChildKey] = field(default_factory=list)
-    retry_after: float | None = None
-
-    def failed(self, key: ChildKey, error: ApiError) -> None:
-        """Note the API server's refusal."""
-        self.failures.append(Failure(key.kind, key.name, error.reason, error.message, transient=error.transient))
-        if error.retry_after is not None:
-            self.retry_after = max(error.retry_after, self.retry_after or 0.0)
-
-    @property
-    def lacks_kind(self) -> bool:
-        """Whether the API server does not know a kind that is needed."""
-        return any(failure.reason == _NOT_SERVED for failure in self.failures)
-
-    def not_served(self, key: ChildKey) -> None:
-        """Note that the API server does not know this kind."""
-        message = (
-            f"this cluster does not serve {CHILD_BY_NAME[key.kind].api_version}, which spec.{{parameter,decode}}."
-            "accelerator.devices needs (dynamic resource allocation, Kubernetes 1.34 or later). Remove devices and "
-            "request an extended resource (resourceName), or upgrade the cluster."
-        )
-        self.failures.append(Failure(key.kind, key.name, _NOT_SERVED, message))
-
-    def refused(self, key: ChildKey, owner: Owner, *, passing: bool) -> None:
-        """Note an object in our place that is not ours.
-
-        Args:
-            key: Where it is.
-            owner: Who wants the place.
-            passing: It is being deleted, or belongs to an older resource of the same name, whose children garbage
-                collection removes: waiting is enough. Otherwise it is a stranger's, and only a person can decide.
-        """
-        if passing:
-            self.waiting.append(key)
-            return
-        message = (
-            f"a {key.kind} of this name exists already and does not belong to this {owner.kind}, so it is left alone. "
-            f"Delete it (`kubectl delete -n {key.namespace} {key.kind.lower()} {key.name}`), or give the "
-            f"{owner.kind} another name."
-        )
-        self.failures.append(Failure(key.kind, key.name, "NameConflict", message))
 
 
 class Applier:
@@ -125,16 +80,19 @@ class Applier:
         self._cache = cache
         self._slots = asyncio.Semaphore(concurrency)
 
-    def in_order(self, fingerprints: Mapping[ChildKey, str], parent: Parent) -> bool:
+    def in_order(
+        self, fingerprints: Mapping[ChildKey, str], counts: Mapping[ChildKey, WantedCount], parent: Parent
+    ) -> bool:
         """Whether every child is known to be as it should be, so that rendering and `apply` would do nothing."""
-        records = ((self._cache.children.get(key), fingerprint) for key, fingerprint in fingerprints.items())
+        records = ((self._cache.children.get(key), key, fingerprint) for key, fingerprint in fingerprints.items())
         return all(
             record is not None
             and record.owner_uid == parent.uid
             and not record.deleting
             and record.applied_hash == fingerprint
             and record.digest == record.settled
-            for record, fingerprint in records
+            and _has_count(record, counts.get(key))
+            for record, key, fingerprint in records
         )
 
     async def apply(self, children: Iterable[Child], parent: Parent) -> Outcome:
@@ -154,12 +112,28 @@ class Applier:
             judged = [(child, self._judge(child, parent, outcome)) for child in wave]
             await asyncio.gather(
                 *(
-                    self._bring(child, parent, outcome, absent=verdict is _Verdict.ABSENT)
+                    self._bring(child, parent, outcome, verdict)
                     for child, verdict in judged
                     if verdict is not _Verdict.LEAVE
                 )
             )
         return outcome
+
+    async def recount(self, counts: Mapping[ChildKey, WantedCount]) -> Outcome:
+        """Change nothing but the number of pods, of workloads whose manifests are no longer rendered."""
+        outcome = Outcome()
+        await asyncio.gather(*(self._recount(key, wanted.count, outcome) for key, wanted in counts.items()))
+        return outcome
+
+    async def _recount(self, key: ChildKey, count: int, outcome: Outcome) -> None:
+        try:
+            async with self._slots:
+                live = await set_count(self._api, key, count)
+        except ApiError as error:
+            outcome.failed(key, error)
+            return
+        self._cache.applied(key.kind, live)
+        outcome.applied.append(key)
 
     def _judge(self, child: Child, parent: Parent, outcome: Outcome) -> _Verdict:
         """What the cache says about a child; without I/O, so that a reconcile with nothing to do costs little."""
@@ -171,20 +145,22 @@ class Applier:
             return _Verdict.LEAVE
         if record.applied_hash != child.fingerprint:
             return _Verdict.APPLY
-        if record.digest == record.settled:
-            return _Verdict.LEAVE
-        if record.content is None or not contains(json.loads(record.content), _comparable(child.manifest)):
-            return _Verdict.APPLY
-        record.settled, record.content = record.digest, None
-        return _Verdict.LEAVE
+        if record.digest != record.settled:
+            if record.content is None or not contains(json.loads(record.content), _comparable(child.manifest)):
+                return _Verdict.APPLY
+            record.settled, record.content = record.digest, None
+        return _Verdict.LEAVE if _has_count(record, child.pods) else _Verdict.COUNT
 
-    async def _bring(self, child: Child, parent: Parent, outcome: Outcome, *, absent: bool) -> None:
+    async def _bring(self, child: Child, parent: Parent, outcome: Outcome, verdict: _Verdict) -> None:
         path = CHILD_BY_NAME[child.key.kind].path(child.key.namespace, child.key.name)
         try:
             async with self._slots:
-                if absent and not await self._may_create(path, child.key, parent, outcome):
-                    return
-                live = await self._api.apply(path, child.marked(), manager=names.FIELD_MANAGER)
+                if verdict is _Verdict.ABSENT:
+                    found = await self._look(path)
+                    if found is not None and not _is_ours(found, child.key, parent, outcome):
+                        return
+                    verdict = _Verdict.ABSENT if found is None else _Verdict.APPLY
+                live = await self._write(path, child, verdict)
         except ApiError as error:
             if child.key.kind == ROLE_BINDING.name and error.status == _NOT_FOUND:
                 # The API server looks up the role in a cache of its own, which may not have seen ours yet.
@@ -197,24 +173,45 @@ class Applier:
         self._cache.applied(child.key.kind, live)
         outcome.applied.append(child.key)
 
-    async def _may_create(self, path: str, key: ChildKey, parent: Parent, outcome: Outcome) -> bool:
+    async def _write(self, path: str, child: Child, verdict: _Verdict) -> Json:
+        if child.pods is None:
+            return await self._api.apply(path, child.marked(), manager=names.FIELD_MANAGER)
+        if verdict is _Verdict.ABSENT:
+            manifest = starting(child.marked(), child.pods.count)
+            return await self._api.apply(path, manifest, manager=names.FIELD_MANAGER)
+        if verdict is _Verdict.APPLY:
+            await keep_count(self._api, child.key)
+            live = await self._api.apply(path, child.marked(), manager=names.FIELD_MANAGER)
+            if child.pods.met_by(live["spec"].get("replicas", 1)):
+                return live
+        return await set_count(self._api, child.key, child.pods.count)
+
+    async def _look(self, path: str) -> Json | None:
         """Look before the first apply: apply would take over whatever has this name.
 
         The cache cannot tell, because it holds labelled objects only. An object of ours whose label was taken away is
         found here too, and gets it back.
         """
         try:
-            found = await self._api.get(path, accept=METADATA_ONLY)
+            return await self._api.get(path, accept=METADATA_ONLY)
         except ApiError as error:
             if error.status == _NOT_FOUND:
-                return True
+                return None
             raise
-        owner, owner_uid = controller_of(found["metadata"])
-        deleting = "deletionTimestamp" in found["metadata"]
-        if owner_uid == parent.uid and not deleting:
-            return True
-        outcome.refused(key, parent.owner, passing=deleting or owner == parent.owner)
-        return False
+
+
+def _is_ours(found: Json, key: ChildKey, parent: Parent, outcome: Outcome) -> bool:
+    """Whether an object that the cache does not know may be applied; if not, that is noted."""
+    owner, owner_uid = controller_of(found["metadata"])
+    deleting = "deletionTimestamp" in found["metadata"]
+    if owner_uid == parent.uid and not deleting:
+        return True
+    outcome.refused(key, parent.owner, passing=deleting or owner == parent.owner)
+    return False
+
+
+def _has_count(record: ChildRecord, wanted: WantedCount | None) -> bool:
+    return wanted is None or record.workload is None or wanted.met_by(record.workload.desired)
 
 
 def applied_hash(manifest: Mapping[str, Any]) -> str:

@@ -145,11 +145,12 @@ def _same_resource(old: ResourceRecord, new: ResourceRecord) -> bool:
 
 
 def _same_child(old: ChildRecord, new: ChildRecord) -> bool:
-    return (old.uid, old.digest, old.deleting, old.owner_uid, old.workload, old.job) == (
+    return (old.uid, old.digest, old.deleting, old.owner_uid, old.workload, old.autoscaler, old.job) == (
         new.uid,
         new.digest,
         new.deleting,
         new.owner_uid,
         new.workload,
+        new.autoscaler,
         new.job,
     )

@@ -110,9 +110,16 @@ class ApiServer:
         """Read an object or a list."""
         return await self._request("GET", path, query=query, accept=accept)
 
-    async def apply(self, path: str, manifest: Json, *, manager: str) -> Json:
-        """Server-side apply; the result is the live object."""
-        query = {"fieldManager": manager, "force": "true"}
+    async def apply(self, path: str, manifest: Json, *, manager: str, force: bool = True) -> Json:
+        """Server-side apply; the result is the live object.
+
+        Args:
+            path: Of the object.
+            manifest: What the manager wants to hold.
+            manager: Who applies.
+            force: Whether to take fields from other managers that want another value.
+        """
+        query = {"fieldManager": manager, "force": "true" if force else "false"}
         return await self._request("PATCH", path, query=query, body=as_yaml(manifest), content_type=APPLY_TEXT)
 
     async def create(self, path: str, manifest: Json) -> Json:

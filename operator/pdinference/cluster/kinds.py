@@ -49,6 +49,7 @@ DEPLOYMENT = Kind("Deployment", "apps", "v1", "deployments")
 RESOURCE_CLAIM_TEMPLATE = Kind(
     "ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", optional=True
 )
+AUTOSCALER = Kind("HorizontalPodAutoscaler", "autoscaling", "v2", "horizontalpodautoscalers")
 
 CHILDREN = (
     Kind("ServiceAccount", "", "v1", "serviceaccounts"),
@@ -61,6 +62,7 @@ CHILDREN = (
     STATEFUL_SET,
     DEPLOYMENT,
     JOB,
+    AUTOSCALER,
 )
 """What a PDInference or a PDBatch becomes, apart from pods."""
 

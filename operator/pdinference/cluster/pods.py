@@ -49,6 +49,7 @@ def pod_record(body: Json) -> PodRecord | None:
             trouble=_trouble(status),
             **(_runner_facts(metadata, status) if batch is not None else {}),
         ),
+        address=status.get("podIP", ""),
     )
 
 

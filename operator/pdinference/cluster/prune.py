@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Iterable
 
-from pdinference.cluster.apply import Outcome
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME
+from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.records import ChildRecord
 
 _GONE = 404

@@ -7,9 +7,10 @@ from hashlib import blake2b
 from typing import Any
 
 from pdinference.api import names
+from pdinference.cluster.autoscalers import autoscaler_state
 from pdinference.cluster.jobs import job_state
-from pdinference.cluster.kinds import JOB, RESOURCE_BY_NAME, WORKLOADS, ChildKey, Owner
-from pdinference.planning.observed import JobState, PodSummary, WorkloadState
+from pdinference.cluster.kinds import AUTOSCALER, JOB, RESOURCE_BY_NAME, WORKLOADS, ChildKey, Owner
+from pdinference.planning.observed import AutoscalerState, JobState, PodSummary, WorkloadState
 
 Json = Mapping[str, Any]
 
@@ -68,11 +69,16 @@ class ChildRecord:
     workload: WorkloadState | None = None
     pair: str = ""
     job: JobState | None = None
+    autoscaler: AutoscalerState | None = None
 
 
 @dataclass(slots=True)
 class PodRecord:
-    """A pod of a PDInference or a PDBatch."""
+    """A pod of a PDInference or a PDBatch.
+
+    Attributes:
+        address: Its IP address; empty as long as it has none.
+    """
 
     namespace: str
     name: str
@@ -80,6 +86,7 @@ class PodRecord:
     version: int
     owner: Owner | None
     summary: PodSummary
+    address: str = ""
 
 
 def version_of(resource_version: str) -> int:
@@ -123,6 +130,7 @@ def child_record(kind: str, body: Json) -> ChildRecord:
         workload=workload,
         pair=workload.revision if workload else (metadata.get("labels") or {}).get(names.LABEL_REVISION, ""),
         job=job_state(body) if kind == JOB.name else None,
+        autoscaler=autoscaler_state(body) if kind == AUTOSCALER.name else None,
     )
 
 

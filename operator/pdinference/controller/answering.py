@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 
 from aiohttp import web
 
 from pdinference.admission import WEBHOOK_RULES
+from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster.client import ApiServer
 from pdinference.controller.settings import OperatorSettings
 from pdinference.serving import (
@@ -15,6 +17,7 @@ from pdinference.serving import (
     MountedCertificates,
     SelfManagedCertificates,
     TLSServer,
+    api_service,
     webhook_configuration,
 )
 
@@ -31,13 +34,22 @@ class Answering:
     def __init__(self, settings: OperatorSettings, api: ApiServer, routes: Iterable[web.AbstractRouteDef]) -> None:
         self._settings = settings
         self._certificates = _certificates(settings, api) if settings.tls.enabled else None
-        self._routes = tuple(routes)
+        self._routes = list(routes)
         self._server: TLSServer | None = None
 
     @property
     def ready(self) -> bool:
         """Whether calls can succeed; True when there is nothing to serve."""
         return self._certificates is None or self._certificates.ready
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """What connections are made with; None when there is nothing to serve."""
+        return None if self._certificates is None else self._certificates.context
+
+    def add(self, routes: Iterable[web.AbstractRouteDef]) -> None:
+        """Answer these too; before `serve`."""
+        self._routes.extend(routes)
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
@@ -67,6 +79,8 @@ class Answering:
 def _certificates(settings: OperatorSettings, api: ApiServer) -> Certificates:
     tls = settings.tls
     holders = [webhook_configuration(tls.webhook, WEBHOOK_RULES)] if tls.webhook else []
+    if settings.metrics_service is not None:
+        holders.append(api_service(API_SERVICE, settings.metrics_service))
     if tls.folder is not None:
         return MountedCertificates(api, tls.folder, holders=holders)
     return SelfManagedCertificates(api, (settings.lease_namespace, tls.secret), hosts=tls.hosts, holders=holders)

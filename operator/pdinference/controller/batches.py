@@ -13,11 +13,12 @@ from pydantic import ValidationError
 from pdinference.api import names
 from pdinference.api.v1alpha1 import BatchStatus, PDBatch
 from pdinference.api.validation import InvalidResourceError, validated_batch
-from pdinference.cluster.apply import Applier, Child, Outcome, Parent
+from pdinference.cluster.apply import Applier, Child, Parent
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import JOB, ChildKey, Owner
+from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.records import ResourceRecord
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.progress import read_progress

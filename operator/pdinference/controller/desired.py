@@ -5,14 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pdinference.api.names import Role
+from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.model import Model
 from pdinference.checks import examine
 from pdinference.cluster.apply import Child
 from pdinference.cluster.kinds import ChildKey
 from pdinference.cluster.records import ResourceRecord
-from pdinference.manifests import Rendered, RenderSettings, render
+from pdinference.manifests import Manifest, Rendered, RenderSettings, render
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
+from pdinference.planning.scaling.replicas import ScaleRange
 
 _COMMIT, _SHORT_COMMIT = 40, 7
 
@@ -50,9 +51,13 @@ class Desired:
     """What one generation of a resource asks for, small enough to be kept: manifests are rendered again when needed.
 
     Attributes:
-        fingerprints: Hash of each child's manifest; its keys are all children that should exist.
         memory: Whether the model fits its devices.
         facts: What was known of the model; when that changes, so may the verdict.
+        replicas: Pods of each role, as the spec says; of autoscaled roles, at first.
+        fingerprints: Hash of each child's manifest, but for HPAs; its keys are all children that should exist.
+        nodes: Of each P instance.
+        scales: Of the roles that are autoscaled.
+        autoscalers: Their HPAs; small, and needed whenever another revision serves.
         model: The Job for the model; None without.
     """
 
@@ -65,6 +70,9 @@ class Desired:
     fingerprints: Mapping[ChildKey, str]
     memory: MemoryVerdict
     facts: str
+    nodes: int
+    scales: Mapping[Role, ScaleRange]
+    autoscalers: Mapping[Role, Manifest]
     model: DesiredModel | None = None
 
     def is_of(self, record: ResourceRecord) -> bool:
@@ -112,6 +120,9 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         fingerprints={child.key: child.fingerprint for child in children},
         memory=examination.memory,
         facts=_facts(model),
+        nodes=spec.parameter.parallelism.nodes,
+        scales={role: scale for role in ENGINE_ROLES if (scale := ScaleRange.of(spec.of(role))) is not None},
+        autoscalers=rendered.autoscalers,
         model=_model(spec.model, rendered),
     )
     return desired, children

@@ -6,25 +6,35 @@ and Kubernetes' garbage collector removes them; nothing here has to.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.cluster.apply import Applier, Outcome, Parent
+from pdinference.cluster.apply import Applier, Parent
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.kinds import DEPLOYMENT, JOB, STATEFUL_SET, WORKLOADS, ChildKey, Owner
+from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.prune import prune
 from pdinference.cluster.records import ChildRecord, ResourceRecord
 from pdinference.controller.desired import Desired, InvalidSpecError, compile_desired
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.report import Reporter, status_of
+from pdinference.controller.scaling import (
+    autoscalers,
+    followed_revision,
+    live_autoscalers,
+    trailing_counts,
+    wanted_counts,
+)
 from pdinference.manifests import RenderSettings
 from pdinference.planning.model import ModelView
 from pdinference.planning.observed import Failure, WorkloadState
 from pdinference.planning.rollout import RolloutPlan, plan_rollout
+from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.replicas import WantedCount
 from pdinference.planning.status import Situation, build_status, invalid_status
 
 _OF_PODS_THAT_SERVE = frozenset({STATEFUL_SET.name, DEPLOYMENT.name})
@@ -58,6 +68,7 @@ class Reconciler:
         reporter: Reporter,
         metrics: Metrics,
         settings: RenderSettings,
+        measured: Callable[[Owner], Measured] = lambda _: Measured(),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
@@ -66,6 +77,7 @@ class Reconciler:
         self._reporter = reporter
         self._metrics = metrics
         self._settings = settings
+        self._measured = measured
         self._now = now
         self._desired: dict[Owner, Desired] = {}
 
@@ -77,27 +89,39 @@ class Reconciler:
             self._reporter.forget(owner)
             return Result()
         try:
-            desired, outcome = await self._apply(resource)
+            desired, applied = await self._apply(resource)
         except InvalidSpecError as error:
             return await self._report_invalid(resource, error)
         plan = self._plan(resource, desired)
-        pruned = await prune(self._api, self._unwanted(resource, desired, plan))
-        count_writes(self._metrics, outcome, pruned)
-        failures = tuple(sorted((*outcome.failures, *pruned.failures), key=lambda f: (f.transient, f.kind, f.name)))
+        followed = followed_revision(self._cache, resource, desired, plan)
+        hpas = autoscalers(desired, followed)
+        scaled = await self._applier.apply(hpas, Parent(owner, resource.uid))
+        recounted = await self._applier.recount(trailing_counts(self._cache, resource, desired, followed))
+        wanted = desired.fingerprints.keys() | {hpa.key for hpa in hpas}
+        pruned = await prune(self._api, self._unwanted(resource, wanted, plan))
+        outcomes = (applied, scaled, recounted, pruned)
+        count_writes(self._metrics, applied, scaled, recounted, pruned=pruned)
+        found = (failure for outcome in outcomes for failure in outcome.failures)
+        failures = tuple(sorted(found, key=lambda f: (f.transient, f.kind, f.name)))
         written = await self._report(resource, desired, plan, failures)
-        waits = bool(failures or outcome.waiting or pruned.waiting or not written)
-        return Result(retry=waits, at_least=max(outcome.retry_after or 0.0, pruned.retry_after or 0.0))
+        waits = bool(failures or any(outcome.waiting for outcome in outcomes) or not written)
+        return Result(retry=waits, at_least=max(outcome.retry_after or 0.0 for outcome in outcomes))
 
     async def _apply(self, resource: ResourceRecord) -> tuple[Desired, Outcome]:
         """Render, unless it is known that nothing would be applied, and apply."""
         parent = Parent(resource.owner, resource.uid)
         known = self._desired.get(resource.owner)
-        if known is not None and known.is_of(resource) and self._applier.in_order(self._due(known, resource), parent):
+        if (
+            known is not None
+            and known.is_of(resource)
+            and self._applier.in_order(self._due(known, resource), self._counts(resource, known), parent)
+        ):
             return known, Outcome()
         desired, children = compile_desired(resource, self._settings)
         self._desired[resource.owner] = desired
         due = self._due(desired, resource)
-        return desired, await self._applier.apply((child for child in children if child.key in due), parent)
+        counts = self._counts(resource, desired)
+        return desired, await self._applier.apply((c.counted(counts) for c in children if c.key in due), parent)
 
     def _due(self, desired: Desired, resource: ResourceRecord) -> Mapping[ChildKey, str]:
         """What may be applied now: P and D pods that a download has to precede are not created before it is done."""
@@ -121,6 +145,10 @@ class Reconciler:
         job = record.job if record is not None and record.owner_uid == resource.uid else None
         return ModelView(desired.model.source, desired.model.what, desired.model.awaited, job)
 
+    def _counts(self, resource: ResourceRecord, desired: Desired) -> dict[ChildKey, WantedCount]:
+        followed = followed_revision(self._cache, resource, desired, self._plan(resource, desired))
+        return wanted_counts(self._cache, resource, desired, followed)
+
     def _plan(self, resource: ResourceRecord, desired: Desired) -> RolloutPlan:
         return plan_rollout(
             target=desired.revision,
@@ -131,10 +159,12 @@ class Reconciler:
             recreate=desired.recreate and not self._awaits_model(desired, resource),
         )
 
-    def _unwanted(self, resource: ResourceRecord, desired: Desired, plan: RolloutPlan) -> Iterable[ChildRecord]:
-        """Children of ours that are no longer rendered, less old P/D pairs that may still serve, and what they need."""
+    def _unwanted(
+        self, resource: ResourceRecord, wanted: Collection[ChildKey], plan: RolloutPlan
+    ) -> Iterable[ChildRecord]:
+        """Children of ours that are no longer rendered, less old P/D pairs that may still serve and what they need."""
         for child in self._cache.children_of(resource.owner):
-            if child.owner_uid != resource.uid or child.key in desired.fingerprints:
+            if child.owner_uid != resource.uid or child.key in wanted:
                 continue
             if child.pair and not plan.may_go(child.pair):
                 continue
@@ -152,6 +182,9 @@ class Reconciler:
             desired=desired.replicas,
             rollout=plan,
             workloads=self._workloads(resource, desired),
+            autoscalers=live_autoscalers(self._cache, resource, desired),
+            measured=self._measured(resource.owner),
+            scaled=bool(followed_revision(self._cache, resource, desired, plan)),
             pods=self._cache.pods_of(resource.owner),
             failures=failures,
             memory=desired.memory,
@@ -182,14 +215,14 @@ class Reconciler:
         return record.workload if record is not None and record.owner_uid == resource.uid else None
 
 
-def count_writes(metrics: Metrics, applied: Outcome, pruned: Outcome | None = None) -> None:
+def count_writes(metrics: Metrics, *written: Outcome, pruned: Outcome | None = None) -> None:
     """Count what was written and what was refused, and log the latter."""
     gone = pruned or Outcome()
-    for key in applied.applied:
+    for key in (key for outcome in written for key in outcome.applied):
         metrics.applies.labels(key.kind).inc()
     for key in gone.applied:
         metrics.prunes.labels(key.kind).inc()
-    for failure in (*applied.failures, *gone.failures):
+    for failure in (failure for outcome in (*written, gone) for failure in outcome.failures):
         metrics.errors.labels(failure.reason).inc()
         _LOG.warning("%s %s: %s", failure.kind, failure.name, failure.message, extra={"reason": failure.reason})
 

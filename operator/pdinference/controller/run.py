@@ -23,6 +23,7 @@ from pdinference.controller.events import EventRecorder
 from pdinference.controller.freshness import Freshness
 from pdinference.controller.health import Health
 from pdinference.controller.leader import Leader, LeaderLostError
+from pdinference.controller.measuring import Measuring
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.queue import WorkQueue
 from pdinference.controller.reconcile import Reconciler
@@ -93,8 +94,11 @@ class Operator:
             identity=identity,
             on_change=lambda leads: self._metrics.is_leader.set(int(leads)),
         )
-        events = EventRecorder(api, self._metrics, instance=identity)
         self._answering = Answering(settings, api, admission_routes(settings.render, self._metrics.registry))
+        self._measuring = Measuring(
+            settings, api, self._cache, self._answering, registry=self._metrics.registry, enqueue=self._enqueue
+        )
+        events = EventRecorder(api, self._metrics, instance=identity)
         self._workers = Workers(self._queue, self._reconcilers(events), self._metrics, may_write=self._may_write)
 
     def _reconcilers(self, events: EventRecorder) -> ByKind:
@@ -108,6 +112,7 @@ class Operator:
             reporter=reporter,
             metrics=self._metrics,
             settings=self._settings.render,
+            measured=self._measuring.measured,
         )
         batches = BatchReconciler(
             api=self._api,
@@ -127,7 +132,7 @@ class Operator:
             if not await self._unless_stopped(self._resync.first()):
                 return 0
             _LOG.info("Synced: %d resources, %d children", len(self._cache.resources), len(self._cache.children))
-            async with self._watching() as watching:
+            async with self._measuring.run(), self._watching() as watching:
                 status = await self._lead(watching)
                 # Before Kopf ends: it cancels all tasks that were started after it, those of connections among them.
                 await self._answering.drain()

@@ -60,6 +60,11 @@ class OperatorSettings(BaseModel):
     """Address of that port."""
     tls: TLSSettings = TLSSettings()
     """What the API server calls."""
+    metrics_service: tuple[str, str] | None = None
+    """Namespace and name of the Service in front of this operator through which the API server asks for external
+    metrics. None: it serves none."""
+    scrape_seconds: Annotated[float, Field(gt=0)] = 5
+    """How often the metrics of autoscaled vLLM pods are read."""
     shutdown_seconds: Annotated[float, Field(ge=0)] = 15
     """How long reconciles under way may take to finish when the process is told to stop."""
     render: RenderSettings = RenderSettings()

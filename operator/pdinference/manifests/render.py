@@ -8,13 +8,14 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1 import PDBatch, PDInference, defaults
+from pdinference.api.v1alpha1 import PDBatch, PDInference, RoleSpec, defaults
 from pdinference.engine import lifecycle
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command
 from pdinference.engine.kv_tiers import DISK_TIER_MOUNT, disk_tier_command
 from pdinference.engine.router import router_command
 from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults, engine_command
+from pdinference.manifests.autoscaler import autoscaler_values
 from pdinference.manifests.devices import added_capabilities, claimed, name_template
 from pdinference.manifests.kv_storage import kv_mounts, kv_volumes, shared_memory_size, volume_group
 from pdinference.manifests.model import downloads_first, init_containers, job_values, wants_job
@@ -62,7 +63,9 @@ class Rendered:
     """The children of one resource.
 
     Attributes:
-        objects: All of them, in the order in which they are best applied: what pods refer to comes before the pods.
+        objects: All but the autoscalers, in the order in which they are best applied: what pods refer to comes before
+            the pods. Workloads that are autoscaled say nothing about replicas.
+        autoscalers: The HPA of each role that has one, for the workload of this revision.
         revision: Identity of the P/D pair: equal exactly if the pods of both roles are.
         model_job: Name of the Job that downloads or inspects the model; empty without.
         downloads_first: Whether P and D have to wait for that Job.
@@ -70,6 +73,7 @@ class Rendered:
 
     objects: tuple[Manifest, ...]
     revision: str
+    autoscalers: Mapping[Role, Manifest]
     model_job: str = ""
     downloads_first: bool = False
 
@@ -92,7 +96,7 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
     model = _model_job(resource, settings) if wants_job(resource.spec.model) else ()
     objects = (
         *_identity(resource, Role.ROUTER),
-        *(_engine_network_policy(resource, role) for role in names.ENGINE_ROLES),
+        *(_engine_network_policy(resource, settings, role) for role in names.ENGINE_ROLES),
         *(_disruption_budget(resource, role) for role in names.SERVING_ROLES),
         _parameter_service(resource),
         _router_service(resource),
@@ -106,6 +110,7 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
     return Rendered(
         objects=objects,
         revision=revision,
+        autoscalers=_autoscalers(resource, revision),
         model_job=model[-1]["metadata"]["name"] if model else "",
         downloads_first=downloads_first(resource.spec.model),
     )
@@ -209,7 +214,7 @@ def _parameter_stateful_set(resource: PDInference, pod: Manifest, revision: str)
         pod,
         workload=names.parameter_workload(resource.metadata.name, revision),
         service=names.role_object(resource.metadata.name, Role.PARAMETER),
-        replicas=resource.spec.parameter.replicas,
+        replicas=_replicas(resource.spec.parameter),
         revision=revision,
     )
 
@@ -226,7 +231,7 @@ def _node_stateful_set(resource: PDInference, node_rank: int, pod: Manifest, rev
         workload=names.node_workload(name, node_rank, revision),
         selector=names.role_selector(name, Role.PARAMETER, revision) | node,
         service=names.role_object(name, Role.PARAMETER),
-        replicas=resource.spec.parameter.replicas,
+        replicas=_replicas(resource.spec.parameter),
         revision=revision,
     )
     workload["metadata"]["labels"] |= node
@@ -240,7 +245,7 @@ def _decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> M
         "decode-deployment",
         pod,
         workload=names.decode_workload(resource.metadata.name, revision),
-        replicas=resource.spec.decode.replicas,
+        replicas=_replicas(resource.spec.decode),
         progress_deadline_seconds=_progress_deadline(resource),
         revision=revision,
     )
@@ -248,6 +253,17 @@ def _decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> M
 
 def _progress_deadline(resource: PDInference) -> int:
     return lifecycle.progress_deadline_seconds(defaults.startup_seconds(resource.spec))
+
+
+def _replicas(spec: RoleSpec) -> int | None:
+    """How many pods the manifest asks for; None leaves that to the HPA."""
+    return None if spec.autoscaled else spec.replicas
+
+
+def _autoscalers(resource: PDInference, revision: str) -> dict[Role, Manifest]:
+    name = resource.metadata.name
+    values = {role: autoscaler_values(name, role, resource.spec.of(role), revision) for role in names.ENGINE_ROLES}
+    return {role: _child(resource, role, "autoscaler", **given) for role, given in values.items() if given is not None}
 
 
 def _workload(
@@ -278,7 +294,7 @@ def _parameter_service(resource: PDInference) -> Manifest:
     return _child(resource, Role.PARAMETER, "parameter-service", early=bool(further_nodes(resource)))
 
 
-def _engine_network_policy(resource: PDInference, role: Role) -> Manifest:
+def _engine_network_policy(resource: PDInference, settings: RenderSettings, role: Role) -> Manifest:
     name = resource.metadata.name
     peers = [Role.DECODE if role is Role.PARAMETER else Role.PARAMETER]
     if role is Role.PARAMETER and further_nodes(resource):
@@ -291,6 +307,7 @@ def _engine_network_policy(resource: PDInference, role: Role) -> Manifest:
         router_selector=names.role_selector(name, Role.ROUTER),
         router_ports=[names.ENGINE_PORT_NAME, *(port["name"] for port in router_ports(resource.spec.transfer, role))],
         peers=[_all_pods(resource, peer) for peer in peers],
+        operator={"namespace": settings.operator_namespace, "labels": dict(settings.operator_labels)},
     )
 
 

@@ -36,6 +36,11 @@ MEMORY_FITS = "MemoryFits"
 """True when the memory plan finds room for the model and at least one request of the longest length on the devices of
 both roles, False when it does not (`DoesNotFit`), Unknown while the model's shape or a device's memory is not known."""
 
+AUTOSCALING = "Autoscaling"
+"""There only with `autoscaling` in a role. True while the number of pods follows the load, if need be only as far as
+limits allow (the reason then says so). False when the load is not known or the number cannot be changed; it then stays
+as it is. Unknown until Kubernetes has looked at the load for the first time."""
+
 ROLE_CONDITIONS = {
     Role.PARAMETER: PARAMETER_READY,
     Role.DECODE: DECODE_READY,

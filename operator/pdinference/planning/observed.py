@@ -67,6 +67,65 @@ PREPARING_MODEL = "PreparingModel"
 
 
 @dataclass(frozen=True, slots=True)
+class KvCache:
+    """The KV cache of a pod, as vLLM itself measured it (`vllm:cache_config_info`)."""
+
+    blocks: int
+    block_size: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that fit."""
+        return self.blocks * self.block_size
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One metric of an HPA, small enough in changes to be part of a status.
+
+    Attributes:
+        metric: Name of the metric.
+        tenths: Load of a pod, in tenths of its target; None when the HPA has not read it.
+        target_milli: What a pod is to bear, in thousandths.
+    """
+
+    metric: str
+    tenths: int | None
+    target_milli: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A condition of an HPA; the message only where it does not hold, since the rest is chatter."""
+
+    status: str
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AutoscalerState:
+    """A HorizontalPodAutoscaler, reduced to what it thinks.
+
+    Attributes:
+        workload: Name of what it follows.
+        judged: Whether it has looked at its latest spec.
+        able: Condition AbleToScale; None before the first look.
+        active: Condition ScalingActive.
+        limited: Condition ScalingLimited.
+    """
+
+    workload: str
+    minimum: int
+    maximum: int
+    judged: bool = False
+    loads: tuple[Load, ...] = ()
+    able: Verdict | None = None
+    active: Verdict | None = None
+    limited: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PodTrouble:
     """Why a pod does not get ready, in the words of the kubelet or the scheduler."""
 

@@ -1,7 +1,7 @@
 """The status of a PDInference, from what was wanted, what is there, and what went wrong."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
@@ -12,8 +12,9 @@ from pdinference.planning import conditions, troubles
 from pdinference.planning.conditions import condition
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.model import ModelView, model_advice, model_status
-from pdinference.planning.observed import Failure, PodSummary, WorkloadState
+from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
+from pdinference.planning.scaling.condition import Measured, judgement, scaling_text
 from pdinference.planning.troubles import Advice
 
 _LETTER = {Role.PARAMETER: "P", Role.DECODE: "D", Role.ROUTER: "Router"}
@@ -35,6 +36,9 @@ class Situation:
         failures: Children that could not be applied or pruned in this reconcile.
         memory: Whether the model fits its devices.
         model: The Job that downloads or inspects the model; None when none is wanted.
+        autoscalers: The HPA of each autoscaled role; None where there is none yet.
+        measured: What is known of the load that they go by.
+        scaled: Whether there is a revision for them to follow.
     """
 
     namespace: str
@@ -49,6 +53,14 @@ class Situation:
     failures: tuple[Failure, ...] = ()
     memory: MemoryVerdict = NO_VERDICT
     model: ModelView | None = None
+    autoscalers: Mapping[Role, AutoscalerState | None] = field(default_factory=dict)
+    measured: Measured = field(default_factory=Measured)
+    scaled: bool = False
+
+    def wanted(self, role: Role) -> int:
+        """How many pods the role is to have: as the spec says, or as its HPA has decided."""
+        workload = self.workloads.get(role)
+        return workload.desired if role in self.autoscalers and workload is not None else self.desired[role]
 
 
 def build_status(situation: Situation, *, previous: Status, now: datetime) -> Status:
@@ -61,6 +73,7 @@ def build_status(situation: Situation, *, previous: Status, now: datetime) -> St
         *([_model_ready(situation, situation.model, now)] if situation.model else []),
         _progressing(situation, unwell, now),
         _memory_fits(situation.memory, situation.generation, now),
+        *_autoscaling(situation, now),
     ]
     return Status(
         observed_generation=situation.generation,
@@ -117,7 +130,8 @@ def _current_pods(situation: Situation, role: Role) -> list[PodSummary]:
 def _role_status(situation: Situation, role: Role) -> RoleStatus:
     pods = [pod for pod in _current_pods(situation, role) if pod.node_rank == 0 and not pod.terminating]
     ready = sum(pod.ready for pod in pods)
-    desired = situation.desired[role]
+    desired = situation.wanted(role)
+    hpa = situation.autoscalers.get(role)
     selector = names.role_selector(situation.name, role, situation.target)
     return RoleStatus(
         replicas=len(pods),
@@ -125,6 +139,7 @@ def _role_status(situation: Situation, role: Role) -> RoleStatus:
         desired=desired,
         summary=f"{ready}/{desired}",
         selector=",".join(f"{key}={value}" for key, value in selector.items()),
+        scaling=scaling_text(hpa) if hpa is not None else "",
     )
 
 
@@ -195,6 +210,13 @@ def _answers(
         message = f"Requests are answered; {router.ready} router pod{'' if router.ready == 1 else 's'} ready."
         return condition(conditions.READY, "True", "Serving", message, generation=generation, now=now)
     return condition(conditions.READY, "False", reason, otherwise, generation=generation, now=now)
+
+
+def _autoscaling(situation: Situation, now: datetime) -> list[Condition]:
+    if not situation.autoscalers:
+        return []
+    judged = judgement(situation.autoscalers, situation.measured, serves=situation.scaled)
+    return [condition(conditions.AUTOSCALING, *judged, generation=situation.generation, now=now)]
 
 
 def _progressing(situation: Situation, unwell: Mapping[Role, Advice | None], now: datetime) -> Condition:

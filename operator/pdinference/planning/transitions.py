@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import Condition, Status
-from pdinference.planning.conditions import MODEL_READY, PROGRESSING, READY
+from pdinference.planning.conditions import AUTOSCALING, MODEL_READY, PROGRESSING, READY
 from pdinference.planning.model import UNDER_WAY
 
 _ORDINARY = frozenset({"RollingOut", "RolloutComplete"})
@@ -27,6 +28,8 @@ def transitions(old: Status, new: Status) -> Iterator[Transition]:
     yield from _readiness(_find(old, READY), _find(new, READY))
     yield from _model(_find(old, MODEL_READY), _find(new, MODEL_READY))
     yield from _trouble(_find(old, PROGRESSING), _find(new, PROGRESSING))
+    yield from _scaling(old, new)
+    yield from _blindness(_find(old, AUTOSCALING), _find(new, AUTOSCALING))
 
 
 def _rollout_started(old: Status, new: Status) -> Transition:
@@ -58,6 +61,27 @@ def _trouble(old: Condition | None, new: Condition | None) -> Iterator[Transitio
         return
     if old is None or (old.reason, old.message) != (new.reason, new.message):
         yield Transition("Warning", new.reason, new.message)
+
+
+def _scaling(old: Status, new: Status) -> Iterator[Transition]:
+    """An HPA has changed the number of pods of the revision that is there."""
+    if old.revision != new.revision:
+        return
+    for role in ENGINE_ROLES:
+        before, after = getattr(old.roles, role), getattr(new.roles, role)
+        if before.scaling and after.scaling and before.desired != after.desired:
+            reason = "ScaledUp" if after.desired > before.desired else "ScaledDown"
+            note = f"{role}: {before.desired} to {after.desired} pods. Load of a pod/target was {before.scaling}."
+            yield Transition("Normal", reason, note)
+
+
+def _blindness(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
+    if old is None or new is None or old.status == new.status:
+        return
+    if new.status == "False":
+        yield Transition("Warning", "AutoscalingStopped", new.message)
+    elif old.status == "False" and new.status == "True":
+        yield Transition("Normal", "AutoscalingResumed", new.message)
 
 
 def _find(status: Status, type_: str) -> Condition | None:

@@ -42,9 +42,15 @@ def webhook_configuration(name: str, rules: Json) -> BundleHolder:
     return BundleHolder(f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{name}", filled)
 
 
-def api_service(name: str) -> BundleHolder:
-    """An APIService."""
-    return BundleHolder(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}", lambda _, bundle: {"spec": bundle})
+def api_service(name: str, service: tuple[str, str]) -> BundleHolder:
+    """An APIService, as long as it leads to this Service (namespace, name): somebody else may have the API group."""
+
+    def filled(live: Json, bundle: Json) -> Json:
+        leads_to = (live.get("spec") or {}).get("service") or {}
+        ours = (leads_to.get("namespace"), leads_to.get("name")) == service
+        return {"spec": bundle} if ours else {}
+
+    return BundleHolder(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}", filled)
 
 
 async def publish(api: ApiServer, holder: BundleHolder, bundle: bytes | None) -> None:

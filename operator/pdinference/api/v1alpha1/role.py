@@ -6,6 +6,7 @@ from pydantic import Field, WithJsonSchema
 
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1.accelerator import MAX_CLAIMED, Accelerator
+from pdinference.api.v1alpha1.autoscaling import Autoscaling
 from pdinference.api.v1alpha1.base import (
     ApiModel,
     LabelValue,
@@ -223,7 +224,10 @@ class RoleSpec(EngineOptions):
     """One side of the pair."""
 
     replicas: Annotated[int, Field(ge=0, le=1000)] = 1
-    """Number of instances, each a pod with all of the model's weights."""
+    """Number of instances, each a pod with all of the model's weights. With autoscaling: how many at first; then only 0
+    still counts, which stops the role."""
+    autoscaling: Autoscaling | None = None
+    """Lets the load decide how many instances there are."""
     parallelism: Parallelism = Field(default_factory=Parallelism)
     """How each instance is split over devices."""
     accelerator: Accelerator = Field(default_factory=Accelerator)
@@ -244,6 +248,11 @@ class RoleSpec(EngineOptions):
     def products(self) -> list[str]:
         """Accelerator products that any of the pods may run on; empty for any."""
         return self.accelerator.products
+
+    @property
+    def autoscaled(self) -> bool:
+        """Whether the load decides how many instances there are."""
+        return self.autoscaling is not None and self.replicas > 0
 
     rules: ClassVar[tuple[Rule, ...]] = (
         *EngineOptions.rules,

@@ -38,6 +38,8 @@ class RoleStatus(ApiModel):
     """`ready/desired`, for printing."""
     selector: str = ""
     """Label selector of the pods, for the scale subresource."""
+    scaling: str = ""
+    """With autoscaling: load of a pod/target, in steps of a tenth of the target, and the range of pods."""
 
 
 class RolesStatus(ApiModel):
@@ -139,4 +141,5 @@ class Status(ApiModel):
         list[Condition],
         Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = Field(default_factory=list)
-    """Conditions: Ready, ParameterReady, DecodeReady, RouterReady, Progressing, MemoryFits."""
+    """Conditions: Ready, ParameterReady, DecodeReady, RouterReady, Progressing, MemoryFits; Autoscaling
+    where a role has it."""

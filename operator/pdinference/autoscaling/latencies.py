@@ -1,0 +1,70 @@
+"""Quantiles of latencies over the pods of a role, for HPA metrics of the type Value, and for people."""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from itertools import product
+from typing import Final
+
+from pdinference.autoscaling.exposition import Histogram
+from pdinference.autoscaling.signals import BlindError, Measurement, PodLoad
+from pdinference.autoscaling.window import Dated, grown
+
+_WARM_UP_S: Final = 60.0
+"""The first requests of a process are slow, which says nothing about its load."""
+
+
+class Latency(StrEnum):
+    """What is timed."""
+
+    TIME_TO_FIRST_TOKEN = "pdinference_time_to_first_token_milliseconds"  # noqa: S105 - no password
+    INTER_TOKEN = "pdinference_inter_token_latency_milliseconds"  # noqa: S105 - no password
+
+
+_QUANTILES: Final = (50, 90, 99)
+LATENCY_METRICS: Final = {f"{kind}_p{percent}": (kind, percent / 100) for kind, percent in product(Latency, _QUANTILES)}
+"""Metric names, and the latency and quantile that each stands for."""
+
+
+def measure_latency(metric: str, pods: Sequence[PodLoad], *, now: float) -> Measurement:
+    """A quantile over all requests that any pod answered lately; 0 when there is nothing to do.
+
+    Raises:
+        BlindError: There is something to do, but nothing was measured.
+    """
+    kind, quantile = LATENCY_METRICS[metric]
+    spans = [span for pod in pods if pod.window.age(now) >= _WARM_UP_S and (span := pod.window.span(now)) is not None]
+    counted = [found for span in spans if (found := _between(kind, span)) is not None]
+    value = quantile_of(quantile, counted)
+    if value is None and any(last.reading.running or last.reading.waiting for _, last in spans):
+        raise BlindError(f"no request came so far within the last half minute that {kind} could be taken")
+    if not spans:
+        raise BlindError("no pod has been answering for a minute yet")
+    return Measurement(1000 * (value or 0.0), min(last.when for _, last in spans))
+
+
+def quantile_of(quantile: float, histograms: Iterable[Histogram]) -> float | None:
+    """As Prometheus has it: linear within a bucket, and the last finite bound at most; None without counts."""
+    counts: dict[float, float] = {}
+    for histogram in histograms:
+        for bound, count in histogram.buckets:
+            counts[bound] = counts.get(bound, 0.0) + count
+    bounds = sorted(counts)
+    if not bounds or not counts[bounds[-1]]:
+        return None
+    rank = quantile * counts[bounds[-1]]
+    lower, below = 0.0, 0.0
+    for bound in bounds:
+        if counts[bound] >= rank:
+            if bound == float("inf"):
+                return lower
+            share = (rank - below) / (counts[bound] - below) if counts[bound] > below else 0.0
+            return lower + (bound - lower) * share
+        lower, below = bound, counts[bound]
+    return lower
+
+
+def _between(kind: Latency, span: tuple[Dated, Dated]) -> Histogram | None:
+    first, last = (dated.reading for dated in span)
+    if kind is Latency.TIME_TO_FIRST_TOKEN:
+        return grown(last.first_token, first.first_token)
+    return grown(last.inter_token, first.inter_token)

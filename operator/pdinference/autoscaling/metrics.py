@@ -1,0 +1,26 @@
+"""The operator's own metrics about the load that it reads and tells."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 4)
+
+
+class ScrapeMetrics:
+    """Of one process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.scrapes = Counter(
+            "pdinference_scrapes", "Reads of vLLM's metrics, by result (success, error).", ["result"], registry=registry
+        )
+        self.seconds = Histogram(
+            "pdinference_scrape_duration_seconds", "How long a read took.", buckets=_BUCKETS, registry=registry
+        )
+        self.silent = Gauge(
+            "pdinference_silent_pods", "Pods that should tell their load and do not.", registry=registry
+        )
+        self.queries = Counter(
+            "pdinference_external_metric_queries",
+            "Questions of HPAs, by result (answered, blind, refused, wrong).",
+            ["result"],
+            registry=registry,
+        )

@@ -1,0 +1,241 @@
+"""Reads the metrics of vLLM pods: those of autoscaled resources all the time, of others once, for their KV cache."""
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+import aiohttp
+
+from pdinference.api.names import ENGINE_PORT, ENGINE_ROLES, Role
+from pdinference.autoscaling.exposition import reading
+from pdinference.autoscaling.metrics import ScrapeMetrics
+from pdinference.autoscaling.policies import Policies
+from pdinference.autoscaling.signals import PodLoad
+from pdinference.autoscaling.window import Dated, Window, decode_window
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.kinds import AUTOSCALER, Owner
+from pdinference.cluster.records import PodRecord
+from pdinference.planning.observed import KvCache, PodSummary
+
+_LOG = logging.getLogger(__name__)
+
+INTERVAL_S: Final = 5.0
+_ROUNDS_OF_OTHERS: Final = 12
+"""Pods that are not autoscaled are asked every so many rounds, until they have told the size of their KV cache."""
+_SILENT_AFTER: Final = 3
+"""Failed scrapes in a row after which a pod is called silent."""
+_LARGEST: Final = 8 * 2**20
+_CHUNK: Final = 2**16
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=4)
+_CONCURRENCY: Final = 64
+
+_Place = tuple[str, str]
+
+
+class Scraper:
+    """Keeps a window of readings for each pod.
+
+    Args:
+        on_change: Called with a resource whose pods fell silent, answer again, or told the size of their KV cache.
+        interval: Seconds between two rounds.
+        port: Where vLLM listens.
+        clock: Seconds that never jump.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        policies: Policies,
+        metrics: ScrapeMetrics,
+        *,
+        on_change: Callable[[Owner], None],
+        interval: float = INTERVAL_S,
+        port: int = ENGINE_PORT,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cache = cache
+        self._policies = policies
+        self._metrics = metrics
+        self._on_change = on_change
+        self._interval = interval
+        self._port = port
+        self._clock = clock
+        self._windows: defaultdict[_Place, Window] = defaultdict(Window)
+        self._containers: dict[_Place, tuple[str, int]] = {}
+        self._caches: dict[_Place, KvCache] = {}
+        self._idle: dict[tuple[Owner, str], float] = {}
+        self._slots = asyncio.Semaphore(_CONCURRENCY)
+
+    async def forever(self) -> None:
+        """One round after the other; a round that takes long delays the next one."""
+        # vLLM closes idle connections after about the time between two rounds, so none is kept.
+        connector = aiohttp.TCPConnector(limit=0, force_close=True)
+        async with aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT, trust_env=False) as session:
+            number = 0
+            while True:
+                began = self._clock()
+                await self.round(session, others=number % _ROUNDS_OF_OTHERS == 0)
+                number += 1
+                await asyncio.sleep(max(0.0, self._interval - (self._clock() - began)))
+
+    async def round(self, session: aiohttp.ClientSession, *, others: bool) -> None:
+        """Ask every pod once.
+
+        Args:
+            session: To ask with.
+            others: Whether to ask pods too that are not autoscaled.
+        """
+        self._forget_what_is_gone()
+        pods = [pod for pod in self._due(others=others) if pod.address]
+        await asyncio.gather(*(self._scrape(session, pod) for pod in pods))
+        self._metrics.silent.set(sum(window.failures >= _SILENT_AFTER for window in self._windows.values()))
+
+    def pods(self, owner: Owner, role: Role) -> list[PodLoad]:
+        """The pods of a role that are not about to go."""
+        hpa = next(
+            (
+                child.autoscaler
+                for child in self._cache.children_of(owner)
+                if child.key.kind == AUTOSCALER.name and child.key.name == f"{owner.name}-{role}"
+            ),
+            None,
+        )
+        found = []
+        for pod in self._engine_pods(owner, role):
+            window = self._windows[_place(pod)]
+            summary = pod.summary
+            followed = hpa is None or hpa.workload.endswith(f"-{summary.revision}")
+            expected = summary.ready or window.answered or summary.restarts > 0
+            found.append(PodLoad(window, expected=expected, counted=followed))
+        return found
+
+    def silent(self, owner: Owner) -> dict[Role, tuple[str, ...]]:
+        """Pods of each role that are ready and yet do not tell their load."""
+        return {
+            role: tuple(
+                sorted(
+                    pod.summary.name
+                    for pod in self._engine_pods(owner, role)
+                    if pod.summary.ready and self._windows[_place(pod)].failures >= _SILENT_AFTER
+                )
+            )
+            for role in ENGINE_ROLES
+        }
+
+    def kv_caches(self, owner: Owner, role: Role) -> dict[str, KvCache]:
+        """The KV cache of each pod of a role that has told its size, by the pod's name."""
+        return {
+            pod.summary.name: cache
+            for pod in self._engine_pods(owner, role)
+            if (cache := self._caches.get(_place(pod))) is not None
+        }
+
+    def idle_token_seconds(self, owner: Owner) -> float | None:
+        """The shortest time that a D pod of this resource, of a revision that is there, ever took for a token."""
+        revisions = {pod.summary.revision for pod in self._engine_pods(owner, Role.DECODE)}
+        return min((self._idle[owner, name] for name in revisions if (owner, name) in self._idle), default=None)
+
+    def _engine_pods(self, owner: Owner, role: Role) -> Iterator[PodRecord]:
+        for pod in self._cache.pods.owned_by(owner):
+            summary = pod.summary
+            if summary.role is role and _told_by(summary):
+                yield pod
+
+    def _due(self, *, others: bool) -> Iterator[PodRecord]:
+        everything = [pod for _, pod in self._cache.pods.items()]
+        for pod in everything:
+            summary = pod.summary
+            if pod.owner is None or summary.role not in ENGINE_ROLES or not _told_by(summary):
+                continue
+            scaled = self._policies.of(self._cache.resources.get(pod.owner))
+            if scaled or (others and summary.ready and _place(pod) not in self._caches):
+                yield pod
+
+    def _forget_what_is_gone(self) -> None:
+        """Windows of pods that are gone, and all that was counted in a container that was replaced."""
+        live = {_place(pod): (pod.uid, pod.summary.restarts) for _, pod in self._cache.pods.items()}
+        for place in self._windows.keys() - live.keys():
+            del self._windows[place]
+        for place, container in live.items():
+            known = self._containers.get(place, container)
+            if known[0] != container[0]:
+                self._windows.pop(place, None)
+            elif known != container and place in self._windows:
+                self._windows[place].restart()
+            if known != container:
+                self._caches.pop(place, None)
+        self._containers = live
+        revisions = {(pod.owner, pod.summary.revision) for _, pod in self._cache.pods.items()}
+        self._idle = {key: seconds for key, seconds in self._idle.items() if key in revisions}
+        self._caches = {place: cache for place, cache in self._caches.items() if place in live}
+
+    async def _scrape(self, session: aiohttp.ClientSession, pod: PodRecord) -> None:
+        async with self._slots:
+            try:
+                with self._metrics.seconds.time():
+                    text = await _fetch(session, pod.address, self._port)
+                told = reading(text)
+            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+                self._failed(pod, error)
+                return
+        self._told(pod, Dated(self._clock(), datetime.now(UTC), told))
+
+    def _told(self, pod: PodRecord, dated: Dated) -> None:
+        self._metrics.scrapes.labels("success").inc()
+        window = self._windows[_place(pod)]
+        changed = window.failures >= _SILENT_AFTER
+        window.add(dated)
+        self._note_pace(pod, window)
+        cache = dated.reading.cache
+        if cache is not None and self._caches.get(_place(pod)) != cache:
+            self._caches[_place(pod)] = cache
+            changed = True
+        self._note(pod, changed=changed)
+
+    def _note_pace(self, pod: PodRecord, window: Window) -> None:
+        decoding = decode_window(window, self._clock()) if pod.summary.role is Role.DECODE else None
+        if decoding is not None and decoding.token_seconds and pod.owner is not None:
+            key = (pod.owner, pod.summary.revision)
+            self._idle[key] = min(decoding.token_seconds, self._idle.get(key, decoding.token_seconds))
+
+    def _failed(self, pod: PodRecord, error: Exception) -> None:
+        window = self._windows[_place(pod)]
+        if not (pod.summary.ready or window.answered):
+            return  # it has not started to listen yet
+        self._metrics.scrapes.labels("error").inc()
+        window.failures += 1
+        if window.failures == _SILENT_AFTER:
+            place = {"namespace": pod.namespace, "pod": pod.summary.name}
+            _LOG.warning("Metrics of a pod cannot be read: %s", error or type(error).__name__, extra=place)
+        self._note(pod, changed=window.failures == _SILENT_AFTER)
+
+    def _note(self, pod: PodRecord, *, changed: bool) -> None:
+        if changed and pod.owner is not None:
+            self._on_change(pod.owner)
+
+
+def _told_by(pod: PodSummary) -> bool:
+    """Whether a pod tells the load of its instance: of several nodes, the first one does."""
+    return pod.node_rank == 0 and not pod.gone and not pod.terminating
+
+
+def _place(pod: PodRecord) -> _Place:
+    return pod.namespace, pod.summary.name
+
+
+async def _fetch(session: aiohttp.ClientSession, address: str, port: int) -> str:
+    """The text of /metrics; what is too long, or elsewhere, is not read."""
+    host = f"[{address}]" if ":" in address else address
+    async with session.get(f"http://{host}:{port}/metrics", allow_redirects=False) as response:
+        if response.status != 200:
+            raise ValueError(f"/metrics answers with status {response.status}")
+        body = bytearray()
+        async for chunk in response.content.iter_chunked(_CHUNK):
+            body += chunk
+            if len(body) > _LARGEST:
+                raise ValueError(f"/metrics is longer than {_LARGEST} bytes")
+    return body.decode("utf-8", "replace")

@@ -1,0 +1,67 @@
+"""From a whole HorizontalPodAutoscaler to what it thinks."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pdinference.api.quantities import quantity
+from pdinference.planning.observed import AutoscalerState, Load, Verdict
+
+Json = Mapping[str, Any]
+
+
+def autoscaler_state(body: Json) -> AutoscalerState:
+    """Of an HPA.
+
+    Loads are rounded to a tenth of their target: an HPA writes its status several times a minute, and only what a
+    person would call a change shall reach ours.
+    """
+    spec, status = body["spec"], body.get("status") or {}
+    current = {_name(metric): metric for metric in status.get("currentMetrics") or () if metric.get("type")}
+    return AutoscalerState(
+        workload=spec["scaleTargetRef"]["name"],
+        minimum=spec.get("minReplicas", 1),
+        maximum=spec["maxReplicas"],
+        judged=bool(status.get("conditions")),
+        loads=tuple(_load(metric, current.get(_name(metric), {})) for metric in spec.get("metrics") or ()),
+        able=_verdict(status, "AbleToScale"),
+        active=_verdict(status, "ScalingActive"),
+        limited=_verdict(status, "ScalingLimited"),
+    )
+
+
+def _load(wanted: Json, current: Json) -> Load:
+    target = _source(wanted).get("target") or {}
+    now = _source(current).get("current") or {}
+    aim, value = _amount(target), _amount(now)
+    tenths = round(10 * value / aim) if aim and value is not None else None
+    return Load(_name(wanted), tenths, 1000 * (aim or 0.0))
+
+
+def _name(metric: Json) -> str:
+    source = _source(metric)
+    return str((source.get("metric") or source).get("name", metric.get("type", "")))
+
+
+def _source(metric: Json) -> Json:
+    """The member that is named like the type: `external` for External."""
+    kind = str(metric.get("type", ""))
+    found: Json = metric.get(kind[:1].lower() + kind[1:]) or {}
+    return found
+
+
+def _amount(value: Json) -> float | None:
+    for member in ("averageValue", "averageUtilization", "value"):
+        if member in value:
+            amount = quantity(value[member])
+            return None if amount is None else float(amount)
+    return None
+
+
+def _verdict(status: Json, type_: str) -> Verdict | None:
+    for condition in status.get("conditions") or ():
+        if condition["type"] == type_:
+            holds = condition["status"] == "True"
+            return Verdict(
+                condition["status"], condition.get("reason", ""), "" if holds else condition.get("message", "")
+            )
+    return None

@@ -1,0 +1,87 @@
+"""The load of vLLM pods in this process: read on every replica, leader or not, and served to HPAs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+
+from prometheus_client import CollectorRegistry
+
+from pdinference.autoscaling.access import Access
+from pdinference.autoscaling.front_proxy import FrontProxy
+from pdinference.autoscaling.metrics import ScrapeMetrics
+from pdinference.autoscaling.metrics_api import MetricsApi
+from pdinference.autoscaling.policies import Policies
+from pdinference.autoscaling.registration import Registration
+from pdinference.autoscaling.scrape import Scraper
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.client import ApiServer
+from pdinference.cluster.kinds import Owner
+from pdinference.controller.answering import Answering
+from pdinference.controller.settings import OperatorSettings
+from pdinference.planning.scaling.condition import Measured
+
+
+class Measuring:
+    """Scraper, external metrics API, and what the status says of both.
+
+    Args:
+        answering: Gets the routes of the metrics API.
+        enqueue: Takes the resources whose status has to say something else.
+    """
+
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        api: ApiServer,
+        cache: Cache,
+        answering: Answering,
+        *,
+        registry: CollectorRegistry,
+        enqueue: Callable[[Iterable[Owner]], None],
+    ) -> None:
+        self._cache = cache
+        self._enqueue = enqueue
+        self._policies = Policies()
+        metrics = ScrapeMetrics(registry)
+        self._scraper = Scraper(
+            cache,
+            self._policies,
+            metrics,
+            interval=settings.scrape_seconds,
+            on_change=lambda owner: enqueue([owner]),
+        )
+        served = settings.metrics_service if answering.context is not None else None
+        self._registration = Registration(api, served, on_change=self._all_changed)
+        self._proxy = FrontProxy(api, answering.context) if served and answering.context is not None else None
+        if self._proxy is not None:
+            answering.add(
+                MetricsApi(
+                    cache=cache,
+                    scraper=self._scraper,
+                    policies=self._policies,
+                    proxy=self._proxy,
+                    access=Access(api),
+                    metrics=metrics,
+                ).routes()
+            )
+
+    def measured(self, owner: Owner) -> Measured:
+        """What the status of an autoscaled resource should know."""
+        return Measured(self._registration.problem, self._scraper.silent(owner))
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Measure until the end of the block."""
+        work = [self._scraper.forever(), self._registration.keep()]
+        work += [self._proxy.keep()] if self._proxy is not None else []
+        tasks = [asyncio.create_task(one, name="measuring") for one in work]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _all_changed(self) -> None:
+        records = [record for _, record in self._cache.resources.items()]
+        self._enqueue([record.owner for record in records if self._policies.of(record)])

@@ -1,0 +1,107 @@
+"""What the status says about autoscaling: the HPAs' own verdicts, in plain words."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from pdinference.api.names import Role
+from pdinference.planning.observed import AutoscalerState, Load
+from pdinference.planning.scaling.signals import Signal
+from pdinference.planning.scaling.targets import label, written
+
+Truth = Literal["True", "False", "Unknown"]
+
+_LETTER: Final = {Role.PARAMETER: "P", Role.DECODE: "D"}
+_NAMED_PODS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is known of the load that HPAs go by.
+
+    Attributes:
+        problem: Why the operator's metrics do not reach HPAs, as a reason and a message; None when they do.
+        silent: Names of the pods of each role that should answer and do not.
+    """
+
+    problem: tuple[str, str] | None = None
+    silent: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Judgement(NamedTuple):
+    """Status, reason and message of the condition."""
+
+    status: Truth
+    reason: str
+    message: str
+
+
+def judgement(hpas: Mapping[Role, AutoscalerState | None], measured: Measured, *, serves: bool) -> Judgement:
+    """The condition over all autoscaled roles: as bad as the worst of them.
+
+    Args:
+        hpas: The live HPA of each autoscaled role; None where there is none yet.
+        measured: What is known of the load.
+        serves: Whether there is a revision for HPAs to follow.
+    """
+    roles = {role: _role(hpa, measured, role, serves=serves) for role, hpa in hpas.items()}
+    worst = min(roles.values(), key=lambda one: ("False", "Unknown", "True").index(one.status))
+    message = " ".join(f"{_LETTER[role]}: {one.message}" for role, one in roles.items())
+    return Judgement(worst.status, worst.reason, message)
+
+
+def scaling_text(hpa: AutoscalerState) -> str:
+    """Load of a pod/target for each metric, and the range, for printing."""
+    loads = ", ".join(map(_load, hpa.loads))
+    return f"{loads}; {hpa.minimum}-{hpa.maximum} pods"
+
+
+def _load(load: Load) -> str:
+    now = None if load.tenths is None else load.tenths * load.target_milli / 10
+    if load.metric in set(Signal):
+        signal = Signal(load.metric)
+        return f"{label(signal)} {'?' if now is None else written(signal, now)}/{written(signal, load.target_milli)}"
+    return f"{load.metric} {'?' if now is None else f'{now / 1000:.4g}'}/{load.target_milli / 1000:.4g}"
+
+
+def _role(hpa: AutoscalerState | None, measured: Measured, role: Role, *, serves: bool) -> Judgement:
+    if hpa is None:
+        why = "Not set up yet." if serves else "Starts as soon as a revision answers requests."
+        return Judgement("Unknown", "Starting", why)
+    sees = hpa.active is not None and hpa.active.status == "True"
+    if measured.problem is not None and not sees and _ours(hpa.loads):
+        return Judgement("False", *measured.problem)
+    if not hpa.judged:
+        return Judgement("Unknown", "Starting", "Kubernetes has not looked at the load yet.")
+    if hpa.able is not None and hpa.able.status == "False":
+        return Judgement("False", hpa.able.reason, f"The number of pods cannot be changed: {hpa.able.message}")
+    if hpa.active is not None and hpa.active.status == "False":
+        message = f"The load is not known, so the number of pods stays as it is: {hpa.active.message}"
+        return Judgement("False", hpa.active.reason, message)
+    reason, message = _working(hpa)
+    return Judgement("True", reason, message + _silence(measured.silent.get(role, ())))
+
+
+def _working(hpa: AutoscalerState) -> tuple[str, str]:
+    limit = hpa.limited.reason if hpa.limited is not None and hpa.limited.status == "True" else ""
+    match limit:
+        case "TooManyReplicas":
+            return limit, f"The load asks for more pods than maxReplicas ({hpa.maximum}) allows."
+        case "TooFewReplicas":
+            return limit, f"The load asks for fewer pods than minReplicas ({hpa.minimum}) allows."
+        case "ScaleUpLimit" | "ScaleDownLimit":
+            return limit, "The number of pods changes as fast as behavior allows."
+    if hpa.able is not None and hpa.able.reason == "ScaleDownStabilized":
+        return "ScaleDownStabilized", "Fewer pods would do for the moment; they go when that lasts."
+    return "Active", "The number of pods follows the load."
+
+
+def _silence(pods: tuple[str, ...]) -> str:
+    if not pods:
+        return ""
+    named = ", ".join(pods[:_NAMED_PODS]) + (" and others" if len(pods) > _NAMED_PODS else "")
+    return f" These pods do not tell their load, so no pod goes on their account, nor comes: {named}."
+
+
+def _ours(loads: Iterable[Load]) -> bool:
+    return any(load.metric in set(Signal) for load in loads)

@@ -1,0 +1,203 @@
+"""Real requests to small servers that play pods, and what the scraper makes of the answers."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.autoscaling.metrics import ScrapeMetrics
+from pdinference.autoscaling.policies import Policies
+from pdinference.autoscaling.scrape import Scraper
+from pdinference.autoscaling.signals import measure
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.kinds import POD, RESOURCE, Owner
+from pdinference.planning.observed import KvCache
+from pdinference.planning.scaling.signals import Signal
+
+OWNER = Owner("ns", "llama")
+METRICS = (Path(__file__).parent / "recorded" / "decode-later.txt").read_text(encoding="utf-8")
+
+
+class Pods:
+    """One server; every pod has its address."""
+
+    def __init__(self) -> None:
+        self.text = METRICS
+        self.status = 200
+        self.asked = 0
+        self.cache = Cache()
+        self.changed: list[Owner] = []
+        self.now = 1000.0
+        self._version = 0
+
+    async def answer(self, _request: web.Request) -> web.Response:
+        self.asked += 1
+        headers = {"Location": "/metrics"} if self.status == 302 else {}
+        return web.Response(text=self.text, status=self.status, headers=headers)
+
+    def resource(self, **decode: Any) -> None:
+        spec = {"model": {"source": {"path": "/m"}}, "decode": decode}
+        body = {"metadata": self._metadata("llama"), "spec": spec}
+        body["metadata"]["generation"] = self._version
+        self.cache.observe(RESOURCE, body, deleted=False)
+
+    def pod(
+        self, name: str, *, ready: bool = True, restarts: int = 0, address: str = "127.0.0.1", node: int | None = None
+    ) -> None:
+        """A D pod; with a node rank, a pod of a P instance of several nodes."""
+        labels = names.role_selector("llama", Role.DECODE, "rev")
+        labels |= {} if node is None else names.node_labels(node)
+        status = {
+            "phase": "Running",
+            "podIP": address,
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+            "containerStatuses": [{"name": "vllm", "restartCount": restarts}],
+        }
+        body = {"metadata": {**self._metadata(name), "labels": labels}, "status": status}
+        self.cache.observe(POD, body, deleted=False)
+
+    def _metadata(self, name: str) -> dict[str, Any]:
+        self._version += 1
+        return {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": str(self._version)}
+
+
+@pytest.fixture
+async def pods() -> AsyncIterator[Pods]:
+    pods = Pods()
+    app = web.Application()
+    app.add_routes([web.get("/metrics", pods.answer)])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    pods.port = runner.addresses[0][1]  # type: ignore[attr-defined]
+    yield pods
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def scraper(pods: Pods) -> Scraper:
+    return Scraper(
+        pods.cache,
+        Policies(),
+        ScrapeMetrics(CollectorRegistry()),
+        on_change=pods.changed.append,
+        port=pods.port,  # type: ignore[attr-defined]
+        clock=lambda: pods.now,
+    )
+
+
+async def rounds(pods: Pods, scraper: Scraper, count: int = 1, *, others: bool = False) -> None:
+    async with aiohttp.ClientSession() as session:
+        for _ in range(count):
+            pods.now += 5
+            await scraper.round(session, others=others)
+
+
+def demand(pods: Pods, scraper: Scraper) -> float:
+    return measure(Signal.KV_USAGE, scraper.pods(OWNER, Role.DECODE), target=0.8, now=pods.now).value
+
+
+async def test_pods_of_autoscaled_resources_are_read_all_the_time(pods: Pods, scraper: Scraper) -> None:
+    pods.resource(autoscaling={"maxReplicas": 3})
+    pods.pod("a")
+    pods.pod("b")
+    await rounds(pods, scraper, 3)
+    assert pods.asked == 6
+    assert demand(pods, scraper) == pytest.approx(2 * 22 / 23)
+
+
+async def test_of_an_instance_of_several_nodes_the_first_one_tells_the_load(pods: Pods, scraper: Scraper) -> None:
+    pods.resource(autoscaling={"maxReplicas": 3})
+    pods.pod("first", node=0)
+    pods.pod("further", node=1)
+    await rounds(pods, scraper, 3)
+    assert pods.asked == 3
+    assert len(scraper.pods(OWNER, Role.PARAMETER)) == 1
+
+
+async def test_other_pods_are_read_once_for_the_size_of_their_cache(pods: Pods, scraper: Scraper) -> None:
+    pods.resource()
+    pods.pod("a")
+    await rounds(pods, scraper)
+    assert pods.asked == 0
+    await rounds(pods, scraper, 3, others=True)
+    assert pods.asked == 1
+    assert scraper.kv_caches(OWNER, Role.DECODE) == {"a": KvCache(24, 128)}
+    assert pods.changed == [OWNER]
+    pods.pod("a", restarts=1)
+    await rounds(pods, scraper, others=True)
+    assert pods.asked == 2
+
+
+async def test_a_pod_that_falls_silent_is_told_once_and_again_when_it_is_back(pods: Pods, scraper: Scraper) -> None:
+    pods.resource(autoscaling={"maxReplicas": 3})
+    pods.pod("a")
+    await rounds(pods, scraper)
+    pods.changed.clear()
+    pods.status = 500
+    await rounds(pods, scraper, 5)
+    assert scraper.silent(OWNER) == {Role.PARAMETER: (), Role.DECODE: ("a",)}
+    assert pods.changed == [OWNER]
+    pods.status = 200
+    await rounds(pods, scraper)
+    assert scraper.silent(OWNER)[Role.DECODE] == ()
+    assert pods.changed == [OWNER, OWNER]
+
+
+async def test_a_pod_that_starts_is_not_called_silent(pods: Pods, scraper: Scraper) -> None:
+    pods.resource(autoscaling={"maxReplicas": 3})
+    pods.status = 503
+    pods.pod("a", ready=False)
+    await rounds(pods, scraper, 5)
+    assert scraper.silent(OWNER)[Role.DECODE] == ()
+    (load,) = scraper.pods(OWNER, Role.DECODE)
+    assert not load.expected
+
+
+async def test_a_pod_that_restarts_is_still_expected_but_its_numbers_are_gone(pods: Pods, scraper: Scraper) -> None:
+    pods.resource(autoscaling={"maxReplicas": 3})
+    pods.pod("a")
+    await rounds(pods, scraper, 2)
+    pods.status = 503
+    pods.pod("a", ready=False, restarts=1)
+    await rounds(pods, scraper)
+    (load,) = scraper.pods(OWNER, Role.DECODE)
+    assert load.expected
+    assert load.window.latest(pods.now) is None
+
+
+@pytest.mark.parametrize("status", [302, 404])
+async def test_redirects_and_refusals_are_no_readings(pods: Pods, scraper: Scraper, status: int) -> None:
+    pods.resource(autoscaling={"maxReplicas": 3})
+    pods.pod("a")
+    pods.status = status
+    await rounds(pods, scraper)
+    assert pods.asked == 1
+    (load,) = scraper.pods(OWNER, Role.DECODE)
+    assert load.window.failures == 1
+
+
+async def test_an_endless_answer_is_cut_off(pods: Pods, scraper: Scraper) -> None:
+    pods.resource(autoscaling={"maxReplicas": 3})
+    pods.pod("a")
+    pods.text = "# x\n" * (3 * 2**20)
+    await rounds(pods, scraper)
+    (load,) = scraper.pods(OWNER, Role.DECODE)
+    assert load.window.failures == 1
+
+
+async def test_pods_that_are_gone_are_forgotten(pods: Pods, scraper: Scraper) -> None:
+    pods.resource(autoscaling={"maxReplicas": 3})
+    pods.pod("a")
+    await rounds(pods, scraper)
+    pods.cache.pods.remove(("ns", "a"), "uid-a", 10**9)
+    await rounds(pods, scraper)
+    assert scraper.pods(OWNER, Role.DECODE) == []
+    assert scraper.kv_caches(OWNER, Role.DECODE) == {}

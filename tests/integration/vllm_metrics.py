@@ -1,0 +1,65 @@
+"""Plays the metrics endpoint of vLLM pods that do not run here, on loopback addresses."""
+
+import itertools
+from dataclasses import dataclass
+from typing import Self
+
+from aiohttp import web
+
+from pdinference.api.names import ENGINE_PORT
+
+_LABELS = 'engine="0",model_name="m"'
+_NUMBERS = itertools.count(2)
+
+
+@dataclass
+class Load:
+    """What a pod tells."""
+
+    kv_usage: float | None = 0.0
+    waiting: int = 0
+    running: int = 0
+
+    def text(self) -> str:
+        """As vLLM 0.32 writes it."""
+        lines = [
+            "# TYPE vllm:num_requests_running gauge",
+            f"vllm:num_requests_running{{{_LABELS}}} {self.running}.0",
+            "# TYPE vllm:num_requests_waiting gauge",
+            f"vllm:num_requests_waiting{{{_LABELS}}} {self.waiting}.0",
+            "# TYPE vllm:cache_config_info gauge",
+            'vllm:cache_config_info{block_size="128",engine="0",num_gpu_blocks="100"} 1.0',
+        ]
+        if self.kv_usage is not None:
+            lines += [
+                "# TYPE vllm:kv_cache_usage_perc gauge",
+                f"vllm:kv_cache_usage_perc{{{_LABELS}}} {self.kv_usage}",
+            ]
+        return "\n".join(lines) + "\n"
+
+
+class FakeVllm:
+    """One pod's endpoint, at an address of its own."""
+
+    def __init__(self, load: Load) -> None:
+        number = next(_NUMBERS)
+        self.address = f"127.77.{number // 250}.{number % 250 + 1}"
+        self.load = load
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> Self:
+        app = web.Application()
+        app.add_routes([web.get("/metrics", self._answer)])
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self.address, ENGINE_PORT).start()
+        return self
+
+    async def stop(self) -> None:
+        """Refuse connections from now on."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _answer(self, _request: web.Request) -> web.Response:
+        return web.Response(text=self.load.text())

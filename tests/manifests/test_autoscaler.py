@@ -1,0 +1,129 @@
+"""HPAs, and what else changes where a role is autoscaled."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.validation import InvalidResourceError, validated
+from pdinference.manifests import Manifest, RenderSettings, following, render
+from pdinference.planning.scaling.presets import PRESETS
+
+Make = Callable[..., PDInference]
+SETTINGS = RenderSettings()
+
+
+def hpas(resource: PDInference) -> dict[Role, Manifest]:
+    return dict(render(resource, SETTINGS).autoscalers)
+
+
+def workloads(resource: PDInference) -> dict[str, Manifest]:
+    objects = render(resource, SETTINGS).objects
+    return {o["metadata"]["name"]: o for o in objects if o["kind"] in {"Deployment", "StatefulSet"}}
+
+
+def test_without_autoscaling_there_is_none_and_replicas_are_ours(resource: Make) -> None:
+    assert hpas(resource()) == {}
+    assert all("replicas" in workload["spec"] for workload in workloads(resource()).values())
+
+
+@pytest.mark.parametrize(("role", "kind"), [(Role.PARAMETER, "StatefulSet"), (Role.DECODE, "Deployment")])
+def test_an_hpa_follows_the_workload_whose_manifest_says_nothing_about_replicas(
+    resource: Make, role: Role, kind: str
+) -> None:
+    scaled = resource(**{role: {"replicas": 3, "autoscaling": {"minReplicas": 2, "maxReplicas": 5}}})
+    (spec,) = (hpa["spec"] for hpa in hpas(scaled).values())
+    target = spec["scaleTargetRef"]
+    assert (target["kind"], spec["minReplicas"], spec["maxReplicas"]) == (kind, 2, 5)
+    assert "replicas" not in workloads(scaled)[target["name"]]["spec"]
+
+
+def test_further_nodes_of_p_have_no_replicas_either_and_no_hpa(resource: Make) -> None:
+    groups = {"parallelism": {"pipeline": 3, "nodes": 3}, "autoscaling": {"maxReplicas": 5}}
+    scaled = resource(parameter=groups)
+    sets = [workload for workload in workloads(scaled).values() if workload["kind"] == "StatefulSet"]
+    assert [set_ for set_ in sets if "replicas" in set_["spec"]] == []
+    assert len(sets) == 3
+    (hpa,) = hpas(scaled).values()
+    assert hpa["spec"]["scaleTargetRef"]["name"].startswith(f"{scaled.metadata.name}-parameter-")
+
+
+def test_the_preset_of_a_role(resource: Make) -> None:
+    found = hpas(resource(parameter={"autoscaling": {"maxReplicas": 2}}, decode={"autoscaling": {"maxReplicas": 2}}))
+    for role, hpa in found.items():
+        (metric,) = hpa["spec"]["metrics"]
+        assert metric["external"]["metric"]["name"] == PRESETS[role].signal
+        assert metric["external"]["target"] == {"type": "AverageValue", "averageValue": PRESETS[role].target}
+        assert hpa["spec"]["behavior"] == PRESETS[role].behavior()
+
+
+def test_targets_metrics_and_behavior_of_the_user(resource: Make) -> None:
+    metric = {
+        "type": "Resource",
+        "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}},
+    }
+    behavior = {"scaleDown": {"selectPolicy": "Disabled"}}
+    targets = {"kvUsage": 85, "queuedPromptTokens": 8000}
+    scaling = {"maxReplicas": 2, "targets": targets, "metrics": [metric], "behavior": behavior}
+    spec = hpas(resource(decode={"autoscaling": scaling}))[Role.DECODE]["spec"]
+    ours = {m["external"]["metric"]["name"]: m["external"]["target"]["averageValue"] for m in spec["metrics"][:-1]}
+    assert ours == {"pdinference_kv_usage": "850m", "pdinference_queued_prompt_tokens": "8000"}
+    assert spec["metrics"][-1] == metric
+    assert spec["behavior"] == behavior
+
+
+def test_zero_replicas_stop_the_role(resource: Make) -> None:
+    stopped = resource(decode={"replicas": 0, "autoscaling": {"maxReplicas": 2}})
+    assert hpas(stopped) == {}
+    assert {w["spec"]["replicas"] for name, w in workloads(stopped).items() if "decode" in name} == {0}
+
+
+def test_autoscaling_is_no_part_of_the_revision(resource: Make) -> None:
+    """Turning it on or off restarts nothing."""
+    scaled = resource(decode={"autoscaling": {"maxReplicas": 2}})
+    assert render(scaled, SETTINGS).revision == render(resource(), SETTINGS).revision
+
+
+def test_an_hpa_can_follow_another_revision(resource: Make) -> None:
+    hpa = hpas(resource(decode={"autoscaling": {"maxReplicas": 2}}))[Role.DECODE]
+    other = following(hpa, Role.DECODE, "bcdfghjk")
+    assert other["spec"]["scaleTargetRef"]["name"] == "llama-decode-bcdfghjk"
+    assert hpa["spec"]["scaleTargetRef"]["name"] != "llama-decode-bcdfghjk"
+
+
+@pytest.mark.parametrize(
+    ("scaling", "field"),
+    [
+        ({}, "spec.decode.autoscaling.maxReplicas"),
+        ({"minReplicas": 3, "maxReplicas": 2}, "spec.decode.autoscaling.maxReplicas"),
+        ({"minReplicas": 0, "maxReplicas": 2}, "spec.decode.autoscaling.minReplicas"),
+        ({"maxReplicas": 2, "targets": {"kvDemand": 0}}, "spec.decode.autoscaling.targets.kvDemand"),
+        ({"maxReplicas": 2, "targets": {"kvdemand": 80}}, "spec.decode.autoscaling.targets.kvdemand"),
+    ],
+)
+def test_what_cannot_work_is_refused(document: Callable[..., Any], scaling: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidResourceError) as error:
+        validated(document(decode={"autoscaling": scaling}))
+    assert [problem.field for problem in error.value.problems] == [field]
+
+
+def test_the_operator_may_read_metrics_where_it_runs_in_a_pod(resource: Make) -> None:
+    settings = RenderSettings(operator_namespace="system", operator_labels=(("app", "operator"),))
+    policies = [o for o in render(resource(), settings).objects if o["kind"] == "NetworkPolicy"]
+    for policy in policies:
+        rule = policy["spec"]["ingress"][-1]
+        assert rule["ports"] == [{"port": "http", "protocol": "TCP"}]
+        (peer,) = rule["from"]
+        assert peer["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "system"}
+        assert peer["podSelector"]["matchLabels"] == {"app": "operator"}
+    assert len(policies) == 2
+    plain = [o for o in render(resource(), SETTINGS).objects if o["kind"] == "NetworkPolicy"]
+    assert not [
+        rule
+        for policy in plain
+        for rule in policy["spec"]["ingress"]
+        for peer in rule["from"]
+        if "namespaceSelector" in peer
+    ]

@@ -1,0 +1,106 @@
+"""The condition Autoscaling: the HPAs' verdicts in plain words, and never more than is true."""
+
+from dataclasses import replace
+
+import pytest
+
+from pdinference.api.names import Role
+from pdinference.planning.observed import AutoscalerState, Load, Verdict
+from pdinference.planning.scaling.condition import Judgement, Measured, judgement, scaling_text
+
+P, D = Role.PARAMETER, Role.DECODE
+FINE = AutoscalerState(
+    workload="llama-decode-x",
+    minimum=1,
+    maximum=4,
+    judged=True,
+    loads=(Load("pdinference_kv_demand", 5, 800),),
+    able=Verdict("True", "ReadyForNewScale"),
+    active=Verdict("True", "ValidMetricFound"),
+    limited=Verdict("False", "DesiredWithinRange", "the desired count is within the acceptable range"),
+)
+ELSEWHERE = Measured(problem=("MetricsApiElsewhere", "Another server has it."))
+
+
+def of(hpa: AutoscalerState | None, measured: Measured = Measured(), *, serves: bool = True) -> Judgement:  # noqa: B008
+    return judgement({D: hpa}, measured, serves=serves)
+
+
+def test_a_role_that_follows_its_load() -> None:
+    assert of(FINE) == ("True", "Active", "D: The number of pods follows the load.")
+
+
+@pytest.mark.parametrize(
+    ("hpa", "reason", "word"),
+    [
+        (replace(FINE, limited=Verdict("True", "TooManyReplicas")), "TooManyReplicas", "maxReplicas (4)"),
+        (replace(FINE, limited=Verdict("True", "TooFewReplicas")), "TooFewReplicas", "minReplicas (1)"),
+        (replace(FINE, limited=Verdict("True", "ScaleUpLimit")), "ScaleUpLimit", "behavior"),
+        (replace(FINE, able=Verdict("True", "ScaleDownStabilized")), "ScaleDownStabilized", "when that lasts"),
+    ],
+)
+def test_limits_are_told_without_alarm(hpa: AutoscalerState, reason: str, word: str) -> None:
+    found = of(hpa)
+    assert (found.status, found.reason) == ("True", reason)
+    assert word in found.message
+
+
+@pytest.mark.parametrize(
+    ("hpa", "status", "word"),
+    [
+        (None, "Unknown", "Not set up yet"),
+        (replace(FINE, judged=False, able=None, active=None), "Unknown", "has not looked"),
+        (
+            replace(FINE, active=Verdict("False", "FailedGetExternalMetric", "no pod serves yet")),
+            "False",
+            "stays as it is",
+        ),
+        (replace(FINE, able=Verdict("False", "FailedGetScale", "not found")), "False", "cannot be changed: not found"),
+    ],
+)
+def test_what_keeps_it_from_following(hpa: AutoscalerState | None, status: str, word: str) -> None:
+    found = of(hpa)
+    assert found.status == status
+    assert word in found.message
+
+
+def test_before_any_revision_serves_there_is_nothing_to_follow() -> None:
+    assert of(None, serves=False).message == "D: Starts as soon as a revision answers requests."
+
+
+def test_a_metrics_api_that_is_not_ours_is_named_once_the_hpa_is_blind() -> None:
+    blind = replace(FINE, active=Verdict("False", "FailedGetExternalMetric", "404"))
+    assert of(blind, ELSEWHERE).reason == "MetricsApiElsewhere"
+    assert of(replace(FINE, judged=False, active=None), ELSEWHERE).status == "False"
+    assert of(FINE, ELSEWHERE).status == "True"  # it sees, so whatever we think is old news
+
+
+def test_an_hpa_with_other_metrics_alone_does_not_care() -> None:
+    cpu = replace(
+        FINE, loads=(Load("cpu", 5, 70000),), active=Verdict("False", "FailedGetResourceMetric", "no metrics")
+    )
+    assert of(cpu, ELSEWHERE).reason == "FailedGetResourceMetric"
+
+
+def test_silent_pods_are_named() -> None:
+    found = of(FINE, Measured(silent={D: ("a", "b", "c", "d")}))
+    assert found.status == "True"
+    assert "a, b, c and others" in found.message
+
+
+def test_the_worse_of_two_roles_decides_and_both_are_told() -> None:
+    blind = replace(FINE, active=Verdict("False", "FailedGetExternalMetric", "no pod serves yet"))
+    found = judgement({P: blind, D: FINE}, Measured(), serves=True)
+    assert (found.status, found.reason) == ("False", "FailedGetExternalMetric")
+    assert found.message.startswith("P: ")
+    assert "D: The number of pods follows the load." in found.message
+
+
+def test_loads_are_shown_as_users_write_their_targets() -> None:
+    loads = (
+        Load("pdinference_kv_demand", 15, 800),
+        Load("pdinference_queued_prompt_tokens", None, 8_000_000),
+        Load("cpu", 5, 70_000),
+    )
+    text = "kvDemand 120%/80%, queuedPromptTokens ?/8000, cpu 35/70; 1-4 pods"
+    assert scaling_text(replace(FINE, loads=loads)) == text
