@@ -31,7 +31,7 @@ class OperatorProcess:
 
     async def until_ready(self) -> None:
         async def ready() -> bool:
-            assert self.running, self.log.read_text()
+            assert self.running, f"it ended with {self._process.returncode}: {self.log.read_text()}"
             return await self._status("/readyz") == 200
 
         await until(ready, "the operator is ready")
