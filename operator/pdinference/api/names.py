@@ -105,11 +105,6 @@ RUNNER_METRICS_PORT_NAME = "metrics"
 METRIC_BATCH_REQUESTS = "pdinference_batch_requests"
 """Gauge of a batch runner: its requests by `state` (total, completed, failed); the operator reads it while one runs."""
 
-RUNNER_METRICS_PORT = 8080
-RUNNER_METRICS_PORT_NAME = "metrics"
-METRIC_BATCH_REQUESTS = "pdinference_batch_requests"
-"""Gauge of a batch runner: its requests by `state` (total, completed, failed); the operator reads it while one runs."""
-
 ENGINE_CONTAINER = "vllm"
 ROUTER_CONTAINER = "router"
 MODEL_CONTAINER = "pdinference-model"
