@@ -168,6 +168,8 @@ class QueueModel(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(sorted(self.running)))
         self.queue.done(key)
         self.running.discard(key)
+        if key in self.wanted:  # it was added while it ran, and is worked on before any timer of its
+            self.later.pop(key, None)
 
     @invariant()
     def never_more_waits_than_is_wanted(self) -> None:

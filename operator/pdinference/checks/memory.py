@@ -116,6 +116,7 @@ def _as_status(plan: RolePlan) -> RoleMemory:
         overhead_bytes=_whole(stage.overhead),
         kv_bytes_per_token=_whole(stage.kv_bytes_per_token),
         kv_capacity_tokens=_whole(plan.tokens),
+        kv_blocks=_whole(plan.blocks),
         max_concurrency=plan.concurrency.value,
     )
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from prometheus_client import CollectorRegistry
 
+from pdinference.api.names import ENGINE_ROLES
 from pdinference.autoscaling.access import Access
 from pdinference.autoscaling.front_proxy import FrontProxy
 from pdinference.autoscaling.metrics import ScrapeMetrics
@@ -66,8 +67,9 @@ class Measuring:
             )
 
     def measured(self, owner: Owner) -> Measured:
-        """What the status of an autoscaled resource should know."""
-        return Measured(self._registration.problem, self._scraper.silent(owner))
+        """What the status of a resource should know."""
+        caches = {role: self._scraper.kv_caches(owner, role) for role in ENGINE_ROLES}
+        return Measured(self._registration.problem, self._scraper.silent(owner), caches)
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:

@@ -7,10 +7,11 @@ from typing import Literal
 
 from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
-from pdinference.api.v1alpha1 import Condition, RolesStatus, RoleStatus, Status
+from pdinference.api.v1alpha1 import Condition, PlanStatus, RolesStatus, RoleStatus, Status
 from pdinference.planning import conditions, troubles
 from pdinference.planning.conditions import condition
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
+from pdinference.planning.memory.observed import compared
 from pdinference.planning.model import ModelView, model_advice, model_status
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
@@ -81,7 +82,7 @@ def build_status(situation: Situation, *, previous: Status, now: datetime) -> St
         revision=situation.target,
         serving_revision=situation.rollout.serving,
         roles=RolesStatus(**{role.value: status for role, status in roles.items()}),
-        plan=situation.memory.status,
+        plan=_plan(situation, previous),
         model=model_status(situation.model, previous.model) if situation.model else None,
         conditions=conditions.carry_over(fresh, previous.conditions),
     )
@@ -110,6 +111,14 @@ def invalid_status(
             "conditions": conditions.carry_over(fresh, previous.conditions),
         }
     )
+
+
+def _plan(situation: Situation, previous: Status) -> PlanStatus | None:
+    told = {
+        role: [caches[pod.name] for pod in _current_pods(situation, role) if pod.name in caches]
+        for role, caches in situation.measured.kv_caches.items()
+    }
+    return compared(situation.memory.status, told, previous.plan if previous.revision == situation.target else None)
 
 
 def _memory_fits(memory: MemoryVerdict, generation: int, now: datetime) -> Condition:

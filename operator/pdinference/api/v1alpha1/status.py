@@ -107,12 +107,18 @@ class RoleMemory(ApiModel):
     """KV cache of one token."""
     kv_capacity_tokens: int | None = None
     """Tokens that the KV cache holds."""
+    kv_blocks: int | None = None
+    """Blocks that they are kept in."""
+    observed_kv_capacity_tokens: int | None = None
+    """Tokens that the KV cache really holds, as vLLM measured when it started; of several pods, the smallest."""
+    kv_capacity_error_percent: float | None = None
+    """By how much the plan is above (or, negative, below) what vLLM measured."""
     max_concurrency: float | None = None
     """Requests of the longest length at once."""
 
 
 class PlanStatus(ApiModel):
-    """What one device of each role will hold, as computed from model and spec."""
+    """What one device of each role will hold, as computed from model and spec, and what vLLM measured."""
 
     parameter: RoleMemory | None = None
     """A device of P."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from pdinference.api.names import Role
-from pdinference.planning.observed import AutoscalerState, Load
+from pdinference.planning.observed import AutoscalerState, KvCache, Load
 from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.targets import label, written
 
@@ -17,15 +17,17 @@ _NAMED_PODS = 3
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What is known of the load that HPAs go by.
+    """What vLLM's metrics say, and what is known of the load that HPAs go by.
 
     Attributes:
         problem: Why the operator's metrics do not reach HPAs, as a reason and a message; None when they do.
         silent: Names of the pods of each role that should answer and do not.
+        kv_caches: The KV cache of each pod of a role that has told its size.
     """
 
     problem: tuple[str, str] | None = None
     silent: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
+    kv_caches: Mapping[Role, Mapping[str, KvCache]] = field(default_factory=dict)
 
 
 class Judgement(NamedTuple):

@@ -1,0 +1,46 @@
+"""The memory plan beside what vLLM measured when it started."""
+
+from collections.abc import Iterable, Mapping
+
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1 import PlanStatus, RoleMemory
+from pdinference.planning.observed import KvCache
+
+_OBSERVED = ("observed_kv_capacity_tokens", "kv_capacity_error_percent")
+
+
+def compared(
+    plan: PlanStatus | None, told: Mapping[Role, Iterable[KvCache]], known: PlanStatus | None
+) -> PlanStatus | None:
+    """The plan's numbers with those of vLLM beside them; None when there are neither.
+
+    Args:
+        plan: What was computed; None without facts about the model.
+        told: The KV caches that pods of each role have told.
+        known: The status of before, if it is about the same pods: as long as none tells (the operator has just
+            started), what they told then stays.
+    """
+    roles = {}
+    for role in ENGINE_ROLES:
+        planned = getattr(plan, role, None) or RoleMemory()
+        smallest = min(told.get(role, ()), key=lambda cache: cache.tokens, default=None)
+        observed = _observed(planned, smallest) if smallest else _members(getattr(known, role, None))
+        roles[role.value] = planned.model_copy(update=observed)
+    return PlanStatus(**roles) if plan is not None or any(role != RoleMemory() for role in roles.values()) else None
+
+
+def _observed(planned: RoleMemory, cache: KvCache) -> dict[str, float | None]:
+    """Of the pod with the smallest cache.
+
+    Blocks are compared, not tokens: with sliding windows a block holds fewer tokens of a request than its size says,
+    and vLLM's metric has the blocks only (`num_gpu_blocks` of `vllm:cache_config_info`).
+    """
+    if not planned.kv_blocks or planned.kv_capacity_tokens is None:
+        return dict(zip(_OBSERVED, (cache.tokens, None), strict=True))
+    tokens = planned.kv_capacity_tokens * cache.blocks // planned.kv_blocks
+    error = round(100 * (planned.kv_blocks / cache.blocks - 1), 2) if cache.blocks else None
+    return dict(zip(_OBSERVED, (tokens, error), strict=True))
+
+
+def _members(memory: RoleMemory | None) -> dict[str, float | None]:
+    return {name: getattr(memory, name, None) for name in _OBSERVED}
