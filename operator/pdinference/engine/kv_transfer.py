@@ -12,6 +12,9 @@ SHARED_STORAGE_MOUNT = "/kv-shared"
 """Where the volume of the connector SharedStorage is mounted."""
 
 _KV_ROLE = {Role.PARAMETER: "kv_producer", Role.DECODE: "kv_consumer"}
+# Not NixlPushConnector, although only that moves KV cache from pipeline stages: vllm-router 0.1.17 does not pass P's
+# `pp_size` on, so that D generates from the first stage's layers alone, and answers wrongly. Pulling is refused by D
+# ("Number of KV layers must match"), which then computes the prompt itself.
 _CLASS = {
     "Nixl": "NixlConnector",
     "Mooncake": "MooncakeConnector",
@@ -34,22 +37,10 @@ def kv_transfer_config(resource: PDInference, role: Role) -> dict[str, Any]:
     return common | {"kv_connector": "MultiConnector", "kv_connector_extra_config": {"connectors": connectors}}
 
 
-def connector_class(resource: PDInference) -> str:
-    """The connector, by vLLM's name of it. With NIXL, D pulls, unless P has pipeline stages.
-
-    Pulling expects all layers from each rank of P, and fails without a word to the client ("Number of KV layers must
-    match between prefill and decode", nixl/base_worker.py); when P pushes, each stage writes the layers that it has.
-    """
-    connector = resource.spec.transfer.connector
-    if connector == "Nixl" and resource.spec.parameter.parallelism.pipeline > 1:
-        return "NixlPushConnector"
-    return _CLASS[connector]
-
-
 def _transfer_config(resource: PDInference, role: Role) -> dict[str, Any]:
     transfer = resource.spec.transfer
     config: dict[str, Any] = {
-        "kv_connector": connector_class(resource),
+        "kv_connector": _CLASS[transfer.connector],
         "kv_role": _KV_ROLE[role],
         "kv_load_failure_policy": _FAILURE_POLICY[transfer.on_failure],
     }
