@@ -76,6 +76,20 @@ def test_a_chat_completion_is_answered_and_its_kv_cache_moved_from_p_to_d(servin
     assert moved.failed == 0
 
 
+def test_the_status_has_what_vllm_measured_beside_what_was_planned(serving: Serving) -> None:
+    def told() -> dict[str, Any] | None:
+        plan = serving.resource()["status"].get("plan", {})
+        both = [plan.get(role, {}) for role in ENGINE_ROLES]
+        return plan if all("observedKvCapacityTokens" in role for role in both) else None
+
+    # Pods that are not autoscaled are asked once a minute until they have told.
+    plan = wait_until("both roles to tell the size of their KV cache", told, timeout=180)
+    for role in ENGINE_ROLES:
+        assert plan[role]["observedKvCapacityTokens"] == plan[role]["kvCapacityTokens"] > 0
+        assert plan[role]["kvCapacityErrorPercent"] == 0
+    assert conditions(serving.resource())["MemoryFits"]["status"] == "True"
+
+
 def test_the_pair_is_calm(serving: Serving) -> None:
     """Fifty warm requests, none of which waits for a spinning core."""
     before = transfer(serving.kubectl, NAME)
