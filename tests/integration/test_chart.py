@@ -261,6 +261,7 @@ class TestOperator:
         with operator(installed, values, tmp_path) as process:
             wait_for(process, lambda: installed.get("pdi", name, "-n=models").get("status"), "a status")
             wait_for(process, lambda: installed.get("events.events.k8s.io", "-n=models")["items"], "an Event")
+            wait_for(process, lambda: installed.exists("service", name, "-n=models"), "the Service")
             installed.kubectl("delete", "service", name, "-n=models")
             wait_for(process, lambda: installed.exists("service", name, "-n=models"), "the Service again")
         assert installed.exists("statefulset", "--namespace=models", "--selector=app.kubernetes.io/name=pdinference")
