@@ -5,8 +5,9 @@ from typing import Any
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDBatch
 from pdinference.engine.batch import CONFIG_MAP_FILE, INPUT_MOUNT, OUTPUT_MOUNT, REPORT_FILE, Service, runner_command
+from pdinference.manifests.children import command_values, owner_reference
 from pdinference.manifests.placement import as_api
-from pdinference.manifests.render import RenderSettings, command_values, owner_reference
+from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
 
 _UNFIT = 2

@@ -1,0 +1,71 @@
+"""What all children of a resource have in common."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import PDBatch, PDInference
+from pdinference.engine.command import Command
+from pdinference.manifests.templates import Manifest, fill
+
+# Letters only, or YAML readers take a revision such as 04229333 for a number; no vowels, so that none is a word.
+_AS_CONSONANTS = str.maketrans("0123456789abcdef", "bcdfghjklmnpqrst")
+
+
+def child(resource: PDInference, role: Role, template: str, **values: Any) -> Manifest:
+    """Fill in the template of a child, and add what all children have in common."""
+    name = resource.metadata.name
+    manifest = fill(
+        template,
+        **{
+            "object": names.role_object(name, role),
+            "namespace": resource.metadata.namespace,
+            "selector": names.role_selector(name, role),
+            "labels": names.role_labels(name, role),
+            **values,
+        },
+    )
+    manifest["metadata"] |= {
+        "namespace": resource.metadata.namespace,
+        "labels": names.role_labels(name, role) | manifest["metadata"].get("labels", {}),
+        "ownerReferences": [owner_reference(resource)],
+    }
+    return manifest
+
+
+def identity(resource: PDInference, role: Role, **values: Any) -> tuple[Manifest, ...]:
+    """An account, and its rights: those of the role's own template."""
+    return tuple(
+        child(resource, role, template, **values) for template in ("serviceaccount", f"{role}-role", "rolebinding")
+    )
+
+
+def owner_reference(resource: PDInference | PDBatch) -> dict[str, Any]:
+    """What ties a child to its resource."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": resource.kind,
+        "name": resource.metadata.name,
+        "uid": resource.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def fingerprint(content: Mapping[str, Any]) -> str:
+    """A short identity of content: equal exactly if the content is."""
+    text = json.dumps(content, sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[: names.REVISION_LENGTH]
+    return digest.translate(_AS_CONSONANTS)
+
+
+def command_values(command: Command) -> dict[str, Any]:
+    """What templates need of a command."""
+    return {
+        "program": list(command.program),
+        "arguments": list(command.arguments),
+        "environment": list(command.environment),
+    }

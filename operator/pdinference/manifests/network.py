@@ -1,0 +1,56 @@
+"""Who reaches the pods, and how many of them may be missing at once."""
+
+from typing import Any
+
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.manifests.children import child
+from pdinference.manifests.placement import as_api
+from pdinference.manifests.settings import RenderSettings
+from pdinference.manifests.templates import Manifest
+from pdinference.manifests.transfer import router_ports
+from pdinference.manifests.workloads import further_nodes
+
+
+def router_service(resource: PDInference) -> Manifest:
+    """What clients talk to."""
+    return child(
+        resource,
+        Role.ROUTER,
+        "router-service",
+        object=names.router_service(resource.metadata.name),
+        service=as_api(resource.spec.router.service),
+    )
+
+
+def parameter_service(resource: PDInference) -> Manifest:
+    """DNS names of P pods; of an instance of several nodes, before they are ready."""
+    return child(resource, Role.PARAMETER, "parameter-service", early=bool(further_nodes(resource)))
+
+
+def engine_network_policy(resource: PDInference, settings: RenderSettings, role: Role) -> Manifest:
+    """Lets the router, the other role and the operator reach the pods of a role, and nobody else."""
+    name = resource.metadata.name
+    peers = [Role.DECODE if role is Role.PARAMETER else Role.PARAMETER]
+    if role is Role.PARAMETER and further_nodes(resource):
+        peers.append(role)
+    return child(
+        resource,
+        role,
+        "engine-networkpolicy",
+        pods=_all_pods(resource, role),
+        router_selector=names.role_selector(name, Role.ROUTER),
+        router_ports=[names.ENGINE_PORT_NAME, *(port["name"] for port in router_ports(resource.spec.transfer, role))],
+        peers=[_all_pods(resource, peer) for peer in peers],
+        operator={"namespace": settings.operator_namespace, "labels": dict(settings.operator_labels)},
+    )
+
+
+def disruption_budget(resource: PDInference, role: Role) -> Manifest:
+    """One pod of a role at a time."""
+    return child(resource, role, "poddisruptionbudget", pods=_all_pods(resource, role))
+
+
+def _all_pods(resource: PDInference, role: Role) -> dict[str, Any]:
+    return names.pods_of(resource.metadata.name, role, nodes=resource.spec.parameter.parallelism.nodes)

@@ -1,0 +1,26 @@
+"""What the operator was installed with."""
+
+from dataclasses import dataclass
+
+from pdinference.api import names
+
+
+@dataclass(frozen=True)
+class RenderSettings:
+    """What the operator was installed with.
+
+    Attributes:
+        router_image: Router image for resources that name none.
+        allowed_host_paths: Folders of nodes that pods may mount, with all that is below.
+        model_image: Image that downloads, checks and inspects models.
+        runner_image: Image of batch runners: the operator's own.
+        operator_namespace: Where the operator's own pods are; empty when it does not run in a pod.
+        operator_labels: What selects these pods.
+    """
+
+    router_image: str = names.DEFAULT_ROUTER_IMAGE
+    allowed_host_paths: tuple[str, ...] = ()
+    model_image: str = names.DEFAULT_MODEL_IMAGE
+    runner_image: str = names.DEFAULT_OPERATOR_IMAGE
+    operator_namespace: str = ""
+    operator_labels: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,177 @@
+"""What runs the pods of P, D and the router, and what counts them."""
+
+from typing import Any
+
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import PDInference, RoleSpec, defaults
+from pdinference.engine import lifecycle
+from pdinference.engine.arguments import to_argv
+from pdinference.engine.kv_tiers import DISK_TIER_MOUNT, disk_tier_command
+from pdinference.engine.router import router_command
+from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults, engine_command
+from pdinference.manifests.autoscaler import autoscaler_values
+from pdinference.manifests.children import child, command_values
+from pdinference.manifests.devices import added_capabilities
+from pdinference.manifests.kv_storage import kv_mounts, kv_volumes, shared_memory_size, volume_group
+from pdinference.manifests.model import init_containers
+from pdinference.manifests.overlay import merged
+from pdinference.manifests.placement import (
+    container_resources,
+    engine_scheduling,
+    pod_labels,
+    router_resources,
+    scheduling,
+)
+from pdinference.manifests.settings import RenderSettings
+from pdinference.manifests.templates import Manifest, fill
+from pdinference.manifests.transfer import transfer_annotations, transfer_ports
+from pdinference.manifests.volumes import model_mounts, model_volumes
+
+
+def further_nodes(resource: PDInference) -> range:
+    """Ranks of the nodes of a P instance after the first."""
+    return range(1, resource.spec.parameter.parallelism.nodes)
+
+
+def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node_rank: int = 0) -> Manifest:
+    """The template of the pods of a role; of P, on one node of an instance."""
+    spec, rdma = resource.spec.of(role, node_rank), resource.spec.transfer.rdma
+    several = spec.parallelism.nodes > 1
+    volumes = kv_volumes(resource, spec)
+    disk = spec.kv_tiers.disk if spec.kv_tiers else None
+    pod = fill(
+        "engine-pod",
+        labels=pod_labels(resource.metadata.name, role, spec.placement)
+        | (names.node_labels(node_rank) if several else {}),
+        serves=node_rank == 0,
+        annotations=transfer_annotations(resource.spec.transfer, role),
+        image=resource.spec.engine.image,
+        command=command_values(engine_command(resource, role, node_rank)),
+        resources=container_resources(spec, rdma),
+        capabilities={"drop": ["ALL"], **added_capabilities(rdma)},
+        scheduling=engine_scheduling(resource, role, spec, node_rank),
+        startup_seconds=defaults.startup_seconds(resource.spec),
+        grace_seconds=lifecycle.grace_seconds(resource.spec.rollout.drain_seconds),
+        defaults=" ".join(to_argv(effective_defaults(resource.spec, role))),
+        cache_mount=CACHE_MOUNT,
+        ports=transfer_ports(resource.spec.transfer, role),
+        group=volume_group(volumes),
+        shared_memory=shared_memory_size(spec),
+        disk_tier=command_values(disk_tier_command(disk)) if disk else None,
+        disk_tier_mount=DISK_TIER_MOUNT,
+        volumes=[*model_volumes(resource.spec.model), *volumes],
+        mounts=[*model_mounts(resource.spec.model), *kv_mounts(resource, spec)],
+        init_containers=init_containers(resource, settings.model_image),
+    )
+    return merged(pod, spec.pod_template)
+
+
+def parameter_stateful_set(resource: PDInference, pod: Manifest, revision: str) -> Manifest:
+    """The P pods; of an instance of several nodes, those on the first."""
+    return _workload(
+        resource,
+        Role.PARAMETER,
+        "parameter-statefulset",
+        pod,
+        workload=names.parameter_workload(resource.metadata.name, revision),
+        service=names.role_object(resource.metadata.name, Role.PARAMETER),
+        replicas=_replicas(resource.spec.parameter),
+        revision=revision,
+    )
+
+
+def node_stateful_set(resource: PDInference, node_rank: int, pod: Manifest, revision: str) -> Manifest:
+    """One further node of each P instance: its ordinals are those of the instances, so that they scale alike."""
+    name = resource.metadata.name
+    node = names.node_labels(node_rank)
+    workload = _workload(
+        resource,
+        Role.PARAMETER,
+        "parameter-statefulset",
+        pod,
+        workload=names.node_workload(name, node_rank, revision),
+        selector=names.role_selector(name, Role.PARAMETER, revision) | node,
+        service=names.role_object(name, Role.PARAMETER),
+        replicas=_replicas(resource.spec.parameter),
+        revision=revision,
+    )
+    workload["metadata"]["labels"] |= node
+    return workload
+
+
+def decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> Manifest:
+    """The D pods."""
+    return _workload(
+        resource,
+        Role.DECODE,
+        "decode-deployment",
+        pod,
+        workload=names.decode_workload(resource.metadata.name, revision),
+        replicas=_replicas(resource.spec.decode),
+        progress_deadline_seconds=_progress_deadline(resource),
+        revision=revision,
+    )
+
+
+def router_deployment(resource: PDInference, settings: RenderSettings, revision: str) -> Manifest:
+    """The router, which sends requests to the pods of one revision."""
+    router = resource.spec.router
+    name = resource.metadata.name
+    deployment = child(
+        resource,
+        Role.ROUTER,
+        "router-deployment",
+        labels={**pod_labels(name, Role.ROUTER, router.placement), names.LABEL_REVISION: revision},
+        replicas=router.replicas,
+        # A router pod is ready when P and D are, so it waits as long as they may take.
+        progress_deadline_seconds=_progress_deadline(resource),
+        image=router.image or settings.router_image,
+        command=command_values(router_command(resource, revision)),
+        resources=router_resources(router.resources),
+        scheduling=scheduling(name, Role.ROUTER, router.placement),
+        grace_seconds=lifecycle.grace_seconds(lifecycle.ROUTER_DRAIN_SECONDS),
+    )
+    deployment["spec"]["template"] = merged(deployment["spec"]["template"], router.pod_template)
+    return deployment
+
+
+def _workload(
+    resource: PDInference, role: Role, template: str, pod: Manifest, *, revision: str, **values: Any
+) -> Manifest:
+    """What runs the pods of one revision of a role."""
+    values = {"selector": names.role_selector(resource.metadata.name, role, revision), **values}
+    workload = child(resource, role, template, **values)
+    workload["metadata"]["labels"][names.LABEL_REVISION] = revision
+    # Set here and not in the template: a pod is most of the text, and reading YAML is most of the time.
+    workload["spec"]["template"] = pod
+    return workload
+
+
+def device_claim_template(resource: PDInference, role: Role, devices: dict[str, Any], revision: str) -> Manifest:
+    """What each pod of a role claims of exact devices."""
+    template = child(
+        resource,
+        role,
+        "device-claim-template",
+        claim_template=names.device_claim_template(resource.metadata.name, role, revision),
+        devices=devices,
+    )
+    template["metadata"]["labels"][names.LABEL_REVISION] = revision
+    return template
+
+
+def autoscalers(resource: PDInference, revision: str) -> dict[Role, Manifest]:
+    """The HPA of each role that has one."""
+    name = resource.metadata.name
+    values = {role: autoscaler_values(name, role, resource.spec.of(role), revision) for role in names.ENGINE_ROLES}
+    return {role: child(resource, role, "autoscaler", **given) for role, given in values.items() if given is not None}
+
+
+def _replicas(spec: RoleSpec) -> int | None:
+    """How many pods the manifest asks for; None leaves that to the HPA."""
+    return None if spec.autoscaled else spec.replicas
+
+
+def _progress_deadline(resource: PDInference) -> int:
+    return lifecycle.progress_deadline_seconds(defaults.startup_seconds(resource.spec))
