@@ -85,7 +85,7 @@ def test_headers_of_a_folder_are_read(tmp_path: Path) -> None:
     safetensors(tmp_path / "b.safetensors", {"model.rest": [rows, 2048]})
     safetensors(tmp_path / "consolidated.safetensors", {"copy": [10**6, 2048]})  # vLLM does not load it
     document = yaml.safe_load(LLAMA.read_text())
-    document["spec"]["model"]["source"] = {"path": str(tmp_path)}
+    document["spec"]["model"] = {"source": {"path": str(tmp_path)}}
     file = tmp_path / "resource.yaml"
     file.write_text(yaml.safe_dump(document))
     weights = json.loads(plan("-f", file, "-o", "json").output)["roles"]["decode"]["weightsBytes"]
@@ -126,11 +126,37 @@ def test_damaged_models_are_told_in_words(tmp_path: Path, files: dict[str, bytes
     assert "Traceback" not in result.output
 
 
-def test_a_model_on_a_hub_says_what_to_supply() -> None:
-    result = plan("-f", LLAMA)
+def test_a_model_on_a_hub_says_what_to_supply(tmp_path: Path) -> None:
+    document = yaml.safe_load(LLAMA.read_text())
+    del document["spec"]["model"]["architecture"]
+    file = tmp_path / "resource.yaml"
+    file.write_text(yaml.safe_dump(document))
+    result = plan("-f", file)
     assert result.exit_code == 1
     assert "config.json of meta-llama/Llama-3.1-8B-Instruct" in result.output
     assert "--model-dir" in result.output
+    assert "spec.model.architecture" in result.output
+
+
+@pytest.mark.parametrize(
+    ("example", "parameters"),
+    [
+        ("llama-8b", 8_030_261_248),
+        ("llama-70b-four-gpus", 70_553_706_496),
+        ("mixed-gpus", 7_615_616_512),
+    ],
+)
+def test_published_models_are_planned_from_the_resource_alone(example: str, parameters: int) -> None:
+    """The numbers of parameters are those of the models' cards on the hub."""
+    result = plan("-f", REPOSITORY / f"examples/{example}.yaml", "-o", "json")
+    assert result.exit_code == 0, result.output
+    role = json.loads(result.output)["roles"]["decode"]
+    tensor = 2 if "70b" in example else 1
+    assert role["weightsBytes"]["value"] * tensor == pytest.approx(2 * parameters, rel=0.008)
+
+
+def test_what_follows_from_an_unknown_is_not_explained_again() -> None:
+    assert plan("-f", LLAMA).output.count("No product is named") == 2, "once for each role"
 
 
 def test_an_invalid_resource_is_told_as_render_does(tmp_path: Path, config: Path) -> None:

@@ -37,5 +37,6 @@ def _absent(source: ModelSource, folder: Path | None) -> str:
     what = hub.repository if hub else source.path or "the model"
     return (
         f"The plan needs config.json of {what}, which is not on this machine, and asks no network. Give its folder "
-        "with --model-dir, the file with --model-config, or --online to ask the hub."
+        "with --model-dir, the file with --model-config, --online to ask the hub, or say what is known of it in "
+        "spec.model.architecture."
     )

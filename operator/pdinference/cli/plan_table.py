@@ -44,6 +44,7 @@ def _table(role: Role, plan: RolePlan) -> Table:
     table.add_column("source")
     table.add_column("note", overflow="fold")
     stage = plan.stage
+    said: dict[str, str] = {}
     for name, figure, text in (
         ("device memory", plan.memory, _gib(plan.memory)),
         ("vLLM may take", stage.requested, _gib(stage.requested)),
@@ -58,7 +59,9 @@ def _table(role: Role, plan: RolePlan) -> Table:
         ("largest length", plan.largest_length, _count(plan.largest_length)),
         *((f"tokens in tier {name}", tokens, _count(tokens)) for name, tokens in plan.tiers.items()),
     ):
-        table.add_row(name, text, figure.source.value, figure.note)
+        # What one figure lacks, all that follow from it lack: said once.
+        known = said.setdefault(figure.note, name)
+        table.add_row(name, text, figure.source.value, figure.note if known == name else f"See {known}.")
     return table
 
 
