@@ -77,6 +77,7 @@ def test_what_changes_the_content_of_a_block_changes_the_folder(resource: Make, 
         {"decode": {"kvTiers": {"cpu": {"size": "2Gi"}, "disk": {"size": "20Gi"}}}},
         {"router": {"replicas": 2}},
         {"rollout": {"drainSeconds": 60}},
+        {"model": {"source": {"path": "/models/llama"}, "architecture": {"config": {"hidden_size": 64}}}},
     ],
     ids=str,
 )

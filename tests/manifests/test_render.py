@@ -51,7 +51,7 @@ def test_examples_render_as_pinned(example: Path, request: pytest.FixtureRequest
     golden = GOLDEN / example.name
     if request.config.getoption("--update-golden"):
         golden.write_text(text, encoding="utf-8")
-    assert text == golden.read_text(encoding="utf-8"), "look at the difference, then run `make golden`"
+    assert text == golden.read_text(encoding="utf-8"), "look at the difference, then run `make generate`"
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

@@ -48,12 +48,14 @@ def _same_cache(resource: PDInference, own: RoleSpec) -> str:
     """Name of the folder of all pods that may read each other's files.
 
     vLLM itself tells models apart by their path, which two models can share; so everything counts that may change what
-    is in a block. What has its default is left out: an operator that knows more fields finds the same folder again.
+    is in a block, and not what is only said of the model. What has its default is left out: an operator that knows more fields finds the same folder again.
     """
     parts: dict[str, Any] = {
         "namespace": resource.metadata.namespace,
         "name": resource.metadata.name,
-        "model": resource.spec.model.model_dump(mode="json", exclude_defaults=True),
+        "model": resource.spec.model.model_dump(
+            mode="json", exclude_defaults=True, exclude={"architecture", "inspect"}
+        ),
         "engine": resource.spec.engine.model_dump(mode="json", exclude_defaults=True),
         "role": own.model_dump(
             mode="json", exclude_defaults=True, include={*EngineOptions.model_fields, "parallelism"}
