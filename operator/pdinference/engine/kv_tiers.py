@@ -48,7 +48,8 @@ def _same_cache(resource: PDInference, own: RoleSpec) -> str:
     """Name of the folder of all pods that may read each other's files.
 
     vLLM itself tells models apart by their path, which two models can share; so everything counts that may change what
-    is in a block, and not what is only said of the model. What has its default is left out: an operator that knows more fields finds the same folder again.
+    is in a block, and not what is only said of the model. What has its default is left out: an operator that knows more
+    fields finds the same folder again.
     """
     parts: dict[str, Any] = {
         "namespace": resource.metadata.namespace,

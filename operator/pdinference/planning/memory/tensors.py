@@ -50,15 +50,19 @@ def stage_tensors(facts: ModelFacts, settings: Settings, stage: int) -> Iterator
     table = ceil_div(facts.vocab, _VOCAB_PADDING) * _VOCAB_PADDING * facts.hidden // settings.tensor
     if first or (last and facts.tied_embeddings):
         yield Tensor("embedding", (table * settings.dtype_bytes,))
+    if first and facts.position_elements:
+        yield Tensor("embedding", (facts.position_elements * settings.dtype_bytes,))
     for layer in stage_layers(settings, stage):
         yield from _attention(facts, settings, layer)
         yield from _feed_forward(facts, settings, layer)
         for _ in range(facts.norms_per_layer):
-            yield Tensor("norm", (facts.hidden * settings.dtype_bytes,))
+            yield Tensor("norm", (facts.norm_elements * settings.dtype_bytes,))
     if last:
-        yield Tensor("norm", (facts.hidden * settings.dtype_bytes,))
+        yield Tensor("norm", (facts.norm_elements * settings.dtype_bytes,))
         if not facts.tied_embeddings:
             yield Tensor("head", (table * settings.dtype_bytes,))
+        if facts.head_bias:
+            yield Tensor("head", (table // facts.hidden * settings.dtype_bytes,))
 
 
 def _linear(settings: Settings, kind: str, modules: list[str], outputs: int, inputs: int) -> Tensor:
@@ -93,8 +97,8 @@ def _attention(facts: ModelFacts, settings: Settings, layer: int) -> Iterator[Te
         yield Tensor("attention", (outputs * settings.dtype_bytes,))
     if facts.output_bias:
         yield Tensor("attention", (facts.hidden * settings.dtype_bytes,))
-    if facts.qk_norm:
-        yield from (Tensor("norm", (facts.head_dim * settings.dtype_bytes,)) for _ in range(2))
+    if facts.qk_norm_elements:
+        yield Tensor("norm", (facts.qk_norm_elements * settings.dtype_bytes,))
 
 
 def _latent_attention(facts: ModelFacts, mla: MLA, settings: Settings, name: str) -> Iterator[Tensor]:
@@ -131,11 +135,12 @@ def _feed_forward(facts: ModelFacts, settings: Settings, layer: int) -> Iterator
 
 def _mlp(facts: ModelFacts, settings: Settings, name: str, width: int) -> Iterator[Tensor]:
     local = width // settings.tensor
-    modules = [f"{name}.{module}" for module in ("gate_up_proj", "gate_proj", "up_proj")]
-    yield _linear(settings, "mlp", modules, 2 * local, facts.hidden)
+    inner = ("gate_up_proj", "gate_proj", "up_proj") if facts.gated_mlp else ("up_proj",)
+    outputs = (2 if facts.gated_mlp else 1) * local
+    yield _linear(settings, "mlp", [f"{name}.{module}" for module in inner], outputs, facts.hidden)
     yield _linear(settings, "mlp", [f"{name}.down_proj"], facts.hidden, local)
     if facts.mlp_bias:
-        yield Tensor("mlp", ((2 * local + facts.hidden) * settings.dtype_bytes,))
+        yield Tensor("mlp", ((outputs + facts.hidden) * settings.dtype_bytes,))
 
 
 def _experts(facts: ModelFacts, moe: MoE, settings: Settings, name: str) -> Iterator[Tensor]:

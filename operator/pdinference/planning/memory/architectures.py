@@ -1,0 +1,134 @@
+"""What the classes of models have that a `config.json` does not say: data, by `model_type`.
+
+Sources: the classes of vllm/model_executor/models and, for what a config.json leaves out, of transformers
+(models/*/configuration_*.py). `tests/planning/memory/test_architectures.py` counts the parameters of each class.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Says = bool | str
+"""True, False, or the member of config.json that says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """Tensors of an architecture beside the large matrices, which all have.
+
+    Attributes:
+        norms: Norms of the hidden size in each layer.
+        norm_bias: Whether norms have a bias (LayerNorm).
+        qkv_bias: Whether the projections to queries, keys and values have a bias.
+        output_bias: Whether the projection out of attention has one.
+        mlp_bias: Whether the feed-forward layers have one.
+        head_bias: Whether the head has one.
+        gated: Whether the feed-forward part has a gate beside its first product.
+        qk_norm: Whether queries and keys are normalised: over each head, or over all heads together.
+        qk_norm_switch: Member of config.json that turns that on; empty: always on.
+        positions: Member of config.json with the number of learned positions, and how many there are beyond it.
+        defaults: What the class fills in where config.json is silent.
+        sliding_every: Of so many layers the last one attends to everything; 0: `layer_types` or the window alone says.
+        window_switch: Whether `sliding_window` counts only with `use_sliding_window: true`.
+        gated_sharing: Whether a gate weighs the shared expert.
+        correction_bias: Whether routers have a float32 bias for each expert.
+        unless: Members of config.json that, if they are true, stand for tensors that are not known here.
+    """
+
+    norms: int = 2
+    norm_bias: bool = False
+    qkv_bias: Says = "attention_bias"
+    output_bias: Says = False
+    mlp_bias: Says = "mlp_bias"
+    head_bias: bool = False
+    gated: bool = True
+    qk_norm: Literal["", "head", "all"] = ""
+    qk_norm_switch: str = ""
+    positions: tuple[str, int] | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    sliding_every: int = 0
+    window_switch: bool = False
+    gated_sharing: bool = False
+    correction_bias: bool = False
+    unless: tuple[str, ...] = ()
+
+
+_TIED = {"tie_word_embeddings": True}
+_LLAMA = Traits(output_bias="attention_bias")
+
+ARCHITECTURES: Mapping[str, Traits] = {
+    "apertus": Traits(gated=False, qk_norm="head"),
+    "arcee": Traits(gated=False, output_bias="attention_bias"),
+    "cohere": Traits(norms=1, qk_norm="all", qk_norm_switch="use_qk_norm", defaults=_TIED),
+    "cohere2": Traits(norms=1, defaults=_TIED, sliding_every=4),
+    "deepseek": Traits(),
+    "deepseek_v2": Traits(),
+    "deepseek_v3": Traits(correction_bias=True),
+    "dots1": Traits(qk_norm="head", correction_bias=True),
+    "ernie4_5": Traits(qkv_bias="use_bias", output_bias="use_bias", mlp_bias="use_bias", defaults=_TIED),
+    "ernie4_5_moe": Traits(correction_bias=True, defaults=_TIED, unless=("use_bias",)),
+    "exaone4": Traits(qk_norm="head"),
+    "gemma": Traits(defaults=_TIED),
+    "gemma2": Traits(norms=4, sliding_every=2, defaults=_TIED | {"head_dim": 256, "sliding_window": 4096}),
+    "gemma3_text": Traits(
+        norms=4,
+        qk_norm="head",
+        sliding_every=6,
+        defaults=_TIED
+        | {"head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262208}
+        | {"sliding_window": 4096, "sliding_window_pattern": 6, "max_position_embeddings": 131072},
+    ),
+    "glm": Traits(defaults={"attention_bias": True}),
+    "glm4": Traits(norms=4, defaults={"attention_bias": True}),
+    "glm4_moe": Traits(qk_norm="head", qk_norm_switch="use_qk_norm", correction_bias=True),
+    "gpt2": Traits(
+        norm_bias=True, qkv_bias=True, output_bias=True, mlp_bias=True, gated=False, positions=("n_positions", 0),
+        defaults=_TIED, unless=("add_cross_attention",),
+    ),
+    "gpt_neox": Traits(
+        norm_bias=True, qkv_bias="attention_bias", output_bias="attention_bias", mlp_bias=True, gated=False,
+        defaults={"attention_bias": True},
+    ),
+    "granite": _LLAMA,
+    "granitemoe": Traits(),
+    "hunyuan_v1_dense": Traits(qk_norm="head", output_bias="attention_bias"),
+    "internlm2": Traits(qkv_bias="bias", output_bias="bias"),
+    "kimi_k2": Traits(correction_bias=True),
+    "llama": _LLAMA,
+    "minimax_m2": Traits(qk_norm="all", correction_bias=True),
+    "mimo": Traits(qkv_bias=True),
+    "ministral3": Traits(),
+    "mistral": Traits(),
+    "mixtral": Traits(),
+    "nemotron": Traits(norm_bias=True, output_bias="attention_bias", gated=False),
+    "olmo2": Traits(qk_norm="all", output_bias="attention_bias"),
+    "olmo3": Traits(qk_norm="all", output_bias="attention_bias", sliding_every=4),
+    "olmoe": Traits(qk_norm="all", output_bias="attention_bias"),
+    "opt": Traits(
+        norm_bias=True, qkv_bias="enable_bias", output_bias="enable_bias", mlp_bias="enable_bias", gated=False,
+        positions=("max_position_embeddings", 2), defaults=_TIED | {"enable_bias": True},
+    ),
+    "phi": Traits(
+        norms=1, norm_bias=True, qkv_bias=True, output_bias=True, mlp_bias=True, head_bias=True, gated=False,
+        unless=("qk_layernorm",),
+    ),
+    "phi3": Traits(),
+    "phimoe": Traits(norm_bias=True, output_bias="attention_bias", unless=("lm_head_bias",)),
+    "qwen2": Traits(qkv_bias=True, window_switch=True),
+    "qwen2_moe": Traits(
+        qkv_bias=True, window_switch=True, gated_sharing=True, defaults={"decoder_sparse_step": 1}
+    ),
+    "qwen3": Traits(qk_norm="head", window_switch=True),
+    "qwen3_moe": Traits(qk_norm="head", window_switch=True, defaults={"decoder_sparse_step": 1}),
+    "seed_oss": Traits(output_bias="attention_out_bias", defaults={"attention_bias": True}),
+    "smollm3": Traits(output_bias="attention_bias", window_switch=True, defaults=_TIED),
+    "solar": _LLAMA,
+    "stablelm": Traits(norm_bias=True, qkv_bias="use_qkv_bias", unless=("qk_layernorm", "use_parallel_residual")),
+    "starcoder2": Traits(
+        norm_bias=True, qkv_bias="use_bias", output_bias="use_bias", mlp_bias="use_bias", gated=False,
+        defaults=_TIED | {"use_bias": True},
+    ),
+}  # fmt: skip
+
+UNKNOWN = Traits()
+"""What is assumed of any other architecture, whose weights are not computed: windows and KV heads are as usual."""

@@ -1,0 +1,71 @@
+"""The table of architectures against the model classes themselves, made without memory."""
+
+import warnings
+from typing import Any
+
+import pytest
+
+from pdinference.planning.memory import model_facts
+from pdinference.planning.memory.architectures import ARCHITECTURES
+from pdinference.planning.memory.model_facts import ModelFacts
+from pdinference.planning.memory.weights import parameters
+from tests.planning.memory.configs import Config
+
+pytestmark = pytest.mark.vllm
+
+SMALL = {
+    "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96, "ffn_dim": 96, "word_embed_proj_dim": 64,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 128,
+    "max_position_embeddings": 256, "moe_intermediate_size": 24, "n_routed_experts": 4, "num_local_experts": 4,
+    "num_experts": 4, "moe_num_experts": 4, "num_experts_per_tok": 2, "moe_k": 2, "n_shared_experts": 2,
+    "shared_expert_intermediate_size": 48, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
+    "q_lora_rank": 32, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
+}  # fmt: skip
+"""Sizes that differ from one another, where a model type has them."""
+NOT_IN_TRANSFORMERS = {"deepseek", "internlm2", "kimi_k2", "mimo", "solar"}
+"""Their classes come with the checkpoints, or are those of another type under a new name."""
+SWITCHED: dict[str, dict[str, Any]] = {
+    "cohere": {"use_qk_norm": True},
+    "glm4_moe": {"use_qk_norm": True, "attention_bias": True},
+    "llama": {"attention_bias": True, "mlp_bias": True},
+    "seed_oss": {"attention_out_bias": True},
+    "stablelm": {"use_qkv_bias": True},
+    "ernie4_5": {"use_bias": True},
+    "starcoder2": {"use_bias": False},
+    "gpt_neox": {"attention_bias": False},
+    "qwen2_moe": {"decoder_sparse_step": 2},
+    "ernie4_5_moe": {"moe_layer_interval": 2},
+}
+"""Members that change what tensors there are."""
+
+
+def counted(model_type: str, members: dict[str, Any]) -> tuple[int, Config]:
+    """Parameters of the class of transformers for such a config, and that config."""
+    import torch  # noqa: PLC0415 - only where vLLM is installed
+    from transformers import AutoConfig, AutoModelForCausalLM  # noqa: PLC0415
+
+    silent = AutoConfig.for_model(model_type)
+    sizes = {key: value for key, value in SMALL.items() if key in silent.to_dict() or hasattr(silent, key)}
+    config = AutoConfig.for_model(model_type, **sizes, **members, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    with warnings.catch_warnings(), torch.device("meta"):
+        warnings.simplefilter("ignore")
+        model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    biases = sum(buffer.numel() for name, buffer in model.named_buffers() if "e_score_correction_bias" in name)
+    return sum(each.numel() for each in model.parameters()) + biases, config.to_dict()
+
+
+def without_rounding(facts: ModelFacts) -> int:
+    """Our count; routers' float32 biases count four bytes there, and one element here."""
+    moe = facts.moe
+    extra = 3 * moe.experts * len(moe.layers) if moe and moe.correction_bias else 0
+    return parameters(facts) - extra
+
+
+@pytest.mark.parametrize("members", [{}, "switched"], ids=["as it is", "switched"])
+@pytest.mark.parametrize("model_type", sorted(ARCHITECTURES.keys() - NOT_IN_TRANSFORMERS))
+def test_an_architecture_has_the_parameters_of_its_class(model_type: str, members: Any) -> None:
+    count, config = counted(model_type, SWITCHED.get(model_type, {}) if members else {})
+    facts = model_facts(config)
+    assert facts.architecture_known
+    # Exact, but for the two numbers in each of Apertus' activations.
+    assert without_rounding(facts) == pytest.approx(count, abs=8 if model_type == "apertus" else 0)
