@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 
-def main(name: str, text: str, folder: str, program: list[str]) -> None:
+def main(name: str, text: str, folder: str, *program: str) -> None:
     """Write the module, and become the program."""
     modules = Path(folder)
     modules.mkdir(parents=True, exist_ok=True)
@@ -18,4 +18,4 @@ def main(name: str, text: str, folder: str, program: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], sys.argv[4:])
+    main(*sys.argv[1:])
