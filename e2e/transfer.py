@@ -18,10 +18,10 @@ class Transfer:
         computed_on_decode: Prompt tokens whose KV cache D had to compute itself; 0 when all of it moved.
         queried_on_decode: Prompt tokens whose KV cache D looked for outside itself.
         moved_to_decode: Prompt tokens whose KV cache D got from P.
-        bytes: Bytes of KV cache that D pulled.
-        transfers: Number of pulls.
-        seconds: Time that the pulls took.
-        failed: Pulls that failed.
+        bytes: Bytes of KV cache that moved.
+        transfers: Number of transfers.
+        seconds: Time that the transfers took.
+        failed: Transfers that failed.
     """
 
     computed_on_parameter: float = 0
@@ -42,15 +42,17 @@ def transfer(kubectl: Kubectl, name: str) -> Transfer:
     """Read the counters of all P and D pods of a PDInference."""
     parameter = counters(kubectl, name, Role.PARAMETER)
     decode = counters(kubectl, name, Role.DECODE)
+    # Who moves it counts it: D when it pulls, P when it pushes from pipeline stages.
+    both = {sample: parameter.get(sample, 0) + decode.get(sample, 0) for sample in parameter | decode}
     return Transfer(
         computed_on_parameter=parameter.get("vllm:prompt_tokens_by_source_total{local_compute}", 0),
         computed_on_decode=decode.get("vllm:prompt_tokens_by_source_total{local_compute}", 0),
         queried_on_decode=decode.get("vllm:external_prefix_cache_queries_total", 0),
         moved_to_decode=decode.get("vllm:external_prefix_cache_hits_total", 0),
-        bytes=decode.get("vllm:nixl_bytes_transferred_sum", 0),
-        transfers=decode.get("vllm:nixl_bytes_transferred_count", 0),
-        seconds=decode.get("vllm:nixl_xfer_time_seconds_sum", 0),
-        failed=decode.get("vllm:nixl_num_failed_transfers_total", 0),
+        bytes=both.get("vllm:nixl_bytes_transferred_sum", 0),
+        transfers=both.get("vllm:nixl_bytes_transferred_count", 0),
+        seconds=both.get("vllm:nixl_xfer_time_seconds_sum", 0),
+        failed=both.get("vllm:nixl_num_failed_transfers_total", 0),
     )
 
 

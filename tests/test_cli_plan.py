@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from pdinference.cli import main
 from tests.conftest import EXAMPLES, REPOSITORY
-from tests.planning.memory.configs import LLAMA_1B, LLAMA_8B
+from tests.planning.memory.configs import LLAMA_1B, LLAMA_8B, LLAMA_70B
 
 LLAMA = REPOSITORY / "examples/llama-8b.yaml"
 
@@ -175,6 +175,8 @@ def test_a_size_that_is_none_is_refused(config: Path) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_can_be_planned(example: Path, config: Path) -> None:
+    if "layerPartition" in example.read_text():  # which has to add up to the layers of the model
+        config.write_text(json.dumps(LLAMA_70B))
     result = plan("-f", example, "--model-config", config)
     assert result.exit_code == 0, result.output
     assert "KV per token" in result.output

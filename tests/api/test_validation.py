@@ -102,6 +102,11 @@ def test_a_missing_field_is_named(document: Make) -> None:
             "same number of devices",
         ),
         (
+            {"parameter": {"parallelism": {"pipeline": 2}, "kvTiers": {"cpu": {"size": "1Gi"}}}},
+            "spec.parameter.kvTiers",
+            "no KV cache over from pipeline stages",
+        ),
+        (
             {"parameter": {"parallelism": {"data": 2, "nodes": 2}}},
             "spec.parameter.parallelism.data",
             "more replicas",

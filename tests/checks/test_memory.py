@@ -54,6 +54,17 @@ def test_a_policy_turns_it_into_a_warning(document: Make) -> None:
     assert found.memory.fits is False
 
 
+def test_pipeline_stages_are_proposed_for_p_unless_its_tiers_rule_them_out(document: Make) -> None:
+    h100 = {"accelerator": {"products": ["NVIDIA-H100-80GB-HBM3"]}}
+    decode = {**h100, "parallelism": {"tensor": 4}}
+    tiers = {"kvTiers": {"cpu": {"size": "8Gi"}}}
+    stages = {"spec.parameter.parallelism.pipeline": 2}
+    for parameter, proposed in ((h100, True), (h100 | tiers, False)):
+        found = examined(document, LLAMA_70B, parameter=parameter, decode=decode, model={"maxModelLength": 8192})
+        (problem,) = found.problems
+        assert (stages in changes(problem.message)) is proposed, problem.message
+
+
 @pytest.mark.parametrize("config", [LLAMA_8B, LLAMA_70B, QWEN_14B, GEMMA2_9B, QWEN3_30B_A3B, DEEPSEEK_V3, LLAMA_1B])
 @pytest.mark.parametrize("product", ["NVIDIA-L4", "NVIDIA-A100-SXM4-40GB", "NVIDIA-H100-80GB-HBM3"])
 def test_each_change_that_is_named_really_fits(document: Make, config: dict[str, Any], product: str) -> None:

@@ -55,11 +55,3 @@ def test_only_the_first_node_has_api_servers(resource: Make) -> None:
 
 def test_script_and_operator_agree_on_the_exit_code() -> None:
     assert group_member.BROKEN_EXIT == names.GROUP_BROKEN_EXIT
-
-
-def test_pipeline_stages_do_not_push_because_the_router_hides_them_from_d(resource: Make) -> None:
-    """D would take the first stage's KV cache for all of it, and answer wrongly; pulled, it is refused."""
-    r = resource(parameter={"parallelism": {"pipeline": 2}})
-    for role in names.ENGINE_ROLES:
-        (config,) = (a for a in engine_command(r, role).arguments if a.startswith("--kv-transfer-config="))
-        assert '"kv_connector":"NixlConnector"' in config

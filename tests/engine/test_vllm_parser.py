@@ -40,7 +40,10 @@ def test_examples_are_accepted(example: Path, role: Role) -> None:
         config = parsed(resource, role).kv_transfer_config
         assert config.kv_role == ("kv_producer" if role is Role.PARAMETER else "kv_consumer")
         tiers = resource.spec.of(role).kv_tiers
-        assert config.kv_connector == ("MultiConnector" if tiers else "NixlConnector")
+        transfer = "NixlConnector"
+        if resource.spec.parameter.parallelism.pipeline > 1:
+            transfer = "NixlPushConnector" if role is Role.PARAMETER else "StagedPushConnector"
+        assert config.kv_connector == ("MultiConnector" if tiers else transfer)
         assert config.kv_load_failure_policy == "recompute"
 
 
@@ -184,4 +187,4 @@ def test_the_nodes_of_one_instance_are_what_vllm_takes_them_for(resource: Callab
     for arguments in (first, second):
         assert (arguments.tensor_parallel_size, arguments.pipeline_parallel_size) == (4, 2)
         assert arguments.distributed_executor_backend == "mp"
-        assert arguments.kv_transfer_config.kv_connector == "NixlConnector"
+        assert arguments.kv_transfer_config.kv_connector == "NixlPushConnector"

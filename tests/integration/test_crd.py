@@ -109,6 +109,7 @@ WRONG: list[tuple[Spec, str]] = [
     (stored(parameter={"parallelism": {"pipeline": 2}}), "spec.parameter.parallelism"),
     (stored(engine={"enableChunkedPrefill": True}), "spec.transfer.connector"),
     (stored(**tiers()), "spec.transfer.connector"),
+    ({"parameter": {"parallelism": {"pipeline": 2}, **tiers()["decode"]}}, "spec.parameter.kvTiers"),
 ]
 
 

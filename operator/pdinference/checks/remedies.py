@@ -100,7 +100,7 @@ def _changes(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]:
     yield from _shorter(plan, at_least=(settings.max_length or 0) // 2)
     yield from ({path: size} for path, size in _more_ranks(spec, role, plan))
     yield from _both_more_ranks(spec, role, plan)
-    if role is Role.PARAMETER and spec.transfer.connector != "Nixl":  # which moves no KV cache from stages
+    if role is Role.PARAMETER:
         yield from ({"parameter.parallelism.pipeline": n} for n in _STAGES if n > settings.stages)
     yield from _larger_device(spec, role)
     if settings.quantization is None:

@@ -7,20 +7,19 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.engine.command import EnvironmentVariable, pod_field_variable, variable
 from pdinference.engine.kv_tiers import offloading_config
+from pdinference.engine.staged_push import push_config, pushes_from_stages
 
 SHARED_STORAGE_MOUNT = "/kv-shared"
 """Where the volume of the connector SharedStorage is mounted."""
 
 _KV_ROLE = {Role.PARAMETER: "kv_producer", Role.DECODE: "kv_consumer"}
-# Not NixlPushConnector, although only that moves KV cache from pipeline stages: vllm-router 0.1.17 does not pass P's
-# `pp_size` on, so that D generates from the first stage's layers alone, and answers wrongly. Pulling is refused by D
-# ("Number of KV layers must match"), which then computes the prompt itself.
 _CLASS = {
     "Nixl": "NixlConnector",
     "Mooncake": "MooncakeConnector",
     "LMCache": "LMCacheConnectorV1",
     "SharedStorage": "ExampleConnector",
 }
+_OF_ONE_CONNECTOR = ("kv_connector_module_path", "kv_connector_extra_config")
 _FAILURE_POLICY = {"Recompute": "recompute", "Fail": "fail"}
 
 
@@ -33,19 +32,28 @@ def kv_transfer_config(resource: PDInference, role: Role) -> dict[str, Any]:
     # The first connector that has KV cache for a request loads it: D takes what P computed from P, and what it kept of
     # a request itself from its tiers.
     connectors = [transfer, offloading_config(resource, role, own.kv_tiers)]
-    common = {key: value for key, value in transfer.items() if key != "kv_connector_extra_config"}
+    common = {key: value for key, value in transfer.items() if key not in _OF_ONE_CONNECTOR}
     return common | {"kv_connector": "MultiConnector", "kv_connector_extra_config": {"connectors": connectors}}
 
 
 def _transfer_config(resource: PDInference, role: Role) -> dict[str, Any]:
     transfer = resource.spec.transfer
     config: dict[str, Any] = {
-        "kv_connector": _CLASS[transfer.connector],
+        **_connector(resource, role),
         "kv_role": _KV_ROLE[role],
         "kv_load_failure_policy": _FAILURE_POLICY[transfer.on_failure],
     }
     if resource.spec.of(role).accelerator.type == "CPU":
         config["kv_buffer_device"] = "cpu"
+    return config
+
+
+def _connector(resource: PDInference, role: Role) -> dict[str, Any]:
+    """The connector, by vLLM's name of it, and its own settings."""
+    if pushes_from_stages(resource):
+        return push_config(resource, role)
+    transfer = resource.spec.transfer
+    config: dict[str, Any] = {"kv_connector": _CLASS[transfer.connector]}
     if extra := _extra_config(transfer):
         config["kv_connector_extra_config"] = extra
     return config

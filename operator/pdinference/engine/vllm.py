@@ -12,6 +12,7 @@ from pdinference.engine.kv_transfer import kv_transfer_config, kv_transfer_envir
 from pdinference.engine.model import model_environment, model_options
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
 from pdinference.engine.parallel import parallel_environment, parallel_options
+from pdinference.engine.staged_push import pushes_from_stages, with_connector
 
 # The module rather than the `vllm` command: it is there in every build, whatever its entry points.
 _PROGRAM = ("python3", "-m", "vllm.entrypoints.openai.api_server")
@@ -48,11 +49,15 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0) -> Com
         "kv-transfer-config": kv_transfer_config(resource, role),
     }
     command = Command(
-        program=_PROGRAM,
+        program=_program(resource, role),
         arguments=tuple(literal(argument) for argument in to_argv(options)),
         environment=tuple(_environment(resource, own)),
     )
     return command if own.parallelism.nodes == 1 else _in_group(command, resource, own, node_rank)
+
+
+def _program(resource: PDInference, role: Role) -> tuple[str, ...]:
+    return with_connector(_PROGRAM) if role is Role.DECODE and pushes_from_stages(resource) else _PROGRAM
 
 
 def _in_group(command: Command, resource: PDInference, own: RoleSpec, node_rank: int) -> Command:

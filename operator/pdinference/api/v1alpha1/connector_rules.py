@@ -37,6 +37,17 @@ CONNECTOR_RULES: tuple[Rule, ...] = (
         message="An instance of several nodes goes with transfer.connector Nixl and without parameter.kvTiers only.",
     ),
     Rule(
+        # MultiConnector hands the addresses of all stages to each of its connectors; vLLM's offloading refuses them.
+        cel="self.transfer.connector != 'Nixl' || self.parameter.parallelism.pipeline == 1 "
+        "|| !has(self.parameter.kvTiers)",
+        holds=lambda s: (
+            s.transfer.connector != "Nixl" or s.parameter.parallelism.pipeline == 1 or s.parameter.kv_tiers is None
+        ),
+        field="parameter.kvTiers",
+        message="Leave them out with parameter.parallelism.pipeline above 1: with tiers, vLLM hands no KV cache over "
+        "from pipeline stages by Nixl.",
+    ),
+    Rule(
         cel="self.transfer.connector == 'Nixl' || (self.parameter.accelerator.type == self.decode.accelerator.type "
         "&& (self.transfer.connector == 'SharedStorage' || self.decode.accelerator.type == 'GPU'))",
         holds=lambda s: (

@@ -26,7 +26,7 @@ class Parallelism(ApiModel):
     """Tensor-parallel size: over how many devices each layer is sharded."""
     pipeline: Annotated[int, Field(ge=1, le=64)] = 1
     """Pipeline-parallel size: into how many stages of consecutive layers the model is cut, each on devices of its
-    own. With transfer.connector Nixl, D computes the prompts of such a P again; prefer tensor."""
+    own. Only P can have several."""
     layer_partition: Annotated[list[Annotated[int, Field(ge=1, le=1024)]], Field(max_length=64)] = Field(
         default_factory=list
     )

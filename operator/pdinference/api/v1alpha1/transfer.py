@@ -69,9 +69,9 @@ class Transfer(ApiModel):
     """How the KV cache moves from P to D."""
 
     connector: Literal["Nixl", "Mooncake", "LMCache", "SharedStorage"] = "Nixl"
-    """Nixl: each D pod pulls KV blocks directly from the P pod that computed them. Mooncake: P pods push them. LMCache:
-    they go through a cache server. SharedStorage: they go through files on a volume, by vLLM's own example of a
-    connector; for trials."""
+    """Nixl: each D pod pulls KV blocks directly from the P pod that computed them; pipeline stages push them. Mooncake:
+    P pods push them. LMCache: they go through a cache server. SharedStorage: they go through files on a volume, by
+    vLLM's own example of a connector; for trials."""
     on_failure: Literal["Recompute", "Fail"] = "Recompute"
     """What D does with a request whose KV cache does not arrive. Recompute: computes the prompt itself, so that the
     answer comes late. Fail: refuses the request, so that the fault shows."""

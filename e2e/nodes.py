@@ -1,0 +1,88 @@
+"""The tiny example with P on two nodes, and what its answers say of the KV cache that was handed over."""
+
+import contextlib
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from e2e.conftest import NAME, Serving
+from e2e.install import apply
+from e2e.requests import Answer, complete
+from e2e.transfer import Transfer, transfer
+from e2e.waiting import wait_ready, wait_until
+from pdinference.api.names import LABEL_NAME, LABEL_NODE_RANK, LABEL_ROLE, Role
+
+HOSTNAME = "kubernetes.io/hostname"
+BLOCK = 128
+"""Tokens in a KV block on CPU; the tokenizer makes a token of each byte."""
+
+
+def hosts(serving: Serving) -> list[str]:
+    """The nodes of the cluster that pods may run on."""
+    nodes = serving.kubectl.get("nodes")["items"]
+    return [node["metadata"]["labels"][HOSTNAME] for node in nodes if not node["spec"].get("taints")]
+
+
+@contextlib.contextmanager
+def served(
+    serving: Serving, name: str, parallelism: dict[str, Any], tensor: int = 1, **parameter: Any
+) -> Iterator[Serving]:
+    """The tiny example under another name, with P on both nodes, until it is removed at the end.
+
+    Args:
+        serving: The cluster.
+        name: Its name.
+        parallelism: How an instance of P is split.
+        tensor: Tensor ranks of D.
+        parameter: Further settings of P.
+    """
+    document = copy.deepcopy(serving.example)
+    document["metadata"]["name"] = name
+    pools = [{"nodeSelector": {HOSTNAME: host}} for host in hosts(serving)]
+    document["spec"]["parameter"] |= {"parallelism": parallelism, "nodePools": pools, **parameter}
+    document["spec"]["decode"]["parallelism"] = {"tensor": tensor}
+    # With several ranks, vLLM compiles a part of the model even if eager, and the image has no compiler.
+    document["spec"]["engine"]["env"]["TORCHDYNAMO_DISABLE"] = "1"
+    apply(serving.kubectl, document)
+    try:
+        wait_ready(serving.kubectl, name)
+        yield serving
+    finally:
+        serving.kubectl.run("delete", "pdi", name, "--timeout=60s")
+        wait_until("its pods to be gone", lambda: not pods(serving, name, LABEL_NAME), timeout=240)
+
+
+def pods(serving: Serving, name: str, label: str = LABEL_NODE_RANK) -> list[dict[str, Any]]:
+    """The pods of the P instance by node rank, or all that have another label."""
+    found: list[dict[str, Any]] = serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={name},{label}")["items"]
+    return sorted(found, key=lambda pod: str(pod["metadata"]["labels"].get(LABEL_NODE_RANK)))
+
+
+def ask(serving: Serving, name: str, prompt: str) -> tuple[Answer, Transfer]:
+    """Send a prompt through the router; what of its KV cache D had, and from where."""
+    before = transfer(serving.kubectl, name)
+    with serving.kubectl.port_forward(f"service/{name}", 80) as url:
+        answer = complete(url, name, prompt, max_tokens=16, ignore_eos=True)
+    return answer, transfer(serving.kubectl, name) - before
+
+
+def alone(serving: Serving, prompt: str) -> str:
+    """The answer of the same model on one node."""
+    with serving.kubectl.port_forward(f"service/{NAME}", 80) as url:
+        return complete(url, NAME, prompt, max_tokens=16, ignore_eos=True).text
+
+
+def handed_over(moved: Transfer, prompt: str) -> bool:
+    """Whether D got the whole KV cache of a prompt from P; at most it computed what does not fill a block."""
+    return (
+        moved.failed == 0
+        and moved.computed_on_parameter == len(prompt)
+        and moved.moved_to_decode == moved.queried_on_decode > 0
+        and moved.computed_on_decode < BLOCK
+    )
+
+
+def errors_of_decode(serving: Serving, name: str) -> str:
+    """What D's log says of a transfer that failed."""
+    said = serving.kubectl.run("logs", "-l", f"{LABEL_NAME}={name},{LABEL_ROLE}={Role.DECODE}", "--tail=-1")
+    return "\n".join(line for line in said.splitlines() if "ERROR" in line)
