@@ -86,7 +86,12 @@ def test_capacity_of_one_h100_with_vllm_0_32(batched: int, kv_cache: float, toke
     """Half of the layers of Llama 8B and a vocabulary of 259, eager, in blocks of 128 tokens."""
     config = LLAMA_8B | {"num_hidden_layers": 16, "vocab_size": 259}
     engine = {"gpuMemoryUtilization": 0.28, "maxNumBatchedTokens": batched}
-    made = plan(config, model={"source": {"path": "/models/any"}, "maxModelLength": 16384}, engine=engine, accelerator={"products": H100})
+    made = plan(
+        config,
+        model={"source": {"path": "/models/any"}, "maxModelLength": 16384},
+        engine=engine,
+        accelerator={"products": H100},
+    )
     assert known(made.stage.weights.value) / GIB == pytest.approx(6.51, abs=0.02)
     assert known(made.stage.kv_cache.value) / GIB == pytest.approx(kv_cache, rel=0.005)
     assert made.tokens.value == pytest.approx(tokens, rel=0.005)
