@@ -8,6 +8,7 @@ from tests.planning.memory.configs import DEEPSEEK_V2_LITE, LLAMA_8B, LLAMA_70B,
 from tests.planning.memory.plans import known, plan
 
 GIB = 2**30
+H100 = ["NVIDIA-H100-80GB-HBM3"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,22 @@ def test_capacities_of_one_and_two_h200(row: Capacity) -> None:
     assert known(made.stage.weights.value) / GIB == pytest.approx(row.weights, rel=0.003, abs=0.09)
     assert known(made.stage.kv_cache.value) / GIB == pytest.approx(row.kv_cache, rel=0.005)
     assert made.tokens.value == pytest.approx(row.tokens, rel=0.005)
+
+
+@pytest.mark.parametrize(("batched", "kv_cache", "tokens"), [(8192, 14.53, 237_952), (2048, 15.16, 248_320)])
+def test_capacity_of_one_h100_with_vllm_0_32(batched: int, kv_cache: float, tokens: int) -> None:
+    """Half of the layers of Llama 8B and a vocabulary of 259, eager, in blocks of 128 tokens."""
+    config = LLAMA_8B | {"num_hidden_layers": 16, "vocab_size": 259}
+    engine = {"gpuMemoryUtilization": 0.28, "maxNumBatchedTokens": batched}
+    made = plan(
+        config,
+        model={"source": {"path": "/models/any"}, "maxModelLength": 16384},
+        engine=engine,
+        accelerator={"products": H100},
+    )
+    assert known(made.stage.weights.value) / GIB == pytest.approx(6.51, abs=0.02)
+    assert known(made.stage.kv_cache.value) / GIB == pytest.approx(kv_cache, rel=0.005)
+    assert made.tokens.value == pytest.approx(tokens, rel=0.005)
 
 
 @pytest.mark.parametrize(
