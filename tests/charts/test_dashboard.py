@@ -32,6 +32,24 @@ def test_every_query_is_about_the_chosen_resource(query: str) -> None:
     assert query.count('namespace="$namespace"') == len(re.findall(r"\$name\b", query)) > 0
 
 
+@pytest.mark.parametrize("query", QUERIES)
+def test_no_query_takes_in_a_resource_whose_name_only_begins_alike(query: str) -> None:
+    revision = "bcdfghjk"
+
+    def workloads(name: str) -> list[str]:
+        return [names.parameter_workload(name, revision), names.decode_workload(name, revision)]
+
+    def meant(name: str) -> list[str]:
+        pods = [f"{workload}-0" for workload in workloads(name)]
+        hpas = [f"{name}-parameter", f"{name}-decode"]
+        return [*pods, *workloads(name), *hpas]
+
+    for label, written in re.findall(r'(pod|statefulset|deployment|horizontalpodautoscaler)=~"([^"]+)"', query):
+        pattern = re.compile(written.replace("$name", "m"))
+        assert any(pattern.fullmatch(name) for name in meant("m")), label
+        assert not any(pattern.fullmatch(name) for name in meant("m-decode-x")), label
+
+
 def test_panels_do_not_overlap_and_have_numbers_of_their_own() -> None:
     cells: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
