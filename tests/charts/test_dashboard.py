@@ -4,6 +4,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,24 @@ def test_every_query_is_promql(query: str) -> None:
 @pytest.mark.parametrize("query", QUERIES)
 def test_every_query_is_about_the_chosen_resource(query: str) -> None:
     assert query.count('namespace="$namespace"') == len(re.findall(r"\$name\b", query)) > 0
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_no_query_takes_in_a_resource_whose_name_only_begins_alike(query: str) -> None:
+    revision = "bcdfghjk"
+
+    def workloads(name: str) -> list[str]:
+        return [names.parameter_workload(name, revision), names.decode_workload(name, revision)]
+
+    def meant(name: str) -> list[str]:
+        pods = [f"{workload}-0" for workload in workloads(name)]
+        hpas = [f"{name}-parameter", f"{name}-decode"]
+        return [*pods, *workloads(name), *hpas]
+
+    for label, written in re.findall(r'(pod|statefulset|deployment|horizontalpodautoscaler)=~"([^"]+)"', query):
+        pattern = re.compile(written.replace("$name", "m"))
+        assert any(pattern.fullmatch(name) for name in meant("m")), label
+        assert not any(pattern.fullmatch(name) for name in meant("m-decode-x")), label
 
 
 def test_panels_do_not_overlap_and_have_numbers_of_their_own() -> None:
@@ -82,3 +101,42 @@ def test_the_chart_gives_it_to_grafana_as_it_is() -> None:
     assert json.loads(configmap["data"]["pdinference.json"]) == DASHBOARD
     assert configmap["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert configmap["metadata"]["labels"]["team"] == "serving"
+
+
+def _colours(panel: dict[str, Any], legend: str) -> list[str]:
+    """The colours that the overrides of a panel give to a series of this name; the last one holds."""
+    return [
+        part["value"]["fixedColor"]
+        for override in panel["fieldConfig"]["overrides"]
+        if re.search(override["matcher"]["options"].strip("/"), legend)
+        for part in override["properties"]
+        if part["id"] == "color"
+    ]
+
+
+def test_a_role_has_one_colour_in_every_panel() -> None:
+    roles = {"parameter": "blue", "decode": "orange"}
+    several = [
+        panel for panel in DASHBOARD["panels"] if any("{role}" in t["legendFormat"] for t in panel.get("targets", []))
+    ]
+    assert len(several) == 5
+    for panel, (role, colour) in product(several, roles.items()):
+        for target in panel["targets"]:
+            assert _colours(panel, target["legendFormat"].replace("{{role}}", role)) == [colour], panel["title"]
+    by_title = {panel["title"]: panel for panel in DASHBOARD["panels"]}
+    assert _colours(by_title["Tokens a second"], "prompt tokens (P)") == ["blue"]
+    assert _colours(by_title["Tokens a second"], "generated tokens (D)") == ["orange"]
+    assert _colours(by_title["Pods by role"], "decode, ready") == ["orange"]
+
+
+def test_every_override_is_of_a_series_that_its_panel_has() -> None:
+    for panel in DASHBOARD["panels"]:
+        legends = [target["legendFormat"] for target in panel.get("targets", [])]
+        for role in ("parameter", "decode"):
+            legends += [
+                legend.replace("{{role}}", role).replace("{{horizontalpodautoscaler}}", role) for legend in legends
+            ]
+        for override in panel.get("fieldConfig", {}).get("overrides", []):
+            assert override["matcher"]["id"] == "byRegexp"
+            pattern = override["matcher"]["options"].strip("/")
+            assert any(re.search(pattern, legend) for legend in legends), (panel["title"], pattern)

@@ -66,10 +66,15 @@ class Preset:
 
 
 _UP = ScalingRules(0, (ScalingPolicy("Percent", 100, 15), ScalingPolicy("Pods", 4, 15)))
-_DOWN = ScalingRules(180, (ScalingPolicy("Percent", 25, 120), ScalingPolicy("Pods", 1, 120)))
+# A P pod that comes too late costs a queue, which takes minutes to work off: so P pods stay a while for the next burst.
+# A D pod that is missing slows the others down, but they go on: so D follows the load down sooner.
+# A tenth at a time counts in fleets of more than ten pods.
+_P_DOWN = ScalingRules(300, (ScalingPolicy("Percent", 10, 120), ScalingPolicy("Pods", 1, 120)))
+_D_DOWN = ScalingRules(120, (ScalingPolicy("Percent", 10, 60), ScalingPolicy("Pods", 1, 60)))
+
 
 PRESETS: Final = {
-    Role.PARAMETER: Preset(Signal.PREFILL_LOAD, 900, _UP, _DOWN),
-    Role.DECODE: Preset(Signal.DECODE_LOAD, 900, _UP, _DOWN),
+    Role.PARAMETER: Preset(Signal.PREFILL_LOAD, 900, _UP, _P_DOWN),
+    Role.DECODE: Preset(Signal.DECODE_LOAD, 900, _UP, _D_DOWN),
 }
 """The preset of each role."""
