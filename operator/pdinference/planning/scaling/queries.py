@@ -1,12 +1,12 @@
 """The scaling signals as PromQL, for autoscalers that ask a Prometheus instead of the operator.
 
-Each query is one number: the sum over the pods of a role, in the unit of the signal, so that the same targets hold. They
-compute what `signals` and `decode` in this package do, from the same metrics of vLLM; docs/autoscaling.md says in what
-they differ. A query answers nothing, and never NaN, where nothing is known: nothing changes the number of pods then.
+Each query is one number: the sum over the pods of a role, in the unit of the signal, so that the same targets hold.
+They compute what `signals` and `decode` in this package do, from the same metrics of vLLM; docs/autoscaling.md says in
+what they differ. A query answers nothing, and never NaN, where nothing is known: nothing changes the number of pods.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,8 +23,9 @@ LABEL_NAME: Final = names.LABEL_NAME.translate(str.maketrans("./-", "___"))
 """A pod's label as Prometheus writes it, once a monitor names it in `podTargetLabels`."""
 LABEL_ROLE: Final = names.LABEL_ROLE.translate(str.maketrans("./-", "___"))
 UNSPEAKABLE: Final = frozenset({Signal.KV_DEMAND})
-"""Signals that PromQL cannot compute: vLLM tells the size of its KV cache in labels only, which are no numbers there."""
+"""Signals that PromQL cannot compute: vLLM tells the size of its KV cache in labels, which are no numbers there."""
 
+_OWN: Final = "pdinference_"
 _REMEMBERED: Final = "10m"
 """For how long a pod that was up and is no more counts as silent."""
 _IDLE_SEEN: Final = "[1h:1m]"
@@ -59,6 +60,15 @@ class Query:
         if target_milli is not None:
             total = f"{total} + {target_milli / 1000:.10g} * {pods.silent()}"
         return f"({total}) >= 0"
+
+
+def adapter_metric(signal: Signal, role: Role) -> str:
+    """What prometheus-adapter calls the signal of a role.
+
+    Unlike the operator's own metrics it has the role in its name: the adapter hands all labels of a selector to a query
+    as they are, and the load of D depends on what reaches P.
+    """
+    return str(signal).replace(_OWN, f"{_OWN}{role}_", 1)
 
 
 def matchers(namespace: str, name: str) -> str:
@@ -146,23 +156,22 @@ class _Pods:
 
 
 def _total(signal: Signal, pods: _Pods) -> str:
-    match signal:
-        case Signal.PREFILL_LOAD:
-            return _prefill_load(pods)
-        case Signal.KV_USAGE:
-            return f"sum({pods.kv_usage()})"
-        case Signal.WAITING_REQUESTS:
-            return f"sum({pods.gauge(VllmMetric.WAITING)})"
-        case Signal.RUNNING_REQUESTS:
-            return f"sum({pods.gauge(VllmMetric.RUNNING)})"
-        case Signal.QUEUED_PROMPT_TOKENS:
-            queued = pods.queued()
-            return f"sum({queued} * {pods.prompt_length()} or {queued} == 0)"
-        case Signal.PROMPT_TOKENS_PER_SECOND:
-            return f"sum({pods.rate(VllmMetric.PROMPT_TOKENS)})"
-        case Signal.GENERATION_TOKENS_PER_SECOND:
-            return f"sum({pods.rate(VllmMetric.GENERATION_TOKENS)})"
-    raise ValueError(f"PromQL cannot compute {signal}")
+    return _prefill_load(pods) if signal is Signal.PREFILL_LOAD else f"sum({_AMOUNTS[signal](pods)})"
+
+
+def _queued_prompt_tokens(pods: _Pods) -> str:
+    queued = pods.queued()
+    return f"{queued} * {pods.prompt_length()} or {queued} == 0"
+
+
+_AMOUNTS: Final[Mapping[Signal, Callable[[_Pods], str]]] = {
+    Signal.KV_USAGE: _Pods.kv_usage,
+    Signal.WAITING_REQUESTS: lambda pods: pods.gauge(VllmMetric.WAITING),
+    Signal.RUNNING_REQUESTS: lambda pods: pods.gauge(VllmMetric.RUNNING),
+    Signal.QUEUED_PROMPT_TOKENS: _queued_prompt_tokens,
+    Signal.PROMPT_TOKENS_PER_SECOND: lambda pods: pods.rate(VllmMetric.PROMPT_TOKENS),
+    Signal.GENERATION_TOKENS_PER_SECOND: lambda pods: pods.rate(VllmMetric.GENERATION_TOKENS),
+}
 
 
 def _prefill_load(pods: _Pods) -> str:
