@@ -22,8 +22,7 @@ _MISSING: Final = "MetricsApiMissing"
 _ELSEWHERE: Final = "MetricsApiElsewhere"
 OFF: Final = (
     "MetricsApiOff",
-    "This operator serves no metrics to HPAs: it was installed without metricsApi.enabled, or with watchNamespaces. "
-    "Use spec.autoscaling.source KEDA or PrometheusAdapter.",
+    "This operator serves HPAs no metrics (chart: metricsApi.enabled, watchNamespaces). Set spec.autoscaling.source.",
 )
 
 

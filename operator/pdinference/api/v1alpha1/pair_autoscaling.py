@@ -11,6 +11,6 @@ class PairAutoscaling(ApiModel):
     """What holds for P and D together."""
 
     source: MetricsSource | None = None
-    """Who tells HorizontalPodAutoscalers the load. Builtin: the operator. KEDA: a ScaledObject for each role, which asks
-    Prometheus. PrometheusAdapter: prometheus-adapter, with the rules that the chart installs. Default: Builtin; KEDA
-    where it has the API group and the operator is installed to use it."""
+    """Who tells the load. Builtin: the operator. KEDA: a ScaledObject for each role, which asks Prometheus.
+    PrometheusAdapter: that, by the chart's rules. Default: Builtin; KEDA where the operator is installed to use it and
+    does not have the API group of external metrics itself."""
