@@ -17,6 +17,7 @@ import yaml
 from e2e.cluster import Cluster
 from e2e.cluster.build import binary
 from pdinference.api.v1alpha1 import PDBatch, PDInference
+from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster import kinds
 from pdinference.engine.batch import Service
 from pdinference.manifests import RenderSettings, render
@@ -308,6 +309,31 @@ class TestLifecycle:
         installed.helm("install")
         found = installed.get("pdi", resource.metadata.name, "--namespace=models")
         assert found["metadata"]["uid"] == resource.metadata.uid
+
+    def test_another_server_of_external_metrics_keeps_the_group(self, kubernetes: Kubernetes) -> None:
+        """KEDA's, say, with the default values; and once it is gone, an upgrade takes the group."""
+        service = {"namespace": ELSEWHERE, "name": "keda-operator-metrics-apiserver", "port": 443}
+        spec = {"group": "external.metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100}
+        foreign = {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": API_SERVICE},
+            "spec": {**spec, "versionPriority": 100, "service": service, "insecureSkipTLSVerify": True},
+        }
+        kubernetes.apply([foreign])
+        kubernetes.helm("install")
+        try:
+            assert kubernetes.get("apiservice", API_SERVICE)["spec"]["service"] == service
+            kubernetes.helm("upgrade", {"workers": 4})
+            assert kubernetes.get("apiservice", API_SERVICE)["spec"]["service"] == service
+            kubernetes.kubectl("delete", "apiservice", API_SERVICE)
+            kubernetes.helm("upgrade")
+            assert kubernetes.get("apiservice", API_SERVICE)["spec"]["service"]["namespace"] == NAMESPACE
+            kubernetes.helm("upgrade", {"workers": 4})
+            assert kubernetes.exists("apiservice", API_SERVICE)
+        finally:
+            kubernetes.uninstall()
+        assert not kubernetes.exists("apiservice", API_SERVICE)
 
     def test_an_upgrade_upgrades_the_definition(self, installed: Kubernetes) -> None:
         installed.kubectl("patch", CRD, "--type=json", '--patch=[{"op": "remove", "path": "/spec/names/shortNames"}]')
