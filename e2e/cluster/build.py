@@ -91,6 +91,7 @@ TOOLS = {
         Tool("helm", "addons", ("helm.sh/helm/v3/cmd/helm",)),
         # Without its service discovery for clouds, which is a third of it.
         Tool("prometheus", "prometheus", ("github.com/prometheus/prometheus/cmd/prometheus",), tags="remove_all_sd"),
+        Tool("adapter-query", "adapter", ("./adapter-query",)),
         Tool("tiny", "tiny", ("./pause", "./probe")),
     )
 }

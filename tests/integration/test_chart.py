@@ -24,6 +24,7 @@ from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.batch import render_batch
 from tests.charts.helm import (
     EVERYTHING,
+    KEDA,
     NAMESPACE,
     NAMESPACED,
     RELEASE,
@@ -253,7 +254,7 @@ class TestRights:
 class TestOperator:
     """The operator itself, on the host, with the arguments of the chart's Deployment and its account's token."""
 
-    @pytest.mark.parametrize("values", [{}, NAMESPACED], ids=["cluster-wide", "namespaced"])
+    @pytest.mark.parametrize("values", [{}, NAMESPACED, KEDA], ids=["cluster-wide", "namespaced", "keda"])
     def test_nothing_that_it_asks_for_is_refused(
         self, installed: Kubernetes, resource: PDInference, values: Values, tmp_path: Path
     ) -> None:

@@ -1,6 +1,7 @@
 """The PromQL of each signal, in a real Prometheus, beside what the operator computes from the same pods."""
 
 import asyncio
+import subprocess
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -10,13 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from e2e.cluster.build import binary
 from pdinference.api.names import Role
 from pdinference.autoscaling.exposition import reading
 from pdinference.autoscaling.signals import PodLoad, Upstream, measure
 from pdinference.autoscaling.window import Dated, Window, decode_window
-from pdinference.planning.scaling.queries import LABEL_NAME, LABEL_ROLE, UNSPEAKABLE, Query, matchers
+from pdinference.planning.scaling.adapter import adapter_rules
+from pdinference.planning.scaling.queries import (
+    LABEL_NAME,
+    LABEL_ROLE,
+    UNSPEAKABLE,
+    Query,
+    adapter_metric,
+    matchers,
+)
 from pdinference.planning.scaling.signals import Signal
+from pdinference.planning.scaling.vllm_metrics import VllmMetric
 from tests.integration.prometheus import Line, MovingPod, Prometheus
 from tests.integration.world import until
 
@@ -24,6 +36,12 @@ RECORDED = Path(__file__).parent.parent / "autoscaling" / "recorded"
 WINDOW_S = 12
 FULL_S = 16
 """Until all windows are full."""
+
+COMPARED = [
+    (signal, role)
+    for signal, role in product(sorted(set(Signal) - UNSPEAKABLE), (Role.PARAMETER, Role.DECODE))
+    if (signal, role) != (Signal.DECODE_LOAD, Role.PARAMETER)
+]
 
 BUSY_P = {
     "vllm:request_prefill_time_seconds_count": Line(9, 0.9),
@@ -139,10 +157,9 @@ async def test_prometheus_computes_what_the_operator_does(both: Both) -> None:
 async def compared(both: Both) -> dict[tuple[Signal, Role], tuple[float, float]]:
     """Every signal by Prometheus and by the operator."""
     found = {}
-    for signal, role in product(set(Signal) - UNSPEAKABLE, (Role.PARAMETER, Role.DECODE)):
-        if (signal, role) != (Signal.DECODE_LOAD, Role.PARAMETER):
-            (theirs,) = await both.theirs(signal, role)
-            found[signal, role] = (theirs, both.ours(signal, role))
+    for signal, role in COMPARED:
+        (theirs,) = await both.theirs(signal, role)
+        found[signal, role] = (theirs, both.ours(signal, role))
     return found
 
 
@@ -167,6 +184,20 @@ async def test_a_pod_that_falls_silent_counts_as_at_its_target_and_one_that_is_u
         return await both.theirs(*usage) == []
 
     await until(nothing, "nothing is known when no pod tells")
+
+
+async def test_prometheus_adapter_asks_the_same(both: Both) -> None:
+    """Its own code reads the rules of the chart, and makes of them what it asks Prometheus."""
+    await both.look(FULL_S)
+    rules = yaml.safe_dump(adapter_rules(WINDOW_S))
+    for signal, role in COMPARED:
+        asked = asked_by_adapter(rules, adapter_metric(signal, role))
+        assert sorted(await both.prometheus.query(asked)) == [near(value) for value in await both.theirs(signal, role)]
+
+
+def asked_by_adapter(rules: str, metric: str) -> str:
+    command = [str(binary("adapter-query")), metric, "models", f"{LABEL_NAME}=llama", VllmMetric.KV_USAGE]
+    return subprocess.run(command, input=rules, check=True, capture_output=True, text=True).stdout
 
 
 async def test_where_there_are_no_pods_no_query_answers(tmp_path: Path) -> None:
