@@ -144,22 +144,23 @@ async def test_prometheus_computes_what_the_operator_does(both: Both) -> None:
 
     async def agreed() -> bool:
         await both.look(1)
-        return all(theirs == near(ours) for theirs, ours in (await compared(both)).values())
+        return all(theirs == [near(ours)] for theirs, ours in (await compared(both)).values())
 
     with suppress(AssertionError):  # the next lines say what differs
         await until(agreed, "both say the same")
     found = await compared(both)
-    assert {key: theirs for key, (theirs, _) in found.items()} == {key: near(ours) for key, (_, ours) in found.items()}
+    assert {key: theirs for key, (theirs, _) in found.items()} == {
+        key: [near(ours)] for key, (_, ours) in found.items()
+    }
     assert found[Signal.PREFILL_LOAD, Role.PARAMETER][1] > 2  # two that work, one with a long prompt, and what waits
     assert found[Signal.DECODE_LOAD, Role.DECODE][1] > 2  # more than is worked on, because of what arrives
 
 
-async def compared(both: Both) -> dict[tuple[Signal, Role], tuple[float, float]]:
+async def compared(both: Both) -> dict[tuple[Signal, Role], tuple[list[float], float]]:
     """Every signal by Prometheus and by the operator."""
     found = {}
     for signal, role in COMPARED:
-        (theirs,) = await both.theirs(signal, role)
-        found[signal, role] = (theirs, both.ours(signal, role))
+        found[signal, role] = (await both.theirs(signal, role), both.ours(signal, role))
     return found
 
 
@@ -188,7 +189,11 @@ async def test_a_pod_that_falls_silent_counts_as_at_its_target_and_one_that_is_u
 
 async def test_prometheus_adapter_asks_the_same(both: Both) -> None:
     """Its own code reads the rules of the chart, and makes of them what it asks Prometheus."""
-    await both.look(FULL_S)
+
+    async def all_tell() -> bool:
+        return all([await both.theirs(*what) for what in COMPARED])
+
+    await until(all_tell, "Prometheus has all that it needs")
     rules = yaml.safe_dump(adapter_rules(WINDOW_S))
     for signal, role in COMPARED:
         asked = asked_by_adapter(rules, adapter_metric(signal, role))
