@@ -2,7 +2,9 @@
 
 import json
 import re
+import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +21,8 @@ from tests.integration.world import until
 
 _SAMPLE = re.compile(r"^(?P<name>[^\s{]+)(?P<labels>\{.*\})? (?P<value>\S+)$")
 _STOP_S = 10
+_START_S = 180
+_MEMORY = Path("/dev/shm")  # noqa: S108 - it syncs what it stores, and a disk that is busy holds it up for a minute
 
 
 @dataclass(frozen=True)
@@ -83,12 +87,13 @@ class Prometheus:
     def __init__(self, folder: Path, pods: list[MovingPod]) -> None:
         self._port = free_port()
         self._log = folder / "prometheus.log"
+        self._data = tempfile.mkdtemp(prefix="prometheus-", dir=_MEMORY if _MEMORY.is_dir() else folder)
         config = folder / "prometheus.json"
         config.write_text(json.dumps(_config(pods)))
         command = [
             str(build.binary("prometheus")),
             f"--config.file={config}",
-            f"--storage.tsdb.path={folder / 'data'}",
+            f"--storage.tsdb.path={self._data}",
             f"--web.listen-address=127.0.0.1:{self._port}",
         ]
         with self._log.open("wb") as output:
@@ -117,18 +122,26 @@ class Prometheus:
             except aiohttp.ClientError:
                 return False
 
-        await until(ready, "Prometheus is ready")
+        try:
+            await until(ready, "Prometheus is ready", within=_START_S)
+        except BaseException:
+            self._stop()
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         self._process.terminate()
         try:
             self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        shutil.rmtree(self._data)
 
 
 def _config(pods: list[MovingPod]) -> dict[str, Any]:
