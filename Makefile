@@ -11,6 +11,7 @@ REGISTRY ?=
 TAG ?= 0.1.0
 # Arguments for pytest, for example `make test-unit ARGS='-k render'`.
 ARGS ?=
+ADAPTER_RULES := charts/pdinference-operator/files/prometheus-adapter-rules.yaml
 CRDS := pdinferences.pdinference.io pdbatches.pdinference.io
 
 .PHONY: help
@@ -42,6 +43,7 @@ lint: setup ## Formatting, lint, types, layers, generated files
 	$(RUN) lint-imports
 	for crd in $(CRDS); do for copy in crds charts/pdinference-operator/files/crds; do \
 	  $(RUN) pdinference crd $$crd | diff -u $$copy/$$crd.yaml - || { echo 'Run: make generate'; exit 1; }; done; done
+	$(RUN) pdinference adapter-rules | diff -u $(ADAPTER_RULES) - || { echo 'Run: make generate'; exit 1; }
 
 .PHONY: test-unit
 test-unit: setup ## Unit tests, in seconds
@@ -73,9 +75,10 @@ format: setup ## Format the code and mend what lint can mend
 	$(RUN) ruff check --fix .
 
 .PHONY: generate
-generate: setup ## Write the CRDs and the golden files anew
+generate: setup ## Write the CRDs, the rules for prometheus-adapter and the golden files anew
 	for crd in $(CRDS); do \
 	  $(RUN) pdinference crd $$crd > crds/$$crd.yaml; cp crds/$$crd.yaml charts/pdinference-operator/files/crds/; done
+	$(RUN) pdinference adapter-rules > $(ADAPTER_RULES)
 	$(RUN) pytest -q tests/manifests --update-golden
 
 .PHONY: vllm-options

@@ -111,6 +111,21 @@ WITH_MONITOR: Values = {
     "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
     "dashboard": {"enabled": True, "labels": {"team": "serving"}},
 }
+KEDA: Values = {"autoscaling": {"keda": {"enabled": True, "prometheus": "http://prometheus.monitoring:9090"}}}
+WITH_PROMETHEUS: Values = {
+    "metricsApi": {"enabled": False},
+    "autoscaling": {
+        "keda": {
+            "enabled": True,
+            "prometheus": "https://thanos.monitoring:9090",
+            "windowSeconds": 240,
+            "authentication": {"kind": "TriggerAuthentication", "name": "thanos"},
+        },
+        "prometheusAdapter": {"enabled": True, "namespace": "monitoring"},
+        "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "prometheusNamespace": "monitoring",
+    },
+}
 WITHOUT_EXTRAS: Values = {
     "replicas": 1,
     "webhook": {"enabled": False},
@@ -127,6 +142,8 @@ VALUE_SETS: dict[str, Values] = {
     "everything": EVERYTHING,
     "with-monitor": WITH_MONITOR,
     "cert-manager": CERT_MANAGER,
+    "keda": KEDA,
+    "with-prometheus": WITH_PROMETHEUS,
     "without-extras": WITHOUT_EXTRAS,
 }
 """Ways to install the chart which together render every line of it."""

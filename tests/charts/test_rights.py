@@ -9,7 +9,18 @@ from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster import kinds
 from pdinference.controller.leader import LEASE_NAME
 from pdinference.manifests import RenderSettings, render
-from tests.charts.helm import EVERYTHING, NAMESPACE, NAMESPACED, RELEASE, VALUE_SETS, Object, Values, of_kind, rendered
+from tests.charts.helm import (
+    EVERYTHING,
+    KEDA,
+    NAMESPACE,
+    NAMESPACED,
+    RELEASE,
+    VALUE_SETS,
+    Object,
+    Values,
+    of_kind,
+    rendered,
+)
 from tests.conftest import EXAMPLES, example_documents
 
 CLUSTER_SCOPED = {
@@ -20,6 +31,7 @@ CLUSTER_SCOPED = {
     "ValidatingWebhookConfiguration",
 }
 ROLES = {"Role", "ClusterRole"}
+CHILD_VERBS = ("get", "list", "watch", "create", "patch", "delete")
 
 Right = tuple[str, str, str]
 """API group, resource, verb."""
@@ -67,6 +79,15 @@ def test_children_are_exactly_what_may_be_created() -> None:
 def test_everything_watched_may_be_listed_and_watched() -> None:
     needed = {(kind.group, kind.plural, verb) for kind in kinds.WATCHED for verb in ("list", "watch")}
     assert needed <= operator_rights()
+
+
+def test_a_right_to_scaled_objects_comes_with_keda_alone() -> None:
+    needed = {(kinds.SCALED_OBJECT.group, kinds.SCALED_OBJECT.plural, verb) for verb in CHILD_VERBS}
+    assert operator_rights(KEDA) - operator_rights() == needed
+    namespaced = [
+        role for role in of_kind(rendered({**NAMESPACED, **KEDA}), "Role") if role["metadata"]["name"] == RELEASE
+    ]
+    assert [rights(role) for role in namespaced] == [operator_rights(KEDA)] * 2
 
 
 def test_the_operator_holds_what_it_gives_to_routers() -> None:

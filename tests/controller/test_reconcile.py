@@ -11,12 +11,13 @@ from pdinference.api.names import Role
 from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import CHILDREN, DEPLOYMENT, POD, RESOURCE, Owner
+from pdinference.cluster.kinds import CHILDREN, DEPLOYMENT, POD, RESOURCE, SCALED_OBJECT, Owner
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.reconcile import Reconciler, Result
 from pdinference.controller.report import Reporter
 from pdinference.manifests import RenderSettings
+from pdinference.planning.scaling.condition import Measured
 from tests.cluster.fake_api import FakeApi
 
 Json = dict[str, Any]
@@ -28,8 +29,10 @@ ROUTER = DEPLOYMENT.path("ns", "llama-router")
 class World:
     """The operator's core on an API server in memory; `sync` plays the watches."""
 
-    def __init__(self, document: Json) -> None:
+    def __init__(self, document: Json, settings: RenderSettings = RenderSettings()) -> None:  # noqa: B008 - frozen
         self.api = FakeApi()
+        self.settings = settings
+        self.measured = Measured()
         self.metrics = Metrics()
         self.document = document
         self.restart()
@@ -45,7 +48,8 @@ class World:
             applier=Applier(self.api, self.cache),
             reporter=Reporter(self.api, self.cache, events, self.metrics),
             metrics=self.metrics,
-            settings=RenderSettings(),
+            settings=self.settings,
+            measured=lambda _: self.measured,
         )
         self.sync()
 
@@ -60,7 +64,7 @@ class World:
 
     def sync(self) -> None:
         """Everything that is live gets into the cache, and what is gone gets out."""
-        for kind in (RESOURCE, *CHILDREN, POD):
+        for kind in (RESOURCE, *CHILDREN, SCALED_OBJECT, POD):
             prefix = kind.path("ns") + "/"
             bodies = [body for path, body in self.api.objects.items() if path.startswith(prefix)]
             for body in bodies:

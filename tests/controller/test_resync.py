@@ -8,7 +8,7 @@ import pytest
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import RESOURCE, Owner
+from pdinference.cluster.kinds import RESOURCE, WATCHED, Owner
 from pdinference.controller import resync
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.resync import Resync
@@ -35,7 +35,7 @@ def make(api: Lists, taken: list[Owner], interval: float = 3600) -> Resync:
     def enqueue(owners: Iterable[Owner]) -> None:
         taken.extend(owners)
 
-    return Resync(api, Cache(), Metrics(), namespaces=(), interval=interval, enqueue=enqueue)
+    return Resync(api, Cache(), Metrics(), kinds=WATCHED, namespaces=(), interval=interval, enqueue=enqueue)
 
 
 async def test_the_first_list_is_tried_until_it_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:

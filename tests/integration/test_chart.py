@@ -17,12 +17,14 @@ import yaml
 from e2e.cluster import Cluster
 from e2e.cluster.build import binary
 from pdinference.api.v1alpha1 import PDBatch, PDInference
+from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster import kinds
 from pdinference.engine.batch import Service
 from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.batch import render_batch
 from tests.charts.helm import (
     EVERYTHING,
+    KEDA,
     NAMESPACE,
     NAMESPACED,
     RELEASE,
@@ -252,7 +254,7 @@ class TestRights:
 class TestOperator:
     """The operator itself, on the host, with the arguments of the chart's Deployment and its account's token."""
 
-    @pytest.mark.parametrize("values", [{}, NAMESPACED], ids=["cluster-wide", "namespaced"])
+    @pytest.mark.parametrize("values", [{}, NAMESPACED, KEDA], ids=["cluster-wide", "namespaced", "keda"])
     def test_nothing_that_it_asks_for_is_refused(
         self, installed: Kubernetes, resource: PDInference, values: Values, tmp_path: Path
     ) -> None:
@@ -308,6 +310,26 @@ class TestLifecycle:
         installed.helm("install")
         found = installed.get("pdi", resource.metadata.name, "--namespace=models")
         assert found["metadata"]["uid"] == resource.metadata.uid
+
+    def test_another_server_of_external_metrics_keeps_the_group(self, kubernetes: Kubernetes) -> None:
+        """KEDA's, say: Helm takes it from nobody, and without metricsApi there is nothing to take."""
+        service = {"namespace": ELSEWHERE, "name": "keda-operator-metrics-apiserver", "port": 443}
+        spec = {"group": "external.metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100}
+        foreign = {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": API_SERVICE},
+            "spec": {**spec, "versionPriority": 100, "service": service, "insecureSkipTLSVerify": True},
+        }
+        kubernetes.apply([foreign])
+        try:
+            with pytest.raises(HelmError, match="cannot be imported into the current release"):
+                kubernetes.helm("install")
+            kubernetes.helm("install", {**KEDA, "metricsApi": {"enabled": False}})
+            kubernetes.uninstall()
+            assert kubernetes.get("apiservice", API_SERVICE)["spec"]["service"] == service
+        finally:
+            kubernetes.kubectl("delete", "apiservice", API_SERVICE)
 
     def test_an_upgrade_upgrades_the_definition(self, installed: Kubernetes) -> None:
         installed.kubectl("patch", CRD, "--type=json", '--patch=[{"op": "remove", "path": "/spec/names/shortNames"}]')

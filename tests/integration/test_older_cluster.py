@@ -1,4 +1,4 @@
-"""A cluster without dynamic resource allocation, as before Kubernetes 1.34: the operator works and says what lacks."""
+"""A cluster without dynamic resource allocation, as before Kubernetes 1.34, and without KEDA: what lacks is said."""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ import pytest
 
 from e2e.cluster import Cluster
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE_CLAIM_TEMPLATE
+from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, RESOURCE_CLAIM_TEMPLATE, SCALED_OBJECT
 from tests.integration.conftest import Operators
 from tests.integration.world import World, until
 
@@ -45,4 +45,28 @@ async def test_claims_are_refused_in_plain_words_and_all_else_works(world: World
         return bool((await world.condition("Progressing"))["reason"] == "RolloutComplete")
 
     await until(done, "all is as it was")
+    assert await operator.healthy()
+
+
+async def test_scaled_objects_are_refused_in_plain_words_and_all_else_works(world: World, operators: Operators) -> None:
+    with pytest.raises(ApiError):
+        await world.api.get(SCALED_OBJECT.path(world.namespace))
+    operator = await operators.start("--keda-prometheus=http://prometheus.monitoring:9090")
+    scaled = {"replicas": 3, "autoscaling": {"maxReplicas": 6}}
+    await world.apply(decode=scaled, autoscaling={"source": "KEDA"})
+    revision = await world.serving()
+
+    async def told() -> bool:
+        condition = await world.condition("Progressing")
+        return condition.get("reason") == "NotServed" and "Install KEDA" in condition["message"]
+
+    await until(told, "the condition says what the cluster lacks")
+    deployment = await world.get(DEPLOYMENT, f"llama-decode-{revision}") or {}
+    assert deployment["spec"]["replicas"] == 3
+    await world.apply(decode=scaled, autoscaling={"source": "Builtin"})
+
+    async def followed() -> bool:
+        return await world.get(AUTOSCALER, "llama-decode") is not None
+
+    await until(followed, "another source works")
     assert await operator.healthy()

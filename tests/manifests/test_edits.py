@@ -31,8 +31,6 @@ OF_NO_CHILD = {"model.architecture.config", "rollout.strategy", "memoryPolicy"} 
 OF_ONE_VALUE = {
     "decode.parallelism.pipeline",
     "decode.parallelism.nodes",
-    "parameter.autoscaling.source",
-    "decode.autoscaling.source",
 }
 """Fields that may say only what they would anyway."""
 

@@ -31,6 +31,11 @@
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
+{{- if .Values.autoscaling.keda.enabled }}
+- apiGroups: [keda.sh]
+  resources: [scaledobjects]
+  verbs: {{ include "pdinference-operator.childVerbs" . }}
+{{- end }}
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: {{ include "pdinference-operator.childVerbs" . }}

@@ -167,6 +167,11 @@ def role_object(name: str, role: Role) -> str:
     return f"{name}-{role}"
 
 
+def keda_autoscaler(name: str, role: Role) -> str:
+    """The HorizontalPodAutoscaler that KEDA makes of a role's ScaledObject."""
+    return f"keda-hpa-{role_object(name, role)}"
+
+
 def router_service(name: str) -> str:
     """The Service that clients talk to; it has the name of the PDInference itself."""
     return name

@@ -7,10 +7,7 @@ from typing import Final
 from prometheus_client.parser import text_string_to_metric_families
 
 from pdinference.planning.observed import KvCache
-
-_PREFIX: Final = "vllm:"
-_HOLDING: Final = frozenset({"in_progress", "completed_waiting"})
-"""Stages of `vllm:num_requests_kv_fetch_by_stage` in which a waiting request has its KV blocks already."""
+from pdinference.planning.scaling.vllm_metrics import HOLDING_STAGES, VllmMetric
 
 Sample = tuple[str, dict[str, str], float]
 
@@ -71,40 +68,24 @@ def reading(text: str) -> Reading:
         ValueError: It is not in Prometheus' text format.
     """
     samples = list(_samples(text))
-    engines = _values(samples, "kv_cache_usage_perc")
+    engines = _values(samples, VllmMetric.KV_USAGE)
     return Reading(
         kv_usage=sum(engines) / len(engines) if engines else None,
-        running=_sum(samples, "num_requests_running"),
-        waiting=_sum(samples, "num_requests_waiting"),
-        holding=_sum(samples, "num_requests_kv_fetch_by_stage", lambda labels: labels.get("stage") in _HOLDING) or 0.0,
+        running=_sum(samples, VllmMetric.RUNNING),
+        waiting=_sum(samples, VllmMetric.WAITING),
+        holding=_sum(samples, VllmMetric.KV_FETCHES, lambda labels: labels.get("stage") in HOLDING_STAGES) or 0.0,
         cache=_cache(samples),
-        prompt_tokens=_sum(samples, "prompt_tokens_total"),
-        generation_tokens=_sum(samples, "generation_tokens_total"),
-        prompt_lengths=_histogram(samples, "request_prompt_tokens"),
-        answer_lengths=_histogram(samples, "request_generation_tokens"),
-        prefill=_histogram(samples, "request_prefill_time_seconds"),
-        first_token=_histogram(samples, "time_to_first_token_seconds"),
-        inter_token=_histogram(samples, "inter_token_latency_seconds"),
+        prompt_tokens=_sum(samples, VllmMetric.PROMPT_TOKENS),
+        generation_tokens=_sum(samples, VllmMetric.GENERATION_TOKENS),
+        prompt_lengths=_histogram(samples, VllmMetric.PROMPT_LENGTHS),
+        answer_lengths=_histogram(samples, VllmMetric.ANSWER_LENGTHS),
+        prefill=_histogram(samples, VllmMetric.PREFILL_SECONDS),
+        first_token=_histogram(samples, VllmMetric.FIRST_TOKEN_SECONDS),
+        inter_token=_histogram(samples, VllmMetric.INTER_TOKEN_SECONDS),
     )
 
 
-_WANTED: Final = tuple(
-    f"{_PREFIX}{name}"
-    for name in (
-        "kv_cache_usage_perc",
-        "num_requests_running",
-        "num_requests_waiting",
-        "num_requests_kv_fetch_by_stage",
-        "cache_config_info",
-        "prompt_tokens_total",
-        "generation_tokens_total",
-        "request_prompt_tokens_",
-        "request_generation_tokens_",
-        "request_prefill_time_seconds_",
-        "time_to_first_token_seconds_",
-        "inter_token_latency_seconds_",
-    )
-)
+_WANTED: Final = tuple(VllmMetric)
 
 
 def _samples(text: str) -> Iterator[Sample]:
@@ -112,7 +93,7 @@ def _samples(text: str) -> Iterator[Sample]:
     wanted = "\n".join(line for line in text.splitlines() if line.startswith(_WANTED))
     for family in text_string_to_metric_families(wanted + "\n"):
         for sample in family.samples:
-            yield sample.name.removeprefix(_PREFIX), sample.labels, sample.value
+            yield sample.name, sample.labels, sample.value
 
 
 def _values(
@@ -142,7 +123,7 @@ def _cache(samples: Iterable[Sample]) -> KvCache | None:
     """The KV cache of all engines of the pod together; they are alike."""
     blocks, size = 0, 0
     for name, labels, _ in samples:
-        if name == "cache_config_info":
+        if name == VllmMetric.CACHE:
             try:
                 blocks += int(labels["num_gpu_blocks"])
                 size = int(labels["block_size"])

@@ -1,4 +1,4 @@
-"""Which resources are autoscaled, and at what their HPAs aim."""
+"""Which resources are autoscaled by the operator's metrics, and at what their HPAs aim."""
 
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ class Policies:
         self._known: dict[Owner, tuple[str, int, Policy]] = {}
 
     def of(self, record: ResourceRecord | None) -> Policy:
-        """The policy of a resource; empty when no role is autoscaled."""
+        """The policy of a resource; empty when no role is autoscaled, or by others' metrics."""
         if record is None or _MARK not in record.spec:
             return _NONE
         known = self._known.get(record.owner)
@@ -42,6 +42,8 @@ def _read(record: ResourceRecord) -> Policy:
     try:
         spec = validated(record.body()).spec
     except InvalidResourceError:  # the reconciler reports it
+        return _NONE
+    if spec.metrics_source not in {None, "Builtin"}:  # others read these pods
         return _NONE
     scaled = {role: spec.of(role) for role in ENGINE_ROLES if spec.of(role).autoscaled}
     return {

@@ -18,10 +18,15 @@ _NOT_FOUND: Final = 404
 Problem = tuple[str, str]
 """Reason and message, for the condition."""
 
+_MISSING: Final = "MetricsApiMissing"
+_ELSEWHERE: Final = "MetricsApiElsewhere"
 OFF: Final = (
     "MetricsApiOff",
-    "This operator serves no metrics to HPAs: it was installed without metricsApi.enabled, or with watchNamespaces.",
+    "This operator serves HPAs no metrics (chart: metricsApi.enabled, watchNamespaces). Set spec.autoscaling.source.",
 )
+
+
+_NOT_OURS: Final = frozenset({_ELSEWHERE, OFF[0]})
 
 
 class Registration:
@@ -39,6 +44,14 @@ class Registration:
         self._service = service
         self._on_change = on_change
         self.problem: Problem | None = OFF if service is None else None
+        self._looked = False
+
+    @property
+    def served(self) -> bool | None:
+        """Whether HPAs get the operator's metrics; None when that is not known, and while nobody has the API group."""
+        if self.problem is None:
+            return True if self._looked else None
+        return False if self.problem[0] in _NOT_OURS else None if self.problem[0] == _MISSING else True
 
     async def keep(self) -> None:
         """Look for ever."""
@@ -54,6 +67,7 @@ class Registration:
             if error.status != _NOT_FOUND:
                 return
             found = None
+        self._looked = True
         problem = None if self._service is None else problem_of(found, self._service)
         if problem != self.problem:
             self.problem = problem
@@ -64,17 +78,17 @@ def problem_of(registered: Json | None, service: tuple[str, str]) -> Problem | N
     """What keeps our metrics from HPAs, given the APIService."""
     if registered is None:
         return (
-            "MetricsApiMissing",
+            _MISSING,
             f"APIService {API_SERVICE} does not exist, so HPAs get no metrics; helm upgrade makes it again.",
         )
     owner = (registered.get("spec") or {}).get("service") or {}
     if (owner.get("namespace"), owner.get("name")) != service:
         other = f"{owner.get('namespace')}/{owner.get('name')}"
         message = (
-            f"Another server ({other}) has APIService {API_SERVICE}, and there can be one only. Give it to this "
-            "operator, or leave out targets and use metrics of that server."
+            f"Another server ({other}) has APIService {API_SERVICE}, and there can be one only. Use that server by "
+            "spec.autoscaling.source KEDA or PrometheusAdapter, or give the APIService to this operator."
         )
-        return ("MetricsApiElsewhere", message)
+        return (_ELSEWHERE, message)
     available: Json = next(
         (c for c in (registered.get("status") or {}).get("conditions", ()) if c["type"] == "Available"), {}
     )

@@ -66,7 +66,7 @@ def examine(
 
 
 def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> Iterator[Problem]:
-    yield from policy_problems(resource, settings.allowed_host_paths)
+    yield from policy_problems(resource, settings)
     yield from option_problems(resource.spec)
     yield from pair_problems(resource.spec)
     yield from batch_problems(resource.spec)

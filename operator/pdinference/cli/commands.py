@@ -1,8 +1,7 @@
 """The `pdinference` command."""
 
 import sys
-from collections.abc import Callable, Iterable
-from functools import wraps
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,78 +12,14 @@ from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError
 from pdinference.checks import examine
+from pdinference.cli.adapter_rules import adapter_rules_command
 from pdinference.cli.batch import batch_command
 from pdinference.cli.documents import documents, file_option, name_of, problems_told
+from pdinference.cli.installation import installation
 from pdinference.cli.model import model_group
 from pdinference.cli.plan import plan_command
 from pdinference.cli.tls import tls_options
 from pdinference.manifests import RenderSettings, render
-
-
-def _installation(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say what the operator is installed with."""
-
-    @click.option(
-        "--router-image",
-        default=names.DEFAULT_ROUTER_IMAGE,
-        show_default=True,
-        help="Router image of resources that name none.",
-    )
-    @click.option(
-        "--allow-host-path",
-        "allowed_host_paths",
-        multiple=True,
-        help="Folder of nodes that pods may mount, with all below; repeatable.  [default: none]",
-    )
-    @click.option(
-        "--model-image",
-        default=names.DEFAULT_MODEL_IMAGE,
-        show_default=True,
-        help="Image that downloads and checks models; another one restarts pods with a cache.",
-    )
-    @click.option(
-        "--runner-image",
-        default=names.DEFAULT_OPERATOR_IMAGE,
-        show_default=True,
-        help="Image of batch runners: the operator's own.",
-    )
-    @click.option(
-        "--operator-namespace",
-        default="",
-        help="Where the operator's pods are; policies let these in.  [default: none]",
-    )
-    @click.option(
-        "--operator-label", "operator_labels", multiple=True, help="key=value that selects these; repeatable."
-    )
-    @wraps(command)
-    def with_settings(
-        *,
-        router_image: str,
-        allowed_host_paths: tuple[str, ...],
-        model_image: str,
-        runner_image: str,
-        operator_namespace: str,
-        operator_labels: tuple[str, ...],
-        **options: Any,
-    ) -> None:
-        settings = RenderSettings(
-            router_image=router_image,
-            allowed_host_paths=allowed_host_paths,
-            model_image=model_image,
-            runner_image=runner_image,
-            operator_namespace=operator_namespace,
-            operator_labels=tuple(_pair(label) for label in operator_labels),
-        )
-        command(settings=settings, **options)
-
-    return with_settings
-
-
-def _pair(label: str) -> tuple[str, str]:
-    key, separator, value = label.partition("=")
-    if not separator:
-        raise click.BadParameter(f"{label!r} is not key=value", param_hint="--operator-label")
-    return key, value
 
 
 def _service(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, str] | None:
@@ -119,7 +54,7 @@ def crd(names_: tuple[str, ...]) -> None:
 @main.command("render")
 @file_option
 @click.option("-n", "--namespace", default=None, help="Namespace of resources that name none.  [default: default]")
-@_installation
+@installation
 def render_command(source: IO[str], namespace: str | None, settings: RenderSettings) -> None:
     """Print what the operator would apply, without a cluster."""
     for document in documents(source, namespace):
@@ -131,7 +66,7 @@ def render_command(source: IO[str], namespace: str | None, settings: RenderSetti
 @main.command("validate")
 @file_option
 @click.option("-n", "--namespace", default=None, help="Namespace of resources that name none.  [default: default]")
-@_installation
+@installation
 def validate_command(source: IO[str], namespace: str | None, settings: RenderSettings) -> None:
     """Say what the webhook would say, without a cluster; all problems of all resources at once."""
     refused = False
@@ -189,7 +124,7 @@ def _examined(document: dict[str, Any], file: str, settings: RenderSettings) -> 
     show_default=True,
     help="Port of /healthz, /readyz and /metrics; 0 takes a free one.",
 )
-@_installation
+@installation
 @tls_options
 @click.option(
     "--metrics-service",
@@ -230,5 +165,6 @@ def _print_yaml(objects: Iterable[Any], **style: Any) -> None:
 
 
 main.add_command(plan_command)
+main.add_command(adapter_rules_command)
 main.add_command(model_group)
 main.add_command(batch_command)

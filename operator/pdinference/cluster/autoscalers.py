@@ -1,4 +1,4 @@
-"""From a whole HorizontalPodAutoscaler to what it thinks."""
+"""From a whole HorizontalPodAutoscaler, or ScaledObject of KEDA, to what it thinks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +7,8 @@ from pdinference.api.quantities import quantity
 from pdinference.planning.observed import AutoscalerState, Load, Verdict
 
 Json = Mapping[str, Any]
+
+_KEDA_MAXIMUM = 100
 
 
 def autoscaler_state(body: Json) -> AutoscalerState:
@@ -26,6 +28,21 @@ def autoscaler_state(body: Json) -> AutoscalerState:
         able=_verdict(status, "AbleToScale"),
         active=_verdict(status, "ScalingActive"),
         limited=_verdict(status, "ScalingLimited"),
+    )
+
+
+def scaled_object_state(body: Json) -> AutoscalerState:
+    """Of a ScaledObject: whether KEDA has made an HPA of it, and whether that knows the load."""
+    spec = body["spec"]
+    status = body.get("status") or {}
+    ready = _verdict(status, "Ready")
+    scales = _verdict(status, "HPAActive")  # told by KEDA 2.20 and later
+    return AutoscalerState(
+        workload=spec["scaleTargetRef"]["name"],
+        minimum=spec.get("minReplicaCount", 0),
+        maximum=spec.get("maxReplicaCount", _KEDA_MAXIMUM),
+        judged=ready is not None and ready.status != "Unknown",
+        active=ready if scales is None or (ready is not None and ready.status == "False") else scales,
     )
 
 
@@ -61,7 +78,6 @@ def _verdict(status: Json, type_: str) -> Verdict | None:
     for condition in status.get("conditions") or ():
         if condition["type"] == type_:
             holds = condition["status"] == "True"
-            return Verdict(
-                condition["status"], condition.get("reason", ""), "" if holds else condition.get("message", "")
-            )
+            message = "" if holds else condition.get("message", "")
+            return Verdict(condition["status"], condition.get("reason", ""), message)
     return None

@@ -51,6 +51,9 @@ RESOURCE_CLAIM_TEMPLATE = Kind(
 )
 AUTOSCALER = Kind("HorizontalPodAutoscaler", "autoscaling", "v2", "horizontalpodautoscalers")
 
+SCALED_OBJECT = Kind("ScaledObject", "keda.sh", "v1alpha1", "scaledobjects", optional=True)
+"""Of KEDA. The operator has a right to it only where it is installed to use KEDA."""
+
 CHILDREN = (
     Kind("ServiceAccount", "", "v1", "serviceaccounts"),
     Kind("Role", "rbac.authorization.k8s.io", "v1", "roles"),
@@ -64,14 +67,23 @@ CHILDREN = (
     JOB,
     AUTOSCALER,
 )
-"""What a PDInference or a PDBatch becomes, apart from pods."""
+"""What a PDInference or a PDBatch becomes anywhere, apart from pods."""
 
 WORKLOADS = frozenset({STATEFUL_SET.name, DEPLOYMENT.name, JOB.name})
 """Kinds that start pods; they are applied after everything that the pods need."""
 
-CHILD_BY_NAME = {kind.name: kind for kind in CHILDREN}
+CHILD_BY_NAME = {kind.name: kind for kind in (*CHILDREN, SCALED_OBJECT)}
 RESOURCE_BY_NAME = {kind.name: kind for kind in RESOURCES}
 WATCHED = (*RESOURCES, *CHILDREN, POD)
+
+
+def watched(*, keda: bool) -> tuple[Kind, ...]:
+    """All kinds to list and watch.
+
+    Args:
+        keda: Whether the operator is installed to use KEDA.
+    """
+    return (*WATCHED, SCALED_OBJECT) if keda else WATCHED
 
 
 class Owner(NamedTuple):

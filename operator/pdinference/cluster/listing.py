@@ -14,16 +14,19 @@ _EXPIRED = 410
 _ATTEMPTS = 3
 
 
-async def list_all(api: ApiServer, cache: Cache, namespaces: Collection[str]) -> set[Owner]:
+async def list_all(
+    api: ApiServer, cache: Cache, namespaces: Collection[str], kinds: Collection[Kind] = WATCHED
+) -> set[Owner]:
     """List every kind and correct the cache; the owners of all that differed come back.
 
     Args:
         api: The API server.
         cache: What to correct.
         namespaces: The namespaces that are served; empty for the whole cluster.
+        kinds: What to list.
     """
     touched: set[Owner] = set()
-    for kind in WATCHED:
+    for kind in kinds:
         for namespace in namespaces or (None,):
             records, version = await _list(api, kind, namespace)
             touched |= cache.replace(kind, records, version, namespace)

@@ -3,10 +3,17 @@
 from dataclasses import dataclass, field
 
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import CHILD_BY_NAME, ChildKey, Owner
+from pdinference.cluster.kinds import CHILD_BY_NAME, RESOURCE_CLAIM_TEMPLATE, SCALED_OBJECT, ChildKey, Owner
 from pdinference.planning.observed import Failure
 
 _NOT_SERVED = "NotServed"
+_WHAT_FOR = {
+    RESOURCE_CLAIM_TEMPLATE.name: "spec.{parameter,decode}.accelerator.devices needs (dynamic resource "
+    "allocation, Kubernetes 1.34 or later). Remove devices and request an extended resource (resourceName), or upgrade "
+    "the cluster.",
+    SCALED_OBJECT.name: "spec.autoscaling.source KEDA needs. The number of pods stays as it is. Install KEDA, or set "
+    "another spec.autoscaling.source.",
+}
 
 
 @dataclass
@@ -38,11 +45,7 @@ class Outcome:
 
     def not_served(self, key: ChildKey) -> None:
         """Note that the API server does not know this kind."""
-        message = (
-            f"this cluster does not serve {CHILD_BY_NAME[key.kind].api_version}, which spec.{{parameter,decode}}."
-            "accelerator.devices needs (dynamic resource allocation, Kubernetes 1.34 or later). Remove devices and "
-            "request an extended resource (resourceName), or upgrade the cluster."
-        )
+        message = f"this cluster does not serve {CHILD_BY_NAME[key.kind].api_version}, which {_WHAT_FOR[key.kind]}"
         self.failures.append(Failure(key.kind, key.name, _NOT_SERVED, message))
 
     def refused(self, key: ChildKey, owner: Owner, *, passing: bool) -> None:

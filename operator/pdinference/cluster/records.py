@@ -7,14 +7,15 @@ from hashlib import blake2b
 from typing import Any
 
 from pdinference.api import names
-from pdinference.cluster.autoscalers import autoscaler_state
+from pdinference.cluster.autoscalers import autoscaler_state, scaled_object_state
 from pdinference.cluster.jobs import job_state
-from pdinference.cluster.kinds import AUTOSCALER, JOB, RESOURCE_BY_NAME, WORKLOADS, ChildKey, Owner
+from pdinference.cluster.kinds import AUTOSCALER, JOB, RESOURCE_BY_NAME, SCALED_OBJECT, WORKLOADS, ChildKey, Owner
 from pdinference.planning.observed import AutoscalerState, JobState, PodSummary, WorkloadState
 
 Json = Mapping[str, Any]
 
 _BOOKKEEPING = frozenset({"deployment.kubernetes.io/revision"})  # annotations that Kubernetes' own controllers write
+_AUTOSCALERS = {AUTOSCALER.name: autoscaler_state, SCALED_OBJECT.name: scaled_object_state}
 _SERVER_METADATA = frozenset(
     {"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink"}
     | {"deletionTimestamp", "deletionGracePeriodSeconds"}
@@ -130,7 +131,7 @@ def child_record(kind: str, body: Json) -> ChildRecord:
         workload=workload,
         pair=workload.revision if workload else (metadata.get("labels") or {}).get(names.LABEL_REVISION, ""),
         job=job_state(body) if kind == JOB.name else None,
-        autoscaler=autoscaler_state(body) if kind == AUTOSCALER.name else None,
+        autoscaler=_AUTOSCALERS[kind](body) if kind in _AUTOSCALERS else None,
     )
 
 

@@ -54,10 +54,11 @@ class Desired:
         memory: Whether the model fits its devices.
         facts: What was known of the model; when that changes, so may the verdict.
         replicas: Pods of each role, as the spec says; of autoscaled roles, at first.
-        fingerprints: Hash of each child's manifest, but for HPAs; its keys are all children that should exist.
+        fingerprints: Hash of each child's manifest, but for autoscalers; its keys are all children that should exist.
         nodes: Of each P instance.
         scales: Of the roles that are autoscaled.
-        autoscalers: Their HPAs; small, and needed whenever another revision serves.
+        autoscalers: What scales them; small, and needed whenever another revision serves.
+        substitutes: What may stand in where another server has the API group; empty where nothing may.
         model: The Job for the model; None without.
     """
 
@@ -73,6 +74,7 @@ class Desired:
     nodes: int
     scales: Mapping[Role, ScaleRange]
     autoscalers: Mapping[Role, Manifest]
+    substitutes: Mapping[Role, Manifest]
     model: DesiredModel | None = None
 
     def is_of(self, record: ResourceRecord) -> bool:
@@ -123,6 +125,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         nodes=spec.parameter.parallelism.nodes,
         scales={role: scale for role in ENGINE_ROLES if (scale := ScaleRange.of(spec.of(role))) is not None},
         autoscalers=rendered.autoscalers,
+        substitutes=rendered.substitutes,
         model=_model(spec.model, rendered),
     )
     return desired, children

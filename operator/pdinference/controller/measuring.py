@@ -69,7 +69,8 @@ class Measuring:
     def measured(self, owner: Owner) -> Measured:
         """What the status of a resource should know."""
         caches = {role: self._scraper.kv_caches(owner, role) for role in ENGINE_ROLES}
-        return Measured(self._registration.problem, self._scraper.silent(owner), caches)
+        registration = self._registration
+        return Measured(registration.problem, registration.served, self._scraper.silent(owner), caches)
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:

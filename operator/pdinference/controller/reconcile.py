@@ -25,6 +25,7 @@ from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.scaling import (
     autoscalers,
     followed_revision,
+    held_back,
     live_autoscalers,
     trailing_counts,
     wanted_counts,
@@ -94,10 +95,9 @@ class Reconciler:
             return await self._report_invalid(resource, error)
         plan = self._plan(resource, desired)
         followed = followed_revision(self._cache, resource, desired, plan)
-        hpas = autoscalers(desired, followed)
-        scaled = await self._applier.apply(hpas, Parent(owner, resource.uid))
+        scaled, scalers = await self._scale(resource, desired, followed)
         recounted = await self._applier.recount(trailing_counts(self._cache, resource, desired, followed))
-        wanted = desired.fingerprints.keys() | {hpa.key for hpa in hpas}
+        wanted = desired.fingerprints.keys() | scalers
         pruned = await prune(self._api, self._unwanted(resource, wanted, plan))
         outcomes = (applied, scaled, recounted, pruned)
         count_writes(self._metrics, applied, scaled, recounted, pruned=pruned)
@@ -122,6 +122,19 @@ class Reconciler:
         due = self._due(desired, resource)
         counts = self._counts(resource, desired)
         return desired, await self._applier.apply((c.counted(counts) for c in children if c.key in due), parent)
+
+    async def _scale(
+        self, resource: ResourceRecord, desired: Desired, followed: str
+    ) -> tuple[Outcome, Collection[ChildKey]]:
+        """Apply what scales the roles; the keys of all that should exist come back too."""
+        served = self._measured(resource.owner).served
+        wanted = autoscalers(self._cache, resource, desired, followed, served=served)
+        held = held_back(self._cache, resource, wanted)
+        outcome = await self._applier.apply(
+            (child for child in wanted if child.key not in held), Parent(resource.owner, resource.uid)
+        )
+        outcome.waiting.extend(held)
+        return outcome, {child.key for child in wanted}
 
     def _due(self, desired: Desired, resource: ResourceRecord) -> Mapping[ChildKey, str]:
         """What may be applied now: P and D pods that a download has to precede are not created before it is done."""

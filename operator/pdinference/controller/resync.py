@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import Owner
+from pdinference.cluster.kinds import Kind, Owner
 from pdinference.cluster.listing import list_all
 from pdinference.controller.metrics import Metrics
 
@@ -36,6 +36,7 @@ class Resync:
         metrics: Metrics,
         *,
         namespaces: Collection[str],
+        kinds: Collection[Kind],
         interval: float,
         enqueue: Callable[[Iterable[Owner]], None],
     ) -> None:
@@ -43,6 +44,7 @@ class Resync:
         self._cache = cache
         self._metrics = metrics
         self._namespaces = namespaces
+        self._kinds = kinds
         self._interval = interval
         self._enqueue = enqueue
         self._asked = asyncio.Event()
@@ -75,7 +77,7 @@ class Resync:
 
     async def _list(self) -> bool:
         try:
-            drifted = await list_all(self._api, self._cache, self._namespaces)
+            drifted = await list_all(self._api, self._cache, self._namespaces, self._kinds)
         except ApiError as error:
             self._metrics.resyncs.labels("error").inc()
             _LOG.warning("Listing all objects failed, will try again: %s%s", error, _hint(error))

@@ -15,7 +15,7 @@ from pdinference.api import names
 from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer, ConfigurationError, load_configuration
-from pdinference.cluster.kinds import RESOURCES, Kind, Owner
+from pdinference.cluster.kinds import RESOURCES, Kind, Owner, watched
 from pdinference.controller import logs
 from pdinference.controller.answering import Answering
 from pdinference.controller.batches import BatchReconciler
@@ -79,11 +79,13 @@ class Operator:
         self._cache = Cache()
         self._queue: WorkQueue[Owner] = WorkQueue(self._metrics)
         identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+        self._kinds = watched(keda=settings.render.keda is not None)
         self._resync = Resync(
             api,
             self._cache,
             self._metrics,
             namespaces=settings.namespaces,
+            kinds=self._kinds,
             interval=settings.resync_seconds,
             enqueue=self._enqueue,
         )
@@ -188,6 +190,7 @@ class Operator:
         task = asyncio.create_task(
             watch(
                 self._on_event,
+                kinds=self._kinds,
                 freshness=self._freshness,
                 kubeconfig=self._settings.kubeconfig,
                 namespaces=self._settings.namespaces,

@@ -1,18 +1,19 @@
-"""Autoscaling in a reconcile: which revision HPAs follow, and how many pods everything else gets."""
+"""Autoscaling in a reconcile: what scales, which revision it follows, and how many pods everything else gets."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.cluster.apply import Child
 from pdinference.cluster.cache import Cache
-from pdinference.cluster.kinds import AUTOSCALER, ChildKey, Owner
+from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT, ChildKey, Owner
 from pdinference.cluster.records import ChildRecord, ResourceRecord
 from pdinference.controller.desired import Desired
 from pdinference.manifests import following
 from pdinference.planning.observed import AutoscalerState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.replicas import WantedCount, follower_count, scaled_revision, wanted_count
+from pdinference.planning.scaling.source import stands_in
 
 
 def followed_revision(cache: Cache, resource: ResourceRecord, desired: Desired, plan: RolloutPlan) -> str:
@@ -70,24 +71,60 @@ def _trails(child: ChildRecord, followed: str, wanted: WantedCount) -> bool:
     )
 
 
-def autoscalers(desired: Desired, followed: str) -> tuple[Child, ...]:
-    """The HPAs, each for the workload of the revision that they follow; none as long as none serves."""
+def autoscalers(
+    cache: Cache, resource: ResourceRecord, desired: Desired, followed: str, *, served: bool | None
+) -> tuple[Child, ...]:
+    """What scales each role, for the workload of the revision that it follows; none as long as none serves.
+
+    Args:
+        cache: What is there.
+        resource: The resource.
+        desired: What it asks for.
+        followed: The revision that serves.
+        served: Whether HPAs get the operator's metrics; None when that is not known.
+    """
     if not followed:
         return ()
-    return tuple(Child.of(following(hpa, role, followed)) for role, hpa in desired.autoscalers.items())
+    already = any(_own(cache, resource, SCALED_OBJECT.name, role) is not None for role in desired.scales)
+    substituted = bool(desired.substitutes) and stands_in(served=served, already=already)
+    chosen = desired.substitutes if substituted else desired.autoscalers
+    return tuple(Child.of(following(autoscaler, role, followed)) for role, autoscaler in chosen.items())
+
+
+def held_back(cache: Cache, resource: ResourceRecord, wanted: Iterable[Child]) -> set[ChildKey]:
+    """Those that have to wait until the one before them is gone: two HPAs of one workload would pull at it.
+
+    KEDA's HPA outlives its ScaledObject for a moment. It is in the cache, because KEDA copies our labels to it.
+    """
+    roles = {names.role_object(resource.owner.name, role): role for role in names.ENGINE_ROLES}
+    return {
+        child.key
+        for child in wanted
+        if any(cache.children.get(rival) for rival in _rivals(child.key, roles[child.key.name], resource.owner))
+    }
+
+
+def _rivals(key: ChildKey, role: Role, owner: Owner) -> tuple[ChildKey, ...]:
+    if key.kind == SCALED_OBJECT.name:
+        return (key._replace(kind=AUTOSCALER.name),)
+    kedas = ChildKey(AUTOSCALER.name, key.namespace, names.keda_autoscaler(owner.name, role))
+    return (key._replace(kind=SCALED_OBJECT.name), kedas)
 
 
 def live_autoscalers(cache: Cache, resource: ResourceRecord, desired: Desired) -> Mapping[Role, AutoscalerState | None]:
-    """What the HPA of each autoscaled role thinks; None where there is none."""
-    owner = resource.owner
-    found = {
-        role: cache.children.get(ChildKey(AUTOSCALER.name, owner.namespace, names.role_object(owner.name, role)))
-        for role in desired.scales
-    }
+    """What the autoscaler of each autoscaled role thinks; None where there is none."""
+    kinds = (AUTOSCALER.name, SCALED_OBJECT.name)
+    found = {role: (_own(cache, resource, kind, role) for kind in kinds) for role in desired.scales}
     return {
-        role: record.autoscaler if record is not None and record.owner_uid == resource.uid else None
-        for role, record in found.items()
+        role: next((record.autoscaler for record in records if record is not None), None)
+        for role, records in found.items()
     }
+
+
+def _own(cache: Cache, resource: ResourceRecord, kind: str, role: Role) -> ChildRecord | None:
+    key = ChildKey(kind, resource.owner.namespace, names.role_object(resource.owner.name, role))
+    record = cache.children.get(key)
+    return record if record is not None and record.owner_uid == resource.uid and not record.deleting else None
 
 
 def _key(owner: Owner, role: Role, revision: str) -> ChildKey:

@@ -14,7 +14,7 @@ from kubernetes.aio.client import ApiClient
 
 from pdinference.api import names
 from pdinference.cluster.client import load_configuration
-from pdinference.cluster.kinds import WATCHED, Kind
+from pdinference.cluster.kinds import Kind
 from pdinference.controller.freshness import Freshness, response_class, trace
 
 INACTIVITY_S = 70.0
@@ -47,10 +47,12 @@ class _Backoffs:
             delay = min(_BACKOFF_LIMIT_S, delay * 2)
 
 
-def registry(on_event: OnEvent, freshness: Freshness, kubeconfig: Path | None) -> kopf.OperatorRegistry:
-    """Handlers for every kind that the operator cares for, and the login."""
+def registry(
+    kinds: Collection[Kind], on_event: OnEvent, freshness: Freshness, kubeconfig: Path | None
+) -> kopf.OperatorRegistry:
+    """Handlers for these kinds, and the login."""
     handlers = kopf.OperatorRegistry()
-    for kind in WATCHED:
+    for kind in kinds:
         _watch(handlers, kind, on_event)
 
     @kopf.on.login(registry=handlers)
@@ -66,7 +68,7 @@ def _watch(handlers: kopf.OperatorRegistry, kind: Kind, on_event: OnEvent) -> No
         on_event(kind, event["object"], event["type"] == "DELETED")
 
 
-def settings() -> kopf.OperatorSettings:
+def settings(kinds: Collection[Kind]) -> kopf.OperatorSettings:
     """How Kopf watches."""
     chosen = kopf.OperatorSettings()
     chosen.posting.enabled = False
@@ -76,7 +78,7 @@ def settings() -> kopf.OperatorSettings:
     chosen.networking.error_backoffs = _Backoffs()
     chosen.persistence.diffbase_storage = _Stateless()
     chosen.queueing.idle_timeout = 1.0
-    for kind in WATCHED:
+    for kind in kinds:
         if kind.selector:
             chosen.watching.label_selectors[kind.group, kind.version, kind.plural] = kind.selector
     return chosen
@@ -85,6 +87,7 @@ def settings() -> kopf.OperatorSettings:
 async def watch(
     on_event: OnEvent,
     *,
+    kinds: Collection[Kind],
     freshness: Freshness,
     kubeconfig: Path | None,
     namespaces: Collection[str],
@@ -93,8 +96,8 @@ async def watch(
 ) -> None:
     """Watch until `stop` is set."""
     await kopf.operator(
-        registry=registry(on_event, freshness, kubeconfig),
-        settings=settings(),
+        registry=registry(kinds, on_event, freshness, kubeconfig),
+        settings=settings(kinds),
         standalone=True,
         clusterwide=not namespaces,
         namespaces=list(namespaces),

@@ -2,7 +2,7 @@
 
 from pdinference.manifests.autoscaler import following
 from pdinference.manifests.render import Rendered, render
-from pdinference.manifests.settings import RenderSettings
+from pdinference.manifests.settings import KedaSettings, RenderSettings
 from pdinference.manifests.templates import Manifest
 
-__all__ = ["Manifest", "RenderSettings", "Rendered", "following", "render"]
+__all__ = ["KedaSettings", "Manifest", "RenderSettings", "Rendered", "following", "render"]

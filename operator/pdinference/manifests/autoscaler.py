@@ -1,38 +1,104 @@
-"""The HorizontalPodAutoscaler of a role."""
+"""What scales the pods of a role: a HorizontalPodAutoscaler, or a ScaledObject of which KEDA makes one."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1 import RoleSpec
+from pdinference.api.v1alpha1 import PDInference, RoleSpec
+from pdinference.api.v1alpha1.autoscaling import Autoscaling
+from pdinference.manifests.children import child
+from pdinference.manifests.settings import KedaSettings, RenderSettings
 from pdinference.manifests.templates import Manifest
 from pdinference.planning.scaling.presets import PRESETS
-from pdinference.planning.scaling.targets import targets_milli
+from pdinference.planning.scaling.queries import LABEL_NAME, UNSPEAKABLE, Query, adapter_metric, matchers
+from pdinference.planning.scaling.targets import label, targets_milli
 
 
-def autoscaler_values(name: str, role: Role, spec: RoleSpec, revision: str) -> dict[str, Any] | None:
-    """What the template refers to; None when the load does not decide how many pods the role has."""
-    scaling = spec.autoscaling
-    if scaling is None or not spec.autoscaled:
-        return None
+def autoscalers(resource: PDInference, revision: str, settings: RenderSettings) -> dict[Role, Manifest]:
+    """What scales each role that is autoscaled."""
+    if resource.spec.metrics_source == "KEDA" and settings.keda is not None:
+        return _scaled_objects(resource, revision, settings.keda)
+    name = resource.metadata.name
+    adapter = resource.spec.metrics_source == "PrometheusAdapter"
     return {
-        "minimum": scaling.min_replicas,
-        "maximum": scaling.max_replicas,
-        "target": {"kind": names.WORKLOAD_KINDS[role], "name": names.engine_workload(name, role, revision)},
-        "targets": [
-            {"signal": str(signal), "average": _quantity(milli)}
-            for signal, milli in targets_milli(role, scaling).items()
-        ],
-        "metrics": scaling.metrics,
-        "behavior": scaling.behavior or PRESETS[role].behavior(),
+        role: child(
+            resource,
+            role,
+            "autoscaler",
+            metrics_selector={LABEL_NAME: name} if adapter else names.role_selector(name, role),
+            targets=[
+                {"metric": adapter_metric(signal, role) if adapter else str(signal), "average": _quantity(milli)}
+                for signal, milli in targets_milli(role, scaling).items()
+            ],
+            metrics=scaling.metrics,
+            **_bounds(resource, role, scaling, revision),
+        )
+        for role, scaling in _scaled(resource)
     }
 
 
+def substitutes(resource: PDInference, revision: str, settings: RenderSettings) -> dict[Role, Manifest]:
+    """What may stand in where another server has the API group of external metrics; empty where nothing may."""
+    if resource.spec.metrics_source is not None or settings.keda is None:
+        return {}
+    if any(scaling.metrics or UNSPEAKABLE & targets_milli(role, scaling).keys() for role, scaling in _scaled(resource)):
+        return {}
+    return _scaled_objects(resource, revision, settings.keda)
+
+
 def following(autoscaler: Manifest, role: Role, revision: str) -> Manifest:
-    """The same HPA, for the workload of another revision."""
+    """The same autoscaler, for the workload of another revision."""
     target = autoscaler["spec"]["scaleTargetRef"]
     name = names.engine_workload(autoscaler["metadata"]["labels"][names.LABEL_NAME], role, revision)
     return {**autoscaler, "spec": {**autoscaler["spec"], "scaleTargetRef": {**target, "name": name}}}
+
+
+def _scaled_objects(resource: PDInference, revision: str, keda: KedaSettings) -> dict[Role, Manifest]:
+    name, namespace = resource.metadata.name, resource.metadata.namespace
+    return {
+        role: child(
+            resource,
+            role,
+            "scaled-object",
+            autoscaler=names.keda_autoscaler(name, role),
+            prometheus=keda.prometheus,
+            authentication=_authentication(keda),
+            triggers=[
+                {
+                    "name": label(signal),
+                    "threshold": f"{milli / 1000:.10g}",
+                    "query": Query(signal, role, matchers(namespace, name), keda.window_seconds).promql(milli),
+                }
+                for signal, milli in targets_milli(role, scaling).items()
+            ],
+            **_bounds(resource, role, scaling, revision),
+        )
+        for role, scaling in _scaled(resource)
+    }
+
+
+def _authentication(keda: KedaSettings) -> dict[str, str] | None:
+    return None if keda.authentication is None else dict(zip(("kind", "name"), keda.authentication, strict=True))
+
+
+def _scaled(resource: PDInference) -> Iterator[tuple[Role, Autoscaling]]:
+    """The roles whose load decides how many pods they have."""
+    for role in names.ENGINE_ROLES:
+        spec: RoleSpec = resource.spec.of(role)
+        if spec.autoscaling is not None and spec.autoscaled:
+            yield role, spec.autoscaling
+
+
+def _bounds(resource: PDInference, role: Role, scaling: Autoscaling, revision: str) -> dict[str, Any]:
+    """What is the same whoever scales."""
+    workload = names.engine_workload(resource.metadata.name, role, revision)
+    return {
+        "minimum": scaling.min_replicas,
+        "maximum": scaling.max_replicas,
+        "target": {"kind": names.WORKLOAD_KINDS[role], "name": workload},
+        "behavior": scaling.behavior or PRESETS[role].behavior(),
+    }
 
 
 def _quantity(milli: int) -> str:

@@ -43,6 +43,7 @@ def engine_network_policy(resource: PDInference, settings: RenderSettings, role:
         router_selector=names.role_selector(name, Role.ROUTER),
         router_ports=[names.ENGINE_PORT_NAME, *(port["name"] for port in router_ports(resource.spec.transfer, role))],
         peers=[_all_pods(resource, peer) for peer in peers],
+        prometheus_namespace=settings.prometheus_namespace,
         operator={"namespace": settings.operator_namespace, "labels": dict(settings.operator_labels)},
     )
 

@@ -12,6 +12,7 @@ from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.engine import OWNED_ENVIRONMENT
 from pdinference.api.validation import InvalidResourceError, Problem
+from pdinference.manifests.settings import RenderSettings
 
 Json = Mapping[str, Any]
 
@@ -44,24 +45,30 @@ _OWN_CONTAINERS = frozenset(
 _ALLOWED_CAPABILITIES = frozenset({"IPC_LOCK"})  # RDMA pins memory
 
 
-def require_allowed(resource: PDInference, allowed_host_paths: tuple[str, ...]) -> None:
+def require_allowed(resource: PDInference, settings: RenderSettings) -> None:
     """Refuse what the installation does not allow.
 
     Args:
         resource: A valid resource.
-        allowed_host_paths: Folders of nodes that pods may mount, with all that is below.
+        settings: What the operator was installed with.
 
     Raises:
         InvalidResourceError: The resource asks for more; names every problem.
     """
-    if problems := tuple(policy_problems(resource, allowed_host_paths)):
+    if problems := tuple(policy_problems(resource, settings)):
         raise InvalidResourceError(problems)
 
 
-def policy_problems(resource: PDInference, allowed_host_paths: tuple[str, ...]) -> Iterator[Problem]:
-    """What the installation does not allow."""
+def policy_problems(resource: PDInference, settings: RenderSettings) -> Iterator[Problem]:
+    """What the installation does not allow, or is not made for."""
+    allowed_host_paths, spec = settings.allowed_host_paths, resource.spec
+    if spec.metrics_source == "KEDA" and settings.keda is None:
+        yield Problem(
+            "spec.autoscaling.source",
+            "The operator is not installed to use KEDA. Use something else, or ask who installed it to set the chart's "
+            "autoscaling.keda.enabled and autoscaling.keda.prometheus.",
+        )
     yield from _field_problems(resource, allowed_host_paths)
-    spec = resource.spec
     yield from _overlay_problems("spec.parameter.podTemplate", spec.parameter.pod_template, allowed_host_paths)
     yield from _overlay_problems("spec.decode.podTemplate", spec.decode.pod_template, allowed_host_paths)
     yield from _overlay_problems("spec.router.podTemplate", spec.router.pod_template, allowed_host_paths)

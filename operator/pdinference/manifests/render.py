@@ -7,6 +7,7 @@ from typing import Any
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
+from pdinference.manifests.autoscaler import autoscalers, substitutes
 from pdinference.manifests.children import child, fingerprint, identity
 from pdinference.manifests.devices import claimed, name_template
 from pdinference.manifests.model import downloads_first, job_values, wants_job
@@ -15,7 +16,6 @@ from pdinference.manifests.policy import require_allowed
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
 from pdinference.manifests.workloads import (
-    autoscalers,
     decode_deployment,
     device_claim_template,
     engine_pod,
@@ -33,7 +33,8 @@ class Rendered:
     Attributes:
         objects: All but the autoscalers, in the order in which they are best applied: what pods refer to comes before
             the pods. Workloads that are autoscaled say nothing about replicas.
-        autoscalers: The HPA of each role that has one, for the workload of this revision.
+        autoscalers: What scales each role that is autoscaled, for the workload of this revision: HPAs or ScaledObjects.
+        substitutes: ScaledObjects that may stand in for these HPAs; empty where none may.
         revision: Identity of the P/D pair: equal exactly if the pods of both roles are.
         model_job: Name of the Job that downloads or inspects the model; empty without.
         downloads_first: Whether P and D have to wait for that Job.
@@ -42,6 +43,7 @@ class Rendered:
     objects: tuple[Manifest, ...]
     revision: str
     autoscalers: Mapping[Role, Manifest]
+    substitutes: Mapping[Role, Manifest]
     model_job: str = ""
     downloads_first: bool = False
 
@@ -52,7 +54,7 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
     Raises:
         InvalidResourceError: The resource asks for what the installation does not allow.
     """
-    require_allowed(resource, settings.allowed_host_paths)
+    require_allowed(resource, settings)
     pods = {role: engine_pod(resource, role, settings) for role in names.ENGINE_ROLES}
     nodes = {rank: engine_pod(resource, Role.PARAMETER, settings, rank) for rank in further_nodes(resource)}
     claims = {role: devices for role in names.ENGINE_ROLES if (devices := claimed(resource.spec.of(role)))}
@@ -78,7 +80,8 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
     return Rendered(
         objects=objects,
         revision=revision,
-        autoscalers=autoscalers(resource, revision),
+        autoscalers=autoscalers(resource, revision, settings),
+        substitutes=substitutes(resource, revision, settings),
         model_job=model[-1]["metadata"]["name"] if model else "",
         downloads_first=downloads_first(resource.spec.model),
     )

@@ -3,6 +3,22 @@
 from dataclasses import dataclass
 
 from pdinference.api import names
+from pdinference.planning.scaling.queries import DEFAULT_WINDOW_SECONDS
+
+
+@dataclass(frozen=True)
+class KedaSettings:
+    """How ScaledObjects of KEDA reach Prometheus.
+
+    Attributes:
+        prometheus: Its URL.
+        window_seconds: Over how long rates are taken: at least four scrapes.
+        authentication: Kind and name of a TriggerAuthentication or ClusterTriggerAuthentication; None without.
+    """
+
+    prometheus: str
+    window_seconds: int = DEFAULT_WINDOW_SECONDS
+    authentication: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -16,6 +32,8 @@ class RenderSettings:
         runner_image: Image of batch runners: the operator's own.
         operator_namespace: Where the operator's own pods are; empty when it does not run in a pod.
         operator_labels: What selects these pods.
+        prometheus_namespace: Namespace whose pods may read the metrics of vLLM pods; empty for none.
+        keda: How to use KEDA; None where it is not installed.
     """
 
     router_image: str = names.DEFAULT_ROUTER_IMAGE
@@ -24,3 +42,5 @@ class RenderSettings:
     runner_image: str = names.DEFAULT_OPERATOR_IMAGE
     operator_namespace: str = ""
     operator_labels: tuple[tuple[str, str], ...] = ()
+    prometheus_namespace: str = ""
+    keda: KedaSettings | None = None

@@ -10,7 +10,6 @@ from pdinference.engine.arguments import to_argv
 from pdinference.engine.kv_tiers import DISK_TIER_MOUNT, disk_tier_command
 from pdinference.engine.router import router_command
 from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults, engine_command
-from pdinference.manifests.autoscaler import autoscaler_values
 from pdinference.manifests.children import child, command_values
 from pdinference.manifests.devices import added_capabilities
 from pdinference.manifests.kv_storage import kv_mounts, kv_volumes, shared_memory_size, volume_group
@@ -159,13 +158,6 @@ def device_claim_template(resource: PDInference, role: Role, devices: dict[str, 
     )
     template["metadata"]["labels"][names.LABEL_REVISION] = revision
     return template
-
-
-def autoscalers(resource: PDInference, revision: str) -> dict[Role, Manifest]:
-    """The HPA of each role that has one."""
-    name = resource.metadata.name
-    values = {role: autoscaler_values(name, role, resource.spec.of(role), revision) for role in names.ENGINE_ROLES}
-    return {role: child(resource, role, "autoscaler", **given) for role, given in values.items() if given is not None}
 
 
 def _replicas(spec: RoleSpec) -> int | None:

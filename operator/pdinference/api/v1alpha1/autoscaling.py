@@ -1,6 +1,6 @@
 """`autoscaling` of a role: between how many pods, and what decides."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, WithJsonSchema
 
@@ -57,8 +57,6 @@ class Autoscaling(ApiModel):
     """Further metrics, as in a HorizontalPodAutoscaler (autoscaling/v2)."""
     behavior: HpaBehavior = Field(default_factory=dict)
     """How fast pods come and go, as in a HorizontalPodAutoscaler (autoscaling/v2). Default: up at once, down slowly."""
-    source: Literal["Builtin"] = "Builtin"
-    """Who measures. Builtin: the operator itself."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

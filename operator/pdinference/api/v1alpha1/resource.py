@@ -9,9 +9,11 @@ from pdinference.api.v1alpha1.base import ApiModel, Matches, QualifiedName, Rule
 from pdinference.api.v1alpha1.connector_rules import CONNECTOR_RULES
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.v1alpha1.model import Model
+from pdinference.api.v1alpha1.pair_autoscaling import MetricsSource, PairAutoscaling
 from pdinference.api.v1alpha1.parameter import ParameterSpec
 from pdinference.api.v1alpha1.role import RoleSpec
 from pdinference.api.v1alpha1.router import Router
+from pdinference.api.v1alpha1.source_rules import SOURCE_RULES
 from pdinference.api.v1alpha1.transfer import Transfer
 
 FEWER_DECODE_RANKS = (
@@ -65,6 +67,8 @@ class Spec(ApiModel):
     """P: holds the weights, prefills prompts, produces the KV cache. A StatefulSet for each node of an instance."""
     decode: RoleSpec = Field(default_factory=RoleSpec)
     """D: takes over the KV cache and generates tokens. A Deployment."""
+    autoscaling: PairAutoscaling | None = None
+    """What holds for the autoscaling of P and D together."""
     colocation: Colocation | None = None
     """D pods close to P pods. Default: anywhere."""
     transfer: Transfer = Field(default_factory=Transfer)
@@ -127,11 +131,17 @@ class Spec(ApiModel):
         ),
         *(_prefix_caching_feeds_tiers(role) for role in ENGINE_ROLES),
         *CONNECTOR_RULES,
+        *SOURCE_RULES,
     )
 
     def of(self, role: Role, node_rank: int = 0) -> RoleSpec:
         """The part that describes P or D, on one node of an instance."""
         return self.parameter.on_node(node_rank) if role is Role.PARAMETER else self.decode
+
+    @property
+    def metrics_source(self) -> MetricsSource | None:
+        """Who tells the load; None leaves it to the operator."""
+        return self.autoscaling.source if self.autoscaling is not None else None
 
     def caches_prefixes(self, role: Role) -> bool:
         """Whether a role keeps the KV cache of prompts' beginnings, which vLLM does unless told otherwise."""

@@ -21,11 +21,13 @@ class Measured:
 
     Attributes:
         problem: Why the operator's metrics do not reach HPAs, as a reason and a message; None when they do.
+        served: Whether HPAs of this cluster get the operator's metrics; None when that is not known.
         silent: Names of the pods of each role that should answer and do not.
         kv_caches: The KV cache of each pod of a role that has told its size.
     """
 
     problem: tuple[str, str] | None = None
+    served: bool | None = None
     silent: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
     kv_caches: Mapping[Role, Mapping[str, KvCache]] = field(default_factory=dict)
 
@@ -53,9 +55,9 @@ def judgement(hpas: Mapping[Role, AutoscalerState | None], measured: Measured, *
 
 
 def scaling_text(hpa: AutoscalerState) -> str:
-    """Load of a pod/target for each metric, and the range, for printing."""
-    loads = ", ".join(map(_load, hpa.loads))
-    return f"{loads}; {hpa.minimum}-{hpa.maximum} pods"
+    """Load of a pod/target for each metric, as far as Kubernetes tells, and the range, for printing."""
+    loads = f"{', '.join(map(_load, hpa.loads))}; " if hpa.loads else ""
+    return f"{loads}{hpa.minimum}-{hpa.maximum} pods"
 
 
 def _load(load: Load) -> str:

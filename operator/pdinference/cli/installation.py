@@ -1,0 +1,118 @@
+"""Options that say what the operator is installed with, for it and for what works without a cluster."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final
+
+import click
+
+from pdinference.api import names
+from pdinference.manifests import KedaSettings, RenderSettings
+from pdinference.planning.scaling.queries import DEFAULT_WINDOW_SECONDS
+
+_AUTHENTICATIONS: Final = ("TriggerAuthentication", "ClusterTriggerAuthentication")
+
+
+def installation(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say what the operator is installed with."""
+
+    @click.option(
+        "--router-image",
+        default=names.DEFAULT_ROUTER_IMAGE,
+        show_default=True,
+        help="Router image of resources that name none.",
+    )
+    @click.option(
+        "--allow-host-path",
+        "allowed_host_paths",
+        multiple=True,
+        help="Folder of nodes that pods may mount, with all below; repeatable.  [default: none]",
+    )
+    @click.option(
+        "--model-image",
+        default=names.DEFAULT_MODEL_IMAGE,
+        show_default=True,
+        help="Image that downloads and checks models; another one restarts pods with a cache.",
+    )
+    @click.option(
+        "--runner-image",
+        default=names.DEFAULT_OPERATOR_IMAGE,
+        show_default=True,
+        help="Image of batch runners: the operator's own.",
+    )
+    @click.option(
+        "--operator-namespace",
+        default="",
+        help="Where the operator's pods are; policies let these in.  [default: none]",
+    )
+    @click.option(
+        "--operator-label", "operator_labels", multiple=True, help="key=value that selects these; repeatable."
+    )
+    @click.option(
+        "--prometheus-namespace",
+        default="",
+        help="Where a Prometheus is that reads the metrics of vLLM pods; policies let it in.  [default: none]",
+    )
+    @click.option(
+        "--keda-prometheus",
+        metavar="URL",
+        default="",
+        help="Prometheus that ScaledObjects of KEDA ask.  [default: do not use KEDA]",
+    )
+    @click.option(
+        "--keda-window-seconds",
+        type=click.IntRange(10, 3600),
+        default=DEFAULT_WINDOW_SECONDS,
+        show_default=True,
+        help="Over how long its rates are taken: at least four scrapes.",
+    )
+    @click.option(
+        "--keda-authentication",
+        metavar="KIND/NAME",
+        callback=_authentication,
+        help="TriggerAuthentication or ClusterTriggerAuthentication with which KEDA asks.  [default: none]",
+    )
+    @wraps(command)
+    def with_settings(
+        *,
+        router_image: str,
+        allowed_host_paths: tuple[str, ...],
+        model_image: str,
+        runner_image: str,
+        operator_namespace: str,
+        operator_labels: tuple[str, ...],
+        prometheus_namespace: str,
+        keda_prometheus: str,
+        keda_window_seconds: int,
+        keda_authentication: tuple[str, str] | None,
+        **options: Any,
+    ) -> None:
+        settings = RenderSettings(
+            router_image=router_image,
+            allowed_host_paths=allowed_host_paths,
+            model_image=model_image,
+            runner_image=runner_image,
+            operator_namespace=operator_namespace,
+            operator_labels=tuple(_pair(label) for label in operator_labels),
+            prometheus_namespace=prometheus_namespace,
+            keda=KedaSettings(keda_prometheus, keda_window_seconds, keda_authentication) if keda_prometheus else None,
+        )
+        command(settings=settings, **options)
+
+    return with_settings
+
+
+def _pair(label: str) -> tuple[str, str]:
+    key, separator, value = label.partition("=")
+    if not separator:
+        raise click.BadParameter(f"{label!r} is not key=value", param_hint="--operator-label")
+    return key, value
+
+
+def _authentication(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, str] | None:
+    if value is None:
+        return None
+    kind, _, name = value.partition("/")
+    if kind not in _AUTHENTICATIONS or not name:
+        raise click.BadParameter(f"write {' or '.join(f'{kind}/NAME' for kind in _AUTHENTICATIONS)}")
+    return kind, name

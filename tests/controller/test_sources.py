@@ -1,0 +1,179 @@
+"""Who scales may change; there are never two at it, none gets lost, and the pods stay."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pdinference.api.names import Role
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
+from pdinference.manifests import KedaSettings, RenderSettings
+from pdinference.planning.scaling.condition import Measured
+from tests.controller.test_reconcile import World
+from tests.controller.test_scaling import count, hpa_scales, serving
+
+Json = dict[str, Any]
+SCALED = {"replicas": 2, "autoscaling": {"maxReplicas": 6}}
+HPA = AUTOSCALER.path("ns", "llama-decode")
+KEDA = SCALED_OBJECT.path("ns", "llama-decode")
+KEDAS_HPA = AUTOSCALER.path("ns", "keda-hpa-llama-decode")
+OURS, ELSEWHERE, UNKNOWN = (Measured(served=served) for served in (True, False, None))
+
+
+@pytest.fixture
+def world(document: Callable[..., Json]) -> World:
+    world = World(document(decode=SCALED), RenderSettings(keda=KedaSettings("http://prometheus:9090")))
+    world.measured = OURS
+    return world
+
+
+def scalers(world: World) -> set[str]:
+    return {path for path in (HPA, KEDA, KEDAS_HPA) if path in world.api.objects}
+
+
+def play_keda(world: World) -> None:
+    """What KEDA does: it makes an HPA with our labels, and takes it away a moment after the ScaledObject is gone."""
+    if KEDA in world.api.objects:
+        scaled = world.api.objects[KEDA]
+        owner = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "llama-decode"}
+        metadata = {
+            "name": "keda-hpa-llama-decode",
+            "namespace": "ns",
+            "labels": scaled["metadata"]["labels"],
+            "ownerReferences": [{**owner, "uid": scaled["metadata"]["uid"], "controller": True}],
+        }
+        target = scaled["spec"]["scaleTargetRef"]
+        world.api.put(KEDAS_HPA, {"metadata": metadata, "spec": {"scaleTargetRef": target, "maxReplicas": 6}})
+    else:
+        world.api.objects.pop(KEDAS_HPA, None)
+    world.sync()
+
+
+async def until_at_rest(world: World) -> list[set[str]]:
+    """Reconcile until nothing is written any more; what scaled after each."""
+    seen = []
+    for _ in range(10):
+        play_keda(world)
+        result = await world.reconcile()
+        seen.append(scalers(world))
+        if not world.api.writes() and not result.retry:
+            return seen
+    raise AssertionError(f"it never rests: {seen}")
+
+
+async def test_a_switch_to_keda_and_back_has_one_at_a_time_and_keeps_the_pods(world: World) -> None:
+    first = await serving(world)
+    hpa_scales(world, first, 5)
+    assert scalers(world) == {HPA}
+    world.edit(decode=SCALED, autoscaling={"source": "KEDA"})
+    there = await until_at_rest(world)
+    assert all(HPA not in found or KEDA not in found for found in there)
+    assert there[-1] == {KEDA, KEDAS_HPA}
+    assert world.api.objects[KEDA]["spec"]["scaleTargetRef"]["name"] == f"llama-decode-{first}"
+    world.edit(decode=SCALED, autoscaling={"source": "Builtin"})
+    back = await until_at_rest(world)
+    assert all(HPA not in found or len(found) == 1 for found in back)
+    assert back[-1] == {HPA}
+    assert (world.status["revision"], count(world, first)) == (first, 5)
+
+
+async def test_keda_itself_may_be_slow(world: World) -> None:
+    """Its HPA is still there when the ScaledObject is gone: ours has to wait, and comes."""
+    await serving(world)
+    world.edit(decode=SCALED, autoscaling={"source": "KEDA"})
+    await until_at_rest(world)
+    world.edit(decode=SCALED)
+    await world.reconcile()
+    assert scalers(world) == {KEDAS_HPA}
+    for _ in range(3):
+        assert (await world.reconcile()).retry
+        assert scalers(world) == {KEDAS_HPA}
+    play_keda(world)
+    assert (await until_at_rest(world))[-1] == {HPA}
+
+
+@pytest.mark.parametrize("killed_at", [HPA, KEDA])
+async def test_a_switch_may_be_interrupted_at_any_write(world: World, killed_at: str) -> None:
+    await serving(world)
+    world.edit(decode=SCALED, autoscaling={"source": "KEDA"})
+    for verb in ("apply", "delete"):
+        world.api.fail(verb, killed_at, ApiError(0, "Unreachable", "killed"))
+    await world.reconcile()
+    world.restart()
+    assert (await until_at_rest(world))[-1] == {KEDA, KEDAS_HPA}
+
+
+class TestWithoutAChoiceOfTheUsers:
+    async def test_the_operator_scales_where_it_has_the_api_group_and_keda_where_it_has_not(self, world: World) -> None:
+        await serving(world)
+        assert scalers(world) == {HPA}
+        world.measured = ELSEWHERE
+        assert (await until_at_rest(world))[-1] == {KEDA, KEDAS_HPA}
+        world.measured = OURS
+        assert (await until_at_rest(world))[-1] == {HPA}
+
+    async def test_what_is_not_known_changes_nothing(self, world: World) -> None:
+        """As when an operator has just started, or KEDA is being installed anew."""
+        world.measured = ELSEWHERE
+        await serving(world)
+        await until_at_rest(world)
+        world.measured = UNKNOWN
+        world.restart()
+        assert (await until_at_rest(world)) == [{KEDA, KEDAS_HPA}]
+        world.measured = OURS
+        await until_at_rest(world)
+        world.measured = UNKNOWN
+        assert (await until_at_rest(world)) == [{HPA}]
+
+    async def test_nothing_stands_in_for_what_prometheus_cannot_compute(self, world: World) -> None:
+        world.measured = ELSEWHERE
+        world.edit(decode={"autoscaling": {"maxReplicas": 6, "targets": {"kvDemand": 80}}})
+        await serving(world)
+        assert (await until_at_rest(world))[-1] == {HPA}
+
+    async def test_without_keda_there_is_no_other_way(self, document: Callable[..., Json]) -> None:
+        world = World(document(decode=SCALED))
+        world.measured = ELSEWHERE
+        await serving(world)
+        assert (await until_at_rest(world))[-1] == {HPA}
+
+
+async def test_a_chosen_source_is_what_it_is_whoever_has_the_api_group(world: World) -> None:
+    for source, there in (("Builtin", {HPA}), ("PrometheusAdapter", {HPA}), ("KEDA", {KEDA, KEDAS_HPA})):
+        world.edit(decode=SCALED, autoscaling={"source": source})
+        await serving(world)
+        for measured in (OURS, ELSEWHERE, UNKNOWN):
+            world.measured = measured
+            assert (await until_at_rest(world))[-1] == there
+
+
+async def test_the_condition_says_what_keda_says(world: World) -> None:
+    world.edit(decode=SCALED, autoscaling={"source": "KEDA"})
+    await serving(world)
+    await until_at_rest(world)
+    assert world.condition("Autoscaling")["status"] == "Unknown"
+
+    async def told(*conditions: tuple[str, str, str]) -> Json:
+        known = [{"type": t, "status": s, "reason": f"{t}Reason", "message": m} for t, s, m in conditions]
+        world.api.put(KEDA, {**world.api.objects[KEDA], "status": {"conditions": known}})
+        world.sync()
+        await world.reconcile()
+        return world.condition("Autoscaling")
+
+    assert (await told(("Ready", "True", "fine")))["status"] == "True"
+    assert world.status["roles"][Role.DECODE]["scaling"] == "1-6 pods"
+    blind = await told(("Ready", "True", "fine"), ("HPAActive", "False", "no answer from Prometheus"))
+    assert (blind["status"], blind["reason"]) == ("False", "HPAActiveReason")
+    assert "no answer from Prometheus" in blind["message"]
+    broken = await told(("Ready", "False", "no such secret"), ("HPAActive", "True", ""))
+    assert "no such secret" in broken["message"]
+
+
+async def test_without_keda_in_the_cluster_the_condition_names_what_is_missing(world: World) -> None:
+    world.edit(decode=SCALED, autoscaling={"source": "KEDA"})
+    world.api.fail("apply", KEDA, *[ApiError(404, "NotFound", "the server could not find it")] * 5)
+    await serving(world)
+    progressing = world.condition("Progressing")
+    assert progressing["reason"] == "NotServed"
+    assert "Install KEDA" in progressing["message"]

@@ -1,0 +1,91 @@
+"""KEDA as far as the operator meets it: its real definition of a ScaledObject, and what it does with one."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import yaml
+
+from pdinference.cluster.client import Json
+from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
+from tests.integration.world import World, until
+
+_MODULE = "github.com/kedacore/keda/v2@v2.20.2"
+_SUM = "h1:SR60v8uIcelbveS8n/1jcl8tLdBBIbHMxmdOHw8tKqA="
+_CRD = "config/crd/bases/keda.sh_scaledobjects.yaml"
+_CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/scaledobjects.keda.sh"
+_FINALIZER = "finalizer.keda.sh"
+
+
+class Keda:
+    """Plays KEDA (controllers/keda/hpa.go and scaledobject_finalizer.go of its release 2.20)."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._object = SCALED_OBJECT.path(world.namespace, "llama-decode")
+        self.autoscaler = "keda-hpa-llama-decode"
+
+    async def install(self) -> None:
+        """Its definition of a ScaledObject."""
+        await self._world.api.apply(_CRD_PATH, _definition(), manager="test")
+
+        async def served() -> bool:
+            definition = await self._world.api.get(_CRD_PATH)
+            conditions = (definition.get("status") or {}).get("conditions", [])
+            return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+        await until(served, "ScaledObjects are served")
+
+    async def take_up(self) -> Json:
+        """Make an HPA of the ScaledObject, with its labels, and hold the ScaledObject by a finalizer."""
+        await self._world.api.merge(self._object, {"metadata": {"finalizers": [_FINALIZER]}})
+        scaled = await self._world.api.get(self._object)
+        spec, metadata = scaled["spec"], scaled["metadata"]
+        owner = {
+            "apiVersion": scaled["apiVersion"],
+            "kind": scaled["kind"],
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        body = {
+            "apiVersion": AUTOSCALER.api_version,
+            "kind": AUTOSCALER.name,
+            "metadata": {"name": self.autoscaler, "labels": metadata["labels"], "ownerReferences": [owner]},
+            "spec": {
+                "scaleTargetRef": spec["scaleTargetRef"],
+                "minReplicas": spec["minReplicaCount"],
+                "maxReplicas": spec["maxReplicaCount"],
+                "metrics": [
+                    {
+                        "type": "External",
+                        "external": {
+                            "metric": {"name": f"s{number}-prometheus"},
+                            "target": {"type": "AverageValue", "averageValue": trigger["metadata"]["threshold"]},
+                        },
+                    }
+                    for number, trigger in enumerate(spec["triggers"])
+                ],
+                "behavior": spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"],
+            },
+        }
+        return await self._world.api.create(AUTOSCALER.path(self._world.namespace), body)
+
+    async def let_go(self) -> None:
+        """Give up the ScaledObject once it is deleted; garbage collection takes the HPA."""
+
+        async def deleted() -> bool:
+            scaled = await self._world.api.get(self._object)
+            return "deletionTimestamp" in scaled["metadata"]
+
+        await until(deleted, "the ScaledObject is deleted")
+        await self._world.api.merge(self._object, {"metadata": {"finalizers": None}})
+
+
+def _definition() -> Json:
+    answer = subprocess.run(["go", "mod", "download", "-json", _MODULE], check=True, capture_output=True, text=True)
+    module = json.loads(answer.stdout)
+    assert module["Sum"] == _SUM
+    definition: Json = yaml.safe_load((Path(module["Dir"]) / _CRD).read_text(encoding="utf-8"))
+    return definition
