@@ -13,6 +13,7 @@ from pdinference.cluster.kinds import ChildKey
 from pdinference.cluster.records import ResourceRecord
 from pdinference.manifests import Manifest, Rendered, RenderSettings, render
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
+from pdinference.planning.scaling.coordination import Limits
 from pdinference.planning.scaling.replicas import ScaleRange
 
 _COMMIT, _SHORT_COMMIT = 40, 7
@@ -57,6 +58,7 @@ class Desired:
         fingerprints: Hash of each child's manifest, but for HPAs; its keys are all children that should exist.
         nodes: Of each P instance.
         scales: Of the roles that are autoscaled.
+        limits: Of P and D together; None without.
         autoscalers: Their HPAs; small, and needed whenever another revision serves.
         model: The Job for the model; None without.
     """
@@ -74,6 +76,13 @@ class Desired:
     scales: Mapping[Role, ScaleRange]
     autoscalers: Mapping[Role, Manifest]
     model: DesiredModel | None = None
+    limits: Limits | None = None
+
+    @property
+    def counted(self) -> Mapping[Role, ScaleRange]:
+        """Of the roles whose manifests leave the number of pods open."""
+        budgeted = self.limits is not None and self.limits.budget is not None
+        return self.limits.counts if self.limits is not None and budgeted else self.scales
 
     def is_of(self, record: ResourceRecord) -> bool:
         """Whether this is still what the resource asks for."""
@@ -124,6 +133,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         scales={role: scale for role in ENGINE_ROLES if (scale := ScaleRange.of(spec.of(role))) is not None},
         autoscalers=rendered.autoscalers,
         model=_model(spec.model, rendered),
+        limits=Limits.of(spec),
     )
     return desired, children
 

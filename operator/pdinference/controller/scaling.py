@@ -1,6 +1,7 @@
 """Autoscaling in a reconcile: which revision HPAs follow, and how many pods everything else gets."""
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from pdinference.api import names
 from pdinference.api.names import Role
@@ -9,9 +10,11 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import AUTOSCALER, ChildKey, Owner
 from pdinference.cluster.records import ChildRecord, ResourceRecord
 from pdinference.controller.desired import Desired
-from pdinference.manifests import following
+from pdinference.manifests import Manifest, bounded, following
 from pdinference.planning.observed import AutoscalerState
 from pdinference.planning.rollout import RolloutPlan
+from pdinference.planning.scaling.coordination import Coordination, coordinate, grant_for
+from pdinference.planning.scaling.fleet import Fleet
 from pdinference.planning.scaling.replicas import WantedCount, follower_count, scaled_revision, wanted_count
 
 
@@ -22,20 +25,36 @@ def followed_revision(cache: Cache, resource: ResourceRecord, desired: Desired, 
     return scaled_revision(plan, desired.revision, serving_exists=exists, routed=routed)
 
 
+def coordinated(cache: Cache, resource: ResourceRecord, desired: Desired, followed: str, now: datetime) -> Coordination:
+    """What P and D may have together."""
+    if desired.limits is None:
+        return Coordination()
+    children = (child for child in cache.children_of(resource.owner) if child.owner_uid == resource.uid)
+    workloads = (child.workload for child in children if child.workload is not None and not child.deleting)
+    return coordinate(
+        desired.limits,
+        Fleet(workloads, cache.pods_of(resource.owner)),
+        live_autoscalers(cache, resource, desired),
+        target=desired.revision,
+        followed=followed,
+        now=now,
+    )
+
+
 def wanted_counts(
-    cache: Cache, resource: ResourceRecord, desired: Desired, followed: str
+    cache: Cache, resource: ResourceRecord, desired: Desired, followed: str, together: Coordination
 ) -> dict[ChildKey, WantedCount]:
-    """How many pods the workloads of the target revision should have, of roles that are autoscaled."""
+    """How many pods the workloads of the target revision should have, where their manifests do not say so."""
     counts: dict[ChildKey, WantedCount] = {}
-    for role, scale in desired.scales.items():
-        elsewhere = followed if followed != desired.revision else ""
+    for role, scale in desired.counted.items():
+        elsewhere = followed if followed != desired.revision and role in desired.scales else ""
         counts[_key(resource.owner, role, desired.revision)] = wanted_count(
-            scale,
+            scale.capped(together.ranges[role].maximum) if role in together.ranges else scale,
             live=_count(_record(cache, resource, role, desired.revision)),
             serving=_count(_record(cache, resource, role, elsewhere)),
-            followed=followed == desired.revision,
+            followed=followed == desired.revision and role in desired.scales,
         )
-    if Role.PARAMETER in desired.scales:
+    if Role.PARAMETER in desired.counted:
         leader = _key(resource.owner, Role.PARAMETER, desired.revision)
         live = _count(_record(cache, resource, Role.PARAMETER, desired.revision))
         for rank in range(1, desired.nodes):
@@ -70,11 +89,29 @@ def _trails(child: ChildRecord, followed: str, wanted: WantedCount) -> bool:
     )
 
 
-def autoscalers(desired: Desired, followed: str) -> tuple[Child, ...]:
+def autoscalers(
+    desired: Desired,
+    followed: str,
+    together: Coordination,
+    live: Mapping[Role, AutoscalerState | None],
+    *,
+    now: datetime,
+    settle: timedelta,
+) -> tuple[Child, ...]:
     """The HPAs, each for the workload of the revision that they follow; none as long as none serves."""
     if not followed:
         return ()
-    return tuple(Child.of(following(hpa, role, followed)) for role, hpa in desired.autoscalers.items())
+
+    def within_limits(role: Role, hpa: Manifest) -> Manifest:
+        if role not in together.ranges:
+            return hpa
+        limits = together.ranges[role]
+        grant = grant_for(live.get(role), limits.maximum, now, settle) if together.budget is not None else None
+        return bounded(hpa, limits, grant)
+
+    return tuple(
+        Child.of(within_limits(role, following(hpa, role, followed))) for role, hpa in desired.autoscalers.items()
+    )
 
 
 def live_autoscalers(cache: Cache, resource: ResourceRecord, desired: Desired) -> Mapping[Role, AutoscalerState | None]:

@@ -6,6 +6,8 @@ from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import RoleSpec
 from pdinference.manifests.templates import Manifest
+from pdinference.planning.observed import Grant
+from pdinference.planning.scaling.bounds import Range
 from pdinference.planning.scaling.presets import PRESETS
 from pdinference.planning.scaling.targets import targets_milli
 
@@ -33,6 +35,18 @@ def following(autoscaler: Manifest, role: Role, revision: str) -> Manifest:
     target = autoscaler["spec"]["scaleTargetRef"]
     name = names.engine_workload(autoscaler["metadata"]["labels"][names.LABEL_NAME], role, revision)
     return {**autoscaler, "spec": {**autoscaler["spec"], "scaleTargetRef": {**target, "name": name}}}
+
+
+def bounded(autoscaler: Manifest, limits: Range, grant: Grant | None) -> Manifest:
+    """The same HPA with other bounds, and with what it may still act by."""
+    metadata = autoscaler["metadata"]
+    annotations = {**metadata.get("annotations", {}), **({names.ANNOTATION_GRANT: grant.written()} if grant else {})}
+    spec = {**autoscaler["spec"], "minReplicas": limits.minimum, "maxReplicas": limits.maximum}
+    return {
+        **autoscaler,
+        "metadata": {**metadata, **({"annotations": annotations} if annotations else {})},
+        "spec": spec,
+    }
 
 
 def _quantity(milli: int) -> str:

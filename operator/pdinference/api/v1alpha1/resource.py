@@ -9,9 +9,11 @@ from pdinference.api.v1alpha1.base import ApiModel, Matches, QualifiedName, Rule
 from pdinference.api.v1alpha1.connector_rules import CONNECTOR_RULES
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.v1alpha1.model import Model
+from pdinference.api.v1alpha1.pair_autoscaling import PairAutoscaling
 from pdinference.api.v1alpha1.parameter import ParameterSpec
 from pdinference.api.v1alpha1.role import RoleSpec
 from pdinference.api.v1alpha1.router import Router
+from pdinference.api.v1alpha1.scaling_rules import SCALING_RULES
 from pdinference.api.v1alpha1.transfer import Transfer
 
 FEWER_DECODE_RANKS = (
@@ -65,6 +67,8 @@ class Spec(ApiModel):
     """P: holds the weights, prefills prompts, produces the KV cache. A StatefulSet for each node of an instance."""
     decode: RoleSpec = Field(default_factory=RoleSpec)
     """D: takes over the KV cache and generates tokens. A Deployment."""
+    autoscaling: PairAutoscaling | None = None
+    """Limits of P and D together."""
     colocation: Colocation | None = None
     """D pods close to P pods. Default: anywhere."""
     transfer: Transfer = Field(default_factory=Transfer)
@@ -127,6 +131,7 @@ class Spec(ApiModel):
         ),
         *(_prefix_caching_feeds_tiers(role) for role in ENGINE_ROLES),
         *CONNECTOR_RULES,
+        *SCALING_RULES,
     )
 
     def of(self, role: Role, node_rank: int = 0) -> RoleSpec:
