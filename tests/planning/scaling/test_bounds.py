@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdinference.planning.scaling.bounds import BudgetTooSmallError, Range, Ratio, Standing, bounds
+from pdinference.planning.scaling.bounds import BudgetTooSmallError, Cause, Range, Ratio, Standing, bounds
 
 
 def standing(live: int, minimum: int = 1, maximum: int = 10, gpus: int = 1, **more: int | bool) -> Standing:
@@ -86,6 +86,36 @@ class TestBudget:
     def test_minimums_beyond_it_are_refused(self) -> None:
         with pytest.raises(BudgetTooSmallError):
             bounds(standing(3, minimum=3, gpus=2), standing(3, minimum=3), budget=8)
+
+
+class TestOddities:
+    def test_a_role_without_gpus_has_all_the_pods_that_it_may_have(self) -> None:
+        p, d = bounds(standing(1), standing(1, gpus=0), budget=4)
+        assert (p.maximum, d.maximum) == (4, 10)
+
+    def test_a_role_that_is_stopped_stays_so(self) -> None:
+        p, d = bounds(Standing(0, 0, 0), standing(1), budget=4)
+        assert (p, d) == (Range(0, 0), Range(1, 4))
+
+    def test_half_a_band(self) -> None:
+        p, d = bounds(standing(1), standing(6), ratio=Ratio(minimum=Fraction(1, 2)))
+        assert (p.minimum, d.minimum) == (3, 1)
+        p, d = bounds(standing(6), standing(1), ratio=Ratio(maximum=Fraction(2)))
+        assert (p.minimum, d.minimum) == (1, 3)
+
+    def test_the_cause_is_what_would_have_to_change(self) -> None:
+        p, d = bounds(standing(1), standing(1, maximum=3), ratio=ratio("1", "2"), budget=100)
+        assert (p.cause, d.cause) == (Cause.RATIO, None)
+        p, d = bounds(standing(1), standing(1, maximum=3), ratio=ratio("1", "2"), budget=4)
+        assert (p.cause, d.cause) == (Cause.GPU_BUDGET, Cause.GPU_BUDGET)
+
+    def test_a_division_that_suffices_stays(self) -> None:
+        p, d = bounds(standing(1, allowed=2, granted=2), standing(4, allowed=6, granted=6), budget=8)
+        assert (p.maximum, d.maximum) == (2, 6)
+
+    def test_the_least_pair_within_a_band(self) -> None:
+        assert ratio("2", "2").least(5, 1) == (6, 3)
+        assert Ratio().least(5, 1) == (5, 1)
 
 
 unhurried = settings(deadline=None)
