@@ -88,7 +88,7 @@ async def test_a_second_pair_that_fits_starts_when_the_hpas_have_let_go(world: W
     first = await serving(world)
     world.edit(**BUDGET, engine=IMAGE)
     await world.reconcile()
-    assert maximums(world) == (2, 2)
+    assert maximums(world) == (1, 1)
     assert set(workloads(world)) == {f"llama-parameter-{first}", f"llama-decode-{first}"}
     assert world.condition("Progressing")["reason"] == "GpuBudget"
     remember_nothing(world)

@@ -193,7 +193,7 @@ async def test_a_second_pair_waits_until_it_fits(scaling: ScalingWorld) -> None:
     ):
         world = scaling.world
         first = (await world.status())["servingRevision"]
-        changed = {"parameter": SCALED, "decode": TWO_GPUS, "engine": {"image": "example/vllm:2"}}
+        changed: dict[str, Any] = {"parameter": SCALED, "decode": TWO_GPUS, "engine": {"image": "example/vllm:2"}}
         await world.apply(autoscaling={"gpuBudget": 5}, **changed)
         await world.settled()
         await pair.says("Progressing", "GpuBudget", "needs 3 GPUs, 3 are in use", "is 5. Raise it to 6", first)
@@ -219,7 +219,7 @@ async def test_a_pair_is_recreated_only_when_the_old_pods_are_gone(scaling: Scal
         pair.drains = True
         await until(lambda: held(pair), "both pods would drain")
         world = scaling.world
-        changed = {"parameter": SCALED, "decode": TWO_GPUS, "engine": {"image": "example/vllm:2"}}
+        changed: dict[str, Any] = {"parameter": SCALED, "decode": TWO_GPUS, "engine": {"image": "example/vllm:2"}}
         await world.apply(autoscaling={"gpuBudget": 3}, rollout=recreate, **changed)
         await pair.says("Progressing", "GpuBudget", "when the pods that are still there are gone")
         await pair.come_to(0, 0)

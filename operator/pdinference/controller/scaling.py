@@ -49,7 +49,7 @@ def wanted_counts(
     for role, scale in desired.counted.items():
         elsewhere = followed if followed != desired.revision and role in desired.scales else ""
         counts[_key(resource.owner, role, desired.revision)] = wanted_count(
-            scale.capped(together.ranges[role].maximum) if role in together.ranges else scale,
+            scale.capped(together.most[role]) if role in together.most else scale,
             live=_count(_record(cache, resource, role, desired.revision)),
             serving=_count(_record(cache, resource, role, elsewhere)),
             followed=followed == desired.revision and role in desired.scales,

@@ -215,6 +215,6 @@ def test_the_ratio_is_restored_to_the_next_whole_pod(
     band = Ratio(low, low + more)
     p, d = (Standing(count, 1, 200) for count in live)
     p_count, d_count = _settle(p, d, band, None, wants)
-    assert band.minimum * d_count <= p_count < band.maximum * d_count + 1
+    assert low * d_count <= p_count < (low + more) * d_count + 1
     assert p_count >= wants[0]
     assert d_count >= wants[1]

@@ -202,9 +202,10 @@ def _fitting(p: Standing, d: Standing, want_p: int, want_d: int, budget: int) ->
 def _handed_over(p: Standing, d: Standing, share_p: int, share_d: int, budget: int) -> tuple[int, int]:
     """Less is given at once; more only as far as the other role cannot use it any longer.
 
-    An HPA has to be allowed one pod; where there is none, it does nothing.
+    Where pods that leave take away from the budget, that may be less than either could use until now. An HPA has to be
+    allowed one pod; where there is none, it does nothing.
     """
-    most_p = min(share_p, max(p.reachable, p.fitting(budget - d.gpus * d.reachable)))
+    most_p = min(share_p, max(p.live, p.fitting(budget - d.gpus * d.reachable)))
     most_p = max(min(1, p.maximum), most_p)
-    most_d = min(share_d, max(d.reachable, d.fitting(budget - p.gpus * max(p.reachable, most_p))))
+    most_d = min(share_d, max(d.live, d.fitting(budget - p.gpus * max(p.reachable, most_p))))
     return most_p, max(min(1, d.maximum), most_d)

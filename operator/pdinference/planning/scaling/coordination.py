@@ -5,7 +5,7 @@ may still act, the HPA itself carries in an annotation.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Final
@@ -14,7 +14,7 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.pair_autoscaling import PodRatio
 from pdinference.planning.observed import AutoscalerState, Grant
-from pdinference.planning.scaling.bounds import Range, Ratio, Standing, bounds, fitted
+from pdinference.planning.scaling.bounds import Cause, Range, Ratio, Standing, bounds, fitted
 from pdinference.planning.scaling.fleet import Fleet
 from pdinference.planning.scaling.replicas import ScaleRange
 from pdinference.planning.scaling.wanted import wanted_by
@@ -65,8 +65,8 @@ class Coordination:
     """What P and D may have now.
 
     Attributes:
-        ranges: Of each role: `minReplicas` and `maxReplicas` of its HPA. Where no HPA counts, the operator keeps to the
-            maximum.
+        ranges: Of each role: `minReplicas` and `maxReplicas` of its HPA.
+        most: Pods of the target revision that there may be where the operator counts them.
         used: GPUs of all pods.
         budget: GPUs that there may be; None for any number.
         held: Why a new pair is not created, in plain English; empty when it may be.
@@ -74,6 +74,7 @@ class Coordination:
     """
 
     ranges: Mapping[Role, Range] = field(default_factory=dict)
+    most: Mapping[Role, int] = field(default_factory=dict)
     used: int = 0
     budget: int | None = None
     held: str = ""
@@ -102,15 +103,12 @@ def coordinate(
     if limits is None:
         return Coordination()
     beside = _Beside(limits, fleet, hpas, target=target, followed=followed, now=now)
-    held = beside.why_held() if limits.budget is not None else ""
-    p, d = beside.standings(with_target=beside.has_room)
-    room = beside.room(p, d)
-    of_p, of_d = bounds(p, d, ratio=limits.ratio, budget=room)
     return Coordination(
-        ranges={P: of_p, D: of_d},
+        ranges=beside.ranges(),
+        most=beside.most(),
         used=fleet.used,
         budget=limits.budget,
-        held=held,
+        held=beside.why_held(),
         settled_at=max((grant.until for grant in beside.grants()), default=None),
     )
 
@@ -155,52 +153,93 @@ class _Beside:
             return ""
         if not self.has_room:
             return self._too_little(budget)
-        if self._reachable() > budget:
+        if self._reachable(with_first=True) > budget:
             return "The new pair starts when the HPAs act by their new maximums, within a minute or so."
         return ""
 
-    def standings(self, *, with_target: bool) -> tuple[Standing, Standing]:
+    def ranges(self) -> dict[Role, Range]:
+        """What HPAs may do."""
+        p, d = self._standings(with_target=self.has_room)
+        if self._limits.budget is None:
+            return dict(zip(ENGINE_ROLES, bounds(p, d, ratio=self._limits.ratio), strict=True))
+        room = self._limits.budget - self._fixed()
+        if room < p.gpus * p.minimum + d.gpus * d.minimum:
+            return self._as_they_are()
+        found = dict(zip(ENGINE_ROLES, bounds(p, d, ratio=self._limits.ratio, budget=room), strict=True))
+        there = self._as_they_are()
+        if self._fleet.wanted > self._limits.budget or all(found[r].maximum >= there[r].maximum for r in found):
+            return found
+        # No pod has to go for the sake of those that leave.
+        kept = {role: replace(found[role], maximum=max(found[role].maximum, there[role].maximum)) for role in found}
+        return kept if p.gpus * kept[P].maximum + d.gpus * kept[D].maximum <= room else there
+
+    def _as_they_are(self) -> dict[Role, Range]:
+        """Neither role gets more pods, until those that leave are gone."""
+        found = {}
+        for role, counts in self._limits.counts.items():
+            count = self._fleet.instances(role, self._followed or self._target)
+            most = max(1, min(count, counts.maximum))
+            found[role] = Range(max(1, min(counts.minimum, most)), most, Cause.GPU_BUDGET)
+        return found
+
+    def most(self) -> dict[Role, int]:
+        """How many pods of the target revision there may be, whatever HPAs do meanwhile."""
+        if self._limits.budget is None:
+            return {role: counts.maximum for role, counts in self._limits.counts.items()}
+        spare = self._limits.budget - self._reachable(with_first=False)
+        found = {}
+        for role in ENGINE_ROLES:
+            live, gpus = self._fleet.instances(role, self._target), self._limits.gpus[role]
+            if not self._fleet.has(role, self._target):
+                found[role] = self._first[role]
+                continue
+            more = max(0, spare) // gpus if gpus else self._limits.counts[role].maximum
+            found[role] = live + min(more, max(0, self._limits.counts[role].maximum - live))
+            spare -= (found[role] - live) * gpus
+        return found
+
+    def _standings(self, *, with_target: bool) -> tuple[Standing, Standing]:
         """How the roles stand, each instance with those of all revisions that have as many."""
         return self._standing(P, with_target), self._standing(D, with_target)
 
-    def room(self, p: Standing, d: Standing) -> int | None:
-        """The budget less what is neither role's to change; never so little that pods had to go for those that go."""
-        budget = self._limits.budget
-        if budget is None:
-            return None
-        live = p.gpus * min(p.live, p.maximum) + d.gpus * min(d.live, d.maximum)
-        least = p.gpus * p.minimum + d.gpus * d.minimum
-        return max(budget - self._fixed(), min(budget, live), least)
-
     def _standing(self, role: Role, with_target: bool) -> Standing:
+        """The revision that HPAs follow, and the target revision, which is to have as many pods."""
         counts, hpa = self._limits.counts[role], self._hpas.get(role)
-        live = {revision: self._fleet.instances(role, revision) for revision in self._fleet.revisions}
-        gpus = {revision: self._fleet.gpus(role, revision) for revision in self._fleet.revisions}
+        scaled = role in self._limits.scaled
+        pair = {self._target, *([self._followed] if scaled else [])} & set(self._fleet.revisions)
+        live = {revision: self._fleet.instances(role, revision) for revision in pair}
+        gpus = {revision: self._fleet.gpus(role, revision) for revision in pair}
         if with_target and not self._fleet.has(role, self._target):
             live[self._target], gpus[self._target] = self._first[role], self._limits.gpus[role]
-        if role not in self._limits.scaled:
+        if not scaled:
             if self._target not in live:
                 return Standing(0, 0, 0, 0)
             return Standing(live[self._target], *counts.limits, gpus[self._target])
-        earlier = [grant.maximum for grant in _open([hpa], self._now)]
         return Standing(
             max(live.values(), default=0),
             *counts.limits,
             sum(gpus.values()),
             allowed=hpa.maximum if hpa else 0,
-            granted=max([hpa.maximum, *earlier]) if hpa else 0,
+            granted=self._granted(role),
             wanted=wanted_by(hpa, live.get(self._followed, 0)) if hpa else None,
         )
 
+    def _granted(self, role: Role) -> int:
+        """By how high a maximum the HPA of a role may still act."""
+        hpa = self._hpas.get(role)
+        return max([hpa.maximum, *(grant.maximum for grant in _open([hpa], self._now))]) if hpa else 0
+
     def _fixed(self) -> int:
-        """GPUs of pods that leave, and of other revisions of a role that is not autoscaled."""
-        roles = [role for role in ENGINE_ROLES if role not in self._limits.scaled]
-        others = [revision for revision in self._fleet.revisions if revision != self._target]
-        return self._fleet.leaving + sum(
-            self._fleet.instances(role, revision) * self._fleet.gpus(role, revision)
-            for role in roles
-            for revision in others
-        )
+        """GPUs of pods that leave, and of revisions that nobody scales any more."""
+        total = self._fleet.leaving
+        for role in ENGINE_ROLES:
+            scaled = role in self._limits.scaled
+            others = set(self._fleet.revisions) - {self._target, *([self._followed] if scaled else [])}
+            # An HPA that has just moved may not have seen it yet.
+            still = self._granted(role) if scaled else 0
+            for revision in others:
+                total += self._fleet.gpus(role, revision) * max(self._fleet.instances(role, revision), still)
+        return total
 
     def _fitted_first(self) -> dict[Role, int]:
         """With how many pods the target revision starts: as many as the one before has, or as the spec says."""
@@ -213,13 +252,16 @@ class _Beside:
 
     def _needed(self) -> int:
         """GPUs of all that is there, and of the target revision beside it."""
-        p, d = self.standings(with_target=True)
+        p, d = self._standings(with_target=True)
         return p.gpus * max(p.live, p.minimum) + d.gpus * max(d.live, d.minimum) + self._fixed()
 
-    def _reachable(self) -> int:
-        """The same, when HPAs go as far as they may before they see anything new."""
-        there = self.standings(with_target=False)
-        return sum(role.gpus * role.reachable for role in there) + self._first_gpus + self._fixed()
+    def _reachable(self, *, with_first: bool) -> int:
+        """GPUs of all that is there when HPAs go as far as they may before they see anything new."""
+        growth = 0
+        for role in self._limits.scaled if self._followed else ():
+            more = max(0, self._granted(role) - self._fleet.instances(role, self._followed))
+            growth += more * self._fleet.gpus(role, self._followed)
+        return self._fleet.wanted + self._fleet.leaving + growth + (self._first_gpus if with_first else 0)
 
     @property
     def _first_gpus(self) -> int:

@@ -40,6 +40,11 @@ class Fleet:
         return sum(workload.gpus for workload in self._of(role, revision))
 
     @property
+    def wanted(self) -> int:
+        """GPUs of the pods that workloads ask for."""
+        return sum(workload.desired * workload.gpus for workload in self._workloads)
+
+    @property
     def used(self) -> int:
         """GPUs that pods hold or ask for."""
         return sum(pod.gpus for pod in self._pods)
