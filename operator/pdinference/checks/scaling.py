@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
-from pdinference.planning.scaling.coordination import Limits
+from pdinference.planning.scaling.limits import Limits
 
 
 def scaling_problems(spec: Spec) -> Iterator[Problem]:

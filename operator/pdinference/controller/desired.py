@@ -13,7 +13,7 @@ from pdinference.cluster.kinds import ChildKey
 from pdinference.cluster.records import ResourceRecord
 from pdinference.manifests import Manifest, Rendered, RenderSettings, render
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
-from pdinference.planning.scaling.coordination import Limits
+from pdinference.planning.scaling.limits import Limits
 from pdinference.planning.scaling.replicas import ScaleRange
 
 _COMMIT, _SHORT_COMMIT = 40, 7
