@@ -32,6 +32,14 @@ def example_documents(path: Path) -> list[Document]:
     return [document for document in documents if document and document["kind"] == "PDInference"]
 
 
+def together(p: Document | None = None, d: Document | None = None, **limits: Any) -> Document:
+    """Both roles autoscaled, and limits for the two."""
+    roles = {
+        role: {"autoscaling": {"maxReplicas": 4, **(own or {})}} for role, own in (("parameter", p), ("decode", d))
+    }
+    return {**roles, "autoscaling": limits}
+
+
 @pytest.fixture
 def document() -> Callable[..., Document]:
     """A minimal valid document, with parts of its spec replaced."""

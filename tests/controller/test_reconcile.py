@@ -121,7 +121,8 @@ class World:
                 del self.api.objects[old]
         name = f"{body['metadata']['name']}-{labels[names.LABEL_REVISION]}-0"
         conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
-        pod = {"metadata": {"name": name, "namespace": "ns", "labels": labels}}
+        spec = body["spec"]["template"]["spec"]
+        pod = {"metadata": {"name": name, "namespace": "ns", "labels": labels}, "spec": spec}
         self.api.put(POD.path("ns", name), {**pod, "status": {"phase": "Running", "conditions": conditions}})
 
 

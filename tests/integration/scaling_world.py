@@ -74,9 +74,10 @@ class ScalingWorld:
             found = await self.world.api.get(_API_SERVICE_PATH)
             await self.world.api.delete(_API_SERVICE_PATH, uid=found["metadata"]["uid"])
 
-    async def start(self) -> OperatorProcess:
+    async def start(self, *flags: str) -> OperatorProcess:
         """Start an operator that serves the metrics API."""
         return await self._operators.start(
+            *flags,
             f"--lease-namespace={self.world.namespace}",
             f"--tls-secret={SERVICE}",
             f"--tls-port={self.port}",
@@ -110,9 +111,9 @@ class ScalingWorld:
         value: str = item["value"]
         return value
 
-    async def bring_up(self, load: Load) -> list[FakeVllm]:
-        """Play the kubelet for every D pod: it runs, is ready, and tells a load."""
-        pods = await self.world.pods(Role.DECODE)
+    async def bring_up(self, load: Load, role: Role = Role.DECODE) -> list[FakeVllm]:
+        """Play the kubelet for every pod of a role: it runs, is ready, and tells a load."""
+        pods = await self.world.pods(role)
         for pod in pods:
             name = pod["metadata"]["name"]
             if name in self._pods:
@@ -135,8 +136,8 @@ class ScalingWorld:
 
         await until(scaled, f"the HPA has made it {count} pods")
 
-    async def hpa(self) -> Json:
-        return await self.world.get(AUTOSCALER, "llama-decode") or {}
+    async def hpa(self, role: Role = Role.DECODE) -> Json:
+        return await self.world.get(AUTOSCALER, f"llama-{role}") or {}
 
     async def looks(self, count: int) -> None:
         """Wait until the HPA has looked a few times more, whatever it saw.

@@ -6,7 +6,7 @@ import pytest
 
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import RESOURCE
-from tests.conftest import EXAMPLES, example_documents
+from tests.conftest import EXAMPLES, example_documents, together
 from tests.integration.world import World
 
 Spec = dict[str, Any]
@@ -39,6 +39,22 @@ def stored(**more: Any) -> Spec:
 
 
 WRONG: list[tuple[Spec, str]] = [
+    ({"autoscaling": {"ratio": {"min": {}}}}, "spec.autoscaling.ratio"),
+    (together(ratio={}), "spec.autoscaling.ratio"),
+    (together(ratio={"min": {"parameter": 0}}), "spec.autoscaling.ratio.min.parameter"),
+    (together(ratio={"min": {"parameter": 2}, "max": {}}), "spec.autoscaling.ratio.max"),
+    (together(d={"minReplicas": 3}, ratio={"min": {"parameter": 2}}), "spec.autoscaling.ratio.min"),
+    (
+        together(p={"minReplicas": 4}, d={"maxReplicas": 1}, ratio={"max": {"parameter": 3}}),
+        "spec.autoscaling.ratio.max",
+    ),
+    (together(p={"minReplicas": 2}, gpuBudget=2), "spec.autoscaling.gpuBudget"),
+    ({"decode": {"replicas": 4}, "autoscaling": {"gpuBudget": 4}}, "spec.autoscaling.gpuBudget"),
+    (
+        {role: {"accelerator": {"type": "CPU"}} for role in ("parameter", "decode")}
+        | {"autoscaling": {"gpuBudget": 4}},
+        "spec.autoscaling.gpuBudget",
+    ),
     ({"model": {}}, "spec.model.source"),
     ({"model": {"source": {}}}, "spec.model.source"),
     ({"model": {"source": {"path": "/a", "huggingFace": {"repository": "a/b"}}}}, "spec.model.source"),

@@ -1,14 +1,17 @@
 """HPAs, and what else changes where a role is autoscaled."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from pdinference.api.names import Role
+from pdinference.api.names import ANNOTATION_GRANT, Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError, validated
-from pdinference.manifests import Manifest, RenderSettings, following, render
+from pdinference.manifests import Manifest, RenderSettings, bounded, following, render
+from pdinference.planning.observed import Grant
+from pdinference.planning.scaling.bounds import Range
 from pdinference.planning.scaling.presets import PRESETS
 
 Make = Callable[..., PDInference]
@@ -27,6 +30,22 @@ def workloads(resource: PDInference) -> dict[str, Manifest]:
 def test_without_autoscaling_there_is_none_and_replicas_are_ours(resource: Make) -> None:
     assert hpas(resource()) == {}
     assert all("replicas" in workload["spec"] for workload in workloads(resource()).values())
+
+
+def test_with_a_gpu_budget_they_are_counted_as_it_allows(resource: Make) -> None:
+    budgeted = resource(autoscaling={"gpuBudget": 4})
+    assert {"llama-router"} == {name for name, found in workloads(budgeted).items() if "replicas" in found["spec"]}
+    assert render(budgeted, SETTINGS).revision == render(resource(), SETTINGS).revision
+
+
+def test_bounds_and_what_an_hpa_may_still_do_are_written_into_it(resource: Make) -> None:
+    hpa = hpas(resource(decode={"autoscaling": {"maxReplicas": 6}}))[Role.DECODE]
+    same = bounded(hpa, Range(1, 6), None)
+    assert same == hpa
+    lower = bounded(hpa, Range(2, 3), Grant(6, datetime(2026, 11, 21, tzinfo=UTC)))
+    assert (lower["spec"]["minReplicas"], lower["spec"]["maxReplicas"]) == (2, 3)
+    assert lower["metadata"]["annotations"][ANNOTATION_GRANT] == "6 until 2026-11-21T00:00:00+00:00"
+    assert hpa["spec"]["maxReplicas"] == 6
 
 
 @pytest.mark.parametrize(("role", "kind"), [(Role.PARAMETER, "StatefulSet"), (Role.DECODE, "Deployment")])

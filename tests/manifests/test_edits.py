@@ -25,7 +25,10 @@ SCHEMA: Json = custom_resource_definition()["spec"]["versions"][0]["schema"]["op
 SETTINGS = RenderSettings(router_image="registry.example/router:1", allowed_host_paths=("/data",))
 
 OF_NO_CHILD = {"model.architecture.config", "rollout.strategy", "memoryPolicy"} | {
-    f"{role}.accelerator.memory" for role in ("parameter", "decode")
+    *(f"{role}.accelerator.memory" for role in ("parameter", "decode")),
+    # The bounds that HPAs get, from all that is there: tests/planning/scaling/test_coordination.py.
+    *(f"autoscaling.ratio.{end}.{role}" for end in ("min", "max") for role in ("parameter", "decode")),
+    "autoscaling.gpuBudget",
 }
 """Fields that tell the operator something and change no child."""
 OF_ONE_VALUE = {

@@ -8,7 +8,7 @@ from pdinference.planning.transitions import transitions
 
 def status(*, ready: str = "False", serving: str = "", revision: str = "r1", reason: str = "RollingOut") -> Status:
     now = datetime(2026, 11, 5, tzinfo=UTC)
-    progressing = "True" if reason == "RollingOut" else "False"
+    progressing = "True" if reason in {"RollingOut", "GpuBudget"} else "False"
     pairs = (("Ready", ready, "Why"), ("Progressing", progressing, reason))
     return Status(
         revision=revision,
@@ -54,3 +54,24 @@ def test_what_stops_progress_is_a_warning_once() -> None:
     found = list(transitions(status(), stuck))
     assert [(t.type, t.reason) for t in found] == [("Warning", "NameConflict")]
     assert reasons(stuck, stuck) == []
+
+
+def autoscaling(reason: str) -> Status:
+    now = datetime(2026, 11, 5, tzinfo=UTC)
+    condition = Condition(
+        type="Autoscaling", status="True", reason=reason, message="m", last_transition_time=now, observed_generation=1
+    )
+    return Status(conditions=[condition])
+
+
+def test_a_limit_of_both_roles_is_told_when_it_begins_to_stop_one() -> None:
+    assert reasons(autoscaling("Active"), autoscaling("GpuBudget")) == ["ScalingLimited"]
+    assert reasons(autoscaling("GpuBudget"), autoscaling("Ratio")) == ["ScalingLimited"]
+    assert reasons(autoscaling("Ratio"), autoscaling("Ratio")) == []
+    assert reasons(autoscaling("Ratio"), autoscaling("Active")) == []
+
+
+def test_a_rollout_that_waits_for_gpus_is_told_once() -> None:
+    waits = status(reason="GpuBudget")
+    assert reasons(status(), waits) == ["GpuBudget"]
+    assert reasons(waits, waits) == []

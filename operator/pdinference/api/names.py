@@ -73,6 +73,9 @@ ANNOTATION_APPLIED_HASH = f"{GROUP}/applied-hash"
 ANNOTATION_DEFAULTS = f"{GROUP}/engine-defaults"
 """On P and D pods: the options of vLLM that the operator chose because the spec does not."""
 
+ANNOTATION_GRANT = f"{GROUP}/earlier-maximum"
+"""On an HPA: by which earlier maximum it may still act, and until when."""
+
 ANNOTATION_MODEL = f"{GROUP}/model"
 """On a Job: how far its download is, and what is known of the model, as JSON; its own pod writes it."""
 

@@ -15,6 +15,7 @@ from pdinference.checks.options import option_problems, option_warnings
 from pdinference.checks.pair import pair_problems
 from pdinference.checks.resources import resource_problems
 from pdinference.checks.risks import risks
+from pdinference.checks.scaling import scaling_problems
 from pdinference.manifests import RenderSettings
 from pdinference.manifests.policy import policy_problems
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
@@ -71,6 +72,7 @@ def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> 
     yield from pair_problems(resource.spec)
     yield from batch_problems(resource.spec)
     yield from resource_problems(resource.spec)
+    yield from scaling_problems(resource.spec)
     yield from lora_problems(resource)
     yield from facts.problems
     if facts.shape is not None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pdinference.api import names
+from pdinference.cluster.devices import gpus_of
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.records import PodRecord, version_of
 from pdinference.planning.observed import PREPARING_MODEL, PodSummary, PodTrouble
@@ -46,6 +47,7 @@ def pod_record(body: Json) -> PodRecord | None:
             ready=_condition(status, "Ready").get("status") == "True",
             terminating="deletionTimestamp" in metadata,
             restarts=sum(container.get("restartCount", 0) for container in containers),
+            gpus=gpus_of(body.get("spec") or {}) if role in names.ENGINE_ROLES else 0,
             trouble=_trouble(status),
             **(_runner_facts(metadata, status) if batch is not None else {}),
         ),

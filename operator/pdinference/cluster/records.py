@@ -8,6 +8,7 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.cluster.autoscalers import autoscaler_state, scaled_object_state
+from pdinference.cluster.devices import gpus_of
 from pdinference.cluster.jobs import job_state
 from pdinference.cluster.kinds import AUTOSCALER, JOB, RESOURCE_BY_NAME, SCALED_OBJECT, WORKLOADS, ChildKey, Owner
 from pdinference.planning.observed import AutoscalerState, JobState, PodSummary, WorkloadState
@@ -167,14 +168,15 @@ def _workload(metadata: Json, body: Json) -> WorkloadState | None:
     if node is None or node[0] not in names.SERVING_ROLES:
         return None
     role, node_rank = node
-    template = body["spec"]["template"]["metadata"].get("labels") or {}
+    template = body["spec"]["template"]
     status = body.get("status") or {}
     failed = [c for c in status.get("conditions") or () if c["type"] == "ReplicaFailure" and c["status"] == "True"]
     return WorkloadState(
         name=metadata["name"],
         role=role,
         node_rank=node_rank,
-        revision=template.get(names.LABEL_REVISION, ""),
+        revision=(template["metadata"].get("labels") or {}).get(names.LABEL_REVISION, ""),
+        gpus=gpus_of(template.get("spec") or {}) if role in names.ENGINE_ROLES else 0,
         desired=body["spec"].get("replicas", 1),
         replicas=status.get("replicas", 0),
         updated=status.get("updatedReplicas", 0),

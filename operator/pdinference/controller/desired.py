@@ -13,6 +13,7 @@ from pdinference.cluster.kinds import ChildKey
 from pdinference.cluster.records import ResourceRecord
 from pdinference.manifests import Manifest, Rendered, RenderSettings, render
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
+from pdinference.planning.scaling.limits import Limits
 from pdinference.planning.scaling.replicas import ScaleRange
 
 _COMMIT, _SHORT_COMMIT = 40, 7
@@ -57,6 +58,7 @@ class Desired:
         fingerprints: Hash of each child's manifest, but for autoscalers; its keys are all children that should exist.
         nodes: Of each P instance.
         scales: Of the roles that are autoscaled.
+        limits: Of P and D together; None without.
         autoscalers: What scales them; small, and needed whenever another revision serves.
         substitutes: What may stand in where another server has the API group; empty where nothing may.
         model: The Job for the model; None without.
@@ -76,6 +78,13 @@ class Desired:
     autoscalers: Mapping[Role, Manifest]
     substitutes: Mapping[Role, Manifest]
     model: DesiredModel | None = None
+    limits: Limits | None = None
+
+    @property
+    def counted(self) -> Mapping[Role, ScaleRange]:
+        """Of the roles whose manifests leave the number of pods open."""
+        budgeted = self.limits is not None and self.limits.budget is not None
+        return self.limits.counts if self.limits is not None and budgeted else self.scales
 
     def is_of(self, record: ResourceRecord) -> bool:
         """Whether this is still what the resource asks for."""
@@ -127,6 +136,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         autoscalers=rendered.autoscalers,
         substitutes=rendered.substitutes,
         model=_model(spec.model, rendered),
+        limits=Limits.of(spec),
     )
     return desired, children
 

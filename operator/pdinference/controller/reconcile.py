@@ -8,7 +8,7 @@ and Kubernetes' garbage collector removes them; nothing here has to.
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from pdinference.api import names
 from pdinference.api.names import Role
@@ -24,6 +24,8 @@ from pdinference.controller.metrics import Metrics
 from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.scaling import (
     autoscalers,
+    chosen_autoscalers,
+    coordinated,
     followed_revision,
     held_back,
     live_autoscalers,
@@ -35,6 +37,7 @@ from pdinference.planning.model import ModelView
 from pdinference.planning.observed import Failure, WorkloadState
 from pdinference.planning.rollout import RolloutPlan, plan_rollout
 from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.coordination import SETTLE, Coordination
 from pdinference.planning.scaling.replicas import WantedCount
 from pdinference.planning.status import Situation, build_status, invalid_status
 
@@ -70,6 +73,7 @@ class Reconciler:
         metrics: Metrics,
         settings: RenderSettings,
         measured: Callable[[Owner], Measured] = lambda _: Measured(),
+        settle: timedelta = SETTLE,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
@@ -79,6 +83,7 @@ class Reconciler:
         self._metrics = metrics
         self._settings = settings
         self._measured = measured
+        self._settle = settle
         self._now = now
         self._desired: dict[Owner, Desired] = {}
 
@@ -105,7 +110,8 @@ class Reconciler:
         failures = tuple(sorted(found, key=lambda f: (f.transient, f.kind, f.name)))
         written = await self._report(resource, desired, plan, failures)
         waits = bool(failures or any(outcome.waiting for outcome in outcomes) or not written)
-        return Result(retry=waits, at_least=max(outcome.retry_after or 0.0 for outcome in outcomes))
+        at_least = max(outcome.retry_after or 0.0 for outcome in outcomes)
+        return Result(retry=waits, at_least=at_least, again_after=self._seconds_to(self._together(resource, desired)))
 
     async def _apply(self, resource: ResourceRecord) -> tuple[Desired, Outcome]:
         """Render, unless it is known that nothing would be applied, and apply."""
@@ -114,21 +120,22 @@ class Reconciler:
         if (
             known is not None
             and known.is_of(resource)
-            and self._applier.in_order(self._due(known, resource), self._counts(resource, known), parent)
+            and self._applier.in_order(*self._wanted(known, resource), parent)
         ):
             return known, Outcome()
         desired, children = compile_desired(resource, self._settings)
         self._desired[resource.owner] = desired
-        due = self._due(desired, resource)
-        counts = self._counts(resource, desired)
+        due, counts = self._wanted(desired, resource)
         return desired, await self._applier.apply((c.counted(counts) for c in children if c.key in due), parent)
 
     async def _scale(
         self, resource: ResourceRecord, desired: Desired, followed: str
     ) -> tuple[Outcome, Collection[ChildKey]]:
         """Apply what scales the roles; the keys of all that should exist come back too."""
-        served = self._measured(resource.owner).served
-        wanted = autoscalers(self._cache, resource, desired, followed, served=served)
+        chosen = chosen_autoscalers(self._cache, resource, desired, served=self._measured(resource.owner).served)
+        together = self._together(resource, desired)
+        live = live_autoscalers(self._cache, resource, desired)
+        wanted = autoscalers(chosen, followed, together, live, now=self._now(), settle=self._settle)
         held = held_back(self._cache, resource, wanted)
         outcome = await self._applier.apply(
             (child for child in wanted if child.key not in held), Parent(resource.owner, resource.uid)
@@ -136,9 +143,18 @@ class Reconciler:
         outcome.waiting.extend(held)
         return outcome, {child.key for child in wanted}
 
-    def _due(self, desired: Desired, resource: ResourceRecord) -> Mapping[ChildKey, str]:
-        """What may be applied now: P and D pods that a download has to precede are not created before it is done."""
-        if not self._awaits_model(desired, resource):
+    def _wanted(
+        self, desired: Desired, resource: ResourceRecord
+    ) -> tuple[Mapping[ChildKey, str], dict[ChildKey, WantedCount]]:
+        """The children that may be applied now, and the pods of those whose manifests do not say how many."""
+        followed = followed_revision(self._cache, resource, desired, self._plan(resource, desired))
+        together = self._together(resource, desired)
+        counts = wanted_counts(self._cache, resource, desired, followed, together)
+        return self._due(desired, resource, together), counts
+
+    def _due(self, desired: Desired, resource: ResourceRecord, together: Coordination) -> Mapping[ChildKey, str]:
+        """What may be applied now: P and D pods are not created before their model is there, and room for them."""
+        if not together.held and not self._awaits_model(desired, resource):
             return desired.fingerprints
         router = _router_key(resource.owner)
         return {
@@ -158,9 +174,13 @@ class Reconciler:
         job = record.job if record is not None and record.owner_uid == resource.uid else None
         return ModelView(desired.model.source, desired.model.what, desired.model.awaited, job)
 
-    def _counts(self, resource: ResourceRecord, desired: Desired) -> dict[ChildKey, WantedCount]:
+    def _together(self, resource: ResourceRecord, desired: Desired) -> Coordination:
         followed = followed_revision(self._cache, resource, desired, self._plan(resource, desired))
-        return wanted_counts(self._cache, resource, desired, followed)
+        return coordinated(self._cache, resource, desired, followed, self._now())
+
+    def _seconds_to(self, together: Coordination) -> float | None:
+        """When HPAs have forgotten earlier maximums, others may get what they had."""
+        return None if together.settled_at is None else (together.settled_at - self._now()).total_seconds() + 0.1
 
     def _plan(self, resource: ResourceRecord, desired: Desired) -> RolloutPlan:
         return plan_rollout(
@@ -197,6 +217,7 @@ class Reconciler:
             workloads=self._workloads(resource, desired),
             autoscalers=live_autoscalers(self._cache, resource, desired),
             measured=self._measured(resource.owner),
+            together=self._together(resource, desired),
             scaled=bool(followed_revision(self._cache, resource, desired, plan)),
             pods=self._cache.pods_of(resource.owner),
             failures=failures,

@@ -8,6 +8,7 @@ import socket
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 from pdinference.admission import admission_routes
@@ -115,6 +116,7 @@ class Operator:
             metrics=self._metrics,
             settings=self._settings.render,
             measured=self._measuring.measured,
+            settle=timedelta(seconds=self._settings.hpa_settle_seconds),
         )
         batches = BatchReconciler(
             api=self._api,

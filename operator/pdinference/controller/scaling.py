@@ -1,6 +1,7 @@
 """Autoscaling in a reconcile: what scales, which revision it follows, and how many pods everything else gets."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 
 from pdinference.api import names
 from pdinference.api.names import Role
@@ -9,9 +10,11 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT, ChildKey, Owner
 from pdinference.cluster.records import ChildRecord, ResourceRecord
 from pdinference.controller.desired import Desired
-from pdinference.manifests import following
+from pdinference.manifests import Manifest, bounded, following
 from pdinference.planning.observed import AutoscalerState
 from pdinference.planning.rollout import RolloutPlan
+from pdinference.planning.scaling.coordination import Coordination, coordinate, grant_for
+from pdinference.planning.scaling.fleet import Fleet
 from pdinference.planning.scaling.replicas import WantedCount, follower_count, scaled_revision, wanted_count
 from pdinference.planning.scaling.source import stands_in
 
@@ -23,20 +26,36 @@ def followed_revision(cache: Cache, resource: ResourceRecord, desired: Desired, 
     return scaled_revision(plan, desired.revision, serving_exists=exists, routed=routed)
 
 
+def coordinated(cache: Cache, resource: ResourceRecord, desired: Desired, followed: str, now: datetime) -> Coordination:
+    """What P and D may have together."""
+    if desired.limits is None:
+        return Coordination()
+    children = (child for child in cache.children_of(resource.owner) if child.owner_uid == resource.uid)
+    workloads = (child.workload for child in children if child.workload is not None and not child.deleting)
+    return coordinate(
+        desired.limits,
+        Fleet(workloads, cache.pods_of(resource.owner)),
+        live_autoscalers(cache, resource, desired),
+        target=desired.revision,
+        followed=followed,
+        now=now,
+    )
+
+
 def wanted_counts(
-    cache: Cache, resource: ResourceRecord, desired: Desired, followed: str
+    cache: Cache, resource: ResourceRecord, desired: Desired, followed: str, together: Coordination
 ) -> dict[ChildKey, WantedCount]:
-    """How many pods the workloads of the target revision should have, of roles that are autoscaled."""
+    """How many pods the workloads of the target revision should have, where their manifests do not say so."""
     counts: dict[ChildKey, WantedCount] = {}
-    for role, scale in desired.scales.items():
-        elsewhere = followed if followed != desired.revision else ""
+    for role, scale in desired.counted.items():
+        elsewhere = followed if followed != desired.revision and role in desired.scales else ""
         counts[_key(resource.owner, role, desired.revision)] = wanted_count(
-            scale,
+            scale.capped(together.most[role]) if role in together.most else scale,
             live=_count(_record(cache, resource, role, desired.revision)),
             serving=_count(_record(cache, resource, role, elsewhere)),
-            followed=followed == desired.revision,
+            followed=followed == desired.revision and role in desired.scales,
         )
-    if Role.PARAMETER in desired.scales:
+    if Role.PARAMETER in desired.counted:
         leader = _key(resource.owner, Role.PARAMETER, desired.revision)
         live = _count(_record(cache, resource, Role.PARAMETER, desired.revision))
         for rank in range(1, desired.nodes):
@@ -71,24 +90,45 @@ def _trails(child: ChildRecord, followed: str, wanted: WantedCount) -> bool:
     )
 
 
-def autoscalers(
-    cache: Cache, resource: ResourceRecord, desired: Desired, followed: str, *, served: bool | None
-) -> tuple[Child, ...]:
-    """What scales each role, for the workload of the revision that it follows; none as long as none serves.
+def chosen_autoscalers(
+    cache: Cache, resource: ResourceRecord, desired: Desired, *, served: bool | None
+) -> Mapping[Role, Manifest]:
+    """What is to scale each role: HPAs, or what stands in for them.
 
     Args:
         cache: What is there.
         resource: The resource.
         desired: What it asks for.
-        followed: The revision that serves.
         served: Whether HPAs get the operator's metrics; None when that is not known.
     """
-    if not followed:
-        return ()
     already = any(_own(cache, resource, SCALED_OBJECT.name, role) is not None for role in desired.scales)
     substituted = bool(desired.substitutes) and stands_in(served=served, already=already)
-    chosen = desired.substitutes if substituted else desired.autoscalers
-    return tuple(Child.of(following(autoscaler, role, followed)) for role, autoscaler in chosen.items())
+    return desired.substitutes if substituted else desired.autoscalers
+
+
+def autoscalers(
+    chosen: Mapping[Role, Manifest],
+    followed: str,
+    together: Coordination,
+    live: Mapping[Role, AutoscalerState | None],
+    *,
+    now: datetime,
+    settle: timedelta,
+) -> tuple[Child, ...]:
+    """What scales each role, for the workload of the revision that it follows; none as long as none serves."""
+    if not followed:
+        return ()
+
+    def within_limits(role: Role, hpa: Manifest) -> Manifest:
+        if role not in together.ranges:
+            return hpa
+        limits = together.ranges[role]
+        grant = grant_for(live.get(role), limits.maximum, now, settle) if together.budget is not None else None
+        return bounded(hpa, limits, grant)
+
+    return tuple(
+        Child.of(within_limits(role, following(autoscaler, role, followed))) for role, autoscaler in chosen.items()
+    )
 
 
 def held_back(cache: Cache, resource: ResourceRecord, wanted: Iterable[Child]) -> set[ChildKey]:
@@ -113,12 +153,12 @@ def _rivals(key: ChildKey, role: Role, owner: Owner) -> tuple[ChildKey, ...]:
 
 def live_autoscalers(cache: Cache, resource: ResourceRecord, desired: Desired) -> Mapping[Role, AutoscalerState | None]:
     """What the autoscaler of each autoscaled role thinks; None where there is none."""
-    kinds = (AUTOSCALER.name, SCALED_OBJECT.name)
-    found = {role: (_own(cache, resource, kind, role) for kind in kinds) for role in desired.scales}
-    return {
-        role: next((record.autoscaler for record in records if record is not None), None)
-        for role, records in found.items()
-    }
+    return {role: _autoscaler(cache, resource, role) for role in desired.scales}
+
+
+def _autoscaler(cache: Cache, resource: ResourceRecord, role: Role) -> AutoscalerState | None:
+    records = (_own(cache, resource, kind, role) for kind in (AUTOSCALER.name, SCALED_OBJECT.name))
+    return next((record.autoscaler for record in records if record is not None), None)
 
 
 def _own(cache: Cache, resource: ResourceRecord, kind: str, role: Role) -> ChildRecord | None:

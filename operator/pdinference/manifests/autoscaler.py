@@ -10,6 +10,8 @@ from pdinference.api.v1alpha1.autoscaling import Autoscaling
 from pdinference.manifests.children import child
 from pdinference.manifests.settings import KedaSettings, RenderSettings
 from pdinference.manifests.templates import Manifest
+from pdinference.planning.observed import Grant
+from pdinference.planning.scaling.bounds import Range
 from pdinference.planning.scaling.presets import PRESETS
 from pdinference.planning.scaling.queries import LABEL_NAME, UNSPEAKABLE, Query, adapter_metric, matchers
 from pdinference.planning.scaling.targets import label, targets_milli
@@ -40,7 +42,8 @@ def autoscalers(resource: PDInference, revision: str, settings: RenderSettings) 
 
 def substitutes(resource: PDInference, revision: str, settings: RenderSettings) -> dict[Role, Manifest]:
     """What may stand in where another server has the API group of external metrics; empty where nothing may."""
-    if resource.spec.metrics_source is not None or settings.keda is None:
+    spec = resource.spec
+    if spec.metrics_source is not None or spec.limits_both or settings.keda is None:
         return {}
     if any(scaling.metrics or UNSPEAKABLE & targets_milli(role, scaling).keys() for role, scaling in _scaled(resource)):
         return {}
@@ -52,6 +55,18 @@ def following(autoscaler: Manifest, role: Role, revision: str) -> Manifest:
     target = autoscaler["spec"]["scaleTargetRef"]
     name = names.engine_workload(autoscaler["metadata"]["labels"][names.LABEL_NAME], role, revision)
     return {**autoscaler, "spec": {**autoscaler["spec"], "scaleTargetRef": {**target, "name": name}}}
+
+
+def bounded(autoscaler: Manifest, limits: Range, grant: Grant | None) -> Manifest:
+    """The same HPA with other bounds, and with what it may still act by."""
+    metadata = autoscaler["metadata"]
+    annotations = {**metadata.get("annotations", {}), **({names.ANNOTATION_GRANT: grant.written()} if grant else {})}
+    spec = {**autoscaler["spec"], "minReplicas": limits.minimum, "maxReplicas": limits.maximum}
+    return {
+        **autoscaler,
+        "metadata": {**metadata, **({"annotations": annotations} if annotations else {})},
+        "spec": spec,
+    }
 
 
 def _scaled_objects(resource: PDInference, revision: str, keda: KedaSettings) -> dict[Role, Manifest]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1 import PDInference, RoleSpec, defaults
+from pdinference.api.v1alpha1 import PDInference, defaults
 from pdinference.engine import lifecycle
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.kv_tiers import DISK_TIER_MOUNT, disk_tier_command
@@ -75,7 +75,7 @@ def parameter_stateful_set(resource: PDInference, pod: Manifest, revision: str) 
         pod,
         workload=names.parameter_workload(resource.metadata.name, revision),
         service=names.role_object(resource.metadata.name, Role.PARAMETER),
-        replicas=_replicas(resource.spec.parameter),
+        replicas=_replicas(resource, Role.PARAMETER),
         revision=revision,
     )
 
@@ -92,7 +92,7 @@ def node_stateful_set(resource: PDInference, node_rank: int, pod: Manifest, revi
         workload=names.node_workload(name, node_rank, revision),
         selector=names.role_selector(name, Role.PARAMETER, revision) | node,
         service=names.role_object(name, Role.PARAMETER),
-        replicas=_replicas(resource.spec.parameter),
+        replicas=_replicas(resource, Role.PARAMETER),
         revision=revision,
     )
     workload["metadata"]["labels"] |= node
@@ -107,7 +107,7 @@ def decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> Ma
         "decode-deployment",
         pod,
         workload=names.decode_workload(resource.metadata.name, revision),
-        replicas=_replicas(resource.spec.decode),
+        replicas=_replicas(resource, Role.DECODE),
         progress_deadline_seconds=_progress_deadline(resource),
         revision=revision,
     )
@@ -160,9 +160,12 @@ def device_claim_template(resource: PDInference, role: Role, devices: dict[str, 
     return template
 
 
-def _replicas(spec: RoleSpec) -> int | None:
-    """How many pods the manifest asks for; None leaves that to the HPA."""
-    return None if spec.autoscaled else spec.replicas
+def _replicas(resource: PDInference, role: Role) -> int | None:
+    """How many pods the manifest asks for; None leaves that to the HPA, or to the operator as the GPU budget allows."""
+    spec = resource.spec.of(role)
+    together = resource.spec.autoscaling
+    counted = together is not None and together.gpu_budget is not None
+    return None if spec.autoscaled or counted else spec.replicas
 
 
 def _progress_deadline(resource: PDInference) -> int:

@@ -28,7 +28,8 @@ MODEL_READY = "ModelReady"
 `spec.model.inspect`. While the former is False, P and D pods of a new revision are not created."""
 
 PROGRESSING = "Progressing"
-"""True while the operator works towards the current spec (`RollingOut`). False when it is done (`RolloutComplete`) and
+"""True while the operator works towards the current spec (`RollingOut`), or waits for GPUs of its budget to do so
+(`GpuBudget`). False when it is done (`RolloutComplete`) and
 when it cannot go on without a person (`InvalidSpec`, `NameConflict`, `NotServed`, or the API server's reason for a
 refusal)."""
 
@@ -38,8 +39,9 @@ both roles, False when it does not (`DoesNotFit`), Unknown while the model's sha
 
 AUTOSCALING = "Autoscaling"
 """There only with `autoscaling` in a role. True while the number of pods follows the load, if need be only as far as
-limits allow (the reason then says so). False when the load is not known or the number cannot be changed; it then stays
-as it is. Unknown until Kubernetes has looked at the load for the first time."""
+limits allow (the reason then says so; `GpuBudget` and `Ratio` are those of `spec.autoscaling`). False when the load is
+not known or the number cannot be changed; it then stays as it is. Unknown until Kubernetes has looked at the load for
+the first time."""
 
 ROLE_CONDITIONS = {
     Role.PARAMETER: PARAMETER_READY,

@@ -26,6 +26,7 @@ class WorkloadState:
     available: int = 0
     observed: bool = False  # the status describes the latest spec (observedGeneration == generation)
     node_rank: int = 0  # of the pods' node within their P instances; node 0 stands for the instance
+    gpus: int = 0  # of one pod
     failure: str = ""  # why its controller cannot create pods, for example an exceeded quota
 
     @property
@@ -104,12 +105,37 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Grant:
+    """A maximum that an HPA had before, and by which it may still act for a while."""
+
+    maximum: int
+    until: datetime
+
+    def written(self) -> str:
+        """As the HPA carries it."""
+        return f"{self.maximum} until {self.until.isoformat()}"
+
+    @classmethod
+    def read(cls, text: str) -> "Grant | None":
+        """What an HPA carries; None when that is nothing."""
+        maximum, _, until = text.partition(" until ")
+        try:
+            return cls(int(maximum), datetime.fromisoformat(until))
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
 class AutoscalerState:
     """A HorizontalPodAutoscaler, reduced to what it thinks.
 
     Attributes:
         workload: Name of what it follows.
-        judged: Whether it has looked at its latest spec.
+        grant: An earlier maximum; None when there was none, or none that matters.
+        judged: Whether it has ever looked at the load.
+        replicas: Pods that it saw last.
+        desired: Pods that it decided on last; None before it has.
+        momentary: Pods that the load it saw last asks for, whatever the bounds; None when a metric is missing.
         able: Condition AbleToScale; None before the first look.
         active: Condition ScalingActive.
         limited: Condition ScalingLimited.
@@ -118,7 +144,11 @@ class AutoscalerState:
     workload: str
     minimum: int
     maximum: int
+    grant: Grant | None = None
     judged: bool = False
+    replicas: int = 0
+    desired: int | None = None
+    momentary: int | None = None
     loads: tuple[Load, ...] = ()
     able: Verdict | None = None
     active: Verdict | None = None
@@ -144,6 +174,7 @@ class PodSummary:
     Attributes:
         role: What it does for a PDInference; None for the runner of a PDBatch.
         created: Its creation time, as text that sorts; of a runner only.
+        gpus: GPUs that vLLM in it runs on.
         address: Its IP address; of a runner only.
         report: What it left as last words when it ended; of a runner only.
     """
@@ -156,6 +187,7 @@ class PodSummary:
     terminating: bool = False
     restarts: int = 0
     node_rank: int = 0
+    gpus: int = 0
     trouble: PodTrouble | None = None
     created: str = ""
     address: str = ""

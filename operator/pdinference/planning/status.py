@@ -15,7 +15,9 @@ from pdinference.planning.memory.observed import compared
 from pdinference.planning.model import ModelView, model_advice, model_status
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
+from pdinference.planning.scaling.bounds import Cause
 from pdinference.planning.scaling.condition import Measured, judgement, scaling_text
+from pdinference.planning.scaling.coordination import Coordination
 from pdinference.planning.troubles import Advice
 
 _LETTER = {Role.PARAMETER: "P", Role.DECODE: "D", Role.ROUTER: "Router"}
@@ -40,6 +42,7 @@ class Situation:
         autoscalers: The HPA of each autoscaled role; None where there is none yet.
         measured: What is known of the load that they go by.
         scaled: Whether there is a revision for them to follow.
+        together: What P and D may have together.
     """
 
     namespace: str
@@ -57,6 +60,7 @@ class Situation:
     autoscalers: Mapping[Role, AutoscalerState | None] = field(default_factory=dict)
     measured: Measured = field(default_factory=Measured)
     scaled: bool = False
+    together: Coordination = field(default_factory=Coordination)
 
     def wanted(self, role: Role) -> int:
         """How many pods the role is to have: as the spec says, or as its HPA has decided."""
@@ -161,9 +165,8 @@ def _role_advice(situation: Situation, role: Role, counts: RoleStatus) -> Advice
     if counts.ready >= counts.desired:
         return None
     workload = situation.workloads.get(role)
-    if workload is None and role in ENGINE_ROLES and situation.model and situation.model.awaited:
-        model = _model_advice(situation, situation.model)
-        return Advice("ModelNotReady", f"{_LETTER[role]}: waits for the model. {model.message}")
+    if (waits := _held_back(situation, role, counts, workload)) is not None:
+        return waits
     if workload is not None and workload.failure:
         return Advice("PodsNotCreated", f"{_LETTER[role]}: pods cannot be created: {workload.failure}")
     found = troubles.worst(_current_pods(situation, role), situation.namespace)
@@ -171,6 +174,22 @@ def _role_advice(situation: Situation, role: Role, counts: RoleStatus) -> Advice
     if found is not None:
         return Advice(found.reason, f"{count} {found.message}")
     return Advice("Starting", f"{count} {_missing(situation, role, workload)}")
+
+
+def _held_back(situation: Situation, role: Role, counts: RoleStatus, workload: WorkloadState | None) -> Advice | None:
+    """The pods of a role do not come yet, or not all, because we wait for something; None when we do not."""
+    together, letter = situation.together, _LETTER[role]
+    if role not in ENGINE_ROLES:
+        return None
+    if workload is None and situation.model and situation.model.awaited:
+        model = _model_advice(situation, situation.model)
+        return Advice("ModelNotReady", f"{letter}: waits for the model. {model.message}")
+    if workload is None and together.held:
+        return Advice(Cause.GPU_BUDGET, f"{letter}: {together.held}")
+    if workload is not None and together.budget is not None and workload.desired < counts.desired:
+        why = f"spec.autoscaling.gpuBudget leaves GPUs for {workload.desired} until other pods let go of theirs."
+        return Advice(Cause.GPU_BUDGET, f"{letter}: {counts.ready} of {counts.desired} pods ready; {why}")
+    return None
 
 
 def _missing(situation: Situation, role: Role, workload: WorkloadState | None) -> str:
@@ -224,7 +243,7 @@ def _answers(
 def _autoscaling(situation: Situation, now: datetime) -> list[Condition]:
     if not situation.autoscalers:
         return []
-    judged = judgement(situation.autoscalers, situation.measured, serves=situation.scaled)
+    judged = judgement(situation.autoscalers, situation.measured, serves=situation.scaled, together=situation.together)
     return [condition(conditions.AUTOSCALING, *judged, generation=situation.generation, now=now)]
 
 
@@ -244,7 +263,7 @@ def _progressing(situation: Situation, unwell: Mapping[Role, Advice | None], now
         message = f"Rolling out revision {situation.target}. {problem.message}"
         if situation.rollout.serving not in {"", situation.target}:
             message += f" Revision {situation.rollout.serving} keeps answering requests until then."
-        status, reason = "True", "RollingOut"
+        status, reason = "True", "GpuBudget" if problem.reason == Cause.GPU_BUDGET else "RollingOut"
     elif not situation.rollout.complete and situation.desired[Role.ROUTER] > 0 and problem is None:
         status, reason, message = "True", "RollingOut", f"Traffic moves to revision {situation.target}."
     else:

@@ -7,6 +7,7 @@ from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.planning.conditions import AUTOSCALING, MODEL_READY, PROGRESSING, READY
 from pdinference.planning.model import UNDER_WAY
+from pdinference.planning.scaling.bounds import Cause
 
 _ORDINARY = frozenset({"RollingOut", "RolloutComplete"})
 
@@ -30,6 +31,7 @@ def transitions(old: Status, new: Status) -> Iterator[Transition]:
     yield from _trouble(_find(old, PROGRESSING), _find(new, PROGRESSING))
     yield from _scaling(old, new)
     yield from _blindness(_find(old, AUTOSCALING), _find(new, AUTOSCALING))
+    yield from _limits(_find(old, AUTOSCALING), _find(new, AUTOSCALING))
 
 
 def _rollout_started(old: Status, new: Status) -> Transition:
@@ -57,6 +59,8 @@ def _model(old: Condition | None, new: Condition | None) -> Iterator[Transition]
 
 
 def _trouble(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
+    if new is not None and new.reason == Cause.GPU_BUDGET and (old is None or old.reason != new.reason):
+        yield Transition("Warning", new.reason, new.message)
     if new is None or new.status != "False" or new.reason in _ORDINARY:
         return
     if old is None or (old.reason, old.message) != (new.reason, new.message):
@@ -82,6 +86,12 @@ def _blindness(old: Condition | None, new: Condition | None) -> Iterator[Transit
         yield Transition("Warning", "AutoscalingStopped", new.message)
     elif old.status == "False" and new.status == "True":
         yield Transition("Normal", "AutoscalingResumed", new.message)
+
+
+def _limits(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
+    """What holds for both roles stops one from following its load."""
+    if old is not None and new is not None and new.reason in set(Cause) and old.reason != new.reason:
+        yield Transition("Normal", "ScalingLimited", new.message)
 
 
 def _find(status: Status, type_: str) -> Condition | None:

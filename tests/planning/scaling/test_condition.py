@@ -1,12 +1,15 @@
 """The condition Autoscaling: the HPAs' verdicts in plain words, and never more than is true."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from pdinference.api.names import Role
 from pdinference.planning.observed import AutoscalerState, Load, Verdict
+from pdinference.planning.scaling.bounds import Cause, Range
 from pdinference.planning.scaling.condition import Judgement, Measured, judgement, scaling_text
+from pdinference.planning.scaling.coordination import Coordination
 
 P, D = Role.PARAMETER, Role.DECODE
 FINE = AutoscalerState(
@@ -104,3 +107,40 @@ def test_loads_are_shown_as_users_write_their_targets() -> None:
     )
     text = "kvDemand 120%/80%, queuedPromptTokens ?/8000, cpu 35/70; 1-4 pods"
     assert scaling_text(replace(FINE, loads=loads)) == text
+
+
+class TestTogether:
+    """What stops a role for the sake of the other."""
+
+    LIMITED = replace(FINE, limited=Verdict("True", "TooManyReplicas"))
+    KEPT = replace(FINE, minimum=3, limited=Verdict("True", "TooFewReplicas"))
+
+    def told(self, hpa: AutoscalerState, limits: Range, *, settled_at: datetime | None = None) -> Judgement:
+        together = Coordination({P: Range(1, 9), D: limits}, used=8, budget=8, settled_at=settled_at)
+        return judgement({P: FINE, D: hpa}, Measured(), serves=True, together=together)
+
+    def test_the_budget(self) -> None:
+        found = self.told(self.LIMITED, Range(1, 4, Cause.GPU_BUDGET))
+        assert (found.status, found.reason) == ("True", "GpuBudget")
+        assert found.message.endswith(
+            "D: The load asks for more pods than spec.autoscaling.gpuBudget allows: 8 of 8 GPUs are in use."
+        )
+
+    def test_a_share_that_is_on_its_way(self) -> None:
+        soon = datetime(2026, 11, 21, tzinfo=UTC)
+        assert "within a minute" in self.told(self.LIMITED, Range(1, 4, Cause.GPU_BUDGET), settled_at=soon).message
+
+    def test_the_ratio(self) -> None:
+        found = self.told(self.LIMITED, Range(1, 4, Cause.RATIO))
+        assert found.reason == "Ratio"
+        assert "more than 4 need more pods of the other role" in found.message
+        found = self.told(self.KEPT, Range(3, 9, pulled=True))
+        assert found.reason == "Ratio"
+        assert "keeps 3 for those of the other role" in found.message
+
+    def test_what_the_user_set_is_named_as_such(self) -> None:
+        assert self.told(self.LIMITED, Range(1, 4)).message.endswith("than maxReplicas (4) allows.")
+        assert self.told(self.KEPT, Range(3, 9)).message.endswith("than minReplicas (3) allows.")
+
+    def test_a_role_that_follows_its_load_says_so_whatever_holds(self) -> None:
+        assert self.told(FINE, Range(1, 4, Cause.GPU_BUDGET)).reason == "Active"

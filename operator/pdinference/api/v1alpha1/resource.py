@@ -13,6 +13,7 @@ from pdinference.api.v1alpha1.pair_autoscaling import MetricsSource, PairAutosca
 from pdinference.api.v1alpha1.parameter import ParameterSpec
 from pdinference.api.v1alpha1.role import RoleSpec
 from pdinference.api.v1alpha1.router import Router
+from pdinference.api.v1alpha1.scaling_rules import SCALING_RULES
 from pdinference.api.v1alpha1.source_rules import SOURCE_RULES
 from pdinference.api.v1alpha1.transfer import Transfer
 
@@ -132,6 +133,7 @@ class Spec(ApiModel):
         *(_prefix_caching_feeds_tiers(role) for role in ENGINE_ROLES),
         *CONNECTOR_RULES,
         *SOURCE_RULES,
+        *SCALING_RULES,
     )
 
     def of(self, role: Role, node_rank: int = 0) -> RoleSpec:
@@ -142,6 +144,12 @@ class Spec(ApiModel):
     def metrics_source(self) -> MetricsSource | None:
         """Who tells the load; None leaves it to the operator."""
         return self.autoscaling.source if self.autoscaling is not None else None
+
+    @property
+    def limits_both(self) -> bool:
+        """Whether something limits P and D together."""
+        together = self.autoscaling
+        return together is not None and not (together.ratio is None and together.gpu_budget is None)
 
     def caches_prefixes(self, role: Role) -> bool:
         """Whether a role keeps the KV cache of prompts' beginnings, which vLLM does unless told otherwise."""

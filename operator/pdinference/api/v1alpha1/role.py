@@ -254,6 +254,16 @@ class RoleSpec(EngineOptions):
         """Whether the load decides how many instances there are."""
         return self.autoscaling is not None and self.replicas > 0
 
+    @property
+    def gpus(self) -> int:
+        """GPUs of one instance, over all its nodes."""
+        return 0 if self.accelerator.type == "CPU" else self.parallelism.devices
+
+    @property
+    def least_replicas(self) -> int:
+        """As few instances as there may be."""
+        return self.autoscaling.min_replicas if self.autoscaling is not None and self.autoscaled else self.replicas
+
     rules: ClassVar[tuple[Rule, ...]] = (
         *EngineOptions.rules,
         Rule(

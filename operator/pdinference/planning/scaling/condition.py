@@ -6,6 +6,8 @@ from typing import Final, Literal, NamedTuple
 
 from pdinference.api.names import Role
 from pdinference.planning.observed import AutoscalerState, KvCache, Load
+from pdinference.planning.scaling.bounds import Cause, Range
+from pdinference.planning.scaling.coordination import Coordination
 from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.targets import label, written
 
@@ -40,16 +42,25 @@ class Judgement(NamedTuple):
     message: str
 
 
-def judgement(hpas: Mapping[Role, AutoscalerState | None], measured: Measured, *, serves: bool) -> Judgement:
+def judgement(
+    hpas: Mapping[Role, AutoscalerState | None],
+    measured: Measured,
+    *,
+    serves: bool,
+    together: Coordination = Coordination(),  # noqa: B008 - immutable
+) -> Judgement:
     """The condition over all autoscaled roles: as bad as the worst of them.
 
     Args:
         hpas: The live HPA of each autoscaled role; None where there is none yet.
         measured: What is known of the load.
         serves: Whether there is a revision for HPAs to follow.
+        together: What the roles may have together.
     """
-    roles = {role: _role(hpa, measured, role, serves=serves) for role, hpa in hpas.items()}
-    worst = min(roles.values(), key=lambda one: ("False", "Unknown", "True").index(one.status))
+    roles = {role: _role(hpa, measured, role, serves=serves, together=together) for role, hpa in hpas.items()}
+    worst = min(
+        roles.values(), key=lambda one: (("False", "Unknown", "True").index(one.status), one.reason not in set(Cause))
+    )
     message = " ".join(f"{_LETTER[role]}: {one.message}" for role, one in roles.items())
     return Judgement(worst.status, worst.reason, message)
 
@@ -68,7 +79,9 @@ def _load(load: Load) -> str:
     return f"{load.metric} {'?' if now is None else f'{now / 1000:.4g}'}/{load.target_milli / 1000:.4g}"
 
 
-def _role(hpa: AutoscalerState | None, measured: Measured, role: Role, *, serves: bool) -> Judgement:
+def _role(
+    hpa: AutoscalerState | None, measured: Measured, role: Role, *, serves: bool, together: Coordination
+) -> Judgement:
     if hpa is None:
         why = "Not set up yet." if serves else "Starts as soon as a revision answers requests."
         return Judgement("Unknown", "Starting", why)
@@ -82,8 +95,27 @@ def _role(hpa: AutoscalerState | None, measured: Measured, role: Role, *, serves
     if hpa.active is not None and hpa.active.status == "False":
         message = f"The load is not known, so the number of pods stays as it is: {hpa.active.message}"
         return Judgement("False", hpa.active.reason, message)
-    reason, message = _working(hpa)
+    limits = together.ranges.get(role)
+    reason, message = (_together(hpa, limits, together) if limits is not None else None) or _working(hpa)
     return Judgement("True", reason, message + _silence(measured.silent.get(role, ())))
+
+
+def _together(hpa: AutoscalerState, limits: Range, together: Coordination) -> tuple[str, str] | None:
+    """What one role may not for the sake of the other; None when that is not what stops it."""
+    limit = hpa.limited.reason if hpa.limited is not None and hpa.limited.status == "True" else ""
+    if limit == "TooManyReplicas" and limits.cause is Cause.GPU_BUDGET:
+        more = "; more may come within a minute, when the other role has let go" if together.settled_at else ""
+        used = f"{together.used} of {together.budget} GPUs are in use{more}"
+        return limits.cause, f"The load asks for more pods than spec.autoscaling.gpuBudget allows: {used}."
+    if limit == "TooManyReplicas" and limits.cause is Cause.RATIO:
+        needs = f"more than {hpa.maximum} need more pods of the other role than its maxReplicas allows"
+        return limits.cause, f"The load asks for more pods than spec.autoscaling.ratio allows: {needs}."
+    if limit == "TooFewReplicas" and limits.pulled:
+        keeps = (
+            f"The load asks for fewer pods, but spec.autoscaling.ratio keeps {hpa.minimum} for those of the other role."
+        )
+        return Cause.RATIO, keeps
+    return None
 
 
 def _working(hpa: AutoscalerState) -> tuple[str, str]:

@@ -30,6 +30,20 @@ class ScaleRange:
             return None
         return cls(spec.replicas, spec.autoscaling.min_replicas, spec.autoscaling.max_replicas)
 
+    @classmethod
+    def fixed(cls, count: int) -> "ScaleRange":
+        """Of a role that has always so many pods."""
+        return cls(count, count, count)
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Least and most."""
+        return self.minimum, self.maximum
+
+    def capped(self, maximum: int) -> "ScaleRange":
+        """The same with a lower maximum, which goes before the minimum."""
+        return ScaleRange(self.initial, min(self.minimum, maximum), min(self.maximum, maximum))
+
     def within(self, count: int) -> int:
         """The nearest count that the range allows."""
         return min(self.maximum, max(self.minimum, count))

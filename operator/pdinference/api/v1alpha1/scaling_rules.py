@@ -1,0 +1,91 @@
+"""Rules between `spec.autoscaling` and the two roles."""
+
+from typing import Any
+
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1.base import Rule
+
+_RATIO = "has(self.autoscaling) && has(self.autoscaling.ratio)"
+_BUDGET = "has(self.autoscaling) && has(self.autoscaling.gpuBudget)"
+_SCALED = "has(self.parameter.autoscaling) && has(self.decode.autoscaling)"
+
+
+def _least_gpus(role: Role) -> str:
+    """GPUs of a role with as few pods as it may have, as CEL."""
+    own = f"self.{role}"
+    pods = f"(has({own}.autoscaling) && {own}.replicas > 0 ? {own}.autoscaling.minReplicas : {own}.replicas)"
+    each = f"{own}.parallelism.tensor * {own}.parallelism.pipeline * {own}.parallelism.data"
+    return f"({own}.accelerator.type == 'CPU' ? 0 : {pods} * {each})"
+
+
+def _ratio(spec: Any) -> Any:
+    return spec.autoscaling.ratio if spec.autoscaling is not None else None
+
+
+def _budget(spec: Any) -> int | None:
+    budget: int | None = spec.autoscaling.gpu_budget if spec.autoscaling is not None else None
+    return budget
+
+
+def _fits(spec: Any) -> bool:
+    budget = _budget(spec)
+    return budget is None or sum(spec.of(role).least_replicas * spec.of(role).gpus for role in ENGINE_ROLES) <= budget
+
+
+def _enough_p(spec: Any) -> bool:
+    band, p, d = _ratio(spec), spec.parameter.autoscaling, spec.decode.autoscaling
+    if band is None or band.min is None or p is None or d is None:
+        return True
+    needed: int = d.min_replicas * band.min.parameter
+    return bool(needed <= p.max_replicas * band.min.decode)
+
+
+def _enough_d(spec: Any) -> bool:
+    band, p, d = _ratio(spec), spec.parameter.autoscaling, spec.decode.autoscaling
+    if band is None or band.max is None or p is None or d is None:
+        return True
+    # P may be the next whole pod above the ratio, hence one less.
+    needed: int = (p.min_replicas - 1) * band.max.decode
+    return bool(needed < d.max_replicas * band.max.parameter)
+
+
+SCALING_RULES = (
+    Rule(
+        cel=f"!({_RATIO}) || ({_SCALED})",
+        holds=lambda s: _ratio(s) is None or all(s.of(role).autoscaling is not None for role in ENGINE_ROLES),
+        field="autoscaling.ratio",
+        message="A ratio needs autoscaling in spec.parameter and in spec.decode; without it, replicas says how many "
+        "pods there are.",
+    ),
+    Rule(
+        cel=f"!({_BUDGET}) || self.parameter.accelerator.type != 'CPU' || self.decode.accelerator.type != 'CPU'",
+        holds=lambda s: _budget(s) is None or any(s.of(role).accelerator.type != "CPU" for role in ENGINE_ROLES),
+        field="autoscaling.gpuBudget",
+        message="Neither role has GPUs (accelerator.type is CPU); remove it, and use maxReplicas of the roles.",
+    ),
+    Rule(
+        cel=f"!({_BUDGET}) || {' + '.join(map(_least_gpus, ENGINE_ROLES))} <= self.autoscaling.gpuBudget",
+        holds=_fits,
+        field="autoscaling.gpuBudget",
+        message="The fewest pods that P and D may have (minReplicas; without autoscaling, replicas) need more GPUs "
+        "than this, each tensor x pipeline x data. Raise it, or ask for fewer pods.",
+    ),
+    Rule(
+        cel=f"!({_RATIO}) || !has(self.autoscaling.ratio.min) || !({_SCALED}) || self.decode.autoscaling.minReplicas "
+        "* self.autoscaling.ratio.min.parameter <= self.parameter.autoscaling.maxReplicas "
+        "* self.autoscaling.ratio.min.decode",
+        holds=_enough_p,
+        field="autoscaling.ratio.min",
+        message="The minReplicas of spec.decode need more P than the maxReplicas of spec.parameter. Raise that, or "
+        "lower one of the others.",
+    ),
+    Rule(
+        cel=f"!({_RATIO}) || !has(self.autoscaling.ratio.max) || !({_SCALED}) "
+        "|| (self.parameter.autoscaling.minReplicas - 1) * self.autoscaling.ratio.max.decode "
+        "< self.decode.autoscaling.maxReplicas * self.autoscaling.ratio.max.parameter",
+        holds=_enough_d,
+        field="autoscaling.ratio.max",
+        message="The minReplicas of spec.parameter need more D than the maxReplicas of spec.decode. Raise that, or "
+        "lower one of the others.",
+    ),
+)

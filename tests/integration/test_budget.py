@@ -1,0 +1,263 @@
+"""P and D under one GPU budget and one ratio, with Kubernetes' own HPA controller; every pod is watched."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from pdinference.api.names import Role
+from pdinference.cluster.kinds import POD, STATEFUL_SET
+from tests.integration.conftest import Operators
+from tests.integration.gpu_watch import GpuWatch
+from tests.integration.scaling_world import ScalingWorld, condition
+from tests.integration.vllm_metrics import Load
+from tests.integration.world import World, until
+
+P, D = Role.PARAMETER, Role.DECODE
+SETTLE = "--hpa-settle-seconds=8"  # four rounds of the controller here, as in a cluster with its defaults
+QUICK = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 8, "periodSeconds": 1}]}
+SCALING = {
+    "maxReplicas": 6,
+    "targets": {"runningRequests": 10},
+    "behavior": {"scaleUp": QUICK, "scaleDown": QUICK},
+}
+SCALED = {"autoscaling": SCALING}
+TWO_GPUS = {**SCALED, "parallelism": {"tensor": 2}}
+HOLD = "test.pdinference.io/drains"
+PATIENCE_S = 120.0
+
+
+class Budgeted:
+    """Pods that run as soon as they exist and share a load, role by role."""
+
+    def __init__(self, scaling: ScalingWorld) -> None:
+        self.scaling = scaling
+        self.world = scaling.world
+        self.running: dict[Role, int] = {P: 0, D: 0}
+        self.drains = False
+        """Whether pods that are deleted stay until they are released."""
+
+    async def play(self) -> None:
+        """Play kubelets and clients for ever."""
+        while True:
+            for role, running in self.running.items():
+                if self.drains:
+                    await self._hold(role)
+                pods = await self.scaling.bring_up(Load(), role)
+                for pod in pods:
+                    pod.load.running = 0
+                if pods:
+                    pods[0].load.running = running
+            await asyncio.sleep(0.2)
+
+    async def _hold(self, role: Role) -> None:
+        for pod in await self.world.pods(role):
+            if "deletionTimestamp" not in pod["metadata"] and HOLD not in pod["metadata"].get("finalizers", ()):
+                path = POD.path(self.world.namespace, pod["metadata"]["name"])
+                await self.world.api.merge(path, {"metadata": {"finalizers": [HOLD]}})
+
+    async def leaving(self, role: Role) -> list[str]:
+        pods = await self.world.pods(role)
+        return [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" in pod["metadata"]]
+
+    async def release(self, role: Role) -> None:
+        """Pods that drain have ended."""
+        self.drains = False
+        for pod in await self.world.pods(role):
+            path = POD.path(self.world.namespace, pod["metadata"]["name"])
+            await self.world.api.merge(path, {"metadata": {"finalizers": None}})
+
+    async def counts(self) -> tuple[int, int]:
+        """Pods of P and of D that are not about to go."""
+        found = [await self.world.pods(role) for role in (P, D)]
+        p, d = (sum("deletionTimestamp" not in pod["metadata"] for pod in pods) for pods in found)
+        return p, d
+
+    async def come_to(self, p: int, d: int) -> None:
+        async def there() -> bool:
+            return await self.counts() == (p, d)
+
+        await until(there, f"there are {p} P and {d} D", within=PATIENCE_S)
+
+    async def maximums(self) -> tuple[int, int]:
+        p, d = [(await self.scaling.hpa(role)).get("spec", {}).get("maxReplicas", 0) for role in (P, D)]
+        return p, d
+
+    async def divided(self, p: int, d: int) -> None:
+        async def so() -> bool:
+            return await self.maximums() == (p, d)
+
+        await until(so, f"the HPAs may have {p} P and {d} D", within=PATIENCE_S)
+
+    async def says(self, type_: str, reason: str, *words: str) -> None:
+        async def said() -> bool:
+            found = await self.world.condition(type_)
+            return found.get("reason") == reason and all(word in found["message"] for word in words)
+
+        await until(said, f"{type_} says {reason} {words}", within=PATIENCE_S)
+
+    async def sees(self) -> None:
+        """Wait until both HPAs see the load."""
+
+        async def seen() -> bool:
+            hpas = [await self.scaling.hpa(role) for role in (P, D)]
+            return all(condition(hpa, "ScalingActive").get("status") == "True" for hpa in hpas)
+
+        await until(seen, "both HPAs see the load", within=PATIENCE_S)
+
+
+@pytest.fixture
+async def scaling(world: World, operators: Operators) -> AsyncIterator[ScalingWorld]:
+    scaling = ScalingWorld(world, operators)
+    await scaling.install()
+    yield scaling
+    operators.kill_all()
+    await scaling.close()
+
+
+@asynccontextmanager
+async def serving(scaling: ScalingWorld, together: Mapping[str, Any], **spec: Any) -> AsyncIterator[Budgeted]:
+    """A pair under a load, whose HPAs see it."""
+    pair = Budgeted(scaling)
+    await scaling.start(SETTLE)
+    await scaling.available()
+    await scaling.world.apply(autoscaling=together, **spec)
+    await scaling.world.serving()
+    playing = asyncio.create_task(pair.play())
+    try:
+        await pair.sees()
+        yield pair
+    finally:
+        assert not playing.done(), playing.result()
+        playing.cancel()
+        await asyncio.gather(playing, return_exceptions=True)
+
+
+async def test_the_budget_moves_between_the_roles_and_is_never_exceeded(
+    scaling: ScalingWorld, operators: Operators
+) -> None:
+    async with (
+        GpuWatch(scaling.world) as gpus,
+        serving(scaling, {"gpuBudget": 8}, parameter=SCALED, decode=TWO_GPUS) as pair,
+    ):
+        await pair.divided(4, 2)
+        pair.drains = True
+        pair.running[D] = 60  # wants 6 pods of 2 GPUs each
+        await pair.come_to(1, 2)
+        operators.kill_all()  # at whatever write it was
+        await scaling.start(SETTLE)
+        await pair.come_to(1, 3)
+        await pair.says("Autoscaling", "GpuBudget", "D: The load asks for more", "7 of 8 GPUs are in use")
+        pair.running = {P: 60, D: 10}
+        await pair.come_to(2, 1)  # and no more, as long as the pods of D drain
+        assert len(await pair.leaving(D)) == 2
+        operators.kill_all()
+        await scaling.start(SETTLE)
+        await scaling.looks(3)
+        assert await pair.counts() == (2, 1)
+        await pair.release(D)
+        await pair.come_to(6, 1)
+    assert gpus.most == 8
+
+
+async def test_a_steady_state_costs_no_write(scaling: ScalingWorld) -> None:
+    together = {"gpuBudget": 8, "ratio": {"min": {"decode": 4}}}
+    async with serving(scaling, together, parameter=SCALED, decode=TWO_GPUS) as pair:
+        pair.running = {P: 15, D: 15}
+        await pair.come_to(2, 2)
+        await scaling.looks(8)
+        mark = scaling.world.audit_mark()
+        await scaling.looks(5)
+        assert not scaling.world.writes(mark)
+
+
+async def test_a_role_pulls_the_other_along_and_both_go_down_again(scaling: ScalingWorld) -> None:
+    band = {"ratio": {"min": {"parameter": 1, "decode": 2}, "max": {"parameter": 2, "decode": 1}}}
+    async with serving(scaling, band, parameter=SCALED, decode=SCALED) as pair:
+        pair.running[D] = 60
+        await pair.come_to(3, 6)
+        await pair.says("Autoscaling", "Ratio", "P: The load asks for fewer pods", "keeps 3")
+        await scaling.looks(3)
+        assert await pair.counts() == (3, 6)
+        pair.running[D] = 0
+        await pair.come_to(1, 1)
+
+
+async def test_a_second_pair_waits_until_it_fits(scaling: ScalingWorld) -> None:
+    """P and D have 3 GPUs together, so that two pairs need 6."""
+    async with (
+        GpuWatch(scaling.world) as gpus,
+        serving(scaling, {"gpuBudget": 5}, parameter=SCALED, decode=TWO_GPUS) as pair,
+    ):
+        world = scaling.world
+        first = (await world.status())["servingRevision"]
+        changed: dict[str, Any] = {"parameter": SCALED, "decode": TWO_GPUS, "engine": {"image": "example/vllm:2"}}
+        await world.apply(autoscaling={"gpuBudget": 5}, **changed)
+        await world.settled()
+        await pair.says("Progressing", "GpuBudget", "needs 3 GPUs, 3 are in use", "is 5. Raise it to 6", first)
+        pair.running[P] = 30
+        await pair.come_to(3, 1)  # the old pair scales on
+        assert (await world.status())["servingRevision"] == first
+        pair.running[P] = 0
+        await pair.come_to(1, 1)
+        assert gpus.most == 5
+        await world.apply(autoscaling={"gpuBudget": 6}, **changed)
+        second = await world.serving()
+        assert second != first
+        await pair.come_to(1, 1)
+    assert gpus.most == 6
+
+
+async def test_a_pair_is_recreated_only_when_the_old_pods_are_gone(scaling: ScalingWorld) -> None:
+    recreate = {"strategy": "Recreate"}
+    async with (
+        GpuWatch(scaling.world) as gpus,
+        serving(scaling, {"gpuBudget": 3}, parameter=SCALED, decode=TWO_GPUS, rollout=recreate) as pair,
+    ):
+        pair.drains = True
+        await until(lambda: held(pair), "both pods would drain")
+        world = scaling.world
+        changed: dict[str, Any] = {"parameter": SCALED, "decode": TWO_GPUS, "engine": {"image": "example/vllm:2"}}
+        await world.apply(autoscaling={"gpuBudget": 3}, rollout=recreate, **changed)
+        await pair.says("Progressing", "GpuBudget", "when the pods that are still there are gone")
+        await pair.come_to(0, 0)
+        for role in (P, D):
+            await pair.release(role)
+        await world.serving()
+    assert gpus.most == 3
+
+
+async def held(pair: Budgeted) -> bool:
+    pods = [pod for role in (P, D) for pod in await pair.world.pods(role)]
+    return all(HOLD in pod["metadata"].get("finalizers", ()) for pod in pods)
+
+
+async def test_p_instances_of_several_nodes_come_and_go_whole(scaling: ScalingWorld) -> None:
+    """Each P instance has 2 pods with 2 GPUs each, and D pods have 4 GPUs."""
+    spec = {
+        "parameter": {**SCALED, "parallelism": {"tensor": 4, "nodes": 2}},
+        "decode": {**SCALED, "parallelism": {"tensor": 4}},
+    }
+    async with GpuWatch(scaling.world) as gpus, serving(scaling, {"gpuBudget": 14}, **spec) as pair:
+        revision = (await scaling.world.status())["servingRevision"]
+
+        async def further_nodes() -> int:
+            found = await scaling.world.get(STATEFUL_SET, f"llama-node1-{revision}") or {}
+            count: int = found["status"].get("currentReplicas", 0)
+            return count
+
+        async def whole(count: int) -> bool:
+            return await further_nodes() == count
+
+        pair.running[P] = 60
+        await pair.come_to(2, 1)
+        await until(lambda: whole(2), "each instance has its second node")
+        await pair.says("Autoscaling", "GpuBudget", "P: The load asks for more", "12 of 14 GPUs are in use")
+        await scaling.looks(3)
+        assert await pair.counts() == (2, 1)
+        pair.running[P] = 0
+        await pair.come_to(1, 1)
+        await until(lambda: whole(1), "the second instance is gone whole")
+    assert gpus.most == 12
