@@ -1,18 +1,21 @@
 """Autoscaling on real parts: vLLM's own load, the operator's metrics API from its chart, Kubernetes' own HPA."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from e2e.conftest import NAME, Serving
+from e2e.console import say
 from e2e.install import OPERATOR_NAMESPACE, apply
 from e2e.load import Shape, load
+from e2e.requests import Answer, complete
 from e2e.test_serving import edited, kill_operator
 from e2e.transfer import transfer
 from e2e.waiting import conditions, wait_until
-from pdinference.api.names import LABEL_NAME, LABEL_ROLE, Role
+from pdinference.api.names import ENGINE_ROLES, LABEL_NAME, LABEL_ROLE, Role
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -20,9 +23,9 @@ _QUEUE = Shape(clients=8, words=250, tokens=2)
 """Long prompts and short answers, more at a time than one P pod can take: they wait in P and nowhere else."""
 
 
-def scaled(serving: Serving, role: Role, **autoscaling: Any) -> dict[str, Any]:
-    """The example with one or two pods of a role."""
-    down = {"stabilizationWindowSeconds": 15, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 15}]}
+def scaled(serving: Serving, role: Role, calm_seconds: int = 15, **autoscaling: Any) -> dict[str, Any]:
+    """The example with one or two pods of a role; the second goes when it was not needed for so many seconds."""
+    down = {"stabilizationWindowSeconds": calm_seconds, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 15}]}
     scaling = {"maxReplicas": 2, "behavior": {"scaleDown": down}, **autoscaling}
     return edited(serving, **{role.value: {"autoscaling": scaling}})
 
@@ -57,9 +60,11 @@ def no_operator(serving: Serving) -> Iterator[None]:
     """
     replicas = operator(serving)["spec"]["replicas"]
     scale_operator(serving, 0)
-    wait_until("a blind HPA", lambda: sees(serving) == "False")
-    yield
-    scale_operator(serving, replicas)
+    try:
+        wait_until("a blind HPA", lambda: sees(serving) == "False")
+        yield
+    finally:
+        scale_operator(serving, replicas)
     wait_until("an HPA that sees", lambda: sees(serving) == "True")
 
 
@@ -111,7 +116,8 @@ def test_p_follows_its_queue_and_goes_only_when_its_kv_cache_has_been_pulled(ser
     """The operator is away while there are two; the second P pod leaves while requests wait in it."""
     revision = serving.resource()["status"]["revision"]
     with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=_QUEUE) as client:
-        apply(serving.kubectl, scaled(serving, Role.PARAMETER, targets={"queuedPromptTokens": 2000}))
+        # Half a prompt, so that one that waits is enough, however quick the machine.
+        apply(serving.kubectl, scaled(serving, Role.PARAMETER, calm_seconds=600, targets={"queuedPromptTokens": 500}))
         wait_until("two P pods", lambda: pods_of(serving, Role.PARAMETER)["ready"] == 2, timeout=240)
         told = serving.resource()["status"]["roles"][Role.PARAMETER.value]["scaling"]
         assert told.startswith("queuedPromptTokens"), told
@@ -133,3 +139,37 @@ def test_p_follows_its_queue_and_goes_only_when_its_kv_cache_has_been_pulled(ser
         assert moved.failed == 0
         assert moved.moved_to_decode == moved.queried_on_decode > 0
     as_before(serving, revision)
+
+
+def test_a_pair_that_nobody_asks_sleeps_and_requests_wake_it(serving: Serving) -> None:
+    revision = serving.resource()["status"]["revision"]
+    sleep = {"scaleToZero": {"afterSeconds": 10, "maxWaitSeconds": 300}}
+    one = {"autoscaling": {"maxReplicas": 1}}
+    apply(serving.kubectl, edited(serving, autoscaling=sleep, parameter=one, decode=one))
+    wait_until("the pair to sleep", lambda: ready(serving)["reason"] == "Asleep", timeout=240)
+    assert ready(serving)["status"] == "True"
+    wait_until("no P and no D pod", lambda: not engine_pods(serving), timeout=120)
+    assert all(pods_of(serving, role)["desired"] == 0 for role in ENGINE_ROLES)
+
+    with serving.kubectl.port_forward(f"service/{NAME}", 80) as url, ThreadPoolExecutor(2) as clients:
+
+        def ask(number: int) -> Answer:
+            return complete(url, NAME, f"{number} " * 130, max_tokens=8, ignore_eos=True, timeout=300)
+
+        answers = list(clients.map(ask, range(2)))
+    say(f"answered after {max(answer.seconds for answer in answers):.0f} s, the start of P and D included")
+    assert [answer.completion_tokens for answer in answers] == [8, 8]
+    wait_until("the status to say so", lambda: ready(serving)["reason"] == "Serving")
+    events = serving.kubectl.get("events", f"--field-selector=involvedObject.name={NAME}")["items"]
+    assert {"FellAsleep", "WokeUp"} <= {event["reason"] for event in events}
+    as_before(serving, revision)
+
+
+def ready(serving: Serving) -> dict[str, Any]:
+    return conditions(serving.resource())["Ready"]
+
+
+def engine_pods(serving: Serving) -> list[dict[str, Any]]:
+    """P and D pods, those included that are about to go."""
+    found = serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME}")["items"]
+    return [pod for pod in found if pod["metadata"]["labels"][LABEL_ROLE] in ENGINE_ROLES]

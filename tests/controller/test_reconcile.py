@@ -17,6 +17,7 @@ from pdinference.controller.metrics import Metrics
 from pdinference.controller.reconcile import Reconciler, Result
 from pdinference.controller.report import Reporter
 from pdinference.manifests import RenderSettings
+from pdinference.planning.scaling.sleep import Activity
 from tests.cluster.fake_api import FakeApi
 
 Json = dict[str, Any]
@@ -32,6 +33,7 @@ class World:
         self.api = FakeApi()
         self.metrics = Metrics()
         self.document = document
+        self.activity: Activity | None = Activity(held=False, idle_seconds=0)
         self.restart()
         self.edit()
 
@@ -46,6 +48,7 @@ class World:
             reporter=Reporter(self.api, self.cache, events, self.metrics),
             metrics=self.metrics,
             settings=RenderSettings(),
+            activity=lambda _: self.activity,
         )
         self.sync()
 

@@ -24,9 +24,12 @@ SPECS: dict[str, Json] = yaml.safe_load((Path(__file__).parent / "every_field.ya
 SCHEMA: Json = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
 SETTINGS = RenderSettings(router_image="registry.example/router:1", allowed_host_paths=("/data",))
 
-OF_NO_CHILD = {"model.architecture.config", "rollout.strategy", "memoryPolicy"} | {
-    f"{role}.accelerator.memory" for role in ("parameter", "decode")
-}
+OF_NO_CHILD = {
+    "model.architecture.config",
+    "rollout.strategy",
+    "memoryPolicy",
+    "autoscaling.scaleToZero.afterSeconds",
+} | {f"{role}.accelerator.memory" for role in ("parameter", "decode")}
 """Fields that tell the operator something and change no child."""
 OF_ONE_VALUE = {
     "decode.parallelism.pipeline",

@@ -13,6 +13,7 @@ from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError
 from pdinference.checks import examine
+from pdinference.cli.activator import activator_command
 from pdinference.cli.batch import batch_command
 from pdinference.cli.documents import documents, file_option, name_of, problems_told
 from pdinference.cli.model import model_group
@@ -40,7 +41,8 @@ def _installation(command: Callable[..., None]) -> Callable[..., None]:
         "--model-image",
         default=names.DEFAULT_MODEL_IMAGE,
         show_default=True,
-        help="Image that downloads and checks models; another one restarts pods with a cache.",
+        help="Image that downloads and checks models, and holds requests of those that sleep; another one restarts "
+        "pods with a cache, and routers of models that may sleep.",
     )
     @click.option(
         "--runner-image",
@@ -232,3 +234,4 @@ def _print_yaml(objects: Iterable[Any], **style: Any) -> None:
 main.add_command(plan_command)
 main.add_command(model_group)
 main.add_command(batch_command)
+main.add_command(activator_command)

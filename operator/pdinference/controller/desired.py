@@ -59,6 +59,7 @@ class Desired:
         scales: Of the roles that are autoscaled.
         autoscalers: Their HPAs; small, and needed whenever another revision serves.
         model: The Job for the model; None without.
+        sleeps_after: Seconds without a request after which P and D have no pods; None for never.
     """
 
     uid: str
@@ -74,6 +75,7 @@ class Desired:
     scales: Mapping[Role, ScaleRange]
     autoscalers: Mapping[Role, Manifest]
     model: DesiredModel | None = None
+    sleeps_after: int | None = None
 
     def is_of(self, record: ResourceRecord) -> bool:
         """Whether this is still what the resource asks for."""
@@ -124,6 +126,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         scales={role: scale for role in ENGINE_ROLES if (scale := ScaleRange.of(spec.of(role))) is not None},
         autoscalers=rendered.autoscalers,
         model=_model(spec.model, rendered),
+        sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
     )
     return desired, children
 

@@ -23,6 +23,7 @@ from pdinference.controller.desired import Desired, InvalidSpecError, compile_de
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.scaling import (
+    asleep_now,
     autoscalers,
     followed_revision,
     live_autoscalers,
@@ -35,6 +36,7 @@ from pdinference.planning.observed import Failure, WorkloadState
 from pdinference.planning.rollout import RolloutPlan, plan_rollout
 from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.replicas import WantedCount
+from pdinference.planning.scaling.sleep import NO_PODS, Activity, next_look, sleeps
 from pdinference.planning.status import Situation, build_status, invalid_status
 
 _OF_PODS_THAT_SERVE = frozenset({STATEFUL_SET.name, DEPLOYMENT.name})
@@ -69,6 +71,7 @@ class Reconciler:
         metrics: Metrics,
         settings: RenderSettings,
         measured: Callable[[Owner], Measured] = lambda _: Measured(),
+        activity: Callable[[Owner], Activity | None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
@@ -78,6 +81,7 @@ class Reconciler:
         self._metrics = metrics
         self._settings = settings
         self._measured = measured
+        self._activity = activity
         self._now = now
         self._desired: dict[Owner, Desired] = {}
 
@@ -94,7 +98,8 @@ class Reconciler:
             return await self._report_invalid(resource, error)
         plan = self._plan(resource, desired)
         followed = followed_revision(self._cache, resource, desired, plan)
-        hpas = autoscalers(desired, followed)
+        # Nothing scales a pair that sleeps: an HPA would not, but others start it again by themselves (KEDA).
+        hpas = () if self._sleeps(resource, desired) else autoscalers(desired, followed)
         scaled = await self._applier.apply(hpas, Parent(owner, resource.uid))
         recounted = await self._applier.recount(trailing_counts(self._cache, resource, desired, followed))
         wanted = desired.fingerprints.keys() | {hpa.key for hpa in hpas}
@@ -105,7 +110,11 @@ class Reconciler:
         failures = tuple(sorted(found, key=lambda f: (f.transient, f.kind, f.name)))
         written = await self._report(resource, desired, plan, failures)
         waits = bool(failures or any(outcome.waiting for outcome in outcomes) or not written)
-        return Result(retry=waits, at_least=max(outcome.retry_after or 0.0 for outcome in outcomes))
+        return Result(
+            retry=waits,
+            at_least=max(outcome.retry_after or 0.0 for outcome in outcomes),
+            again_after=self._next_look(resource, desired),
+        )
 
     async def _apply(self, resource: ResourceRecord) -> tuple[Desired, Outcome]:
         """Render, unless it is known that nothing would be applied, and apply."""
@@ -147,7 +156,25 @@ class Reconciler:
 
     def _counts(self, resource: ResourceRecord, desired: Desired) -> dict[ChildKey, WantedCount]:
         followed = followed_revision(self._cache, resource, desired, self._plan(resource, desired))
-        return wanted_counts(self._cache, resource, desired, followed)
+        counts = wanted_counts(self._cache, resource, desired, followed)
+        return dict.fromkeys(counts, NO_PODS) if self._sleeps(resource, desired) else counts
+
+    def _sleeps(self, resource: ResourceRecord, desired: Desired) -> bool:
+        """Whether P and D are to have no pods, because nobody asks."""
+        if desired.sleeps_after is None:
+            return False
+        router = self._router(resource)
+        return sleeps(
+            desired.sleeps_after,
+            asleep=asleep_now(self._cache, resource, desired),
+            settled=router is not None and router.complete and router.revision == desired.revision,
+            activity=self._activity(resource.owner),
+        )
+
+    def _next_look(self, resource: ResourceRecord, desired: Desired) -> float | None:
+        if desired.sleeps_after is None or asleep_now(self._cache, resource, desired):
+            return None
+        return next_look(desired.sleeps_after, self._activity(resource.owner))
 
     def _plan(self, resource: ResourceRecord, desired: Desired) -> RolloutPlan:
         return plan_rollout(
@@ -189,6 +216,9 @@ class Reconciler:
             failures=failures,
             memory=desired.memory,
             model=self._model(desired, resource),
+            holds=desired.sleeps_after is not None,
+            heard=self._activity(resource.owner) is not None,
+            asleep=self._sleeps(resource, desired) and asleep_now(self._cache, resource, desired),
         )
         status = build_status(situation, previous=status_of(resource), now=self._now())
         return await self._reporter.report(resource, status)

@@ -113,6 +113,7 @@ class Operator:
             metrics=self._metrics,
             settings=self._settings.render,
             measured=self._measuring.measured,
+            activity=self._measuring.activity,
         )
         batches = BatchReconciler(
             api=self._api,

@@ -28,6 +28,9 @@ def wanted_counts(
     """How many pods the workloads of the target revision should have, of roles that are autoscaled."""
     counts: dict[ChildKey, WantedCount] = {}
     for role, scale in desired.scales.items():
+        if asleep_now(cache, resource, desired):
+            counts[_key(resource.owner, role, desired.revision)] = WantedCount(scale.minimum, followed=True)
+            continue
         elsewhere = followed if followed != desired.revision else ""
         counts[_key(resource.owner, role, desired.revision)] = wanted_count(
             scale,
@@ -42,6 +45,12 @@ def wanted_counts(
             node = names.node_workload(resource.owner.name, rank, desired.revision)
             counts[leader._replace(name=node)] = follower_count(counts[leader], live)
     return counts
+
+
+def asleep_now(cache: Cache, resource: ResourceRecord, desired: Desired) -> bool:
+    """Whether a pair that may sleep has no pods."""
+    records = [_record(cache, resource, role, desired.revision) for role in names.ENGINE_ROLES]
+    return desired.sleeps_after is not None and all(record is not None and _count(record) == 0 for record in records)
 
 
 def trailing_counts(

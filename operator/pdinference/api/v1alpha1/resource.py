@@ -9,9 +9,11 @@ from pdinference.api.v1alpha1.base import ApiModel, Matches, QualifiedName, Rule
 from pdinference.api.v1alpha1.connector_rules import CONNECTOR_RULES
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.v1alpha1.model import Model
+from pdinference.api.v1alpha1.pair_autoscaling import PairAutoscaling
 from pdinference.api.v1alpha1.parameter import ParameterSpec
 from pdinference.api.v1alpha1.role import RoleSpec
 from pdinference.api.v1alpha1.router import Router
+from pdinference.api.v1alpha1.scale_to_zero import SLEEP_RULES, ScaleToZero
 from pdinference.api.v1alpha1.transfer import Transfer
 
 FEWER_DECODE_RANKS = (
@@ -65,6 +67,8 @@ class Spec(ApiModel):
     """P: holds the weights, prefills prompts, produces the KV cache. A StatefulSet for each node of an instance."""
     decode: RoleSpec = Field(default_factory=RoleSpec)
     """D: takes over the KV cache and generates tokens. A Deployment."""
+    autoscaling: PairAutoscaling | None = None
+    """What holds for P and D together, besides the `autoscaling` of each."""
     colocation: Colocation | None = None
     """D pods close to P pods. Default: anywhere."""
     transfer: Transfer = Field(default_factory=Transfer)
@@ -127,11 +131,19 @@ class Spec(ApiModel):
         ),
         *(_prefix_caching_feeds_tiers(role) for role in ENGINE_ROLES),
         *CONNECTOR_RULES,
+        *SLEEP_RULES,
     )
 
     def of(self, role: Role, node_rank: int = 0) -> RoleSpec:
         """The part that describes P or D, on one node of an instance."""
         return self.parameter.on_node(node_rank) if role is Role.PARAMETER else self.decode
+
+    @property
+    def scale_to_zero(self) -> ScaleToZero | None:
+        """When P and D have no pods; None while a role is stopped by `replicas: 0`, which no request changes."""
+        if self.autoscaling is None or not (self.parameter.autoscaled and self.decode.autoscaled):
+            return None
+        return self.autoscaling.scale_to_zero
 
     def caches_prefixes(self, role: Role) -> bool:
         """Whether a role keeps the KV cache of prompts' beginnings, which vLLM does unless told otherwise."""
