@@ -4,7 +4,8 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,22 @@ class Kubectl:
         if done.returncode:
             raise KubectlError(f"{' '.join(map(str, words))}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
+
+    @contextmanager
+    def log_of(self, pod: str) -> Iterator[Callable[[], str]]:
+        """Follow what a pod writes; the function waits until its container has ended, and returns all of it."""
+        words = ["kubectl", "-n", self.namespace, "logs", "--follow", pod]
+        with (
+            subprocess.Popen(
+                words, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            ) as process,
+            ThreadPoolExecutor(1) as reader,
+        ):
+            text = reader.submit(lambda: process.stdout.read() if process.stdout else "")
+            try:
+                yield lambda: text.result(timeout=120)
+            finally:
+                process.terminate()
 
     @contextmanager
     def port_forward(self, target: str, port: int) -> Iterator[str]:

@@ -15,6 +15,22 @@ _MAX_SECONDS = 600
 
 
 @dataclass(frozen=True)
+class Shape:
+    """What is sent.
+
+    Attributes:
+        clients: Requests at a time.
+        words: Length of a prompt, which is different each time, so that nothing comes from a prefix cache. The default
+            is long enough for several KV blocks.
+        tokens: Length of an answer.
+    """
+
+    clients: int = 1
+    words: int = 130
+    tokens: int = 48
+
+
+@dataclass(frozen=True)
 class Load:
     """A client at work.
 
@@ -45,11 +61,13 @@ class Load:
 
 
 @contextmanager
-def load(kubectl: Kubectl, url: str, model: str, image: str, pod: str = "load") -> Iterator[Load]:
+def load(
+    kubectl: Kubectl, url: str, model: str, image: str, pod: str = "load", *, shape: Shape = Shape()
+) -> Iterator[Load]:
     """Run a client; `image` is any with Python 3."""
     kubectl.run("delete", "pod,configmap", pod, "--ignore-not-found", "--now")
     kubectl.run("create", "configmap", pod, f"--from-file=client.py={_CLIENT}")
-    kubectl.run("apply", "-f", "-", stdin=json.dumps(_pod(pod, image, url, model)))
+    kubectl.run("apply", "-f", "-", stdin=json.dumps(_pod(pod, image, url, model, shape)))
     running = Load(kubectl, pod)
     try:
         wait_until(
@@ -64,12 +82,13 @@ def _phase(kubectl: Kubectl, pod: str) -> str:
     return kubectl.run("get", "pod", pod, "-o", "jsonpath={.status.phase}")
 
 
-def _pod(name: str, image: str, url: str, model: str) -> dict[str, Any]:
+def _pod(name: str, image: str, url: str, model: str, shape: Shape) -> dict[str, Any]:
+    amounts = map(str, (_MAX_SECONDS, shape.clients, shape.words, shape.tokens))
     container = {
         "name": "client",
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["python3", "/client/client.py", url, model, str(_MAX_SECONDS)],
+        "command": ["python3", "/client/client.py", url, model, *amounts],
         "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [{"name": "client", "mountPath": "/client"}],

@@ -35,7 +35,9 @@ def chat(url: str, model: str, content: str, max_tokens: int = 32) -> Answer:
     return _answer(body, body["choices"][0]["message"]["content"])
 
 
-def complete(url: str, model: str, prompt: str, max_tokens: int = 32, *, ignore_eos: bool = False) -> Answer:
+def complete(
+    url: str, model: str, prompt: str, max_tokens: int = 32, *, ignore_eos: bool = False, timeout: float = 120
+) -> Answer:
     """Send a completion.
 
     Args:
@@ -44,12 +46,13 @@ def complete(url: str, model: str, prompt: str, max_tokens: int = 32, *, ignore_
         prompt: What to complete.
         max_tokens: Length of the answer, at most.
         ignore_eos: Whether the answer is of that length, even if the model would end it.
+        timeout: How long the answer may take.
 
     Raises:
         httpx.HTTPError: It failed.
     """
     payload = {"model": model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": ignore_eos}
-    body = _post(f"{url}/v1/completions", payload)
+    body = _post(f"{url}/v1/completions", payload, timeout)
     return _answer(body, body["choices"][0]["text"])
 
 
@@ -65,9 +68,9 @@ def load_adapter(url: str, name: str, path: str) -> None:
     response.raise_for_status()
 
 
-def _post(url: str, payload: dict[str, Any]) -> dict[str, Any]:
+def _post(url: str, payload: dict[str, Any], timeout: float = 120) -> dict[str, Any]:
     start = time.monotonic()
-    response = httpx.post(url, json=payload, timeout=120, trust_env=False)
+    response = httpx.post(url, json=payload, timeout=timeout, trust_env=False)
     if response.is_error:
         raise httpx.HTTPStatusError(
             f"{response.status_code}: {response.text}", request=response.request, response=response

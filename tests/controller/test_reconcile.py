@@ -18,6 +18,7 @@ from pdinference.controller.reconcile import Reconciler, Result
 from pdinference.controller.report import Reporter
 from pdinference.manifests import RenderSettings
 from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.sleep import Activity
 from tests.cluster.fake_api import FakeApi
 
 Json = dict[str, Any]
@@ -35,6 +36,7 @@ class World:
         self.measured = Measured()
         self.metrics = Metrics()
         self.document = document
+        self.activity: Activity | None = Activity(held=False, idle_seconds=0)
         self.restart()
         self.edit()
 
@@ -50,6 +52,7 @@ class World:
             metrics=self.metrics,
             settings=self.settings,
             measured=lambda _: self.measured,
+            activity=lambda _: self.activity,
         )
         self.sync()
 

@@ -105,6 +105,29 @@ async def test_a_pod_that_falls_silent_changes_nothing_and_is_named(scaling: Sca
     await until(named, "the condition names the pod")
 
 
+async def test_a_frozen_pod_neither_brings_pods_nor_takes_any_and_counts_again_when_it_goes_on(
+    scaling: ScalingWorld,
+) -> None:
+    await serving(scaling, Load(kv_usage=1.5))
+    await scaling.scaled_to(2)
+    one, other = await scaling.bring_up(Load())
+    one.load = other.load = Load(kv_usage=0.7)
+
+    async def told(value: str) -> bool:
+        return await scaling.value() == value
+
+    await until(lambda: told("1400m"), "both tell")
+    other.freeze()
+    # What it told last is forgotten after 20 seconds; then it is taken to be at its target of 80 %.
+    await until(lambda: told("1500m"), "what it told is too old")
+    await scaling.looks(3)
+    assert await scaling.pods_wanted() == 2
+    other.thaw()
+    await until(lambda: told("1400m"), "it tells again")
+    await scaling.looks(3)
+    assert await scaling.pods_wanted() == 2
+
+
 async def test_a_metric_that_vanishes_stops_scaling_and_says_so(scaling: ScalingWorld) -> None:
     await serving(scaling, Load(kv_usage=1.5))
     await scaling.scaled_to(2)

@@ -1,5 +1,6 @@
 """Plays the metrics endpoint of vLLM pods that do not run here, on loopback addresses."""
 
+import asyncio
 import itertools
 from dataclasses import dataclass
 from typing import Self
@@ -46,6 +47,8 @@ class FakeVllm:
         self.address = f"127.77.{number // 250}.{number % 250 + 1}"
         self.load = load
         self._runner: web.AppRunner | None = None
+        self._going = asyncio.Event()
+        self._going.set()
 
     async def start(self) -> Self:
         app = web.Application()
@@ -61,5 +64,14 @@ class FakeVllm:
             await self._runner.cleanup()
             self._runner = None
 
+    def freeze(self) -> None:
+        """Take connections and never answer, as a process does that was stopped (SIGSTOP)."""
+        self._going.clear()
+
+    def thaw(self) -> None:
+        """Go on."""
+        self._going.set()
+
     async def _answer(self, _request: web.Request) -> web.Response:
+        await self._going.wait()
         return web.Response(text=self.load.text())

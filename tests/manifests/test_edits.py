@@ -29,6 +29,7 @@ OF_NO_CHILD = {"model.architecture.config", "rollout.strategy", "memoryPolicy"} 
     # The bounds that HPAs get, from all that is there: tests/planning/scaling/test_coordination.py.
     *(f"autoscaling.ratio.{end}.{role}" for end in ("min", "max") for role in ("parameter", "decode")),
     "autoscaling.gpuBudget",
+    "autoscaling.scaleToZero.afterSeconds",
 }
 """Fields that tell the operator something and change no child."""
 OF_ONE_VALUE = {

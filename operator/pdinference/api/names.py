@@ -95,6 +95,14 @@ RENDEZVOUS_PORT = 29501
 """Where their ranks find one another (vLLM's default for --master-port)."""
 ROUTER_PORT = 8080
 ROUTER_PORT_NAME = "http"
+ROUTER_BEHIND_PORT = 8081
+"""Where vllm-router listens when the activator stands in front of it."""
+ACTIVATOR_STATE_PORT = 8082
+ACTIVATOR_STATE_PORT_NAME = "activator"
+METRIC_HELD_REQUESTS = "pdinference_activator_held_requests"
+"""Gauge of an activator: requests that wait for P and D to start."""
+METRIC_IDLE_SECONDS = "pdinference_activator_idle_seconds"
+"""Gauge of an activator: time since it had a request; 0 while it has one."""
 ROUTER_METRICS_PORT = 29000
 ROUTER_METRICS_PORT_NAME = "metrics"
 
@@ -110,6 +118,7 @@ METRIC_BATCH_REQUESTS = "pdinference_batch_requests"
 
 ENGINE_CONTAINER = "vllm"
 ROUTER_CONTAINER = "router"
+ACTIVATOR_CONTAINER = "activator"
 MODEL_CONTAINER = "pdinference-model"
 RUNNER_CONTAINER = "runner"
 RUNNER_COMPONENT = "batch"

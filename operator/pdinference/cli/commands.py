@@ -12,6 +12,7 @@ from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError
 from pdinference.checks import examine
+from pdinference.cli.activator import activator_command
 from pdinference.cli.adapter_rules import adapter_rules_command
 from pdinference.cli.batch import batch_command
 from pdinference.cli.documents import documents, file_option, name_of, problems_told
@@ -176,3 +177,4 @@ main.add_command(plan_command)
 main.add_command(adapter_rules_command)
 main.add_command(model_group)
 main.add_command(batch_command)
+main.add_command(activator_command)

@@ -32,7 +32,8 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
         "--model-image",
         default=names.DEFAULT_MODEL_IMAGE,
         show_default=True,
-        help="Image that downloads and checks models; another one restarts pods with a cache.",
+        help="Image that downloads and checks models, and holds requests of those that sleep; another one restarts "
+        "pods with a cache, and routers of models that may sleep.",
     )
     @click.option(
         "--runner-image",

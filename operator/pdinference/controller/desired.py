@@ -62,6 +62,7 @@ class Desired:
         autoscalers: What scales them; small, and needed whenever another revision serves.
         substitutes: What may stand in where another server has the API group; empty where nothing may.
         model: The Job for the model; None without.
+        sleeps_after: Seconds without a request after which P and D have no pods; None for never.
     """
 
     uid: str
@@ -78,6 +79,7 @@ class Desired:
     autoscalers: Mapping[Role, Manifest]
     substitutes: Mapping[Role, Manifest]
     model: DesiredModel | None = None
+    sleeps_after: int | None = None
     limits: Limits | None = None
 
     @property
@@ -136,6 +138,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         autoscalers=rendered.autoscalers,
         substitutes=rendered.substitutes,
         model=_model(spec.model, rendered),
+        sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
         limits=Limits.of(spec),
     )
     return desired, children

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from pdinference.api.names import ENGINE_ROLES
 from pdinference.autoscaling.access import Access
+from pdinference.autoscaling.activity import INTERVAL_S, Activities
 from pdinference.autoscaling.front_proxy import FrontProxy
 from pdinference.autoscaling.metrics import ScrapeMetrics
 from pdinference.autoscaling.metrics_api import MetricsApi
@@ -20,6 +21,7 @@ from pdinference.cluster.kinds import Owner
 from pdinference.controller.answering import Answering
 from pdinference.controller.settings import OperatorSettings
 from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.sleep import Activity
 
 
 class Measuring:
@@ -51,6 +53,9 @@ class Measuring:
             interval=settings.scrape_seconds,
             on_change=lambda owner: enqueue([owner]),
         )
+        self._activities = Activities(
+            cache, on_change=lambda owner: enqueue([owner]), interval=min(INTERVAL_S, settings.scrape_seconds)
+        )
         served = settings.metrics_service if answering.context is not None else None
         self._registration = Registration(api, served, on_change=self._all_changed)
         self._proxy = FrontProxy(api, answering.context) if served and answering.context is not None else None
@@ -72,10 +77,14 @@ class Measuring:
         registration = self._registration
         return Measured(registration.problem, registration.served, self._scraper.silent(owner), caches)
 
+    def activity(self, owner: Owner) -> Activity | None:
+        """Whether anybody asks a resource that may sleep; None when that is not known."""
+        return self._activities.of(owner)
+
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
         """Measure until the end of the block."""
-        work = [self._scraper.forever(), self._registration.keep()]
+        work = [self._scraper.forever(), self._activities.forever(), self._registration.keep()]
         work += [self._proxy.keep()] if self._proxy is not None else []
         tasks = [asyncio.create_task(one, name="measuring") for one in work]
         try:

@@ -23,6 +23,7 @@ from pdinference.controller.desired import Desired, InvalidSpecError, compile_de
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.scaling import (
+    asleep_now,
     autoscalers,
     chosen_autoscalers,
     coordinated,
@@ -39,6 +40,7 @@ from pdinference.planning.rollout import RolloutPlan, plan_rollout
 from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.coordination import SETTLE, Coordination
 from pdinference.planning.scaling.replicas import WantedCount
+from pdinference.planning.scaling.sleep import NO_PODS, Activity, next_look, sleeps
 from pdinference.planning.status import Situation, build_status, invalid_status
 
 _OF_PODS_THAT_SERVE = frozenset({STATEFUL_SET.name, DEPLOYMENT.name})
@@ -74,6 +76,7 @@ class Reconciler:
         settings: RenderSettings,
         measured: Callable[[Owner], Measured] = lambda _: Measured(),
         settle: timedelta = SETTLE,
+        activity: Callable[[Owner], Activity | None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
@@ -84,6 +87,7 @@ class Reconciler:
         self._settings = settings
         self._measured = measured
         self._settle = settle
+        self._activity = activity
         self._now = now
         self._desired: dict[Owner, Desired] = {}
 
@@ -110,8 +114,12 @@ class Reconciler:
         failures = tuple(sorted(found, key=lambda f: (f.transient, f.kind, f.name)))
         written = await self._report(resource, desired, plan, failures)
         waits = bool(failures or any(outcome.waiting for outcome in outcomes) or not written)
-        at_least = max(outcome.retry_after or 0.0 for outcome in outcomes)
-        return Result(retry=waits, at_least=at_least, again_after=self._seconds_to(self._together(resource, desired)))
+        looks = (self._seconds_to(self._together(resource, desired)), self._next_look(resource, desired))
+        return Result(
+            retry=waits,
+            at_least=max(outcome.retry_after or 0.0 for outcome in outcomes),
+            again_after=min((seconds for seconds in looks if seconds is not None), default=None),
+        )
 
     async def _apply(self, resource: ResourceRecord) -> tuple[Desired, Outcome]:
         """Render, unless it is known that nothing would be applied, and apply."""
@@ -132,6 +140,9 @@ class Reconciler:
         self, resource: ResourceRecord, desired: Desired, followed: str
     ) -> tuple[Outcome, Collection[ChildKey]]:
         """Apply what scales the roles; the keys of all that should exist come back too."""
+        if self._sleeps(resource, desired):
+            # Nothing scales a pair that sleeps: an HPA would not, but others start it again by themselves (KEDA).
+            return Outcome(), ()
         chosen = chosen_autoscalers(self._cache, resource, desired, served=self._measured(resource.owner).served)
         together = self._together(resource, desired)
         live = live_autoscalers(self._cache, resource, desired)
@@ -150,6 +161,8 @@ class Reconciler:
         followed = followed_revision(self._cache, resource, desired, self._plan(resource, desired))
         together = self._together(resource, desired)
         counts = wanted_counts(self._cache, resource, desired, followed, together)
+        if self._sleeps(resource, desired):
+            counts = dict.fromkeys(counts, NO_PODS)
         return self._due(desired, resource, together), counts
 
     def _due(self, desired: Desired, resource: ResourceRecord, together: Coordination) -> Mapping[ChildKey, str]:
@@ -181,6 +194,23 @@ class Reconciler:
     def _seconds_to(self, together: Coordination) -> float | None:
         """When HPAs have forgotten earlier maximums, others may get what they had."""
         return None if together.settled_at is None else (together.settled_at - self._now()).total_seconds() + 0.1
+
+    def _sleeps(self, resource: ResourceRecord, desired: Desired) -> bool:
+        """Whether P and D are to have no pods, because nobody asks."""
+        if desired.sleeps_after is None:
+            return False
+        router = self._router(resource)
+        return sleeps(
+            desired.sleeps_after,
+            asleep=asleep_now(self._cache, resource, desired),
+            settled=router is not None and router.complete and router.revision == desired.revision,
+            activity=self._activity(resource.owner),
+        )
+
+    def _next_look(self, resource: ResourceRecord, desired: Desired) -> float | None:
+        if desired.sleeps_after is None or asleep_now(self._cache, resource, desired):
+            return None
+        return next_look(desired.sleeps_after, self._activity(resource.owner))
 
     def _plan(self, resource: ResourceRecord, desired: Desired) -> RolloutPlan:
         return plan_rollout(
@@ -223,6 +253,9 @@ class Reconciler:
             failures=failures,
             memory=desired.memory,
             model=self._model(desired, resource),
+            holds=desired.sleeps_after is not None,
+            heard=self._activity(resource.owner) is not None,
+            asleep=self._sleeps(resource, desired) and asleep_now(self._cache, resource, desired),
         )
         status = build_status(situation, previous=status_of(resource), now=self._now())
         return await self._reporter.report(resource, status)

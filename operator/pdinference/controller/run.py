@@ -116,6 +116,7 @@ class Operator:
             metrics=self._metrics,
             settings=self._settings.render,
             measured=self._measuring.measured,
+            activity=self._measuring.activity,
             settle=timedelta(seconds=self._settings.hpa_settle_seconds),
         )
         batches = BatchReconciler(

@@ -47,10 +47,12 @@ def wanted_counts(
 ) -> dict[ChildKey, WantedCount]:
     """How many pods the workloads of the target revision should have, where their manifests do not say so."""
     counts: dict[ChildKey, WantedCount] = {}
+    asleep = asleep_now(cache, resource, desired)
     for role, scale in desired.counted.items():
+        allowed = scale.capped(together.most[role]) if role in together.most else scale
         elsewhere = followed if followed != desired.revision and role in desired.scales else ""
         counts[_key(resource.owner, role, desired.revision)] = wanted_count(
-            scale.capped(together.most[role]) if role in together.most else scale,
+            allowed.least() if asleep else allowed,
             live=_count(_record(cache, resource, role, desired.revision)),
             serving=_count(_record(cache, resource, role, elsewhere)),
             followed=followed == desired.revision and role in desired.scales,
@@ -62,6 +64,12 @@ def wanted_counts(
             node = names.node_workload(resource.owner.name, rank, desired.revision)
             counts[leader._replace(name=node)] = follower_count(counts[leader], live)
     return counts
+
+
+def asleep_now(cache: Cache, resource: ResourceRecord, desired: Desired) -> bool:
+    """Whether a pair that may sleep has no pods."""
+    records = [_record(cache, resource, role, desired.revision) for role in names.ENGINE_ROLES]
+    return desired.sleeps_after is not None and all(record is not None and _count(record) == 0 for record in records)
 
 
 def trailing_counts(

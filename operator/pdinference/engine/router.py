@@ -1,7 +1,17 @@
 """The command of the router container (vllm-router 0.1.17; `vllm-router --help`)."""
 
-from pdinference.api.names import ENGINE_PORT, ROUTER_METRICS_PORT, ROUTER_PORT, Role, role_selector
+from pdinference.api.names import (
+    ACTIVATOR_STATE_PORT,
+    ENGINE_PORT,
+    ROUTER_BEHIND_PORT,
+    ROUTER_METRICS_PORT,
+    ROUTER_PORT,
+    Role,
+    role_selector,
+)
 from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.v1alpha1.scale_to_zero import ScaleToZero
+from pdinference.engine import lifecycle
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, literal
 
@@ -20,7 +30,7 @@ def router_command(resource: PDInference, revision: str) -> Command:
     name = resource.metadata.name
     options = {
         "host": _ANY_ADDRESS,
-        "port": ROUTER_PORT,
+        "port": router_port(resource),
         "prometheus-host": _ANY_ADDRESS,
         "prometheus-port": ROUTER_METRICS_PORT,
         "policy": resource.spec.router.policy,
@@ -43,6 +53,25 @@ def router_command(resource: PDInference, revision: str) -> Command:
         "decode-selector": _selector(name, Role.DECODE, revision),
     }
     return Command(program=("vllm-router",), arguments=tuple(literal(argument) for argument in to_argv(options)))
+
+
+def router_port(resource: PDInference) -> int:
+    """Where vllm-router listens: behind the activator, if there is one."""
+    return ROUTER_PORT if resource.spec.scale_to_zero is None else ROUTER_BEHIND_PORT
+
+
+def activator_command(rule: ScaleToZero) -> Command:
+    """What the container in front of the router runs."""
+    options = {
+        "port": ROUTER_PORT,
+        "state-port": ACTIVATOR_STATE_PORT,
+        "router-port": ROUTER_BEHIND_PORT,
+        "max-queued-requests": rule.max_queued_requests,
+        "max-wait-seconds": rule.max_wait_seconds,
+        "drain-seconds": lifecycle.ROUTER_DRAIN_SECONDS,
+    }
+    arguments = tuple(literal(argument) for argument in to_argv(options))
+    return Command(program=("pdinference", "activator", "run"), arguments=arguments)
 
 
 def _selector(name: str, role: Role, revision: str) -> list[str]:

@@ -40,7 +40,13 @@ _REFUSED_IN_OWN_CONTAINER = {
 }
 _OWNED_VARIABLES = frozenset(OWNED_ENVIRONMENT)
 _OWN_CONTAINERS = frozenset(
-    {names.ENGINE_CONTAINER, names.ROUTER_CONTAINER, names.MODEL_CONTAINER, names.DISK_TIER_CONTAINER}
+    {
+        names.ENGINE_CONTAINER,
+        names.ROUTER_CONTAINER,
+        names.MODEL_CONTAINER,
+        names.ACTIVATOR_CONTAINER,
+        names.DISK_TIER_CONTAINER,
+    }
 )
 _ALLOWED_CAPABILITIES = frozenset({"IPC_LOCK"})  # RDMA pins memory
 

@@ -8,7 +8,7 @@ from pdinference.api.v1alpha1 import PDInference, defaults
 from pdinference.engine import lifecycle
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.kv_tiers import DISK_TIER_MOUNT, disk_tier_command
-from pdinference.engine.router import router_command
+from pdinference.engine.router import activator_command, router_command, router_port
 from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults, engine_command
 from pdinference.manifests.children import child, command_values
 from pdinference.manifests.devices import added_capabilities
@@ -39,6 +39,8 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
     several = spec.parallelism.nodes > 1
     volumes = kv_volumes(resource, spec)
     disk = spec.kv_tiers.disk if spec.kv_tiers else None
+    drain = resource.spec.rollout.drain_seconds
+    pre_stop = lifecycle.pre_stop_seconds(role, drain)
     pod = fill(
         "engine-pod",
         labels=pod_labels(resource.metadata.name, role, spec.placement)
@@ -51,7 +53,8 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
         capabilities={"drop": ["ALL"], **added_capabilities(rdma)},
         scheduling=engine_scheduling(resource, role, spec, node_rank),
         startup_seconds=defaults.startup_seconds(resource.spec),
-        grace_seconds=lifecycle.grace_seconds(resource.spec.rollout.drain_seconds),
+        pre_stop_seconds=pre_stop,
+        grace_seconds=lifecycle.grace_seconds(drain, pre_stop),
         defaults=" ".join(to_argv(effective_defaults(resource.spec, role))),
         cache_mount=CACHE_MOUNT,
         ports=transfer_ports(resource.spec.transfer, role),
@@ -115,7 +118,7 @@ def decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> Ma
 
 def router_deployment(resource: PDInference, settings: RenderSettings, revision: str) -> Manifest:
     """The router, which sends requests to the pods of one revision."""
-    router = resource.spec.router
+    router, zero = resource.spec.router, resource.spec.scale_to_zero
     name = resource.metadata.name
     deployment = child(
         resource,
@@ -127,6 +130,9 @@ def router_deployment(resource: PDInference, settings: RenderSettings, revision:
         progress_deadline_seconds=_progress_deadline(resource),
         image=router.image or settings.router_image,
         command=command_values(router_command(resource, revision)),
+        behind_port=router_port(resource),
+        activator=command_values(activator_command(zero)) if zero else None,
+        activator_image=settings.model_image,
         resources=router_resources(router.resources),
         scheduling=scheduling(name, Role.ROUTER, router.placement),
         grace_seconds=lifecycle.grace_seconds(lifecycle.ROUTER_DRAIN_SECONDS),

@@ -12,7 +12,8 @@ from pdinference.api.v1alpha1 import Condition
 
 READY = "Ready"
 """True while requests are answered: at least one router pod is ready, which it is only with a P and a D pod of its
-revision behind it. Stays True through a roll-out, and when a roll-out is stuck, as long as the old pair answers."""
+revision behind it. Stays True through a roll-out, and when a roll-out is stuck, as long as the old pair answers. True
+(`Asleep`) as well while P and D have no pods because nobody asks (`scaleToZero`); False again while they start."""
 
 PARAMETER_READY = "ParameterReady"
 """True when every wanted P pod of the current revision is ready."""
@@ -42,6 +43,9 @@ AUTOSCALING = "Autoscaling"
 limits allow (the reason then says so; `GpuBudget` and `Ratio` are those of `spec.autoscaling`). False when the load is
 not known or the number cannot be changed; it then stays as it is. Unknown until Kubernetes has looked at the load for
 the first time."""
+
+ASLEEP = "Asleep"
+"""Reason of conditions while P and D have no pods because nobody asks."""
 
 ROLE_CONDITIONS = {
     Role.PARAMETER: PARAMETER_READY,

@@ -9,7 +9,7 @@ from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, PlanStatus, RolesStatus, RoleStatus, Status
 from pdinference.planning import conditions, troubles
-from pdinference.planning.conditions import condition
+from pdinference.planning.conditions import ASLEEP, condition
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.memory.observed import compared
 from pdinference.planning.model import ModelView, model_advice, model_status
@@ -22,6 +22,11 @@ from pdinference.planning.troubles import Advice
 
 _LETTER = {Role.PARAMETER: "P", Role.DECODE: "D", Role.ROUTER: "Router"}
 _HTTP_PORT = 80
+_INVALID = "InvalidSpec"
+_NOT_HEARD = (
+    f"Router pods do not tell on port {names.ACTIVATOR_STATE_PORT} whether anybody asks, so P and D do not sleep; "
+    "a NetworkPolicy of your own may be in the way."
+)
 _MEMORY_REASONS: dict[bool | None, tuple[Literal["True", "False", "Unknown"], str]] = {
     True: ("True", "Fits"),
     False: ("False", "DoesNotFit"),
@@ -43,6 +48,9 @@ class Situation:
         measured: What is known of the load that they go by.
         scaled: Whether there is a revision for them to follow.
         together: What P and D may have together.
+        holds: Whether requests wait in router pods while P and D have none, so that a ready router says little.
+        asleep: Whether P and D have no pods because nobody asks.
+        heard: Whether router pods tell how many requests there are.
     """
 
     namespace: str
@@ -61,6 +69,9 @@ class Situation:
     measured: Measured = field(default_factory=Measured)
     scaled: bool = False
     together: Coordination = field(default_factory=Coordination)
+    holds: bool = False
+    asleep: bool = False
+    heard: bool = True
 
     def wanted(self, role: Role) -> int:
         """How many pods the role is to have: as the spec says, or as its HPA has decided."""
@@ -102,8 +113,11 @@ def invalid_status(
     memory: MemoryVerdict = NO_VERDICT,
 ) -> Status:
     """The status of a resource whose stored spec is invalid: its children are left alone, and so is what is known."""
-    stuck = condition(conditions.PROGRESSING, "False", "InvalidSpec", message, generation=generation, now=now)
+    stuck = condition(conditions.PROGRESSING, "False", _INVALID, message, generation=generation, now=now)
     ready = _answers(router, "The spec is invalid; nothing was created.", generation, now)
+    if any(old.type == conditions.READY and old.reason in {ASLEEP, _INVALID} for old in previous.conditions):
+        message = "P and D sleep, and no request starts them before the spec is corrected."
+        ready = condition(conditions.READY, "False", _INVALID, message, generation=generation, now=now)
     fresh = [ready, stuck, _memory_fits(memory, generation, now)]
     named = {new.type for new in fresh}
     kept = [old for old in previous.conditions if old.type not in named]
@@ -159,9 +173,7 @@ def _role_status(situation: Situation, role: Role) -> RoleStatus:
 def _role_advice(situation: Situation, role: Role, counts: RoleStatus) -> Advice | None:
     """Why the role is not as wanted; None when it is."""
     if counts.desired == 0:
-        return Advice(
-            "ScaledToZero", f"{_LETTER[role]}: spec.{role}.replicas is 0, so nothing runs; raise it to serve."
-        )
+        return _without_pods(situation, role)
     if counts.ready >= counts.desired:
         return None
     workload = situation.workloads.get(role)
@@ -190,6 +202,16 @@ def _held_back(situation: Situation, role: Role, counts: RoleStatus, workload: W
         why = f"spec.autoscaling.gpuBudget leaves GPUs for {workload.desired} until other pods let go of theirs."
         return Advice(Cause.GPU_BUDGET, f"{letter}: {counts.ready} of {counts.desired} pods ready; {why}")
     return None
+
+
+def _without_pods(situation: Situation, role: Role) -> Advice:
+    """Why no pod is wanted."""
+    if situation.asleep and role in ENGINE_ROLES:
+        return Advice(ASLEEP, f"{_LETTER[role]}: asleep, because nobody asks; the next request starts its pods.")
+    if situation.desired[role] > 0 and situation.together.budget is not None:
+        why = "spec.autoscaling.gpuBudget leaves no GPUs until other pods let go of theirs."
+        return Advice(Cause.GPU_BUDGET, f"{_LETTER[role]}: {why}")
+    return Advice("ScaledToZero", f"{_LETTER[role]}: spec.{role}.replicas is 0, so nothing runs; raise it to serve.")
 
 
 def _missing(situation: Situation, role: Role, workload: WorkloadState | None) -> str:
@@ -228,7 +250,22 @@ def _ready(situation: Situation, unwell: Mapping[Role, Advice | None], now: date
     because = _first_problem(situation, unwell)
     message = because.message if because else "No router pod is ready yet."
     reason = because.reason if because else "Starting"
+    router = situation.workloads.get(Role.ROUTER)
+    if situation.asleep and router is not None and router.ready > 0:
+        message = (
+            "No request came for a while, so P and D have no pods. The next one starts them, and waits until then."
+        )
+        return condition(conditions.READY, "True", ASLEEP, message, generation=situation.generation, now=now)
+    if situation.holds and not _pair_answers(situation):
+        return condition(conditions.READY, "False", reason, message, generation=situation.generation, now=now)
     return _answers(situation.workloads.get(Role.ROUTER), message, situation.generation, now, reason=reason)
+
+
+def _pair_answers(situation: Situation) -> bool:
+    """Whether the revision that requests go to has a P and a D pod."""
+    serving = situation.rollout.serving
+    ready = {pod.role for pod in situation.pods if pod.ready and pod.revision == serving and pod.node_rank == 0}
+    return ready >= set(ENGINE_ROLES)
 
 
 def _answers(
@@ -243,7 +280,17 @@ def _answers(
 def _autoscaling(situation: Situation, now: datetime) -> list[Condition]:
     if not situation.autoscalers:
         return []
+    if situation.asleep:
+        message = "P and D have no pods because nobody asks; their load counts again from the next request on."
+        return [condition(conditions.AUTOSCALING, "True", ASLEEP, message, generation=situation.generation, now=now)]
+    if situation.holds and not _pair_answers(situation):
+        message = "P and D start; their load counts as soon as they answer."
+        return [
+            condition(conditions.AUTOSCALING, "Unknown", "Starting", message, generation=situation.generation, now=now)
+        ]
     judged = judgement(situation.autoscalers, situation.measured, serves=situation.scaled, together=situation.together)
+    if situation.holds and not situation.heard:
+        judged = judged._replace(message=f"{judged.message} {_NOT_HEARD}")
     return [condition(conditions.AUTOSCALING, *judged, generation=situation.generation, now=now)]
 
 
@@ -259,7 +306,7 @@ def _progressing(situation: Situation, unwell: Mapping[Role, Advice | None], now
             now=now,
         )
     problem = _first_problem(situation, unwell)
-    if problem is not None and problem.reason != "ScaledToZero":
+    if problem is not None and problem.reason not in {"ScaledToZero", ASLEEP}:
         message = f"Rolling out revision {situation.target}. {problem.message}"
         if situation.rollout.serving not in {"", situation.target}:
             message += f" Revision {situation.rollout.serving} keeps answering requests until then."

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import Condition, Status
-from pdinference.planning.conditions import AUTOSCALING, MODEL_READY, PROGRESSING, READY
+from pdinference.planning.conditions import ASLEEP, AUTOSCALING, MODEL_READY, PROGRESSING, READY
 from pdinference.planning.model import UNDER_WAY
 from pdinference.planning.scaling.bounds import Cause
 
@@ -27,6 +27,7 @@ def transitions(old: Status, new: Status) -> Iterator[Transition]:
     if new.serving_revision == new.revision != old.serving_revision:
         yield Transition("Normal", "RolloutFinished", f"Requests go to revision {new.revision}.")
     yield from _readiness(_find(old, READY), _find(new, READY))
+    yield from _sleep(_find(old, READY), _find(new, READY))
     yield from _model(_find(old, MODEL_READY), _find(new, MODEL_READY))
     yield from _trouble(_find(old, PROGRESSING), _find(new, PROGRESSING))
     yield from _scaling(old, new)
@@ -45,8 +46,17 @@ def _readiness(old: Condition | None, new: Condition | None) -> Iterator[Transit
         return
     if new.status == "True":
         yield Transition("Normal", "Ready", new.message)
-    elif old is not None:
+    elif old is not None and old.reason != ASLEEP:
         yield Transition("Warning", "NotReady", new.message)
+
+
+def _sleep(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
+    if old is None or new is None or (old.reason == ASLEEP) == (new.reason == ASLEEP):
+        return
+    if new.reason == ASLEEP:
+        yield Transition("Normal", "FellAsleep", new.message)
+    elif new.reason != "InvalidSpec":
+        yield Transition("Normal", "WokeUp", "P and D get pods again.")
 
 
 def _model(old: Condition | None, new: Condition | None) -> Iterator[Transition]:

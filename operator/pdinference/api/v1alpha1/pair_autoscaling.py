@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from pdinference.api.v1alpha1.base import ApiModel, Rule
+from pdinference.api.v1alpha1.scale_to_zero import ScaleToZero
 
 MetricsSource = Literal["Builtin", "KEDA", "PrometheusAdapter"]
 Share = Annotated[int, Field(ge=1, le=100)]
@@ -66,5 +67,7 @@ class PairAutoscaling(ApiModel):
     gpu_budget: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """GPUs that all pods of P and D may have together, those of a revision that comes or goes included. A roll-out
     waits until a second pair fits in. Default: no limit."""
+    scale_to_zero: ScaleToZero | None = None
+    """No pods while nobody asks. Default: never fewer than minReplicas."""
 
     rules: ClassVar[tuple[Rule, ...]] = (_kept_by_us("ratio", "ratio"), _kept_by_us("gpuBudget", "gpu_budget"))

@@ -13,6 +13,7 @@ from pdinference.api.v1alpha1.pair_autoscaling import MetricsSource, PairAutosca
 from pdinference.api.v1alpha1.parameter import ParameterSpec
 from pdinference.api.v1alpha1.role import RoleSpec
 from pdinference.api.v1alpha1.router import Router
+from pdinference.api.v1alpha1.scale_to_zero import SLEEP_RULES, ScaleToZero
 from pdinference.api.v1alpha1.scaling_rules import SCALING_RULES
 from pdinference.api.v1alpha1.source_rules import SOURCE_RULES
 from pdinference.api.v1alpha1.transfer import Transfer
@@ -69,7 +70,7 @@ class Spec(ApiModel):
     decode: RoleSpec = Field(default_factory=RoleSpec)
     """D: takes over the KV cache and generates tokens. A Deployment."""
     autoscaling: PairAutoscaling | None = None
-    """What holds for the autoscaling of P and D together."""
+    """What holds for P and D together, besides the `autoscaling` of each."""
     colocation: Colocation | None = None
     """D pods close to P pods. Default: anywhere."""
     transfer: Transfer = Field(default_factory=Transfer)
@@ -134,6 +135,7 @@ class Spec(ApiModel):
         *CONNECTOR_RULES,
         *SOURCE_RULES,
         *SCALING_RULES,
+        *SLEEP_RULES,
     )
 
     def of(self, role: Role, node_rank: int = 0) -> RoleSpec:
@@ -150,6 +152,13 @@ class Spec(ApiModel):
         """Whether something limits P and D together."""
         together = self.autoscaling
         return together is not None and not (together.ratio is None and together.gpu_budget is None)
+
+    @property
+    def scale_to_zero(self) -> ScaleToZero | None:
+        """When P and D have no pods; None while a role is stopped by `replicas: 0`, which no request changes."""
+        if self.autoscaling is None or not (self.parameter.autoscaled and self.decode.autoscaled):
+            return None
+        return self.autoscaling.scale_to_zero
 
     def caches_prefixes(self, role: Role) -> bool:
         """Whether a role keeps the KV cache of prompts' beginnings, which vLLM does unless told otherwise."""

@@ -44,6 +44,10 @@ class ScaleRange:
         """The same with a lower maximum, which goes before the minimum."""
         return ScaleRange(self.initial, min(self.minimum, maximum), min(self.maximum, maximum))
 
+    def least(self) -> "ScaleRange":
+        """The same for a start with as few pods as may be."""
+        return ScaleRange(self.minimum, self.minimum, self.maximum)
+
     def within(self, count: int) -> int:
         """The nearest count that the range allows."""
         return min(self.maximum, max(self.minimum, count))
@@ -89,7 +93,8 @@ def wanted_count(scale: ScaleRange, *, live: int, serving: int, followed: bool) 
         serving: How many that of the serving revision has, if that is another one; else 0.
         followed: Whether an HPA follows the workload.
     """
-    return WantedCount(scale.within(serving or live or scale.initial), followed)
+    count = scale.within(serving or live or scale.initial)
+    return WantedCount(count, followed and count > 0)
 
 
 def follower_count(leader: WantedCount, live: int) -> WantedCount:

@@ -1,0 +1,94 @@
+"""The activator's process."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import aiohttp
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
+
+from pdinference.activator.gate import Gate
+from pdinference.activator.proxy import Proxy
+from pdinference.api.names import METRIC_HELD_REQUESTS, METRIC_IDLE_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where it listens for requests, where for questions about itself, and where the router is.
+
+    Attributes:
+        host: Address to listen at.
+    """
+
+    requests: int
+    state: int
+    router: int
+    host: str = "127.0.0.1"
+    router_host: str = "127.0.0.1"
+
+
+async def run(places: Places, gate: Gate, *, drain_seconds: float) -> None:
+    """Hold and pass on requests until SIGTERM or SIGINT; what is being answered then is finished."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with serving(places, gate, drain_seconds=drain_seconds):
+        await stop.wait()
+
+
+@asynccontextmanager
+async def serving(places: Places, gate: Gate, *, drain_seconds: float) -> AsyncIterator[tuple[int, int]]:
+    """Serve until the end of the block; the ports come back, which matters when free ones were asked for."""
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(
+        connector=connector, timeout=timeout, auto_decompress=False, trust_env=False
+    ) as session:
+        proxy = Proxy(gate, session, f"http://{places.router_host}:{places.router}")
+        watching = asyncio.create_task(proxy.watch(), name="watch")
+        state = await _server(_state(gate), places.host, places.state, drain_seconds=1)
+        requests = web.Application()
+        requests.router.add_route("*", "/{path:.*}", proxy.handle)
+        front = await _server(requests, places.host, places.requests, drain_seconds=drain_seconds)
+        try:
+            yield front.addresses[0][1], state.addresses[0][1]
+        finally:
+            gate.end()
+            await front.cleanup()
+            await state.cleanup()
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+
+async def _server(app: web.Application, host: str, port: int, *, drain_seconds: float) -> web.AppRunner:
+    # A client that goes away leaves the queue, and its answer is not computed any further.
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=drain_seconds)
+    await runner.setup()
+    await web.TCPSite(runner, host, port).start()
+    return runner
+
+
+def _state(gate: Gate) -> web.Application:
+    registry = CollectorRegistry()
+    held = Gauge(METRIC_HELD_REQUESTS, "Requests that wait for P and D to start.", registry=registry)
+    held.set_function(lambda: gate.held)
+    idle = Gauge(METRIC_IDLE_SECONDS, "Time since there was a request.", registry=registry)
+    idle.set_function(lambda: gate.idle_seconds)
+
+    async def metrics(_request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def healthy(_request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def ready(_request: web.Request) -> web.Response:
+        if gate.latched:
+            return web.Response(text="ok")
+        return web.Response(text="The router has not had a P and a D pod yet.", status=503)
+
+    app = web.Application()
+    app.add_routes([web.get("/metrics", metrics), web.get("/healthz", healthy), web.get("/readyz", ready)])
+    return app

@@ -1,0 +1,201 @@
+"""A pair that nobody asks has no pods, gets them back with the next request, and nothing flaps in between."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pdinference.cluster.kinds import DEPLOYMENT, STATEFUL_SET
+from pdinference.planning.scaling.sleep import Activity
+from tests.controller.test_reconcile import ROUTER, World
+
+Json = dict[str, Any]
+BUSY, IDLE = Activity(held=False, idle_seconds=0), Activity(held=False, idle_seconds=901)
+HELD = Activity(held=True, idle_seconds=0)
+SCALED = {
+    "replicas": 3,
+    "parallelism": {"tensor": 2},
+    "autoscaling": {"minReplicas": 2, "maxReplicas": 6},
+}
+NODES = {**SCALED, "parallelism": {"tensor": 2, "nodes": 2}}
+SLEEPY = {"scaleToZero": {"afterSeconds": 900}}
+
+
+@pytest.fixture
+def world(document: Callable[..., Json]) -> World:
+    return World(document(parameter=NODES, decode=SCALED, autoscaling=SLEEPY))
+
+
+def counts(world: World) -> list[int]:
+    """Pods of D, and of each node of P."""
+    revision = world.status["revision"]
+    paths = [
+        DEPLOYMENT.path("ns", f"llama-decode-{revision}"),
+        STATEFUL_SET.path("ns", f"llama-parameter-{revision}"),
+        STATEFUL_SET.path("ns", f"llama-node1-{revision}"),
+    ]
+    return [world.api.objects[path]["spec"]["replicas"] for path in paths]
+
+
+async def serving(world: World) -> None:
+    for _ in range(2):
+        await world.reconcile()
+        world.roll_out()
+    await world.reconcile()
+    assert world.condition("Ready")["reason"] == "Serving"
+
+
+async def asleep(world: World) -> None:
+    """Nobody asks for long enough, and Kubernetes has taken the pods away."""
+    await serving(world)
+    world.activity = IDLE
+    await world.reconcile()
+    take_pods_away(world)
+    await world.reconcile()
+    assert counts(world) == [0, 0, 0]
+
+
+def take_pods_away(world: World) -> None:
+    world.roll_out()
+    for path in [p for p in world.api.objects if "/pods/" in p and "/pods/llama-router" not in p]:
+        del world.api.objects[path]
+    world.sync()
+
+
+def events(world: World) -> list[str]:
+    return [body["reason"] for path, body in world.api.objects.items() if "/events/" in path]
+
+
+async def test_it_falls_asleep_when_nobody_asks_and_rests(world: World) -> None:
+    await asleep(world)
+    await world.reconcile()
+    assert world.api.requests.total() == 0
+    assert not world.api.names("/horizontalpodautoscalers/"), "nothing else starts pods"
+    assert "FellAsleep" in events(world)
+    assert "NotReady" not in events(world)
+
+
+async def test_the_status_of_a_pair_that_sleeps_is_no_complaint(world: World) -> None:
+    await asleep(world)
+    assert (world.condition("Ready")["status"], world.condition("Ready")["reason"]) == ("True", "Asleep")
+    assert world.condition("ParameterReady")["reason"] == world.condition("DecodeReady")["reason"] == "Asleep"
+    assert world.condition("Autoscaling")["reason"] == "Asleep"
+    assert world.condition("Progressing")["reason"] == "RolloutComplete"
+    assert world.status["roles"]["decode"]["summary"] == "0/0"
+
+
+async def test_a_request_that_waits_starts_as_many_pods_as_there_must_be(world: World) -> None:
+    await asleep(world)
+    world.activity = HELD
+    await world.reconcile()
+    assert counts(world) == [2, 2, 2]
+    assert world.api.names("/horizontalpodautoscalers/") == ["llama-decode", "llama-parameter"]
+    assert world.condition("Ready")["status"] == "False"
+    assert world.condition("Autoscaling")["status"] == "Unknown"
+    assert "WokeUp" in events(world)
+    assert not {"NotReady", "AutoscalingStopped"} & set(events(world))
+    await world.reconcile()
+    assert world.api.requests.total() == 0, "while the pods start, the request still waits"
+    world.activity = BUSY
+    world.roll_out()
+    await world.reconcile()
+    assert world.condition("Ready")["reason"] == "Serving"
+    assert counts(world) == [2, 2, 2]
+
+
+async def test_a_request_that_goes_away_while_the_pods_start_does_not_stop_them(world: World) -> None:
+    await asleep(world)
+    world.activity = HELD
+    await world.reconcile()
+    world.activity = BUSY
+    await world.reconcile()
+    assert counts(world) == [2, 2, 2]
+
+
+async def test_blindness_neither_sends_to_sleep_nor_wakes(world: World) -> None:
+    world.activity = None
+    await serving(world)
+    assert counts(world) == [3, 3, 3]
+    await asleep(world)
+    world.activity = None
+    await world.reconcile()
+    assert world.api.requests.total() == 0
+
+
+async def test_a_spec_that_became_invalid_is_not_called_ready_for_requests(world: World) -> None:
+    await asleep(world)
+    world.edit(decode={"replicas": -1})
+    for _ in range(2):
+        await world.reconcile()
+        ready = world.condition("Ready")
+        assert (ready["status"], ready["reason"]) == ("False", "InvalidSpec")
+    assert "WokeUp" not in events(world)
+
+
+async def test_routers_that_do_not_tell_are_mentioned(world: World) -> None:
+    world.activity = None
+    await serving(world)
+    assert "Router pods do not tell" in world.condition("Autoscaling")["message"]
+    world.activity = BUSY
+    await world.reconcile()
+    assert "Router pods do not tell" not in world.condition("Autoscaling")["message"]
+
+
+async def test_a_restarted_operator_lets_it_sleep(world: World) -> None:
+    await asleep(world)
+    world.activity = None
+    world.restart()
+    await world.reconcile()
+    assert world.api.writes() == 0
+    assert counts(world) == [0, 0, 0]
+
+
+async def test_a_changed_pair_is_started_and_sleeps_again_when_nobody_asks(world: World) -> None:
+    await asleep(world)
+    world.edit(engine={"seed": 7})
+    await world.reconcile()
+    assert counts(world) == [3, 3, 3]
+    world.roll_out()
+    await world.reconcile()
+    await world.reconcile()
+    assert counts(world) == [0, 0, 0]
+
+
+async def test_a_router_pod_that_has_never_seen_a_pair_gets_one(world: World) -> None:
+    """A node with the router's pod went away, say: the new one would not get ready without P and D."""
+    await asleep(world)
+    router = world.api.objects[ROUTER]
+    router["status"] |= {"availableReplicas": 0, "readyReplicas": 0}
+    world.api.put(ROUTER, router)
+    world.api.objects[ROUTER]["status"]["observedGeneration"] = world.api.objects[ROUTER]["metadata"]["generation"]
+    world.sync()
+    await world.reconcile()
+    assert counts(world) == [2, 2, 2]
+
+
+async def test_a_ready_router_alone_is_not_called_ready(world: World) -> None:
+    """It takes requests, and lets them wait."""
+    await serving(world)
+    world.activity = BUSY
+    for path in [p for p in world.api.objects if "/pods/llama-parameter" in p]:
+        del world.api.objects[path]
+    world.sync()
+    await world.reconcile()
+    assert world.condition("Ready")["status"] == "False"
+
+
+async def test_it_is_looked_at_when_it_may_be_time_to_sleep(world: World) -> None:
+    await serving(world)
+    world.activity = Activity(held=False, idle_seconds=880)
+    assert (await world.reconcile()).again_after == 20
+
+
+async def test_zero_replicas_stop_the_role_and_no_request_starts_it(document: Callable[..., Json]) -> None:
+    world = World(document(parameter=NODES, decode={**SCALED, "replicas": 0}, autoscaling=SLEEPY))
+    world.activity = HELD
+    for _ in range(2):
+        await world.reconcile()
+        world.roll_out()
+    await world.reconcile()
+    assert counts(world)[0] == 0
+    assert world.condition("DecodeReady")["reason"] == "ScaledToZero"

@@ -1,0 +1,31 @@
+"""A pair sleeps when nobody asks, and only if that is known."""
+
+import pytest
+
+from pdinference.planning.scaling.sleep import Activity, next_look, sleeps
+
+IDLE, HELD = Activity(held=False, idle_seconds=1000), Activity(held=True, idle_seconds=0)
+
+
+@pytest.mark.parametrize(
+    ("activity", "sleeping"),
+    [(IDLE, True), (Activity(held=False, idle_seconds=899), False), (HELD, False), (None, False)],
+)
+def test_it_falls_asleep_when_no_request_came_for_so_long(activity: Activity | None, *, sleeping: bool) -> None:
+    assert sleeps(900, asleep=False, settled=True, activity=activity) is sleeping
+
+
+@pytest.mark.parametrize(("activity", "sleeping"), [(IDLE, True), (HELD, False), (None, True)])
+def test_only_a_request_that_waits_wakes_it(activity: Activity | None, *, sleeping: bool) -> None:
+    assert sleeps(900, asleep=True, settled=True, activity=activity) is sleeping
+
+
+@pytest.mark.parametrize("asleep", [False, True])
+def test_routers_that_need_a_pair_to_get_ready_get_one(*, asleep: bool) -> None:
+    assert not sleeps(900, asleep=asleep, settled=False, activity=IDLE)
+
+
+def test_it_is_looked_at_again_when_it_may_be_time() -> None:
+    assert next_look(900, Activity(held=False, idle_seconds=880)) == 20
+    assert next_look(900, IDLE) == 1
+    assert next_look(900, None) is None
