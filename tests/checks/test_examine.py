@@ -221,7 +221,7 @@ def test_adapters_have_names_of_their_own_and_room(document: Make) -> None:
     adapters = [{"name": name, "path": "/a"} for name in ("sql", "sql", "llama")]
     lora = {"adapters": adapters, "maxActive": 4}
     found = problems(document(model=model(lora=lora), engine={"args": {"max-cpu-loras": 2}}))
-    assert "2 times" in found["spec.model.lora.adapters[0].name"]
+    assert "its own name" in found["spec.model.lora.adapters"]
     assert "the model itself" in found["spec.model.lora.adapters[2].name"]
     assert "at least 4" in found["spec.engine.args.max-cpu-loras"]
 

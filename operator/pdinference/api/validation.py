@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.api.v1alpha1.base import RULES_LATER, ApiModel, broken_rules
+from pdinference.api.words import sentence
 
 ResourceT = TypeVar("ResourceT", bound=ApiModel)
 
@@ -111,7 +112,7 @@ def _read(model: type[ResourceT], document: Mapping[str, Any], short_name: str) 
 def _partial(
     model: type[ResourceT], document: Mapping[str, Any], errors: list[ErrorDetails], short_name: str
 ) -> Reading[ResourceT]:
-    unfit = tuple(Problem(_path(details["loc"]), _message(details, short_name)) for details in errors)
+    unfit = tuple(Problem(_path(details["loc"]), sentence(details, short_name)) for details in errors)
     left_out = tuple(problem.field for problem in unfit)
     try:
         resource = model.model_validate(_without(document, errors), context=RULES_LATER)
@@ -164,18 +165,3 @@ def _path(location: tuple[int | str, ...]) -> str:
         elif step != "[key]":  # pydantic's mark for "the key itself, not its value"
             path += f".{step}" if path else step
     return path
-
-
-def _message(details: ErrorDetails, short_name: str) -> str:
-    match details["type"]:
-        case "missing":
-            return "This field is required."
-        case "extra_forbidden":
-            lists = f"`kubectl explain {short_name}.spec --recursive` lists all"
-            return f"There is no such field. Check the spelling; {lists}."
-        case "value_error":
-            return str(details["ctx"]["error"])
-        case "string_too_long":
-            return f"Use at most {details['ctx']['max_length']} characters."
-        case _:
-            return f"{details['msg']}, not {details['input']!r}."
