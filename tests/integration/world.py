@@ -85,6 +85,16 @@ class World:
         conditions = (await self.status(name)).get("conditions", [])
         return next((condition for condition in conditions if condition["type"] == type_), {})
 
+    async def refusal_of(self, name: str = "llama") -> str:
+        """What the conditions say of a resource that is not valid."""
+
+        async def reported() -> bool:
+            return (await self.condition("Progressing", name)).get("reason") == "InvalidSpec"
+
+        await until(reported, f"the invalid spec of {name} is reported")
+        message: str = (await self.condition("Progressing", name))["message"]
+        return message
+
     async def children(self, name: str = "llama") -> dict[tuple[str, str], Json]:
         """Live children by kind and name."""
         selector = f"{names.MANAGED_SELECTOR},{names.LABEL_NAME}={name}"
