@@ -1,0 +1,108 @@
+"""Right and wrong edits of a resource, one after another, while something happens to the operator."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pdinference.cluster.client import ApiServer, load_configuration
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import RESOURCE
+
+Outcome = Literal["accepted", "refused", "unanswered"]
+
+_PAUSE_SECONDS = 0.1
+_WRONG: tuple[dict[str, Any], ...] = (
+    {"engine": {"args": {"nonsense": 1}}},
+    {"engine": {"args": {"nonsense": 1}}, "decode": {"replicas": "2"}},  # the schema would refuse the second, too
+)
+_WORDS = "spec.engine.args.nonsense"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One edit.
+
+    Attributes:
+        at: When it was over, on the monotonic clock.
+        right: Whether it should get in.
+        words: What the API server said; empty when it got in.
+    """
+
+    at: float
+    right: bool
+    words: str
+
+    @property
+    def outcome(self) -> Outcome:
+        """What became of it."""
+        if not self.words:
+            return "accepted"
+        return "refused" if _WORDS in self.words else "unanswered"
+
+
+@dataclass
+class Edits:
+    """All edits so far."""
+
+    made: list[Edit] = field(default_factory=list)
+
+    def of(self, *, right: bool) -> list[Edit]:
+        """Those that should get in, or those that should not."""
+        return [edit for edit in list(self.made) if edit.right == right]
+
+    def mistakes(self) -> list[Edit]:
+        """Wrong ones that got in, and right ones that were refused for what they say."""
+        return [edit for edit in list(self.made) if edit.outcome == ("refused" if edit.right else "accepted")]
+
+    def blocked_seconds(self) -> float:
+        """The longest time for which right edits did not get in."""
+        longest, last = 0.0, None
+        for edit in self.of(right=True):
+            if edit.outcome == "accepted":
+                last = edit.at
+            elif last is not None:
+                longest = max(longest, edit.at - last)
+        return longest
+
+
+@contextmanager
+def editing(kubeconfig: Path, namespace: str, name: str) -> Iterator[Edits]:
+    """Edit a resource in the background until the end of the block; no edit reaches its pods."""
+    edits, stop = Edits(), threading.Event()
+    path = RESOURCE.path(namespace, name)
+    thread = threading.Thread(target=lambda: asyncio.run(_keep_editing(kubeconfig, path, edits, stop)), daemon=True)
+    thread.start()
+    try:
+        yield edits
+    finally:
+        stop.set()
+        thread.join()
+
+
+async def _keep_editing(kubeconfig: Path, path: str, edits: Edits, stop: threading.Event) -> None:
+    api = ApiServer(await load_configuration(kubeconfig), user_agent="edits")
+    try:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            policy = ("Warn", "Enforce")[number % 2]
+            edits.made.append(await _edit(api, path, {"memoryPolicy": policy}, right=True))
+            edits.made.append(await _edit(api, path, _WRONG[number % len(_WRONG)], right=False))
+            await asyncio.sleep(_PAUSE_SECONDS)
+        await api.merge(path, {"spec": {"memoryPolicy": None}})
+    finally:
+        await api.close()
+
+
+async def _edit(api: ApiServer, path: str, spec: dict[str, Any], *, right: bool) -> Edit:
+    words = ""
+    try:
+        await api.merge(path, {"spec": spec})
+    except ApiError as error:
+        words = error.message
+    return Edit(time.monotonic(), right, words)
