@@ -19,7 +19,7 @@ from pdinference.cluster.kinds import RESOURCE
 from tests.integration.conftest import Operators
 from tests.integration.webhook import Webhook
 from tests.integration.world import World, until
-from tests.integration.wrong_specs import WRONG, Wrong
+from tests.checks.wrong_specs import WRONG, Wrong
 
 STORABLE = {name: wrong for name, wrong in WRONG.items() if isinstance(wrong.spec, dict) and not wrong.name}
 

@@ -90,6 +90,16 @@ WRONG = {
         "router.resources.requests.cpu", router={"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}
     ),
     # Several at once.
+    "memory-and-more": wrong(
+        "decode.replicas",
+        "engine.args.nonsense",
+        "parameter",
+        "decode",
+        model=KNOWN,
+        engine={"args": {"nonsense": 1}},
+        parameter=L4,
+        decode={**L4, "replicas": "2"},
+    ),
     "source-and-option": Wrong(
         {"model": {}, "engine": {"args": {"nonsense": 1}}}, ("spec.model.source", "spec.engine.args.nonsense")
     ),
