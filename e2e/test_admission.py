@@ -2,22 +2,19 @@
 is kept out for longer than a restart takes, and no request of a client notices.
 """
 
-import os
-import signal
 import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from cryptography import x509
 
-from e2e.cluster.cgroups import processes
 from e2e.conftest import NAME, Serving
 from e2e.console import say
 from e2e.edits import Edits, editing
+from e2e.faults import kill_operators
 from e2e.install import OPERATOR_NAMESPACE, RELEASE, install_operator
 from e2e.kubectl import Kubectl
 from e2e.load import Load, load
@@ -50,21 +47,6 @@ def pods(operator: Kubectl) -> dict[str, dict[str, Any]]:
     """The operator's pods that are to stay."""
     found = operator.get("pods", "-l", f"app.kubernetes.io/instance={RELEASE}")["items"]
     return {pod["metadata"]["name"]: pod for pod in found if "deletionTimestamp" not in pod["metadata"]}
-
-
-def kill(serving: Serving, number: int) -> None:
-    """SIGKILL so many operators, as the kernel would when memory runs out."""
-    found = sorted(pid for pid in set(processes(serving.cluster.spec)) if is_operator(pid))
-    assert len(found) >= number
-    for pid in found[:number]:
-        os.kill(pid, signal.SIGKILL)
-
-
-def is_operator(pid: int) -> bool:
-    try:
-        return b"bin/pdinference\0run" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):  # it ended
-        return False
 
 
 def material(operator: Kubectl) -> KeyMaterial:
@@ -116,13 +98,13 @@ def test_killed_pods_let_nothing_in_and_are_back_after_a_restart(
     with editing(serving.cluster.kubeconfig, serving.kubectl.namespace, NAME) as edits:
         wait_for_answers(edits)
         before = restarts(operator)
-        kill(serving, 1)
+        assert kill_operators(serving.cluster, at_most=1) == 1
         wait_for_answers(edits)
         say(f"one of {REPLICAS} killed: right edits were kept out for {edits.blocked_seconds():.1f} s")
         wait_until("it to be back", lambda: restarts(operator) > before)
         expired = overwrite(operator, signed=timedelta(days=2))
         assert expired.not_valid_after_utc < datetime.now(UTC)
-        kill(serving, REPLICAS)
+        assert kill_operators(serving.cluster) == REPLICAS
         wait_until("them to be back", lambda: restarts(operator) > before + REPLICAS)
         wait_for_answers(edits)
     assert any(edit.outcome == "unanswered" for edit in edits.of(right=True)), "with nobody to ask, nothing gets in"

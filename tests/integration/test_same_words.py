@@ -16,10 +16,10 @@ from pdinference.cli import main
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import RESOURCE
+from tests.checks.wrong_specs import WRONG, Wrong
 from tests.integration.conftest import Operators
 from tests.integration.webhook import Webhook
 from tests.integration.world import World, until
-from tests.checks.wrong_specs import WRONG, Wrong
 
 STORABLE = {name: wrong for name, wrong in WRONG.items() if isinstance(wrong.spec, dict) and not wrong.name}
 
