@@ -285,8 +285,12 @@ class TestWebhook:
 
     def test_cert_manager_may_make_the_certificate(self) -> None:
         objects = rendered(CERT_MANAGER)
-        certificate, issuer = only(objects, "Certificate"), only(objects, "Issuer")
+        certificate, issuer = only(objects, "Certificate", ending="-tls"), only(objects, "Issuer", ending="-tls")
         assert certificate["spec"]["issuerRef"] == {"name": issuer["metadata"]["name"]}
+        authority, root = only(objects, "Certificate", ending="-ca"), only(objects, "Issuer", ending="-ca")
+        assert issuer["spec"] == {"ca": {"secretName": authority["spec"]["secretName"]}}
+        assert authority["spec"]["issuerRef"] == {"name": root["metadata"]["name"]}
+        assert (authority["spec"]["isCA"], root["spec"]) == (True, {"selfSigned": {}})
         volume = next(volume for volume in pod(objects)["spec"]["volumes"] if volume["name"] == "tls")
         assert volume["secret"]["secretName"] == certificate["spec"]["secretName"]
         for kind in ("Validating", "Mutating"):

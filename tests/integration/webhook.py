@@ -7,7 +7,7 @@ from typing import Any
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.serving.authority import KeyMaterial
-from tests.charts.helm import only, rendered
+from tests.charts.helm import NAMESPACE, Values, only, rendered
 from tests.integration.operator_process import free_port
 from tests.integration.world import World, until
 
@@ -18,8 +18,9 @@ SECRET = "tls"  # noqa: S105 - its name
 class Webhook:
     """The two configurations for the test's namespace, and the Secret."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, values: Values | None = None) -> None:
         self.world = world
+        self.values = values
         self.host = world.cluster.host_address
         self.port = free_port()
         self.path, self.early_path = (
@@ -43,9 +44,15 @@ class Webhook:
         """Make all, as the chart does."""
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "data": data or {}}
         await self.world.api.create(self.secret_path.rsplit("/", 1)[0], secret)
+        await self.configure()
+
+    async def configure(self) -> None:
+        """Make the configurations."""
         for kind in ("Validating", "Mutating"):
-            configuration = only(rendered(), f"{kind}WebhookConfiguration")
-            configuration["metadata"] = {"name": self.world.namespace}
+            configuration = only(rendered(self.values), f"{kind}WebhookConfiguration")
+            annotations = configuration["metadata"].get("annotations", {})
+            own = {key: value.replace(NAMESPACE, self.world.namespace) for key, value in annotations.items()}
+            configuration["metadata"] = {"name": self.world.namespace, "annotations": own}
             (webhook,) = configuration["webhooks"]
             path = webhook["clientConfig"]["service"]["path"]
             webhook["clientConfig"] = {"url": f"https://{self.host}:{self.port}{path}"}
@@ -66,8 +73,8 @@ class Webhook:
             client["url"] = client["url"].replace(f":{self.port}/", f":{port}/")
             await self.world.api.replace(path, configuration)
 
-    async def configuration(self) -> Json:
-        (webhook,) = (await self.world.api.get(self.path))["webhooks"]
+    async def configuration(self, path: str = "") -> Json:
+        (webhook,) = (await self.world.api.get(path or self.path))["webhooks"]
         found: Json = webhook
         return found
 
