@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,15 +60,10 @@ class Edits:
         """Wrong ones that got in, and right ones that were refused for what they say."""
         return [edit for edit in list(self.made) if edit.outcome == ("refused" if edit.right else "accepted")]
 
-    def blocked_seconds(self) -> float:
-        """The longest time for which right edits did not get in."""
-        longest, last = 0.0, None
-        for edit in self.of(right=True):
-            if edit.outcome == "accepted":
-                last = edit.at
-            elif last is not None:
-                longest = max(longest, edit.at - last)
-        return longest
+    def longest_gap(self) -> float:
+        """The most seconds between two right edits that got in, one after the other: for so long, nobody could edit."""
+        accepted = [edit.at for edit in self.of(right=True) if edit.outcome == "accepted"]
+        return max((after - before for before, after in pairwise(accepted)), default=0.0)
 
 
 @contextmanager

@@ -41,10 +41,12 @@ class World:
     async def install_crd(self, crd: Json) -> None:
         name = crd["metadata"]["name"]
         await self.api.apply(f"{CRD_PATH}/{name}", crd, manager="test")
+        spec = crd["spec"]
+        path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
 
         async def served() -> bool:
             with suppress(ApiError):
-                await self.api.get(f"/apis/{names.GROUP}/{names.VERSION}/{crd['spec']['names']['plural']}")
+                await self.api.get(path)
                 return True
             return False
 
