@@ -102,7 +102,7 @@ def test_facts_that_the_operator_found_out_count(document: Make) -> None:
     made = document(decode={"accelerator": {"products": ["NVIDIA-L4"]}})
     old = document()
     source = {"path": "/models/llama"}
-    old["status"] = {"model": {"facts": {"source": ModelSource(**source).identity(), "config": LLAMA_8B}}}
+    old["status"] = {"model": {"facts": {"source": ModelSource.model_validate(source).identity(), "config": LLAMA_8B}}}
     assert "does not fit" in answer(made, old)["status"]["message"]
     assert answer(made)["allowed"] is True
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
@@ -46,6 +47,10 @@ class Matches:
         if not re.search(self.pattern, value) or value.endswith("\n"):
             raise ValueError(self.message)
         return value
+
+
+Moment = Annotated[datetime, Field(strict=False)]
+"""A time; JSON has only text for it."""
 
 
 def _quantity_as_text(value: object) -> object:
