@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -83,12 +83,14 @@ def editing(kubeconfig: Path, namespace: str, name: str) -> Iterator[Edits]:
 async def _keep_editing(kubeconfig: Path, path: str, edits: Edits, stop: threading.Event) -> None:
     api = ApiServer(await load_configuration(kubeconfig), user_agent="edits")
     try:
-        number = 0
-        while not stop.is_set():
-            number += 1
-            policy = ("Warn", "Enforce")[number % 2]
-            edits.made.append(await _edit(api, path, {"memoryPolicy": policy}, right=True))
-            edits.made.append(await _edit(api, path, _WRONG[number % len(_WRONG)], right=False))
+        stored, other = "Enforce", "Warn"
+        for wrong in cycle(_WRONG):
+            if stop.is_set():
+                break
+            right = await _edit(api, path, {"memoryPolicy": other}, right=True)
+            if right.outcome == "accepted":  # what changes nothing would get in without anybody being asked
+                stored, other = other, stored
+            edits.made += [right, await _edit(api, path, wrong, right=False)]
             await asyncio.sleep(_PAUSE_SECONDS)
         await api.merge(path, {"spec": {"memoryPolicy": None}})
     finally:
