@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from e2e.conftest import NAME, Serving
+from e2e.faults import kill_operators
 from e2e.install import apply
 from e2e.load import load
-from e2e.test_serving import edited, kill_operator
+from e2e.test_serving import edited
 from e2e.waiting import conditions, wait_until
 from pdinference.api.names import LABEL_NAME, LABEL_ROLE, Role
 
@@ -42,7 +43,7 @@ def test_d_follows_its_kv_cache_up_and_down_and_no_request_fails(serving: Servin
         wait_until("two D pods", lambda: decode(serving)["ready"] == 2, timeout=240)
         assert conditions(serving.resource())["Autoscaling"]["status"] == "True"
 
-        kill_operator()
+        assert kill_operators(serving.cluster)
         client.wait_for(more=20)
         assert decode(serving)["desired"] == 2
 

@@ -84,6 +84,7 @@ TOOLS = {
         Tool("kwok", "addons", ("sigs.k8s.io/kwok/cmd/kwok",)),
         Tool("helm", "addons", ("helm.sh/helm/v3/cmd/helm",)),
         Tool("tiny", "tiny", ("./pause", "./probe")),
+        Tool("cert-manager", "certmanager", ("./cert-manager",)),
     )
 }
 

@@ -67,11 +67,42 @@ def test_what_was_wrong_before_may_be_relabelled_and_deleted(document: Make) -> 
     assert answer(document(decode={"replicas": -2}), old)["allowed"] is False
 
 
+def early(new: Json) -> Json:
+    response: Json = reviewed(review(new), RenderSettings(), early=True)["response"]
+    return response
+
+
+def test_what_the_api_server_would_refuse_next_is_refused_early_with_all_else(document: Make) -> None:
+    made = document(decode={"replicas": "2"}, engine={"args": {"nonsense": 1}})
+    assert early(made)["status"] == answer(made)["status"]
+    assert [line.split(":")[0] for line in early(made)["status"]["message"].splitlines()[1:]] == [
+        "  spec.decode.replicas",
+        "  spec.engine.args.nonsense",
+    ]
+
+
+def test_what_fits_the_schema_is_not_judged_before_others_had_their_say(document: Make) -> None:
+    made = document(engine={"args": {"nonsense": 1}})
+    assert early(made) == {"uid": "u-1", "allowed": True}
+    assert answer(made)["allowed"] is False
+
+
+def test_a_name_may_be_generated(document: Make) -> None:
+    """The API server makes the name after the early review."""
+    made = document(decode={"replicas": -1})
+    made["metadata"] = {"generateName": "llama-"}
+    assert [line for line in early(made)["status"]["message"].splitlines() if "metadata" in line] == []
+    del made["spec"]["decode"]
+    assert early(made)["allowed"] is True
+    made["metadata"] = {"generateName": "LLAMA-"}
+    assert "metadata.name" in early(made)["status"]["message"]
+
+
 def test_facts_that_the_operator_found_out_count(document: Make) -> None:
     made = document(decode={"accelerator": {"products": ["NVIDIA-L4"]}})
     old = document()
     source = {"path": "/models/llama"}
-    old["status"] = {"model": {"facts": {"source": ModelSource(**source).identity(), "config": LLAMA_8B}}}
+    old["status"] = {"model": {"facts": {"source": ModelSource.model_validate(source).identity(), "config": LLAMA_8B}}}
     assert "does not fit" in answer(made, old)["status"]["message"]
     assert answer(made)["allowed"] is True
 
@@ -103,5 +134,12 @@ async def test_over_http(document: Make) -> None:
         for body in ("", "[]", "{}", "\x00"):
             async with session.post(server.make_url("/validate"), data=body) as response:
                 assert response.status == 400
-    for result in ("allowed", "refused"):
-        assert registry.get_sample_value("pdinference_admission_reviews_total", {"result": result}) == 1
+        for made in (document(), document(**WRONG)):
+            async with session.post(server.make_url("/validate-early"), json=review(made)) as response:
+                assert response.status == 200
+                assert (await response.json())["response"]["allowed"] is (made == document())
+    counts = {
+        result: registry.get_sample_value("pdinference_admission_reviews_total", {"result": result})
+        for result in ("allowed", "refused")
+    }
+    assert counts == {"allowed": 1, "refused": 2}, "what is allowed early is counted when it comes again"

@@ -17,6 +17,7 @@ CLUSTER_SCOPED = {
     "CustomResourceDefinition",
     "ClusterRole",
     "ClusterRoleBinding",
+    "MutatingWebhookConfiguration",
     "ValidatingWebhookConfiguration",
 }
 ROLES = {"Role", "ClusterRole"}
@@ -83,6 +84,7 @@ def test_nothing_is_cluster_wide_but_the_definition_when_namespaces_are_listed()
         ("CustomResourceDefinition", "pdinferences.pdinference.io"),
         ("CustomResourceDefinition", "pdbatches.pdinference.io"),
         ("ValidatingWebhookConfiguration", webhook),
+        ("MutatingWebhookConfiguration", webhook),
         ("ClusterRole", webhook),
         ("ClusterRoleBinding", webhook),
     }
@@ -120,10 +122,14 @@ def test_only_its_own_lease_is_in_reach() -> None:
 def test_of_webhooks_and_secrets_only_its_own_are_in_reach() -> None:
     objects = rendered()
     (configuration,) = of_kind(objects, "ValidatingWebhookConfiguration")
+    (early,) = of_kind(objects, "MutatingWebhookConfiguration")
+    assert early["metadata"]["name"] == configuration["metadata"]["name"]
     (secret,) = of_kind(objects, "Secret")
     named = [rule for role in objects if role["kind"] in ROLES for rule in role["rules"] if "resourceNames" in rule]
-    reach = {rule["resources"][0]: (rule["resourceNames"], rule["verbs"]) for rule in named}
-    assert reach.pop("validatingwebhookconfigurations") == ([configuration["metadata"]["name"]], ["get", "patch"])
+    reach = {resource: (rule["resourceNames"], rule["verbs"]) for rule in named for resource in rule["resources"]}
+    for kind in ("validating", "mutating"):
+        found = reach.pop(f"{kind}webhookconfigurations")
+        assert found == ([configuration["metadata"]["name"]], ["get", "patch"])
     assert reach.pop("secrets") == ([secret["metadata"]["name"]], ["get", "update"])
     assert reach.pop("apiservices") == ([API_SERVICE], ["get", "patch"])
     assert reach.keys() == {"leases"}

@@ -7,6 +7,7 @@ import pytest
 
 from pdinference.checks import Examination, examine
 from pdinference.manifests import RenderSettings
+from tests.checks.wrong_specs import WRONG, Wrong
 from tests.conftest import EXAMPLES, example_documents
 from tests.planning.memory.configs import DEEPSEEK_V2_LITE, LLAMA_8B, MIXTRAL, QWEN_7B
 
@@ -221,7 +222,7 @@ def test_adapters_have_names_of_their_own_and_room(document: Make) -> None:
     adapters = [{"name": name, "path": "/a"} for name in ("sql", "sql", "llama")]
     lora = {"adapters": adapters, "maxActive": 4}
     found = problems(document(model=model(lora=lora), engine={"args": {"max-cpu-loras": 2}}))
-    assert "2 times" in found["spec.model.lora.adapters[0].name"]
+    assert "its own name" in found["spec.model.lora.adapters"]
     assert "the model itself" in found["spec.model.lora.adapters[2].name"]
     assert "at least 4" in found["spec.engine.args.max-cpu-loras"]
 
@@ -239,3 +240,10 @@ def test_code_from_elsewhere_is_worth_a_warning(document: Make) -> None:
 def test_the_same_document_gives_the_same_words(document: Make) -> None:
     made = document(model=model(LLAMA_8B), decode={"accelerator": {"products": ["NVIDIA-L4"]}})
     assert examined(made) == examined(made)
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
+def test_all_that_is_wrong_is_named_and_nothing_else(document: Make, wrong: Wrong) -> None:
+    made = {**document(), "spec": wrong.spec}
+    made["metadata"] = {"name": wrong.name or "llama"}
+    assert tuple(problem.field for problem in examine(made, RenderSettings()).problems) == wrong.fields

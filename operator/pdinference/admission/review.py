@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pdinference.api.validation import refusal
+from pdinference.api.validation import read, refusal
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings
 
@@ -20,8 +20,14 @@ class NotAReviewError(ValueError):
     """The body is no AdmissionReview."""
 
 
-def reviewed(review: Json, settings: RenderSettings) -> dict[str, Any]:
+def reviewed(review: Json, settings: RenderSettings, *, early: bool = False) -> dict[str, Any]:
     """Answer a review.
+
+    Args:
+        review: The AdmissionReview.
+        settings: What the operator was installed with.
+        early: Whether the API server has not compared the object with the schema yet. Then only what it would refuse
+            next is answered, and everything else is left to the review that follows: somebody else may still change it.
 
     Raises:
         NotAReviewError: The body is something else.
@@ -29,8 +35,24 @@ def reviewed(review: Json, settings: RenderSettings) -> dict[str, Any]:
     request = review.get("request")
     if review.get("apiVersion") != API_VERSION or not isinstance(request, Mapping) or "uid" not in request:
         raise NotAReviewError(f"expected an AdmissionReview of {API_VERSION}")
-    answer = {"uid": request["uid"], **_verdict(request, settings)}
+    verdict = _early_verdict if early else _verdict
+    answer = {"uid": request["uid"], **verdict(request, settings)}
     return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": answer}
+
+
+def _early_verdict(request: Json, settings: RenderSettings) -> dict[str, Any]:
+    new = request.get("object")
+    if not isinstance(new, Mapping):
+        return {"allowed": True}
+    named = _named(new)
+    return _verdict({**request, "object": named}, settings) if read(named).problems else {"allowed": True}
+
+
+def _named(new: Json) -> Json:
+    """With the name that the API server makes of generateName, which it does only after this review."""
+    metadata = new.get("metadata") or {}
+    prefix = metadata.get("generateName")
+    return {**new, "metadata": {**metadata, "name": f"{prefix}xxxxx"}} if prefix and not metadata.get("name") else new
 
 
 def _verdict(request: Json, settings: RenderSettings) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pdinference.api.validation import Problem, read
 from pdinference.checks.batches import batch_problems
 from pdinference.checks.facts import Facts, facts_of
 from pdinference.checks.lora import lora_problems
-from pdinference.checks.memory import judge
+from pdinference.checks.memory import can_be_planned, judge
 from pdinference.checks.model import model_problems
 from pdinference.checks.options import option_problems, option_warnings
 from pdinference.checks.pair import pair_problems
@@ -54,7 +54,7 @@ def examine(
     found = _problems(reading.resource, facts, settings)
     # A field that was left out because it is no number, say, must not be blamed for its default as well.
     problems = (*reading.problems, *(p for p in found if not reading.concerns(p.field)))
-    memory = judge(reading.resource.spec, facts) if not problems else NO_VERDICT
+    memory = judge(reading.resource.spec, facts) if can_be_planned(problems) else NO_VERDICT
     problems += memory.problems
     warnings = (*memory.warnings, *_warnings(reading.resource))
     return Examination(

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -45,6 +47,10 @@ class Matches:
         if not re.search(self.pattern, value) or value.endswith("\n"):
             raise ValueError(self.message)
         return value
+
+
+Moment = Annotated[datetime, Field(strict=False)]
+"""A time; JSON has only text for it."""
 
 
 def _quantity_as_text(value: object) -> object:
@@ -94,6 +100,20 @@ LabelValue = Annotated[
         "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$",
         "Write a label value: letters, digits, dots, dashes and underscores, with a letter or digit at both ends.",
     ),
+]
+
+
+def _each_once(values: list[str]) -> list[str]:
+    for value in values:
+        if (count := values.count(value)) > 1:
+            raise ValueError(f"{value} is there {count} times; once is enough.")
+    return values
+
+
+LabelValues = Annotated[
+    list[LabelValue],
+    Field(max_length=16, json_schema_extra={"x-kubernetes-list-type": "set"}),
+    AfterValidator(_each_once),
 ]
 ObjectName = Annotated[
     str,
@@ -152,10 +172,20 @@ class ApiModel(BaseModel):
         validate_by_alias=True,
         extra="forbid",
         frozen=True,
+        strict=True,  # as the API server: "2" is no number, and 1 is not true
         use_attribute_docstrings=True,
         defer_build=True,  # parts are validated as parts of the whole; validators of their own would slow each start
     )
     rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, members: Any) -> Any:
+        """As the API server does: a member that is null was not given."""
+        if not isinstance(members, dict) or None not in members.values():
+            return members
+        known = {field.alias for field in cls.model_fields.values()}
+        return {name: value for name, value in members.items() if value is not None or name not in known}
 
     @model_validator(mode="after")
     def _rules_hold(self, info: ValidationInfo) -> Self:

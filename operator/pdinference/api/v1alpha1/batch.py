@@ -1,11 +1,10 @@
 """The `PDBatch` resource: many requests from a file, answered by a `PDInference`, into a file."""
 
-from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from pdinference.api.v1alpha1.base import ApiModel, LabelValue, Matches, ObjectName, QualifiedName, Rule
+from pdinference.api.v1alpha1.base import ApiModel, LabelValue, Matches, Moment, ObjectName, QualifiedName, Rule
 from pdinference.api.v1alpha1.model import ConfigMapKey
 from pdinference.api.v1alpha1.resource import Metadata
 from pdinference.api.v1alpha1.role import Resources, Toleration
@@ -195,9 +194,9 @@ class BatchStatus(ApiModel):
     """Requests that were given up; errors.jsonl says why."""
     progress: str = ""
     """`done/total`, for printing; done are those that were answered or given up."""
-    start_time: datetime | None = None
+    start_time: Moment | None = None
     """When the Job started."""
-    completion_time: datetime | None = None
+    completion_time: Moment | None = None
     """When the Job ended, well or not."""
     conditions: Annotated[
         list[Condition],

@@ -1,11 +1,10 @@
 """`status`: what the operator saw and did."""
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from pdinference.api.v1alpha1.base import ApiModel
+from pdinference.api.v1alpha1.base import ApiModel, Moment
 
 
 class Condition(ApiModel):
@@ -19,7 +18,7 @@ class Condition(ApiModel):
     """Why, in one CamelCase word."""
     message: Annotated[str, Field(max_length=32768)]
     """Why, in plain English, and what to do."""
-    last_transition_time: datetime
+    last_transition_time: Moment
     """When status last changed."""
     observed_generation: Annotated[int, Field(ge=0)]
     """metadata.generation that this was seen at."""
