@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pdinference.api.validation import refusal
-from pdinference.checks import examine
+from pdinference.checks import examine_any
 from pdinference.manifests import RenderSettings
 
 API_VERSION = "admission.k8s.io/v1"
@@ -37,12 +37,11 @@ def _verdict(request: Json, settings: RenderSettings) -> dict[str, Any]:
     new, old = request.get("object"), request.get("oldObject")
     if not isinstance(new, Mapping) or not _changes_the_spec(new, old):
         return {"allowed": True}
-    status = (old or {}).get("status") or {}
-    examination = examine(new, settings, status.get("model"))
+    examination = examine_any(new, settings, old=old)
     answer: dict[str, Any] = {"allowed": not examination.problems}
     if examination.problems:
         name = (new.get("metadata") or {}).get("name")
-        message = refusal(name, examination.problems)
+        message = refusal(name, examination.problems, str(new.get("kind")))
         answer["status"] = {"code": _UNPROCESSABLE, "reason": "Invalid", "message": message}
     if examination.warnings:
         answer["warnings"] = [_cut(str(warning)) for warning in examination.warnings[:_MOST_WARNINGS]]
