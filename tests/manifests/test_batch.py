@@ -43,6 +43,15 @@ def test_the_example_renders_as_pinned(request: pytest.FixtureRequest) -> None:
     assert text == GOLDEN.read_text(encoding="utf-8"), "look at the difference, then run `make generate`"
 
 
+def test_output_into_a_configmap_renders_as_pinned(request: pytest.FixtureRequest, batch_document: Make) -> None:
+    document = batch_document(output={"configMap": {"name": "answers"}})
+    manifests = [render_output(PDBatch.model_validate(document)), *children(document).values()]
+    text, golden = yaml.safe_dump_all(manifests, sort_keys=False, width=120), GOLDEN.with_stem("batch-configmap")
+    if request.config.getoption("--update-golden"):
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8"), "look at the difference, then run `make generate`"
+
+
 def test_no_field_is_misspelt(batch_document: Make) -> None:
     placement = {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "priorityClassName": "low"}
     document = batch_document(placement=placement, timeoutSeconds=9, ttlSecondsAfterFinished=60)
