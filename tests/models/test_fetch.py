@@ -252,8 +252,8 @@ async def test_adapters_are_looked_at_where_they_can_be_read(world: World, tmp_p
         (folder / "adapter_config.json").write_text(json.dumps(content))
     adapters = f"--adapters={REPOSITORY},{local},{odd},/models/absent,owner/absent"
     for command in ("inspect", "fetch"):
-        folder = [f"--folder={world.cache}"] if command == "fetch" else []
-        ended = await world.run("model", command, *WHERE, *folder, adapters)
+        into = [f"--folder={world.cache}"] if command == "fetch" else []
+        ended = await world.run("model", command, *WHERE, *into, adapters)
         assert ended.code == 0, ended.errors
         assert json.loads(ended.output.splitlines()[-1])["facts"]["adapters"] == [
             {

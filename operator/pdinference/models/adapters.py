@@ -53,10 +53,9 @@ def _downloaded(hub: Hub) -> dict[str, Any]:
 def _rank(config: Mapping[str, Any]) -> int | None:
     """The largest of all modules; None when the config makes no sense."""
     patterns = config.get("rank_pattern") or {}
-    ranks = [config.get("r"), *(patterns.values() if isinstance(patterns, Mapping) else ())]
-    if not all(isinstance(rank, int) and not isinstance(rank, bool) and rank > 0 for rank in ranks):
-        return None
-    return max(rank for rank in ranks if rank is not None)
+    stated = [config.get("r"), *(patterns.values() if isinstance(patterns, Mapping) else ())]
+    ranks = [rank for rank in stated if isinstance(rank, int) and not isinstance(rank, bool) and rank > 0]
+    return max(ranks) if len(ranks) == len(stated) else None
 
 
 def _rest(config: Mapping[str, Any]) -> dict[str, Any]:
