@@ -122,6 +122,39 @@ def test_what_is_no_review_is_not_answered(body: Json) -> None:
         reviewed(body, RenderSettings())
 
 
+WRONG_BATCH = {
+    "input": {},
+    "concurrency": 0,
+    "resources": {"requests": {"cpu": 2}, "limits": {"cpu": "500m"}},
+}
+
+
+def test_batches_are_looked_at_too(batch_document: Make, tmp_path: Any) -> None:
+    assert answer(batch_document())["allowed"] is True, "that there is no such PDInference yet is no error"
+    message = answer(batch_document(**WRONG_BATCH))["status"]["message"]
+    first, *problems = message.splitlines()
+    assert first == "PDBatch nightly is not valid."
+    assert [line.split(":")[0] for line in problems] == [
+        "  spec.concurrency",
+        "  spec.input",
+        "  spec.resources.requests.cpu",
+    ]
+    file = tmp_path / "batch.yaml"
+    file.write_text(str(batch_document(**WRONG_BATCH)))
+    result = CliRunner().invoke(main, ["validate", "-f", str(file)])
+    assert (result.exit_code, result.output) == (1, f"Error: {file}: {message}\n")
+    file.write_text(str(batch_document()))
+    result = CliRunner().invoke(main, ["validate", "-f", str(file)])
+    assert (result.exit_code, result.output) == (0, f"{file}: PDBatch nightly is valid.\n")
+
+
+def test_what_a_batch_asks_is_fixed_and_the_rest_is_not(batch_document: Make) -> None:
+    old = batch_document()
+    assert answer(batch_document(suspend=True, timeoutSeconds=5, ttlSecondsAfterFinished=60), old)["allowed"] is True
+    refused = answer(batch_document(concurrency=3), old)
+    assert "spec: A batch that exists cannot be changed" in refused["status"]["message"]
+
+
 async def test_over_http(document: Make) -> None:
     registry = CollectorRegistry()
     app = web.Application()

@@ -1,14 +1,17 @@
 """The operator's rights: what it needs, and no more."""
 
+from collections.abc import Callable
 from itertools import product
 
 import pytest
 
-from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster import kinds
 from pdinference.controller.leader import LEASE_NAME
+from pdinference.engine.batch import Service
 from pdinference.manifests import RenderSettings, render
+from pdinference.manifests.batch import render_batch
 from tests.charts.helm import EVERYTHING, NAMESPACE, NAMESPACED, RELEASE, VALUE_SETS, Object, Values, of_kind, rendered
 from tests.conftest import EXAMPLES, example_documents
 
@@ -62,7 +65,24 @@ def test_no_role_has_wildcards_or_secrets_or_gives_itself_more(values: Values) -
 
 def test_children_are_exactly_what_may_be_created() -> None:
     created = {(group, resource) for group, resource, verb in operator_rights() if verb == "create"}
-    assert created == {(kind.group, kind.plural) for kind in kinds.CHILDREN} | {("events.k8s.io", "events")}
+    rest = {("events.k8s.io", "events"), ("", "configmaps")}
+    assert created == {(kind.group, kind.plural) for kind in kinds.CHILDREN} | rest
+
+
+def test_of_configmaps_it_may_create_and_patch_and_that_can_be_denied() -> None:
+    def of_config_maps(values: Values | None = None) -> set[str]:
+        return {verb for _, resource, verb in operator_rights(values) if resource == "configmaps"}
+
+    assert of_config_maps() == {"create", "patch"}
+    assert of_config_maps({"rbac": {"batchConfigMaps": False}}) == set()
+
+
+def test_a_runner_may_patch_its_output_and_do_nothing_else(batch_document: Callable[..., Object]) -> None:
+    batch = PDBatch.model_validate(batch_document(output={"configMap": {"name": "answers"}}))
+    (role,) = of_kind(list(render_batch(batch, Service("http://x", "m"), RenderSettings())), "Role")
+    (rule,) = role["rules"]
+    assert rule == {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["answers"], "verbs": ["patch"]}
+    assert ("", "configmaps", "patch") in operator_rights(), "it can give only what it has"
 
 
 def test_everything_watched_may_be_listed_and_watched() -> None:

@@ -1,13 +1,14 @@
 """The webhook on a real API server: fails closed, and renews itself."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import RESOURCE
+from pdinference.cluster.kinds import BATCH, RESOURCE
 from pdinference.serving.authority import KeyMaterial, Lifetimes, renewed
 from tests.integration.conftest import Operators
 from tests.integration.operator_process import free_port
@@ -26,6 +27,29 @@ async def webhook(world: World) -> AsyncIterator[Webhook]:
     await webhook.install()
     yield webhook
     await webhook.remove()
+
+
+async def test_a_batch_that_cannot_work_is_refused_in_the_same_words(
+    world: World, webhook: Webhook, operators: Operators, batch_document: Callable[..., dict[str, Any]]
+) -> None:
+    def batch(name: str, **spec: Any) -> dict[str, Any]:
+        return {**batch_document(**spec), "metadata": {"name": name, "namespace": world.namespace}}
+
+    path, resources = BATCH.path(world.namespace), {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}
+    problem = "spec.resources.requests.cpu: 2 is more than the limit of 1. Lower it, or raise the limit."
+    await world.api.create(path, batch("early", resources=resources))
+    await operators.start(*webhook.flags)
+    await webhook.insists()
+    with pytest.raises(ApiError) as refusal:
+        await world.api.create(path, batch("late", resources=resources))
+    assert f"PDBatch late is not valid.\n  {problem}" in refusal.value.message
+    await world.api.create(path, batch("right"))  # of a PDInference that may come later
+
+    async def reported() -> bool:
+        found = ((await world.get(BATCH, "early")) or {}).get("status", {}).get("conditions", ())
+        return any(c["reason"] == "InvalidSpec" and problem in c["message"] for c in found)
+
+    await until(reported, "the condition of the one that was stored before")
 
 
 async def test_a_model_that_does_not_fit_is_not_applied_and_the_status_has_the_numbers(

@@ -20,7 +20,7 @@ from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.cluster import kinds
 from pdinference.engine.batch import Service
 from pdinference.manifests import RenderSettings, render
-from pdinference.manifests.batch import render_batch
+from pdinference.manifests.batch import render_batch, render_output
 from tests.charts.helm import (
     EVERYTHING,
     NAMESPACE,
@@ -116,6 +116,7 @@ NEEDED = [
     *product(["pdinference.io"], ["pdinferences/status", "pdbatches/status"], ["patch"]),
     *product(["pdinference.io"], ["pdinferences/finalizers", "pdbatches/finalizers"], ["update"]),
     *product([""], ["pods"], ["get", "list", "watch"]),
+    *product([""], ["configmaps"], ["create", "patch"]),
     *product(["events.k8s.io"], ["events"], ["create", "patch"]),
     *(
         (kind.group, kind.plural, verb)
@@ -124,7 +125,8 @@ NEEDED = [
     ),
 ]
 FORBIDDEN = [
-    *product([""], ["secrets", "configmaps"], ["get", "list", "watch", "create", "update", "patch", "delete"]),
+    *product([""], ["secrets"], ["get", "list", "watch", "create", "update", "patch", "delete"]),
+    *product([""], ["configmaps"], ["get", "list", "watch", "update", "delete"]),
     *product([""], ["pods"], ["create", "patch", "delete"]),
     ("", "pods/exec", "create"),
     ("", "serviceaccounts/token", "create"),
@@ -217,12 +219,20 @@ class TestRights:
         role = only(children, "Role")
         assert installed.exists("role", role["metadata"]["name"], "--namespace=models")
 
-    def test_it_can_apply_what_a_batch_becomes_and_the_pod_is_admitted(self, installed: Kubernetes) -> None:
+    @pytest.mark.parametrize("output", [None, {"configMap": {"name": "answers"}}], ids=["claim", "configmap"])
+    def test_it_can_apply_what_a_batch_becomes_and_the_pod_is_admitted(
+        self, installed: Kubernetes, output: Object | None
+    ) -> None:
         (document,) = [d for d in yaml.safe_load_all(BATCH_EXAMPLE.read_text()) if d["kind"] == "PDBatch"]
         document["metadata"]["namespace"] = "models"
+        if output is not None:  # the Job of the other one may still be going away
+            document["metadata"]["name"] += "-kept"
+            document["spec"]["output"] = output
         installed.apply([document])
         batch = PDBatch.model_validate(installed.get("pdib", document["metadata"]["name"], "--namespace=models"))
         children = list(render_batch(batch, Service("http://llama.models.svc", "llama"), RenderSettings()))
+        if config_map := render_output(batch):
+            installed.apply([config_map], f"--as={ACCOUNT}", "--field-manager=pdinference-operator")
         installed.apply(children, f"--as={ACCOUNT}", "--field-manager=pdinference-operator")
         job = only(children, "Job")
         metadata = {**job["spec"]["template"]["metadata"], "name": "runner", "namespace": "models"}

@@ -10,8 +10,8 @@ annotations:
 {{- end -}}
 
 {{/*
-What the two have in common; takes a list of the root and a path. The operator adds `rules` (PDInferences that are created
-or updated) when it can answer for the first time, and the CA bundle; neither is here, so that no upgrade takes them away.
+What the two have in common; takes a list of the root and a path. The operator adds `rules` (PDInferences and PDBatches that
+are created or updated) when it can answer for the first time, and the CA bundle; neither is here, so that no upgrade takes them away.
 So the first resources may come before the operator runs, for example out of the same chart.
 */}}
 {{- define "pdinference-operator.webhook" -}}

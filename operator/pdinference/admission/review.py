@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pdinference.api.validation import read, refusal
-from pdinference.checks import examine
+from pdinference.api import names
+from pdinference.api.validation import read, read_batch, refusal
+from pdinference.checks import examine_any
 from pdinference.manifests import RenderSettings
 
 API_VERSION = "admission.k8s.io/v1"
@@ -45,7 +46,8 @@ def _early_verdict(request: Json, settings: RenderSettings) -> dict[str, Any]:
     if not isinstance(new, Mapping):
         return {"allowed": True}
     named = _named(new)
-    return _verdict({**request, "object": named}, settings) if read(named).problems else {"allowed": True}
+    problems = (read_batch(named) if named.get("kind") == names.BATCH_KIND else read(named)).problems
+    return _verdict({**request, "object": named}, settings) if problems else {"allowed": True}
 
 
 def _named(new: Json) -> Json:
@@ -59,12 +61,11 @@ def _verdict(request: Json, settings: RenderSettings) -> dict[str, Any]:
     new, old = request.get("object"), request.get("oldObject")
     if not isinstance(new, Mapping) or not _changes_the_spec(new, old):
         return {"allowed": True}
-    status = (old or {}).get("status") or {}
-    examination = examine(new, settings, status.get("model"))
+    examination = examine_any(new, settings, old=old)
     answer: dict[str, Any] = {"allowed": not examination.problems}
     if examination.problems:
         name = (new.get("metadata") or {}).get("name")
-        message = refusal(name, examination.problems)
+        message = refusal(name, examination.problems, str(new.get("kind")))
         answer["status"] = {"code": _UNPROCESSABLE, "reason": "Invalid", "message": message}
     if examination.warnings:
         answer["warnings"] = [_cut(str(warning)) for warning in examination.warnings[:_MOST_WARNINGS]]

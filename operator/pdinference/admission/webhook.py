@@ -20,7 +20,7 @@ WEBHOOK_RULES = {
     "apiGroups": [names.GROUP],
     "apiVersions": [names.VERSION],
     "operations": ["CREATE", "UPDATE"],
-    "resources": [names.PLURAL],
+    "resources": [names.PLURAL, names.BATCH_PLURAL],
     "scope": "Namespaced",
 }
 """What the API server calls for. Neither status nor scale is among it."""

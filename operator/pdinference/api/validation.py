@@ -32,10 +32,10 @@ class Problem:
         return f"{self.field}: {self.message}" if self.field else self.message
 
 
-def refusal(name: object, problems: Iterable[Problem]) -> str:
+def refusal(name: object, problems: Iterable[Problem], kind: str = names.KIND) -> str:
     """All problems of a resource, one a line, the same from webhook and command line."""
     lines = "\n".join(f"  {problem}" for problem in problems)
-    return f"{names.KIND} {name or 'without a name'} is not valid.\n{lines}"
+    return f"{kind} {name or 'without a name'} is not valid.\n{lines}"
 
 
 class InvalidResourceError(ValueError):
@@ -68,7 +68,7 @@ def validated_batch(document: Mapping[str, Any]) -> PDBatch:
     Raises:
         InvalidResourceError: It breaks the schema or a rule; names every problem.
     """
-    return _valid(_read(PDBatch, document, names.BATCH_SHORT_NAME))
+    return _valid(read_batch(document))
 
 
 def _valid(reading: "Reading[ResourceT]") -> ResourceT:
@@ -99,6 +99,11 @@ class Reading(Generic[ResourceT]):
 def read(document: Mapping[str, Any]) -> Reading[PDInference]:
     """Read as much of a resource as fits the schema, so that one look finds what is wrong with the rest too."""
     return _read(PDInference, document, names.SHORT_NAME)
+
+
+def read_batch(document: Mapping[str, Any]) -> Reading[PDBatch]:
+    """Read as much of a PDBatch as fits the schema."""
+    return _read(PDBatch, document, names.BATCH_SHORT_NAME)
 
 
 def _read(model: type[ResourceT], document: Mapping[str, Any], short_name: str) -> Reading[ResourceT]:

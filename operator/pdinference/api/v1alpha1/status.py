@@ -65,6 +65,21 @@ class CheckpointStatus(ApiModel):
     """Bytes of tensors that stay as they are."""
 
 
+class KnownAdapter(ApiModel):
+    """What is known of a LoRA adapter, from its adapter_config.json."""
+
+    path: str = ""
+    """As in spec.model.lora.adapters."""
+    rank: int = 0
+    """The largest of its modules."""
+    modules: list[str] = Field(default_factory=list)
+    """What it changes, where it lists that."""
+    base: str = ""
+    """The model that it was trained on, as it says."""
+    unsupported: list[str] = Field(default_factory=list)
+    """Members of the config that vLLM refuses."""
+
+
 class KnownModel(ApiModel):
     """What is known of a model; the memory plan is made of it."""
 
@@ -76,6 +91,8 @@ class KnownModel(ApiModel):
     """Those members of config.json that matter."""
     checkpoint: CheckpointStatus | None = None
     """The tensors of its safetensors files; absent when there are none."""
+    adapters: list[KnownAdapter] = Field(default_factory=list)
+    """Its LoRA adapters, as far as they could be read."""
 
 
 class ModelStatus(ApiModel):
