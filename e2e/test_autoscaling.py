@@ -9,10 +9,11 @@ import pytest
 
 from e2e.conftest import NAME, Serving
 from e2e.console import say
+from e2e.faults import kill_operators
 from e2e.install import OPERATOR_NAMESPACE, apply
 from e2e.load import Shape, load
 from e2e.requests import Answer, complete
-from e2e.test_serving import edited, kill_operator
+from e2e.test_serving import edited
 from e2e.transfer import transfer
 from e2e.waiting import conditions, wait_until
 from pdinference.api.names import ENGINE_ROLES, LABEL_NAME, LABEL_ROLE, Role
@@ -101,7 +102,7 @@ def test_d_follows_its_kv_cache_up_and_down_and_no_request_fails(serving: Servin
         wait_until("two D pods", lambda: pods_of(serving, Role.DECODE)["ready"] == 2, timeout=240)
         assert conditions(serving.resource())["Autoscaling"]["status"] == "True"
 
-        kill_operator()
+        assert kill_operators(serving.cluster)
         client.wait_for(more=20)
         assert pods_of(serving, Role.DECODE)["desired"] == 2
 

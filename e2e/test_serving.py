@@ -4,14 +4,13 @@ The tests share one deployment and leave it as they found it; later ones build o
 """
 
 import copy
-import signal
-import subprocess
 import uuid
 from typing import Any
 
 import pytest
 
 from e2e.conftest import NAME, Serving
+from e2e.faults import kill_operators
 from e2e.install import OPERATOR_NAMESPACE, RELEASE, apply, install_operator
 from e2e.kubectl import KubectlError
 from e2e.load import load
@@ -193,7 +192,7 @@ def test_an_edit_that_the_api_server_refuses_names_the_field(serving: Serving) -
 def test_requests_do_not_notice_what_happens_to_the_operator_and_the_api_server(serving: Serving) -> None:
     before = pods(serving)
     with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
-        kill_operator()
+        assert kill_operators(serving.cluster)
         client.wait_for(more=5)
         serving.cluster.stop_component("kube-apiserver", kill=True)
         serving.cluster.start_component("kube-apiserver")
@@ -204,12 +203,6 @@ def test_requests_do_not_notice_what_happens_to_the_operator_and_the_api_server(
     after = pods(serving)
     assert after.keys() == before.keys()
     assert sum(pod["status"]["containerStatuses"][0]["restartCount"] for pod in after.values()) == 0
-
-
-def kill_operator() -> None:
-    """SIGKILL, as the kernel would when memory runs out."""
-    killed = subprocess.run(["pkill", f"-{signal.SIGKILL.value}", "-f", "bin/pdinference run"], check=False)
-    assert killed.returncode == 0, "no operator process found"
 
 
 def test_what_is_deleted_or_edited_by_hand_comes_back(serving: Serving) -> None:

@@ -35,8 +35,15 @@ def processes(cluster: ClusterSpec) -> list[int]:
         int(line)
         for folder in _folders(cluster)
         for path in folder.rglob("cgroup.procs")
-        for line in path.read_text().split()
+        for line in _text(path).split()
     ]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # a pod that ended takes its cgroup with it
+        return ""
 
 
 def delete(cluster: ClusterSpec) -> None:

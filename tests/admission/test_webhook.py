@@ -67,11 +67,42 @@ def test_what_was_wrong_before_may_be_relabelled_and_deleted(document: Make) -> 
     assert answer(document(decode={"replicas": -2}), old)["allowed"] is False
 
 
+def early(new: Json) -> Json:
+    response: Json = reviewed(review(new), RenderSettings(), early=True)["response"]
+    return response
+
+
+def test_what_the_api_server_would_refuse_next_is_refused_early_with_all_else(document: Make) -> None:
+    made = document(decode={"replicas": "2"}, engine={"args": {"nonsense": 1}})
+    assert early(made)["status"] == answer(made)["status"]
+    assert [line.split(":")[0] for line in early(made)["status"]["message"].splitlines()[1:]] == [
+        "  spec.decode.replicas",
+        "  spec.engine.args.nonsense",
+    ]
+
+
+def test_what_fits_the_schema_is_not_judged_before_others_had_their_say(document: Make) -> None:
+    made = document(engine={"args": {"nonsense": 1}})
+    assert early(made) == {"uid": "u-1", "allowed": True}
+    assert answer(made)["allowed"] is False
+
+
+def test_a_name_may_be_generated(document: Make) -> None:
+    """The API server makes the name after the early review."""
+    made = document(decode={"replicas": -1})
+    made["metadata"] = {"generateName": "llama-"}
+    assert [line for line in early(made)["status"]["message"].splitlines() if "metadata" in line] == []
+    del made["spec"]["decode"]
+    assert early(made)["allowed"] is True
+    made["metadata"] = {"generateName": "LLAMA-"}
+    assert "metadata.name" in early(made)["status"]["message"]
+
+
 def test_facts_that_the_operator_found_out_count(document: Make) -> None:
     made = document(decode={"accelerator": {"products": ["NVIDIA-L4"]}})
     old = document()
     source = {"path": "/models/llama"}
-    old["status"] = {"model": {"facts": {"source": ModelSource(**source).identity(), "config": LLAMA_8B}}}
+    old["status"] = {"model": {"facts": {"source": ModelSource.model_validate(source).identity(), "config": LLAMA_8B}}}
     assert "does not fit" in answer(made, old)["status"]["message"]
     assert answer(made)["allowed"] is True
 
@@ -91,6 +122,39 @@ def test_what_is_no_review_is_not_answered(body: Json) -> None:
         reviewed(body, RenderSettings())
 
 
+WRONG_BATCH = {
+    "input": {},
+    "concurrency": 0,
+    "resources": {"requests": {"cpu": 2}, "limits": {"cpu": "500m"}},
+}
+
+
+def test_batches_are_looked_at_too(batch_document: Make, tmp_path: Any) -> None:
+    assert answer(batch_document())["allowed"] is True, "that there is no such PDInference yet is no error"
+    message = answer(batch_document(**WRONG_BATCH))["status"]["message"]
+    first, *problems = message.splitlines()
+    assert first == "PDBatch nightly is not valid."
+    assert [line.split(":")[0] for line in problems] == [
+        "  spec.concurrency",
+        "  spec.input",
+        "  spec.resources.requests.cpu",
+    ]
+    file = tmp_path / "batch.yaml"
+    file.write_text(str(batch_document(**WRONG_BATCH)))
+    result = CliRunner().invoke(main, ["validate", "-f", str(file)])
+    assert (result.exit_code, result.output) == (1, f"Error: {file}: {message}\n")
+    file.write_text(str(batch_document()))
+    result = CliRunner().invoke(main, ["validate", "-f", str(file)])
+    assert (result.exit_code, result.output) == (0, f"{file}: PDBatch nightly is valid.\n")
+
+
+def test_what_a_batch_asks_is_fixed_and_the_rest_is_not(batch_document: Make) -> None:
+    old = batch_document()
+    assert answer(batch_document(suspend=True, timeoutSeconds=5, ttlSecondsAfterFinished=60), old)["allowed"] is True
+    refused = answer(batch_document(concurrency=3), old)
+    assert "spec: A batch that exists cannot be changed" in refused["status"]["message"]
+
+
 async def test_over_http(document: Make) -> None:
     registry = CollectorRegistry()
     app = web.Application()
@@ -103,5 +167,12 @@ async def test_over_http(document: Make) -> None:
         for body in ("", "[]", "{}", "\x00"):
             async with session.post(server.make_url("/validate"), data=body) as response:
                 assert response.status == 400
-    for result in ("allowed", "refused"):
-        assert registry.get_sample_value("pdinference_admission_reviews_total", {"result": result}) == 1
+        for made in (document(), document(**WRONG)):
+            async with session.post(server.make_url("/validate-early"), json=review(made)) as response:
+                assert response.status == 200
+                assert (await response.json())["response"]["allowed"] is (made == document())
+    counts = {
+        result: registry.get_sample_value("pdinference_admission_reviews_total", {"result": result})
+        for result in ("allowed", "refused")
+    }
+    assert counts == {"allowed": 1, "refused": 2}, "what is allowed early is counted when it comes again"

@@ -28,8 +28,81 @@ def test_all_problems_are_named_at_once(document: Make) -> None:
     assert found.keys() == {"spec.decode.replicas", "spec.router.replicas", "spec.modell"}
 
 
-def test_a_missing_field_is_named(document: Make) -> None:
-    assert problems(document(model={})) == {"spec.model.source": "This field is required."}
+def test_a_missing_field_is_named_and_hides_nothing_else(document: Make) -> None:
+    assert problems(document(model={}, decode={"parallelism": {"pipeline": 2}})) == {
+        "spec.model.source": "This field is required.",
+        "spec.decode.parallelism.pipeline": "Use 1: NIXL cannot hand the KV cache to a D instance of several pipeline "
+        "stages. Use decode.parallelism.tensor for a model that does not fit one device.",
+    }
+    nameless = {**document(decode={"replicas": -1}), "metadata": {}}
+    assert problems(nameless).keys() == {"metadata.name", "spec.decode.replicas"}
+    assert problems({"spec": "llama"}).keys() == {"metadata", "spec"}
+
+
+def test_what_lacks_a_member_is_left_out_with_all_that_needs_it(document: Make) -> None:
+    term = {"matchExpressions": [{"key": "zone"}]}
+    affinity = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
+    made = document(decode={"placement": {"nodeAffinity": affinity}, "parallelism": {"pipeline": 2}})
+    first = "spec.decode.placement.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]"
+    assert problems(made).keys() == {
+        f"{first}.preference.matchExpressions[0].operator",
+        "spec.decode.parallelism.pipeline",
+    }
+
+
+def test_an_item_that_lost_a_member_is_not_blamed_for_it(document: Make) -> None:
+    tolerations = [{"key": "a b"}, {"operator": "Never"}, {"operator": "Exists"}, {"operator": "Equal"}]
+    found = problems(document(decode={"placement": {"tolerations": tolerations}}))
+    assert [field.removeprefix("spec.decode.placement.tolerations") for field in found] == [
+        "[0].key",
+        "[1].operator",
+        "[3].operator",
+    ]
+
+
+def test_items_that_moved_up_are_not_blamed_by_their_new_number(document: Make) -> None:
+    expressions = [{"key": "zone"}, {"key": "zone", "operator": "In"}]
+    nodes = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+    }
+    (field,) = problems(document(decode={"placement": {"nodeAffinity": nodes}}))
+    assert field.endswith("matchExpressions[0].operator")
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "message"),
+    [
+        ({"decode": {"replicas": "2"}}, "decode.replicas", 'This must be of type integer, not "2".'),
+        ({"decode": {"replicas": True}}, "decode.replicas", "This must be of type integer, not true."),
+        ({"decode": {"replicas": -1}}, "decode.replicas", "This should be greater than or equal to 0, not -1."),
+        ({"model": {"source": {"path": "/a"}, "inspect": 1}}, "model.inspect", "This must be of type boolean, not 1."),
+        ({"decode": []}, "decode", "This must be of type object, not []."),
+        ({"decode": "x" * 99}, "decode", f'This must be of type object, not "{"x" * 59}….'),
+        ({"rollout": {"strategy": "A"}}, "rollout.strategy", 'This should be "BlueGreen" or "Recreate", not "A".'),
+        ({"engine": {"image": "i" * 513}}, "engine.image", "Too long: use at most 512 characters."),
+        (
+            {"parameter": {"parallelism": {"layerPartition": [1] * 65}}},
+            "parameter.parallelism.layerPartition",
+            "This must have at most 64 items, not 65.",
+        ),
+        (
+            {"decode": {"accelerator": {"products": ["L4", "L4"]}}},
+            "decode.accelerator.products",
+            "L4 is there 2 times; once is enough.",
+        ),
+        (
+            {"decod": None},
+            "decod",
+            "This is an unknown field. Check the spelling; `kubectl explain pdi.spec --recursive` lists all.",
+        ),
+    ],
+)
+def test_the_schema_is_explained_in_plain_words(document: Make, spec: dict[str, Any], field: str, message: str) -> None:
+    assert problems(document(**spec)) == {f"spec.{field}": message}
+
+
+def test_what_is_null_was_not_given(document: Make) -> None:
+    assert validated(document(decode={"replicas": None}, parameter=None)).spec.decode.replicas == 1
 
 
 @pytest.mark.parametrize(

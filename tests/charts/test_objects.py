@@ -213,7 +213,7 @@ class TestMetricsApi:
         objects = rendered({"webhook": {"enabled": False}})
         assert only(objects, "Secret")
         assert "--tls-port=8443" in container(objects)["args"]
-        assert not of_kind(objects, "ValidatingWebhookConfiguration")
+        assert not [item for item in objects if item["kind"].endswith("WebhookConfiguration")]
 
     @pytest.mark.parametrize("values", [{"metricsApi": {"enabled": False}}, NAMESPACED])
     def test_it_can_be_left_out_and_is_for_whole_clusters_only(self, values: Values) -> None:
@@ -237,14 +237,28 @@ class TestWebhook:
         found: Object = webhook
         return found
 
+    def early(self, values: Values | None = None) -> Object:
+        (webhook,) = only(rendered(values), "MutatingWebhookConfiguration")["webhooks"]
+        found: Object = webhook
+        return found
+
     def test_it_fails_closed(self) -> None:
         webhook = self.configuration()
         assert (webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]) == ("Fail", "None", 5)
 
+    def test_the_early_call_is_the_same_but_for_its_path_and_may_fail(self) -> None:
+        for values in ({}, NAMESPACED):
+            early, late = self.early(values), self.configuration(values)
+            assert early.pop("reinvocationPolicy") == "Never"
+            assert (early.pop("failurePolicy"), late.pop("failurePolicy")) == ("Ignore", "Fail")
+            assert early["clientConfig"]["service"].pop("path") == webhook.EARLY_PATH
+            assert late["clientConfig"]["service"].pop("path") == webhook.PATH
+            assert early == late
+
     def test_what_the_operator_fills_in_is_left_to_it(self) -> None:
-        webhook = self.configuration()
-        assert "rules" not in webhook
-        assert "caBundle" not in webhook["clientConfig"]
+        for configuration in (self.configuration(), self.early()):
+            assert "rules" not in configuration
+            assert "caBundle" not in configuration["clientConfig"]
         assert "data" not in only(rendered(), "Secret")
 
     def test_calls_reach_the_pods(self) -> None:
@@ -271,12 +285,17 @@ class TestWebhook:
 
     def test_cert_manager_may_make_the_certificate(self) -> None:
         objects = rendered(CERT_MANAGER)
-        certificate, issuer = only(objects, "Certificate"), only(objects, "Issuer")
+        certificate, issuer = only(objects, "Certificate", ending="-tls"), only(objects, "Issuer", ending="-tls")
         assert certificate["spec"]["issuerRef"] == {"name": issuer["metadata"]["name"]}
+        authority, root = only(objects, "Certificate", ending="-ca"), only(objects, "Issuer", ending="-ca")
+        assert issuer["spec"] == {"ca": {"secretName": authority["spec"]["secretName"]}}
+        assert authority["spec"]["issuerRef"] == {"name": root["metadata"]["name"]}
+        assert (authority["spec"]["isCA"], root["spec"]) == (True, {"selfSigned": {}})
         volume = next(volume for volume in pod(objects)["spec"]["volumes"] if volume["name"] == "tls")
         assert volume["secret"]["secretName"] == certificate["spec"]["secretName"]
-        annotations = only(objects, "ValidatingWebhookConfiguration")["metadata"]["annotations"]
-        assert annotations["cert-manager.io/inject-ca-from"] == f"{NAMESPACE}/{certificate['metadata']['name']}"
+        for kind in ("Validating", "Mutating"):
+            annotations = only(objects, f"{kind}WebhookConfiguration")["metadata"]["annotations"]
+            assert annotations["cert-manager.io/inject-ca-from"] == f"{NAMESPACE}/{certificate['metadata']['name']}"
         assert not of_kind(objects, "Secret")
         named = {"webhook": {"certManager": {"enabled": True, "issuerRef": {"name": "ca", "kind": "ClusterIssuer"}}}}
         assert only(rendered(named), "Certificate")["spec"]["issuerRef"] == {"name": "ca", "kind": "ClusterIssuer"}
@@ -285,7 +304,7 @@ class TestWebhook:
     def test_it_can_be_left_out(self) -> None:
         objects = rendered({"webhook": {"enabled": False}, "metricsApi": {"enabled": False}})
         assert not [item for item in objects if "tls" in item["metadata"]["name"]]
-        assert not of_kind(objects, "ValidatingWebhookConfiguration")
+        assert not [item for item in objects if item["kind"].endswith("WebhookConfiguration")]
         assert not [argument for argument in container(objects)["args"] if "tls" in argument or "webhook" in argument]
 
 
@@ -356,7 +375,8 @@ class TestNames:
 
     def test_the_longest_fit(self) -> None:
         objects = rendered({"nameOverride": "n" * 50, "rbac": {"create": True}}, release="r" * 53)
-        long = {"ClusterRole", "ClusterRoleBinding", "RoleBinding", "ValidatingWebhookConfiguration"}
+        webhooks = {"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
+        long = {"ClusterRole", "ClusterRoleBinding", "RoleBinding", *webhooks}
         limits = {item["metadata"]["name"]: 253 if item["kind"] in long else 63 for item in objects}
         assert not [name for name, limit in limits.items() if len(name) > limit]
 

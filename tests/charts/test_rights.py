@@ -1,14 +1,17 @@
 """The operator's rights: what it needs, and no more."""
 
+from collections.abc import Callable
 from itertools import product
 
 import pytest
 
-from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster import kinds
 from pdinference.controller.leader import LEASE_NAME
+from pdinference.engine.batch import Service
 from pdinference.manifests import RenderSettings, render
+from pdinference.manifests.batch import render_batch
 from tests.charts.helm import (
     EVERYTHING,
     KEDA,
@@ -28,6 +31,7 @@ CLUSTER_SCOPED = {
     "CustomResourceDefinition",
     "ClusterRole",
     "ClusterRoleBinding",
+    "MutatingWebhookConfiguration",
     "ValidatingWebhookConfiguration",
 }
 ROLES = {"Role", "ClusterRole"}
@@ -73,7 +77,24 @@ def test_no_role_has_wildcards_or_secrets_or_gives_itself_more(values: Values) -
 
 def test_children_are_exactly_what_may_be_created() -> None:
     created = {(group, resource) for group, resource, verb in operator_rights() if verb == "create"}
-    assert created == {(kind.group, kind.plural) for kind in kinds.CHILDREN} | {("events.k8s.io", "events")}
+    rest = {("events.k8s.io", "events"), ("", "configmaps")}
+    assert created == {(kind.group, kind.plural) for kind in kinds.CHILDREN} | rest
+
+
+def test_of_configmaps_it_may_create_and_patch_and_that_can_be_denied() -> None:
+    def of_config_maps(values: Values | None = None) -> set[str]:
+        return {verb for _, resource, verb in operator_rights(values) if resource == "configmaps"}
+
+    assert of_config_maps() == {"create", "patch"}
+    assert of_config_maps({"rbac": {"batchConfigMaps": False}}) == set()
+
+
+def test_a_runner_may_patch_its_output_and_do_nothing_else(batch_document: Callable[..., Object]) -> None:
+    batch = PDBatch.model_validate(batch_document(output={"configMap": {"name": "answers"}}))
+    (role,) = of_kind(list(render_batch(batch, Service("http://x", "m"), RenderSettings())), "Role")
+    (rule,) = role["rules"]
+    assert rule == {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["answers"], "verbs": ["patch"]}
+    assert ("", "configmaps", "patch") in operator_rights(), "it can give only what it has"
 
 
 def test_everything_watched_may_be_listed_and_watched() -> None:
@@ -104,6 +125,7 @@ def test_nothing_is_cluster_wide_but_the_definition_when_namespaces_are_listed()
         ("CustomResourceDefinition", "pdinferences.pdinference.io"),
         ("CustomResourceDefinition", "pdbatches.pdinference.io"),
         ("ValidatingWebhookConfiguration", webhook),
+        ("MutatingWebhookConfiguration", webhook),
         ("ClusterRole", webhook),
         ("ClusterRoleBinding", webhook),
     }
@@ -141,10 +163,14 @@ def test_only_its_own_lease_is_in_reach() -> None:
 def test_of_webhooks_and_secrets_only_its_own_are_in_reach() -> None:
     objects = rendered()
     (configuration,) = of_kind(objects, "ValidatingWebhookConfiguration")
+    (early,) = of_kind(objects, "MutatingWebhookConfiguration")
+    assert early["metadata"]["name"] == configuration["metadata"]["name"]
     (secret,) = of_kind(objects, "Secret")
     named = [rule for role in objects if role["kind"] in ROLES for rule in role["rules"] if "resourceNames" in rule]
-    reach = {rule["resources"][0]: (rule["resourceNames"], rule["verbs"]) for rule in named}
-    assert reach.pop("validatingwebhookconfigurations") == ([configuration["metadata"]["name"]], ["get", "patch"])
+    reach = {resource: (rule["resourceNames"], rule["verbs"]) for rule in named for resource in rule["resources"]}
+    for kind in ("validating", "mutating"):
+        found = reach.pop(f"{kind}webhookconfigurations")
+        assert found == ([configuration["metadata"]["name"]], ["get", "patch"])
     assert reach.pop("secrets") == ([secret["metadata"]["name"]], ["get", "update"])
     assert reach.pop("apiservices") == ([API_SERVICE], ["get", "patch"])
     assert reach.keys() == {"leases"}

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from pdinference.api.v1alpha1.source import ModelSource
 from pdinference.checks import Examination, examine
 from pdinference.manifests import RenderSettings
+from tests.checks.wrong_specs import WRONG, Wrong
 from tests.conftest import EXAMPLES, example_documents
 from tests.planning.memory.configs import DEEPSEEK_V2_LITE, LLAMA_8B, MIXTRAL, QWEN_7B
 
@@ -221,9 +223,46 @@ def test_adapters_have_names_of_their_own_and_room(document: Make) -> None:
     adapters = [{"name": name, "path": "/a"} for name in ("sql", "sql", "llama")]
     lora = {"adapters": adapters, "maxActive": 4}
     found = problems(document(model=model(lora=lora), engine={"args": {"max-cpu-loras": 2}}))
-    assert "2 times" in found["spec.model.lora.adapters[0].name"]
+    assert "its own name" in found["spec.model.lora.adapters"]
     assert "the model itself" in found["spec.model.lora.adapters[2].name"]
     assert "at least 4" in found["spec.engine.args.max-cpu-loras"]
+
+
+ADAPTER = {"path": "owner/sql", "rank": 64, "modules": ["q_proj", "model.layers.0.self_attn.v_proj"], "base": ""}
+
+
+def with_adapter(document: Make, max_rank: int = 16, **facts: Any) -> Examination:
+    """A resource with two adapters, of the second of which this is known."""
+    source = {"huggingFace": {"repository": "meta-llama/Llama-3.1-8B"}}
+    adapters = [{"name": "other", "path": "/models/other"}, {"name": "sql", "path": "owner/sql"}]
+    made = document(model={"source": source, "lora": {"adapters": adapters, "maxRank": max_rank}})
+    identity = ModelSource.model_validate(source).identity()
+    known = {"source": identity, "config": LLAMA_8B | {"model_type": "llama"}, "adapters": [ADAPTER | facts]}
+    return examine(made, RenderSettings(), {"facts": known})
+
+
+def test_the_real_rank_of_an_adapter_counts_where_it_is_known(document: Make) -> None:
+    (problem,) = with_adapter(document).problems
+    assert problem.field == "spec.model.lora.adapters[1]"
+    assert problem.message == "sql has rank 64, and spec.model.lora.maxRank is 16. Set maxRank: 64."
+    assert with_adapter(document, max_rank=64).problems == ()
+    assert "Set maxRank: 128." in str(with_adapter(document, rank=65).problems)
+    assert "up to 512" in str(with_adapter(document, rank=1024).problems)
+    assert with_adapter(document, path="owner/another").problems == (), "what is not known is no problem"
+
+
+def test_adapters_of_other_models_and_kinds_are_found(document: Make) -> None:
+    found = with_adapter(document, rank=8, modules=["c_attn"], base="openai/gpt2").problems
+    assert "changes c_attn, which a model of type llama does not have" in str(found)
+    assert "(openai/gpt2)" in str(found)
+    assert "use_dora, which vLLM cannot load" in str(with_adapter(document, rank=8, unsupported=["use_dora"]).problems)
+
+
+def test_an_adapter_trained_on_another_model_is_worth_a_warning(document: Make) -> None:
+    (warning,) = with_adapter(document, rank=8, base="Qwen/Qwen2.5-7B").warnings
+    assert "was trained on Qwen/Qwen2.5-7B, and the model is meta-llama/Llama-3.1-8B" in warning.message
+    for right in ("meta-llama/Llama-3.1-8B", "unsloth/llama-3.1-8b-instruct", "/data/base", ""):
+        assert with_adapter(document, rank=8, base=right).warnings == ()
 
 
 def test_code_from_elsewhere_is_worth_a_warning(document: Make) -> None:
@@ -239,3 +278,10 @@ def test_code_from_elsewhere_is_worth_a_warning(document: Make) -> None:
 def test_the_same_document_gives_the_same_words(document: Make) -> None:
     made = document(model=model(LLAMA_8B), decode={"accelerator": {"products": ["NVIDIA-L4"]}})
     assert examined(made) == examined(made)
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
+def test_all_that_is_wrong_is_named_and_nothing_else(document: Make, wrong: Wrong) -> None:
+    made = {**document(), "spec": wrong.spec}
+    made["metadata"] = {"name": wrong.name or "llama"}
+    assert tuple(problem.field for problem in examine(made, RenderSettings()).problems) == wrong.fields

@@ -86,6 +86,11 @@ class FakeApi(ApiServer):
         found = self._found(path)
         if patch.get("metadata", {}).get("uid", found["metadata"]["uid"]) != found["metadata"]["uid"]:
             raise ApiError(409, "Conflict", "uid")
+        version = found["metadata"]["resourceVersion"]
+        if patch.get("metadata", {}).get("resourceVersion", version) != version:
+            raise ApiError(409, "Conflict", "the object has been modified")
+        if not patch:
+            return deepcopy(found)
         found = _merged(found, {key: value for key, value in patch.items() if key != "metadata"})
         found["metadata"] = {**found["metadata"], "resourceVersion": str(next(self._versions))}
         self.objects[path] = found

@@ -10,7 +10,7 @@ from pdinference.api import names
 from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import BATCH, CHILDREN, JOB, POD, RESOURCE, Owner
+from pdinference.cluster.kinds import BATCH, CHILDREN, CONFIG_MAP, JOB, POD, RESOURCE, Owner
 from pdinference.controller.batches import BatchReconciler
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
@@ -332,3 +332,53 @@ async def test_a_stored_spec_that_is_not_valid_is_told(world: World) -> None:
 async def test_a_batch_that_is_gone_is_no_trouble(world: World) -> None:
     world.remove(CR)
     assert await world.reconcile() == Result()
+
+
+OUTPUT_PATH = CONFIG_MAP.path("models", "answers")
+
+
+async def test_a_configmap_for_the_answers_is_there_before_the_job(world: World) -> None:
+    world.edit(output={"configMap": {"name": "answers"}})
+    await started(world)
+    made = world.api.objects[OUTPUT_PATH]
+    assert [owner["kind"] for owner in made["metadata"]["ownerReferences"]] == ["PDBatch"]
+    assert world.api.names("/models/roles/") == world.api.names("/models/serviceaccounts/") == ["nightly-batch"]
+    assert JOB_PATH in world.api.objects
+    await world.reconcile()
+    assert world.api.requests == {}
+
+
+async def test_nobody_gets_a_right_to_a_strangers_configmap(world: World) -> None:
+    stranger = world.api.put(OUTPUT_PATH, {"kind": "ConfigMap", "metadata": {"name": "answers"}, "data": {"a": "b"}})
+    world.edit(output={"configMap": {"name": "answers"}})
+    await started(world)
+    assert world.api.objects[OUTPUT_PATH] == stranger
+    assert world.api.names("/models/roles/") == []
+    assert JOB_PATH not in world.api.objects
+    running = world.condition("Running")
+    assert running["reason"] == "NameConflict"
+    assert "another spec.output.configMap.name" in running["message"]
+    del world.api.objects[OUTPUT_PATH]
+    await world.reconcile()
+    assert JOB_PATH in world.api.objects
+
+
+async def test_an_operator_that_died_before_the_job_goes_on(world: World) -> None:
+    world.edit(output={"configMap": {"name": "answers"}})
+    world.serve()
+    world.api.fail("apply", JOB_PATH, ApiError(500, "InternalError", "killed here"))
+    await world.reconcile()
+    world.restart()
+    world.api.objects[OUTPUT_PATH]["data"] = {"output.jsonl": "kept"}
+    await world.reconcile()
+    assert JOB_PATH in world.api.objects
+    assert world.api.objects[OUTPUT_PATH]["data"] == {"output.jsonl": "kept"}
+
+
+async def test_what_the_operator_may_not_do_is_told(world: World) -> None:
+    world.edit(output={"configMap": {"name": "answers"}})
+    refusal = ApiError(403, "Forbidden", "cannot create resource configmaps")
+    world.api.fail("create", CONFIG_MAP.path("models"), refusal, refusal)
+    await started(world)
+    assert world.condition("Running")["reason"] == "Forbidden"
+    assert "cannot create resource configmaps" in world.condition("Running")["message"]

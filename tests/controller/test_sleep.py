@@ -199,3 +199,53 @@ async def test_zero_replicas_stop_the_role_and_no_request_starts_it(document: Ca
     await world.reconcile()
     assert counts(world)[0] == 0
     assert world.condition("DecodeReady")["reason"] == "ScaledToZero"
+
+
+BUDGETED = {**SLEEPY, "gpuBudget": 8}
+SMALL = {"replicas": 3, "autoscaling": {"minReplicas": 2, "maxReplicas": 6}}
+
+
+async def test_hpas_share_the_gpu_budget_again_when_the_pair_wakes(world: World) -> None:
+    world.edit(parameter=SMALL, decode=SMALL, autoscaling=BUDGETED)
+    await serving(world)
+    world.activity = IDLE
+    await world.reconcile()
+    take_pods_away(world)
+    await world.reconcile()
+    assert not world.api.names("/horizontalpodautoscalers/")
+    world.activity = HELD
+    await world.reconcile()
+    assert replicas(world) == [2, 2]
+    world.sync()
+    await world.reconcile()
+    hpas = [world.api.objects[path]["spec"] for path in world.api.objects if "/horizontalpodautoscalers/" in path]
+    assert [hpa["minReplicas"] for hpa in hpas] == [2, 2]
+    assert sum(hpa["maxReplicas"] for hpa in hpas) == 8
+
+
+async def test_a_pair_that_wakes_waits_for_the_gpus_of_pods_that_still_end(world: World) -> None:
+    world.edit(parameter=SMALL, decode=SMALL, autoscaling={**SLEEPY, "gpuBudget": 6})
+    await serving(world)
+    world.activity = IDLE
+    await world.reconcile()
+    assert replicas(world) == [0, 0]
+    world.activity = HELD  # while all six pods end
+    await world.reconcile()
+    assert replicas(world) == [0, 0]
+    assert world.condition("DecodeReady")["reason"] == "GpuBudget"
+    writes = len(world.api.writes())
+    await world.reconcile()
+    assert len(world.api.writes()) <= writes
+    take_pods_away(world)
+    await world.reconcile()
+    assert replicas(world) == [2, 2]
+
+
+def replicas(world: World) -> list[int]:
+    """Pods of P and of D."""
+    revision = world.status["revision"]
+    paths = (
+        STATEFUL_SET.path("ns", f"llama-parameter-{revision}"),
+        DEPLOYMENT.path("ns", f"llama-decode-{revision}"),
+    )
+    return [world.api.objects[path]["spec"]["replicas"] for path in paths]

@@ -10,6 +10,7 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
 from pdinference.manifests import KedaSettings, RenderSettings
 from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.sleep import Activity
 from tests.controller.test_reconcile import World
 from tests.controller.test_scaling import count, hpa_scales, serving
 
@@ -177,3 +178,29 @@ async def test_without_keda_in_the_cluster_the_condition_names_what_is_missing(w
     progressing = world.condition("Progressing")
     assert progressing["reason"] == "NotServed"
     assert "Install KEDA" in progressing["message"]
+
+
+async def test_each_role_is_told_of_its_own_scaler(world: World) -> None:
+    world.edit(parameter={"autoscaling": {"maxReplicas": 3}}, decode=SCALED)
+    await serving(world)
+    await until_at_rest(world)
+    assert world.status["roles"][Role.PARAMETER]["scaling"].endswith("1-3 pods")
+    assert world.status["roles"][Role.DECODE]["scaling"].endswith("1-6 pods")
+
+
+async def test_prometheus_adapters_hpas_share_a_gpu_budget(world: World) -> None:
+    world.edit(decode=SCALED, autoscaling={"source": "PrometheusAdapter", "gpuBudget": 4})
+    await serving(world)
+    await until_at_rest(world)
+    assert world.api.objects[HPA]["spec"]["maxReplicas"] == 3, "P has one pod and keeps it"
+
+
+async def test_nothing_of_keda_wakes_a_pair_that_sleeps_and_it_is_back_when_somebody_asks(world: World) -> None:
+    world.edit(parameter=SCALED, decode=SCALED, autoscaling={"source": "KEDA", "scaleToZero": {"afterSeconds": 900}})
+    await serving(world)
+    assert (await until_at_rest(world))[-1] == {KEDA, KEDAS_HPA}
+    world.activity = Activity(held=False, idle_seconds=901)
+    await until_at_rest(world)
+    assert scalers(world) == set()
+    world.activity = Activity(held=True, idle_seconds=0)
+    assert (await until_at_rest(world))[-1] == {KEDA, KEDAS_HPA}

@@ -221,7 +221,8 @@ async def test_deleting_the_batch_deletes_its_job(world: World, operators: Opera
 WRONG: list[tuple[Spec, str]] = [
     ({"input": {}}, "spec.input: .*exactly one of persistentVolumeClaim and configMap"),
     ({"input": {"persistentVolumeClaim": {"claimName": "a", "path": "../b"}}}, "path within the volume"),
-    ({"output": {"configMap": {"name": "a"}}}, "spec.output"),
+    ({"output": {}}, "spec.output: .*exactly one of persistentVolumeClaim and configMap"),
+    ({"output": {"configMap": {"name": "prompts"}}}, "spec.output.configMap.name: .*another ConfigMap"),
     ({"inferenceRef": {"name": "Not A Name"}}, "spec.inferenceRef.name"),
     ({"concurrency": 0}, "spec.concurrency"),
     ({"concurrency": 2000}, "spec.concurrency"),

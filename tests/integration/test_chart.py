@@ -21,7 +21,7 @@ from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster import kinds
 from pdinference.engine.batch import Service
 from pdinference.manifests import RenderSettings, render
-from pdinference.manifests.batch import render_batch
+from pdinference.manifests.batch import render_batch, render_output
 from tests.charts.helm import (
     EVERYTHING,
     KEDA,
@@ -118,6 +118,7 @@ NEEDED = [
     *product(["pdinference.io"], ["pdinferences/status", "pdbatches/status"], ["patch"]),
     *product(["pdinference.io"], ["pdinferences/finalizers", "pdbatches/finalizers"], ["update"]),
     *product([""], ["pods"], ["get", "list", "watch"]),
+    *product([""], ["configmaps"], ["create", "patch"]),
     *product(["events.k8s.io"], ["events"], ["create", "patch"]),
     *(
         (kind.group, kind.plural, verb)
@@ -126,7 +127,8 @@ NEEDED = [
     ),
 ]
 FORBIDDEN = [
-    *product([""], ["secrets", "configmaps"], ["get", "list", "watch", "create", "update", "patch", "delete"]),
+    *product([""], ["secrets"], ["get", "list", "watch", "create", "update", "patch", "delete"]),
+    *product([""], ["configmaps"], ["get", "list", "watch", "update", "delete"]),
     *product([""], ["pods"], ["create", "patch", "delete"]),
     ("", "pods/exec", "create"),
     ("", "serviceaccounts/token", "create"),
@@ -202,12 +204,15 @@ class TestRights:
 
     def test_of_secrets_and_webhooks_it_may_touch_its_own_only(self, installed: Kubernetes) -> None:
         secret = [("", "secrets", verb) for verb in ("get", "update")]
-        webhook = [("admissionregistration.k8s.io", "validatingwebhookconfigurations", v) for v in ("get", "patch")]
+        webhook = [
+            ("admissionregistration.k8s.io", f"{kind}webhookconfigurations", verb)
+            for kind, verb in product(("validating", "mutating"), ("get", "patch"))
+        ]
         assert installed.allowed(NAMESPACE, secret, name=f"{RELEASE}-tls") == [True, True]
         assert installed.allowed(NAMESPACE, secret, name="other") == [False, False]
         assert installed.allowed("models", secret, name=f"{RELEASE}-tls") == [False, False]
-        assert installed.allowed("", webhook, name=f"{RELEASE}.{NAMESPACE}") == [True, True]
-        assert installed.allowed("", webhook, name="other") == [False, False]
+        assert installed.allowed("", webhook, name=f"{RELEASE}.{NAMESPACE}") == [True] * 4
+        assert installed.allowed("", webhook, name="other") == [False] * 4
 
     def test_it_really_can_apply_all_children(self, installed: Kubernetes, resource: PDInference) -> None:
         """Among them a Role: the API server lets nobody write one with rights that he has not himself."""
@@ -216,12 +221,20 @@ class TestRights:
         role = only(children, "Role")
         assert installed.exists("role", role["metadata"]["name"], "--namespace=models")
 
-    def test_it_can_apply_what_a_batch_becomes_and_the_pod_is_admitted(self, installed: Kubernetes) -> None:
+    @pytest.mark.parametrize("output", [None, {"configMap": {"name": "answers"}}], ids=["claim", "configmap"])
+    def test_it_can_apply_what_a_batch_becomes_and_the_pod_is_admitted(
+        self, installed: Kubernetes, output: Object | None
+    ) -> None:
         (document,) = [d for d in yaml.safe_load_all(BATCH_EXAMPLE.read_text()) if d["kind"] == "PDBatch"]
         document["metadata"]["namespace"] = "models"
+        if output is not None:  # the Job of the other one may still be going away
+            document["metadata"]["name"] += "-kept"
+            document["spec"]["output"] = output
         installed.apply([document])
         batch = PDBatch.model_validate(installed.get("pdib", document["metadata"]["name"], "--namespace=models"))
         children = list(render_batch(batch, Service("http://llama.models.svc", "llama"), RenderSettings()))
+        if config_map := render_output(batch):
+            installed.apply([config_map], f"--as={ACCOUNT}", "--field-manager=pdinference-operator")
         installed.apply(children, f"--as={ACCOUNT}", "--field-manager=pdinference-operator")
         job = only(children, "Job")
         metadata = {**job["spec"]["template"]["metadata"], "name": "runner", "namespace": "models"}
@@ -340,19 +353,25 @@ class TestLifecycle:
 
     def test_an_upgrade_leaves_what_the_operator_filled_in(self, installed: Kubernetes, tmp_path: Path) -> None:
         names = (
-            ("validatingwebhookconfiguration", f"{RELEASE}.{NAMESPACE}"),
             ("secret", f"{RELEASE}-tls", "-n", NAMESPACE),
+            ("validatingwebhookconfiguration", f"{RELEASE}.{NAMESPACE}"),
+            ("mutatingwebhookconfiguration", f"{RELEASE}.{NAMESPACE}"),
         )
+
+        def complete() -> bool:
+            return all("rules" in installed.get(*name)["webhooks"][0] for name in names[1:])
+
         with operator(installed, {}, tmp_path) as process:
-            wait_for(process, lambda: installed.get(*names[0])["webhooks"][0].get("rules"), "the webhook's rules")
-        before = [installed.get(*name) for name in names]
+            wait_for(process, complete, "the webhooks' rules")
+        secret, *configurations = (installed.get(*name) for name in names)
         installed.helm("upgrade", {"webhook": {"timeoutSeconds": 7}})
-        configuration, secret = (installed.get(*name) for name in names)
-        assert configuration["webhooks"][0]["timeoutSeconds"] == 7
-        for member in ("rules", "clientConfig"):
-            assert configuration["webhooks"][0][member] == before[0]["webhooks"][0][member]
-        assert configuration["webhooks"][0]["clientConfig"]["caBundle"]
-        assert secret["data"] == before[1]["data"]
+        secret_after, *configurations_after = (installed.get(*name) for name in names)
+        assert secret_after["data"] == secret["data"]
+        for before, after in zip(configurations, configurations_after, strict=True):
+            assert after["webhooks"][0]["timeoutSeconds"] == 7
+            for member in ("rules", "clientConfig"):
+                assert after["webhooks"][0][member] == before["webhooks"][0][member]
+            assert after["webhooks"][0]["clientConfig"]["caBundle"]
 
     def test_an_upgrade_without_changes_leaves_the_pods_alone(self, installed: Kubernetes) -> None:
         before = installed.get("deployment", RELEASE, "--namespace", NAMESPACE)["metadata"]["generation"]

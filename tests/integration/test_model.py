@@ -145,3 +145,26 @@ async def test_another_model_is_another_job(world: World, operators: Operators) 
         )
 
     await until(no_old_pods, "the pods of the old Job are gone")
+
+
+async def test_an_adapter_of_too_high_a_rank_is_found_when_the_job_has_read_it(
+    world: World, operators: Operators, hub: str, tmp_path: Path
+) -> None:
+    (tmp_path / "hub" / "adapter_config.json").write_text(json.dumps({"r": 64, "target_modules": ["q_proj"]}))
+    await operators.start()
+    lora = {"adapters": [{"name": "sql", "path": REPOSITORY}]}
+    await world.apply(model={**model(), "lora": lora})
+    await play_kubelet(world, hub, tmp_path)
+
+    async def refused() -> bool:
+        return (await world.condition("Progressing")).get("reason") == "InvalidSpec"
+
+    await until(refused, "the rank is known")
+    message = (await world.condition("Progressing"))["message"]
+    assert "spec.model.lora.adapters[0]: sql has rank 64, and spec.model.lora.maxRank is 16" in message
+    await world.apply(model={**model(), "lora": {**lora, "maxRank": 64}})
+
+    async def accepted() -> bool:
+        return (await world.condition("Progressing")).get("reason") != "InvalidSpec"
+
+    await until(accepted, "what the message says helps")

@@ -7,22 +7,25 @@ from typing import Any
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.serving.authority import KeyMaterial
-from tests.charts.helm import only, rendered
+from tests.charts.helm import NAMESPACE, Values, only, rendered
 from tests.integration.operator_process import free_port
 from tests.integration.world import World, until
 
-CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations"
 SECRET = "tls"  # noqa: S105 - its name
 
 
 class Webhook:
-    """A ValidatingWebhookConfiguration for the test's namespace, and the Secret."""
+    """The two configurations for the test's namespace, and the Secret."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, values: Values | None = None) -> None:
         self.world = world
+        self.values = values
         self.host = world.cluster.host_address
         self.port = free_port()
-        self.path = f"{CONFIGURATIONS}/{world.namespace}"
+        self.path, self.early_path = (
+            f"{CONFIGURATIONS.format(kind)}/{world.namespace}" for kind in ("validating", "mutating")
+        )
         self.secret_path = f"/api/v1/namespaces/{world.namespace}/secrets/{SECRET}"
 
     @property
@@ -38,23 +41,40 @@ class Webhook:
         ]
 
     async def install(self, data: dict[str, str] | None = None) -> None:
-        """Make both, as the chart does."""
+        """Make all, as the chart does."""
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "data": data or {}}
         await self.world.api.create(self.secret_path.rsplit("/", 1)[0], secret)
-        configuration = only(rendered(), "ValidatingWebhookConfiguration")
-        configuration["metadata"] = {"name": self.world.namespace}
-        (webhook,) = configuration["webhooks"]
-        webhook["clientConfig"] = {"url": f"https://{self.host}:{self.port}/validate"}
-        webhook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": self.world.namespace}}
-        await self.world.api.create(CONFIGURATIONS, configuration)
+        await self.configure()
+
+    async def configure(self) -> None:
+        """Make the configurations."""
+        for kind in ("Validating", "Mutating"):
+            configuration = only(rendered(self.values), f"{kind}WebhookConfiguration")
+            annotations = configuration["metadata"].get("annotations", {})
+            own = {key: value.replace(NAMESPACE, self.world.namespace) for key, value in annotations.items()}
+            configuration["metadata"] = {"name": self.world.namespace, "annotations": own}
+            (webhook,) = configuration["webhooks"]
+            path = webhook["clientConfig"]["service"]["path"]
+            webhook["clientConfig"] = {"url": f"https://{self.host}:{self.port}{path}"}
+            webhook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": self.world.namespace}}
+            await self.world.api.create(CONFIGURATIONS.format(kind.lower()), configuration)
 
     async def remove(self) -> None:
-        with suppress(ApiError):
-            found = await self.world.api.get(self.path)
-            await self.world.api.delete(self.path, uid=found["metadata"]["uid"])
+        for path in (self.path, self.early_path):
+            with suppress(ApiError):
+                found = await self.world.api.get(path)
+                await self.world.api.delete(path, uid=found["metadata"]["uid"])
 
-    async def configuration(self) -> Json:
-        (webhook,) = (await self.world.api.get(self.path))["webhooks"]
+    async def lead_to(self, port: int) -> None:
+        """Send the API server to another operator, as the Service's endpoints do in a cluster."""
+        for path in (self.path, self.early_path):
+            configuration = await self.world.api.get(path)
+            client = configuration["webhooks"][0]["clientConfig"]
+            client["url"] = client["url"].replace(f":{self.port}/", f":{port}/")
+            await self.world.api.replace(path, configuration)
+
+    async def configuration(self, path: str = "") -> Json:
+        (webhook,) = (await self.world.api.get(path or self.path))["webhooks"]
         found: Json = webhook
         return found
 

@@ -41,10 +41,12 @@ class World:
     async def install_crd(self, crd: Json) -> None:
         name = crd["metadata"]["name"]
         await self.api.apply(f"{CRD_PATH}/{name}", crd, manager="test")
+        spec = crd["spec"]
+        path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
 
         async def served() -> bool:
             with suppress(ApiError):
-                await self.api.get(f"/apis/{names.GROUP}/{names.VERSION}/{crd['spec']['names']['plural']}")
+                await self.api.get(path)
                 return True
             return False
 
@@ -84,6 +86,16 @@ class World:
     async def condition(self, type_: str, name: str = "llama") -> Json:
         conditions = (await self.status(name)).get("conditions", [])
         return next((condition for condition in conditions if condition["type"] == type_), {})
+
+    async def refusal_of(self, name: str = "llama") -> str:
+        """What the conditions say of a resource that is not valid."""
+
+        async def reported() -> bool:
+            return (await self.condition("Progressing", name)).get("reason") == "InvalidSpec"
+
+        await until(reported, f"the invalid spec of {name} is reported")
+        message: str = (await self.condition("Progressing", name))["message"]
+        return message
 
     async def children(self, name: str = "llama") -> dict[tuple[str, str], Json]:
         """Live children by kind and name."""

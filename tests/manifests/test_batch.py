@@ -12,7 +12,7 @@ from pdinference.api import names
 from pdinference.api.v1alpha1 import PDBatch
 from pdinference.engine.batch import Service
 from pdinference.manifests import Manifest, RenderSettings
-from pdinference.manifests.batch import render_batch
+from pdinference.manifests.batch import render_batch, render_output
 from pdinference.runner.run import Exit
 from tests.conftest import BATCH_EXAMPLE
 
@@ -41,6 +41,15 @@ def test_the_example_renders_as_pinned(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--update-golden"):
         GOLDEN.write_text(text, encoding="utf-8")
     assert text == GOLDEN.read_text(encoding="utf-8"), "look at the difference, then run `make generate`"
+
+
+def test_output_into_a_configmap_renders_as_pinned(request: pytest.FixtureRequest, batch_document: Make) -> None:
+    document = batch_document(output={"configMap": {"name": "answers"}})
+    manifests = [render_output(PDBatch.model_validate(document)), *children(document).values()]
+    text, golden = yaml.safe_dump_all(manifests, sort_keys=False, width=120), GOLDEN.with_stem("batch-configmap")
+    if request.config.getoption("--update-golden"):
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8"), "look at the difference, then run `make generate`"
 
 
 def test_no_field_is_misspelt(batch_document: Make) -> None:
@@ -137,3 +146,26 @@ def test_the_runner_understands_its_arguments(batch_document: Make) -> None:
     result = CliRunner().invoke(main, [*container["command"][1:], *arguments, "--metrics-port=0"])
     assert result.exit_code == Exit.UNFIT
     assert "Error" not in result.output, result.output
+
+
+def test_output_into_a_configmap_needs_an_account_and_no_volume(batch_document: Make) -> None:
+    document = batch_document(output={"configMap": {"name": "answers"}})
+    found = children(document)
+    assert list(found)[-1] == "Job", "what its pod needs comes first"
+    spec = pod(document)
+    assert (spec["serviceAccountName"], spec["automountServiceAccountToken"]) == ("nightly-batch", True)
+    assert [volume["name"] for volume in spec["volumes"]] == ["input"]
+    assert "--output-config-map=models/answers" in spec["containers"][0]["args"]
+    (subject,) = found["RoleBinding"]["subjects"]
+    assert subject == {"kind": "ServiceAccount", "name": "nightly-batch", "namespace": "models"}
+    config_map = render_output(PDBatch.model_validate(document))
+    assert config_map is not None
+    assert "data" not in config_map
+    for manifest in (*found.values(), config_map):
+        getattr(client, f"V1{manifest['kind']}").model_validate(manifest)
+        assert [owner["uid"] for owner in manifest["metadata"]["ownerReferences"]] == ["7a2d"]
+
+
+def test_output_onto_a_volume_needs_neither(batch_document: Make) -> None:
+    assert children(batch_document()).keys() == {"NetworkPolicy", "Job"}
+    assert render_output(PDBatch.model_validate(batch_document())) is None

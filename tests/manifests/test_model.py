@@ -86,6 +86,18 @@ def test_p_and_d_check_the_claim_and_load_from_it(resource: Make) -> None:
         assert {"name": "model", "persistentVolumeClaim": {"claimName": "models", "readOnly": True}} in pod["volumes"]
 
 
+def test_the_job_looks_at_adapters_too_and_the_pods_stay_as_they_are(resource: Make) -> None:
+    lora = {"adapters": [{"name": "a", "path": "owner/a"}, {"name": "b", "path": "/models/b"}]}
+    option = "--adapters=owner/a,/models/b"
+    for settings in ({"cache": CLAIM}, {"inspect": True}):
+        made = resource(model=model(lora=lora, **settings))
+        assert option in container(job(made)["spec"]["template"]["spec"])["args"]
+        for pod in engine_pods(made):
+            assert not [c for c in pod.get("initContainers", ()) if option in c["args"]]
+    for pod in engine_pods(resource(model=model(lora=lora, cache=NODE))):
+        assert option not in pod["initContainers"][0]["args"]
+
+
 def test_with_a_cache_on_nodes_pods_download_themselves(resource: Make) -> None:
     cached = resource(model=model(cache=NODE))
     assert not found(cached, "Job")

@@ -85,6 +85,11 @@ class TestWhatMayStandIn:
     def test_nothing_for_what_keda_could_not_do(self, resource: Make, decode: Any) -> None:
         assert scaled(resource, None, **decode).substitutes == {}
 
+    @pytest.mark.parametrize("limit", [{"gpuBudget": 20}, {"ratio": {"max": {"parameter": 2}}}])
+    def test_nothing_for_limits_that_keda_could_not_keep(self, resource: Make, limit: Any) -> None:
+        limited = resource(parameter=SCALED, decode=SCALED, autoscaling=limit)
+        assert render(limited, KEDA).substitutes == {}
+
 
 def test_a_role_that_is_not_autoscaled_has_none(resource: Make) -> None:
     only = resource(decode=SCALED, autoscaling={"source": "KEDA"})
@@ -106,6 +111,19 @@ def test_what_a_source_cannot_do_is_refused(
     with pytest.raises(InvalidResourceError) as error:
         validated(document(autoscaling={"source": source}, decode={"autoscaling": {"maxReplicas": 2, **decode}}))
     assert [problem.field for problem in error.value.problems] == [field]
+
+
+@pytest.mark.parametrize("limit", [{"gpuBudget": 20}, {"ratio": {"max": {"parameter": 2}}}])
+def test_keda_cannot_keep_limits_of_both_roles(document: Callable[..., Any], limit: dict[str, Any]) -> None:
+    def problems(source: str) -> list[str]:
+        try:
+            validated(document(parameter=SCALED, decode=SCALED, autoscaling={"source": source, **limit}))
+        except InvalidResourceError as error:
+            return [problem.field for problem in error.problems]
+        return []
+
+    assert problems("KEDA") == [f"spec.autoscaling.{next(iter(limit))}"]
+    assert problems("Builtin") == problems("PrometheusAdapter") == []
 
 
 def test_keda_is_refused_where_the_operator_is_not_installed_to_use_it(resource: Make) -> None:

@@ -235,6 +235,38 @@ async def test_facts_are_read_without_the_weights(world: World) -> None:
     assert facts["checkpoint"]["elements"] == 300_000
 
 
+async def test_adapters_are_looked_at_where_they_can_be_read(world: World, tmp_path: Path) -> None:
+    config = {
+        "r": 8,
+        "rank_pattern": {"q_proj": 32},
+        "target_modules": ["v_proj", "q_proj"],
+        "base_model_name_or_path": "owner/base",
+        "use_dora": True,
+        "bias": "all",
+        "modules_to_save": ["lm_head"],
+    }
+    (world.hub.folder / "adapter_config.json").write_text(json.dumps(config))
+    local, odd = tmp_path / "local", tmp_path / "odd"
+    for folder, content in ((local, {"r": 16, "target_modules": "all-linear"}), (odd, {"r": "many"})):
+        folder.mkdir()
+        (folder / "adapter_config.json").write_text(json.dumps(content))
+    adapters = f"--adapters={REPOSITORY},{local},{odd},/models/absent,owner/absent"
+    for command in ("inspect", "fetch"):
+        into = [f"--folder={world.cache}"] if command == "fetch" else []
+        ended = await world.run("model", command, *WHERE, *into, adapters)
+        assert ended.code == 0, ended.errors
+        assert json.loads(ended.output.splitlines()[-1])["facts"]["adapters"] == [
+            {
+                "path": REPOSITORY,
+                "rank": 32,
+                "modules": ["q_proj", "v_proj"],
+                "base": "owner/base",
+                "unsupported": ["use_dora", "bias", "modules_to_save"],
+            },
+            {"path": str(local), "rank": 16, "modules": [], "base": "", "unsupported": []},
+        ]
+
+
 async def test_a_config_too_large_for_a_status_is_not_known(world: World) -> None:
     quantization = {"quant_method": "awq", "modules_to_not_convert": [f"model.layers.{i}.mlp" for i in range(5000)]}
     (world.hub.folder / "config.json").write_text(json.dumps(LLAMA_1B | {"quantization_config": quantization}))

@@ -49,6 +49,13 @@ def test_a_finished_download_leaves_what_is_known() -> None:
     assert facts.checkpoint.elements == 5
 
 
+def test_what_is_known_of_adapters_is_kept() -> None:
+    adapter = {"path": "owner/sql", "rank": 64, "modules": ["q_proj"], "base": "owner/name", "unsupported": []}
+    facts = model_status(view(complete=True, phase="Ready", facts=FACTS | {"adapters": [adapter]}), None).facts
+    assert facts is not None
+    assert [found.model_dump() for found in facts.adapters] == [adapter]
+
+
 def test_what_was_known_of_the_same_source_stays_known_while_a_new_job_starts() -> None:
     known = ModelStatus(facts=KnownModel(source="id", config={"num_hidden_layers": 1}))
     assert model_status(view(), known).facts == known.facts

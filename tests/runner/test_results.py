@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from pdinference.engine.batch import ERRORS, OUTPUT
 from pdinference.runner.lines import BatchRequestError, BatchRequestOutput, BatchResponseData
-from pdinference.runner.results import ERRORS, OUTPUT, BusyOutputError, ForeignOutputError, Results
+from pdinference.runner.results import BusyOutputError, ForeignOutputError, Results
 from tests.runner.service import read_lines
 
 

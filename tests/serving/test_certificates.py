@@ -17,7 +17,7 @@ from pdinference.serving import (
     SelfManagedCertificates,
     TLSServer,
     api_service,
-    webhook_configuration,
+    webhook_configurations,
 )
 from pdinference.serving.authority import KeyMaterial, Lifetimes, renewed
 from pdinference.serving.certificates import CertificateError
@@ -25,7 +25,8 @@ from tests.cluster.fake_api import FakeApi
 
 SECRET = "/api/v1/namespaces/ours/secrets/tls"  # noqa: S105 - a path
 RULES = {"resources": ["pdinferences"]}
-HOOKS = webhook_configuration("ours", RULES)
+BOTH = webhook_configurations("ours", RULES)
+HOOKS, EARLY_HOOKS = BOTH
 SERVICE = api_service("v1beta1.external.metrics.k8s.io", ("ours", "tls"))
 HOST = "localhost"
 
@@ -34,15 +35,14 @@ HOST = "localhost"
 def api() -> FakeApi:
     api = FakeApi()
     api.put(SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "tls"}})
-    api.put(
-        HOOKS.path,
-        {
+    for path, kind in ((HOOKS.path, "Validating"), (EARLY_HOOKS.path, "Mutating")):
+        configuration = {
             "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
+            "kind": f"{kind}WebhookConfiguration",
             "metadata": {"name": "ours"},
             "webhooks": [{"name": "a", "clientConfig": {}}, {"name": "b", "clientConfig": {"caBundle": "b2xk"}}],
-        },
-    )
+        }
+        api.put(path, configuration)
     return api
 
 
@@ -60,11 +60,12 @@ def clock() -> Clock:
 
 
 def certificates(api: FakeApi, clock: Clock) -> SelfManagedCertificates:
-    return SelfManagedCertificates(api, ("ours", "tls"), hosts=(HOST,), holders=(HOOKS,), now=clock)
+    return SelfManagedCertificates(api, ("ours", "tls"), hosts=(HOST,), holders=BOTH, now=clock)
 
 
 def bundles(api: FakeApi) -> list[bytes]:
-    return [b64decode(hook["clientConfig"]["caBundle"]) for hook in api.objects[HOOKS.path]["webhooks"]]
+    hooks = (hook for holder in BOTH for hook in api.objects[holder.path]["webhooks"])
+    return [b64decode(hook["clientConfig"]["caBundle"]) for hook in hooks]
 
 
 @pytest.fixture
@@ -93,9 +94,10 @@ async def test_an_empty_secret_becomes_a_certificate_that_the_published_bundle_t
     assert not ours.ready
     await ours.refresh()
     assert ours.ready
-    first, second = bundles(api)
-    assert first == second
-    assert [hook["rules"] for hook in api.objects[HOOKS.path]["webhooks"]] == [[RULES], [RULES]]
+    first, *others = bundles(api)
+    assert others == [first] * 3
+    for holder in BOTH:
+        assert [hook["rules"] for hook in api.objects[holder.path]["webhooks"]] == [[RULES], [RULES]]
     assert await called(ours, first) == "hello"
 
 

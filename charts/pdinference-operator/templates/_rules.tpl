@@ -45,6 +45,13 @@
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
+{{- if .Values.rbac.batchConfigMaps }}
+# ConfigMaps for the answers of PDBatches that ask for one: created, and passed on to the runner as the right to patch this
+# one. They are neither listed nor watched.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [create, patch]
+{{- end }}
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]

@@ -1,4 +1,4 @@
-"""The validating webhook: refuses, while `kubectl apply` waits, what cannot work."""
+"""The webhook: refuses, while `kubectl apply` waits, what cannot work."""
 
 from pdinference.admission.webhook import WEBHOOK_RULES, admission_routes
 

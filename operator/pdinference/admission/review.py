@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pdinference.api.validation import refusal
-from pdinference.checks import examine
+from pdinference.api import names
+from pdinference.api.validation import read, read_batch, refusal
+from pdinference.checks import examine_any
 from pdinference.manifests import RenderSettings
 
 API_VERSION = "admission.k8s.io/v1"
@@ -20,8 +21,14 @@ class NotAReviewError(ValueError):
     """The body is no AdmissionReview."""
 
 
-def reviewed(review: Json, settings: RenderSettings) -> dict[str, Any]:
+def reviewed(review: Json, settings: RenderSettings, *, early: bool = False) -> dict[str, Any]:
     """Answer a review.
+
+    Args:
+        review: The AdmissionReview.
+        settings: What the operator was installed with.
+        early: Whether the API server has not compared the object with the schema yet. Then only what it would refuse
+            next is answered, and everything else is left to the review that follows: somebody else may still change it.
 
     Raises:
         NotAReviewError: The body is something else.
@@ -29,20 +36,36 @@ def reviewed(review: Json, settings: RenderSettings) -> dict[str, Any]:
     request = review.get("request")
     if review.get("apiVersion") != API_VERSION or not isinstance(request, Mapping) or "uid" not in request:
         raise NotAReviewError(f"expected an AdmissionReview of {API_VERSION}")
-    answer = {"uid": request["uid"], **_verdict(request, settings)}
+    verdict = _early_verdict if early else _verdict
+    answer = {"uid": request["uid"], **verdict(request, settings)}
     return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": answer}
+
+
+def _early_verdict(request: Json, settings: RenderSettings) -> dict[str, Any]:
+    new = request.get("object")
+    if not isinstance(new, Mapping):
+        return {"allowed": True}
+    named = _named(new)
+    problems = (read_batch(named) if named.get("kind") == names.BATCH_KIND else read(named)).problems
+    return _verdict({**request, "object": named}, settings) if problems else {"allowed": True}
+
+
+def _named(new: Json) -> Json:
+    """With the name that the API server makes of generateName, which it does only after this review."""
+    metadata = new.get("metadata") or {}
+    prefix = metadata.get("generateName")
+    return {**new, "metadata": {**metadata, "name": f"{prefix}xxxxx"}} if prefix and not metadata.get("name") else new
 
 
 def _verdict(request: Json, settings: RenderSettings) -> dict[str, Any]:
     new, old = request.get("object"), request.get("oldObject")
     if not isinstance(new, Mapping) or not _changes_the_spec(new, old):
         return {"allowed": True}
-    status = (old or {}).get("status") or {}
-    examination = examine(new, settings, status.get("model"))
+    examination = examine_any(new, settings, old=old)
     answer: dict[str, Any] = {"allowed": not examination.problems}
     if examination.problems:
         name = (new.get("metadata") or {}).get("name")
-        message = refusal(name, examination.problems)
+        message = refusal(name, examination.problems, str(new.get("kind")))
         answer["status"] = {"code": _UNPROCESSABLE, "reason": "Invalid", "message": message}
     if examination.warnings:
         answer["warnings"] = [_cut(str(warning)) for warning in examination.warnings[:_MOST_WARNINGS]]

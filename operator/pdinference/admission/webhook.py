@@ -14,11 +14,13 @@ from pdinference.manifests import RenderSettings
 
 _LOG = logging.getLogger(__name__)
 PATH = "/validate"
+EARLY_PATH = "/validate-early"
+"""Called before the API server compares an object with the schema, so that its refusal is not the first of several."""
 WEBHOOK_RULES = {
     "apiGroups": [names.GROUP],
     "apiVersions": [names.VERSION],
     "operations": ["CREATE", "UPDATE"],
-    "resources": [names.PLURAL],
+    "resources": [names.PLURAL, names.BATCH_PLURAL],
     "scope": "Namespaced",
 }
 """What the API server calls for. Neither status nor scale is among it."""
@@ -36,16 +38,23 @@ def admission_routes(settings: RenderSettings, registry: CollectorRegistry) -> I
         registry=registry,
     )  # fmt: skip
 
-    async def validate(request: web.Request) -> web.Response:
+    async def answered(request: web.Request, *, early: bool) -> web.Response:
         try:
             # In a thread: the plan of a huge model with all its remedies takes seconds, and others want answers too.
-            answer = await asyncio.to_thread(reviewed, await request.json(), settings)
+            answer = await asyncio.to_thread(reviewed, await request.json(), settings, early=early)
         except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, NotAReviewError) as error:
             return web.Response(status=400, text=f"{error}\n")
         allowed = answer["response"]["allowed"]
-        reviews.labels("allowed" if allowed else "refused").inc()
+        if not (early and allowed):  # it comes again
+            reviews.labels("allowed" if allowed else "refused").inc()
         if not allowed:
             _LOG.info("Refused: %s", answer["response"]["status"]["message"].strip())
         return web.json_response(answer)
 
-    return [web.post(PATH, validate)]
+    async def validate(request: web.Request) -> web.Response:
+        return await answered(request, early=False)
+
+    async def validate_early(request: web.Request) -> web.Response:
+        return await answered(request, early=True)
+
+    return [web.post(PATH, validate), web.post(EARLY_PATH, validate_early)]

@@ -5,5 +5,7 @@ vLLM's options, memory, and what the installation allows.
 """
 
 from pdinference.checks.examine import Examination, examine
+from pdinference.checks.kinds import examine_any
+from pdinference.checks.offline import BatchExamination, examine_batch
 
-__all__ = ["Examination", "examine"]
+__all__ = ["BatchExamination", "Examination", "examine", "examine_any", "examine_batch"]

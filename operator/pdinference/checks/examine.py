@@ -6,10 +6,11 @@ from typing import Any
 
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import Problem, read
+from pdinference.checks.adapters import adapter_problems, adapter_warnings
 from pdinference.checks.batches import batch_problems
-from pdinference.checks.facts import Facts, facts_of
+from pdinference.checks.facts import Facts, adapters_of, facts_of
 from pdinference.checks.lora import lora_problems
-from pdinference.checks.memory import judge
+from pdinference.checks.memory import can_be_planned, judge
 from pdinference.checks.model import model_problems
 from pdinference.checks.options import option_problems, option_warnings
 from pdinference.checks.pair import pair_problems
@@ -52,12 +53,16 @@ def examine(
     if reading.resource is None:
         return Examination(None, reading.problems, (), NO_VERDICT)
     facts = facts_of(reading.resource.spec, status_model)
-    found = _problems(reading.resource, facts, settings)
+    adapters = adapters_of(reading.resource.spec, status_model)
+    found = (
+        *_problems(reading.resource, facts, settings),
+        *adapter_problems(reading.resource.spec, adapters, facts.config),
+    )
     # A field that was left out because it is no number, say, must not be blamed for its default as well.
     problems = (*reading.problems, *(p for p in found if not reading.concerns(p.field)))
-    memory = judge(reading.resource.spec, facts) if not problems else NO_VERDICT
+    memory = judge(reading.resource.spec, facts) if can_be_planned(problems) else NO_VERDICT
     problems += memory.problems
-    warnings = (*memory.warnings, *_warnings(reading.resource))
+    warnings = (*memory.warnings, *_warnings(reading.resource), *adapter_warnings(reading.resource.spec, adapters))
     return Examination(
         resource=None if problems else reading.resource,
         problems=tuple(dict.fromkeys(problems)),

@@ -32,6 +32,14 @@ class Facts:
     problems: tuple[Problem, ...] = ()
 
 
+def adapters_of(spec: Spec, status_model: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
+    """What the status knows of adapters, by their path; of another model's run it knows nothing."""
+    facts = (status_model or {}).get("facts") or {}
+    if facts.get("source") != spec.model.source.identity():
+        return {}
+    return {found.get("path", ""): found for found in facts.get("adapters") or ()}
+
+
 def facts_of(spec: Spec, status_model: Mapping[str, Any] | None) -> Facts:
     """From the spec, else from the status. What only the status has wrong is no user's fault, and counts as unknown."""
     config, checkpoint = known_facts(spec, status_model)

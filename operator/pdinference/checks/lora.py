@@ -1,6 +1,5 @@
 """Adapters: names that tell them apart, and room for as many as may be active."""
 
-from collections import Counter
 from collections.abc import Iterator
 
 from pdinference.api.names import ENGINE_ROLES
@@ -15,15 +14,10 @@ def lora_problems(resource: PDInference) -> Iterator[Problem]:
     if lora is None:
         return
     served = served_model_name(resource)
-    counts = Counter(adapter.name for adapter in lora.adapters)
     for index, adapter in enumerate(lora.adapters):
         where = f"spec.model.lora.adapters[{index}].name"
         if adapter.name == served:
             yield Problem(where, f"{adapter.name} is the name of the model itself; give the adapter another.")
-        if counts[adapter.name] > 1:
-            yield Problem(
-                where, f"{adapter.name} is there {counts[adapter.name]} times; give each adapter its own name."
-            )
     for role in ENGINE_ROLES:
         yield from _cpu_slots(f"spec.{role}.args", resource.spec.of(role).args, lora.max_active)
     yield from _cpu_slots("spec.engine.args", resource.spec.engine.args, lora.max_active)

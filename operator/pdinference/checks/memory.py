@@ -1,6 +1,7 @@
 """Whether the model fits its devices: the verdict, in numbers, and what would change it."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import PlanStatus, RoleMemory, Spec
@@ -26,6 +27,18 @@ _LETTER = {Role.PARAMETER: "P", Role.DECODE: "D"}
 _NO_FACTS = MemoryVerdict(
     None, "The model's shape is not known; put the members of its config.json into spec.model.architecture.config."
 )
+
+
+_NOT_PLANNED = re.compile(
+    r"(metadata|spec\.(router|rollout|transfer|colocation|model\.(name|chatTemplate|trustRemoteCode|generationDefaults)"
+    r"|engine\.(image|args)|(parameter|decode)\.(replicas|autoscaling|placement|resources|podTemplate|args)))\b"
+)
+"""Fields that the plan does not look at; of `args` it takes what it can read, and is content with the rest."""
+
+
+def can_be_planned(problems: Iterable[Problem]) -> bool:
+    """Whether a plan of the spec means something although it has these problems."""
+    return all(_NOT_PLANNED.match(problem.field) for problem in problems)
 
 
 def judge(spec: Spec, facts: Facts) -> MemoryVerdict:

@@ -15,10 +15,11 @@ def resource_problems(spec: Spec) -> Iterator[Problem]:
         ("decode", spec.decode.resources),
         ("router", spec.router.resources),
     ):
-        yield from _of(f"spec.{name}.resources", resources)
+        yield from problems_of_resources(f"spec.{name}.resources", resources)
 
 
-def _of(field: str, resources: Resources) -> Iterator[Problem]:
+def problems_of_resources(field: str, resources: Resources) -> Iterator[Problem]:
+    """Of one container, which `field` belongs to."""
     for name in sorted(resources.requests.keys() & resources.limits.keys()):
         requested, limit = resources.requests[name], resources.limits[name]
         if (quantity(requested) or 0) > (quantity(limit) or 0):

@@ -25,9 +25,13 @@ def batch_command() -> None:
 )
 @click.option(
     "--output",
-    required=True,
     type=click.Path(path_type=Path),
     help="Folder for output.jsonl and errors.jsonl. A run that was interrupted goes on there.",
+)
+@click.option(
+    "--output-config-map",
+    metavar="NAMESPACE/NAME",
+    help="ConfigMap for them, which exists, instead of a folder.",
 )
 @click.option("--url", required=True, help="Address of the service, less /v1/....")
 @click.option("--model", help="Model of every request.  [default: what its line says]")
@@ -59,7 +63,8 @@ def batch_command() -> None:
 def run_command(
     *,
     source: Path,
-    output: Path,
+    output: Path | None,
+    output_config_map: str | None,
     url: str,
     model: str | None,
     default_model: str | None,
@@ -70,10 +75,14 @@ def run_command(
     metrics_port: int,
     report: Path | None,
 ) -> None:
-    """Send the requests of a file to a service, and write the answers into a folder."""
+    """Send the requests of a file to a service, and keep the answers."""
     from pdinference.runner.run import Task, run  # noqa: PLC0415 - aiohttp takes its time to import
     from pdinference.runner.sending import Service  # noqa: PLC0415
+    from pdinference.runner.stores import ConfigMapName  # noqa: PLC0415
 
+    if (output is None) == (output_config_map is None):
+        raise click.UsageError("Give either --output or --output-config-map.")
+    namespace, _, name = (output_config_map or "").partition("/")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
     service = Service(
         url=url.rstrip("/"),
@@ -83,5 +92,5 @@ def run_command(
         timeout_s=request_timeout,
         patience_s=patience,
     )
-    task = Task(source, output, service, concurrency, metrics_port, report)
+    task = Task(source, output or ConfigMapName(namespace, name), service, concurrency, metrics_port, report)
     sys.exit(asyncio.run(run(task)))

@@ -9,9 +9,8 @@ import click
 import yaml
 
 from pdinference.api import names
-from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError
-from pdinference.checks import examine
+from pdinference.checks import BatchExamination, Examination, examine, examine_any
 from pdinference.cli.activator import activator_command
 from pdinference.cli.adapter_rules import adapter_rules_command
 from pdinference.cli.batch import batch_command
@@ -60,7 +59,11 @@ def render_command(source: IO[str], namespace: str | None, settings: RenderSetti
     """Print what the operator would apply, without a cluster."""
     for document in documents(source, namespace):
         with problems_told(document, source.name):
-            rendered = render(_examined(document, source.name, settings), settings)
+            examination = examine(document, settings)
+            _warn(examination, source.name)
+            if examination.resource is None:
+                raise InvalidResourceError(examination.problems)
+            rendered = render(examination.resource, settings)
             _print_yaml((*rendered.objects, *rendered.autoscalers.values()))
 
 
@@ -71,31 +74,25 @@ def render_command(source: IO[str], namespace: str | None, settings: RenderSetti
 def validate_command(source: IO[str], namespace: str | None, settings: RenderSettings) -> None:
     """Say what the webhook would say, without a cluster; all problems of all resources at once."""
     refused = False
-    for document in documents(source, namespace):
+    for document in documents(source, namespace, (names.KIND, names.BATCH_KIND)):
         try:
             with problems_told(document, source.name):
-                _examined(document, source.name, settings)
+                examination = examine_any(document, settings)
+                _warn(examination, source.name)
+                if examination.problems:
+                    raise InvalidResourceError(examination.problems)
         except click.ClickException as error:
             error.show()
             refused = True
         else:
-            click.echo(f"{source.name}: {names.KIND} {name_of(document)} is valid.")
+            click.echo(f"{source.name}: {document['kind']} {name_of(document)} is valid.")
     if refused:
         sys.exit(1)
 
 
-def _examined(document: dict[str, Any], file: str, settings: RenderSettings) -> PDInference:
-    """The resource, after its warnings were printed.
-
-    Raises:
-        InvalidResourceError: It cannot work.
-    """
-    examination = examine(document, settings)
+def _warn(examination: Examination | BatchExamination, file: str) -> None:
     for warning in examination.warnings:
         click.echo(f"Warning: {file}: {warning}", err=True)
-    if examination.resource is None:
-        raise InvalidResourceError(examination.problems)
-    return examination.resource
 
 
 @main.command()

@@ -1,6 +1,6 @@
 """Resources from files, and what is wrong with them in words for a person."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -19,19 +19,19 @@ def file_option(command: Callable[..., None]) -> Callable[..., None]:
         "source",
         type=click.File(encoding="utf-8"),
         required=True,
-        help="File with PDInference resources; - reads standard input.",
+        help="File with our resources; - reads standard input.",
     )(command)
 
 
-def documents(source: IO[str], namespace: str | None) -> list[dict[str, Any]]:
-    """Read the PDInference documents of a file; other kinds, as in any file for kubectl, are passed over."""
+def documents(source: IO[str], namespace: str | None, kinds: Collection[str] = (names.KIND,)) -> list[dict[str, Any]]:
+    """Read the documents of these kinds in a file; others, as in any file for kubectl, are passed over."""
     try:
         found = [document for document in yaml.load_all(source, Loader=yaml.CSafeLoader) if document]
     except yaml.YAMLError as error:
         raise click.ClickException(f"{source.name} is not YAML: {error}") from None
-    wanted = [document for document in found if isinstance(document, dict) and document.get("kind") == names.KIND]
+    wanted = [document for document in found if isinstance(document, dict) and document.get("kind") in kinds]
     if not wanted:
-        raise click.ClickException(f"{source.name} holds no resource of kind {names.KIND}.")
+        raise click.ClickException(f"{source.name} holds no resource of kind {' or '.join(kinds)}.")
     for document in wanted:
         if namespace is not None and isinstance(metadata := document.get("metadata"), dict):
             metadata.setdefault("namespace", namespace)
@@ -44,7 +44,7 @@ def problems_told(document: dict[str, Any], file: str) -> Iterator[None]:
     try:
         yield
     except InvalidResourceError as error:
-        raise click.ClickException(f"{file}: {refusal(name_of(document), error.problems)}") from None
+        raise click.ClickException(f"{file}: {refusal(name_of(document), error.problems, document['kind'])}") from None
 
 
 def name_of(document: dict[str, Any]) -> object:

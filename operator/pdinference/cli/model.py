@@ -25,6 +25,9 @@ _revision_option = click.option("--revision", help="Branch, tag or commit.")
 _job_option = click.option(
     "--job", metavar="NAMESPACE/NAME", help="Job whose annotation tells how far it is.  [default: say so here]"
 )
+_adapters_option = click.option(
+    "--adapters", default="", help="LoRA adapters to look at too: folders and repositories, with commas between."
+)
 
 
 @click.group("model")
@@ -37,9 +40,10 @@ def model_group() -> None:
 @_hub_option
 @_repository_option
 @_revision_option
+@_adapters_option
 @_job_option
 @click.option("--folder", type=_FOLDER, required=True, help="Where its files shall be.")
-def fetch(hub: str, repository: str, revision: str, job: str | None, folder: Path) -> None:
+def fetch(*, hub: str, repository: str, revision: str, job: str | None, folder: Path, adapters: str) -> None:
     """Download a model into a folder, unless it is there, and verify it."""
     from pdinference.models.facts import facts_of_folder  # noqa: PLC0415 - hubs' clients take a second to import
     from pdinference.models.progress import Progress  # noqa: PLC0415
@@ -49,7 +53,7 @@ def fetch(hub: str, repository: str, revision: str, job: str | None, folder: Pat
 
     def work() -> None:
         fetch_snapshot(source, folder, progress)
-        progress.facts = facts_of_folder(folder)
+        progress.facts = facts_of_folder(folder) | _adapter_facts(adapters, hub)
 
     _run(work, progress, job)
 
@@ -72,9 +76,12 @@ def check(folder: Path) -> None:
 @_hub_option
 @_repository_option
 @_revision_option
+@_adapters_option
 @_job_option
 @click.option("--folder", type=_FOLDER, help="Folder to look into, instead of a hub.")
-def inspect(hub: str | None, repository: str, revision: str, job: str | None, folder: Path | None) -> None:
+def inspect(
+    *, hub: str | None, repository: str, revision: str, job: str | None, folder: Path | None, adapters: str
+) -> None:
     """Tell what is known of a model, without its weights: JSON that the memory plan is made of."""
     from pdinference.models.facts import facts_of_folder, facts_of_hub  # noqa: PLC0415
     from pdinference.models.progress import Phase, Progress  # noqa: PLC0415
@@ -89,9 +96,20 @@ def inspect(hub: str | None, repository: str, revision: str, job: str | None, fo
         else:
             listing, progress.facts = facts_of_hub(hub_of(str(hub), repository, revision))
             progress.commit, progress.total = listing.commit, sum(file.size for file in listing.wanted())
+        progress.facts |= _adapter_facts(adapters, hub)
         progress.phase = Phase.READY
 
     _run(work, progress, job)
+
+
+def _adapter_facts(adapters: str, hub: str | None) -> dict[str, object]:
+    """What is known of adapters; vLLM looks for those that are repositories on the hub of the model."""
+    from pdinference.models.adapters import facts_of_adapters  # noqa: PLC0415
+
+    if not adapters:
+        return {}
+    branch = "master" if hub == "modelScope" else "main"
+    return {"adapters": facts_of_adapters(adapters.split(","), lambda path: hub_of(hub or "", path, branch))}
 
 
 def hub_of(hub: str, repository: str, revision: str) -> "Hub":

@@ -55,7 +55,7 @@ def tls_options(command: Callable[..., None]) -> Callable[..., None]:
         "--webhook-configuration",
         "tls_webhook",
         default="",
-        help="ValidatingWebhookConfiguration that gets the CA bundle; with --tls-secret.",
+        help="Name of the webhook configurations (validating and mutating) that get rules and CA bundle.",
     )
     @wraps(command)
     def with_tls(**options: Any) -> None:

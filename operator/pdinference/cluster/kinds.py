@@ -49,6 +49,8 @@ DEPLOYMENT = Kind("Deployment", "apps", "v1", "deployments")
 RESOURCE_CLAIM_TEMPLATE = Kind(
     "ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", optional=True
 )
+CONFIG_MAP = Kind("ConfigMap", "", "v1", "configmaps")
+"""Holds the answers of a PDBatch that asks for that. Neither listed nor watched: the operator could then read all."""
 AUTOSCALER = Kind("HorizontalPodAutoscaler", "autoscaling", "v2", "horizontalpodautoscalers")
 
 SCALED_OBJECT = Kind("ScaledObject", "keda.sh", "v1alpha1", "scaledobjects", optional=True)

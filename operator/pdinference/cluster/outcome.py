@@ -39,6 +39,19 @@ class Outcome:
             self.retry_after = max(error.retry_after, self.retry_after or 0.0)
 
     @property
+    def settled(self) -> bool:
+        """Whether everything is as it should be."""
+        return not (self.failures or self.waiting)
+
+    def add(self, other: "Outcome") -> None:
+        """Take in what became of others."""
+        self.applied += other.applied
+        self.failures += other.failures
+        self.waiting += other.waiting
+        if other.retry_after is not None:
+            self.retry_after = max(other.retry_after, self.retry_after or 0.0)
+
+    @property
     def lacks_kind(self) -> bool:
         """Whether the API server does not know a kind that is needed."""
         return any(failure.reason == _NOT_SERVED for failure in self.failures)

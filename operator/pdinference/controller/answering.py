@@ -18,7 +18,7 @@ from pdinference.serving import (
     SelfManagedCertificates,
     TLSServer,
     api_service,
-    webhook_configuration,
+    webhook_configurations,
 )
 
 _LOG = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Answering:
 
 def _certificates(settings: OperatorSettings, api: ApiServer) -> Certificates:
     tls = settings.tls
-    holders = [webhook_configuration(tls.webhook, WEBHOOK_RULES)] if tls.webhook else []
+    holders = [*webhook_configurations(tls.webhook, WEBHOOK_RULES)] if tls.webhook else []
     if settings.metrics_service is not None:
         holders.append(api_service(API_SERVICE, settings.metrics_service))
     if tls.folder is not None:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from pdinference.api import names
 from pdinference.api.v1alpha1 import BatchStatus, PDBatch
-from pdinference.api.validation import InvalidResourceError, validated_batch
+from pdinference.checks import examine_batch
 from pdinference.cluster.apply import Applier, Child, Parent
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
@@ -20,13 +20,14 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import JOB, ChildKey, Owner
 from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.records import ResourceRecord
+from pdinference.controller.batch_output import ensure_output
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.progress import read_progress
 from pdinference.controller.reconcile import Result, count_writes
 from pdinference.controller.report import Reporter, status_of
 from pdinference.engine.batch import Service
 from pdinference.manifests import RenderSettings
-from pdinference.manifests.batch import job_settings, render_batch
+from pdinference.manifests.batch import job_settings, render_batch, render_output
 from pdinference.planning.batch import (
     BatchSituation,
     Progress,
@@ -73,10 +74,10 @@ class BatchReconciler:
         if resource is None or resource.deleting:
             return Result()
         previous = _status_of(resource)
-        try:
-            batch = validated_batch(resource.body())
-        except InvalidResourceError as error:
-            message = f"The stored resource is not valid, so its Job is left alone. Correct it: {error}"
+        examination = examine_batch(resource.body())
+        if (batch := examination.batch) is None:
+            problems = "; ".join(map(str, examination.problems))
+            message = f"The stored resource is not valid, so its Job is left alone. Correct it: {problems}"
             status = invalid_batch_status(resource.generation, message, previous=previous, now=self._now())
             return Result(retry=not await self._publish(resource, previous, status))
         service, unready = self._service(batch)
@@ -115,8 +116,14 @@ class BatchReconciler:
             return await self._adjust(resource, batch, job)
         if service is None or status.finished:
             return Outcome()
-        children = [Child.of(manifest) for manifest in render_batch(batch, service, self._settings)]
-        return await self._applier.apply(children, Parent(resource.owner, resource.uid))
+        parent = Parent(resource.owner, resource.uid)
+        # Nobody gets a right to write into it before it is known to be ours.
+        outcome = await ensure_output(self._api, render_output(batch), parent)
+        *others, job_last = (Child.of(m) for m in render_batch(batch, service, self._settings))
+        for wave in (others, [job_last]):  # a Job that exists is taken for complete
+            if outcome.settled:
+                outcome.add(await self._applier.apply(wave, parent))
+        return outcome
 
     async def _adjust(self, resource: ResourceRecord, batch: PDBatch, job: JobState) -> Outcome:
         """Let the Job follow what may change of it."""

@@ -23,7 +23,7 @@ class TLSSettings(BaseModel):
     folder: Path | None = None
     """Folder with tls.crt and tls.key that somebody else renews, instead of a Secret."""
     webhook: str = ""
-    """ValidatingWebhookConfiguration that gets the CA bundle."""
+    """Name of the webhook configurations that get the CA bundle."""
     check_seconds: Annotated[float, Field(gt=0)] = 15
     """How often certificate and CA bundle are looked at."""
     drain_seconds: Annotated[float, Field(ge=0)] = 5

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from pdinference.api.names import RUNNER_METRICS_PORT
 from pdinference.api.v1alpha1 import PDBatch
+from pdinference.api.v1alpha1.batch import ClaimFolder
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, literal
 
@@ -11,6 +12,11 @@ INPUT_MOUNT = "/input"
 OUTPUT_MOUNT = "/output"
 CONFIG_MAP_FILE = "input.jsonl"
 REPORT_FILE = "/dev/termination-log"
+OUTPUT, ERRORS = "output.jsonl", "errors.jsonl"
+IDENTITY = "batch.json"
+"""What the answers belong to."""
+WRITTEN = (OUTPUT, ERRORS, IDENTITY)
+"""Files in the output folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +32,18 @@ class Service:
     model: str
 
 
+def output_folder(batch: PDBatch, target: ClaimFolder) -> str:
+    """Where the answers go, within the volume."""
+    return target.path or batch.metadata.name
+
+
 def runner_command(batch: PDBatch, service: Service) -> Command:
     """What the runner's container runs."""
     spec = batch.spec
     claim = spec.input.persistent_volume_claim
-    folder = spec.output.persistent_volume_claim.path or batch.metadata.name
     options = {
         "input": f"{INPUT_MOUNT}/{claim.path if claim else CONFIG_MAP_FILE}",
-        "output": f"{OUTPUT_MOUNT}/{folder}",
+        **_output(batch),
         "url": service.url,
         "default-model": service.model,
         **({"model": spec.model} if spec.model else {}),
@@ -45,3 +55,11 @@ def runner_command(batch: PDBatch, service: Service) -> Command:
     }
     arguments = tuple(literal(argument) for argument in to_argv(options))
     return Command(program=("pdinference", "batch", "run"), arguments=arguments)
+
+
+def _output(batch: PDBatch) -> dict[str, str]:
+    output = batch.spec.output
+    if output.persistent_volume_claim is not None:
+        return {"output": f"{OUTPUT_MOUNT}/{output_folder(batch, output.persistent_volume_claim)}"}
+    name = output.config_map.name if output.config_map else ""
+    return {"output-config-map": f"{batch.metadata.namespace}/{name}"}

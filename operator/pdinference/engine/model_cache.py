@@ -38,7 +38,8 @@ def fetch_command(resource: PDInference, *, job: str | None = None) -> Command:
         job: Namespace and name of the Job to report to; None: report to nobody.
     """
     model = resource.spec.model
-    return _command(resource, "fetch", {**_hub_options(model), "folder": cached_path(model), "job": job})
+    options = {**_hub_options(model), "folder": cached_path(model), "job": job}
+    return _command(resource, "fetch", {**options, **(_adapters(model) if job is not None else {})})
 
 
 def check_command(resource: PDInference) -> Command:
@@ -50,7 +51,7 @@ def inspect_command(resource: PDInference, folder: str, *, job: str | None = Non
     """Read what is known of the model, from the hub, or from a folder where a volume has it."""
     model = resource.spec.model
     where = _hub_options(model) if model.source.hub else {"folder": folder}
-    return _command(resource, "inspect", {**where, "job": job})
+    return _command(resource, "inspect", {**where, **_adapters(model), "job": job})
 
 
 def _command(resource: PDInference, task: str, options: dict[str, Any]) -> Command:
@@ -60,6 +61,12 @@ def _command(resource: PDInference, task: str, options: dict[str, Any]) -> Comma
         arguments=tuple(literal(argument) for argument in arguments),
         environment=tuple(_environment(resource)) if "repository" in options else (),
     )
+
+
+def _adapters(model: Model) -> dict[str, str]:
+    """The adapters to look at; no path has a comma."""
+    adapters = model.lora.adapters if model.lora is not None else []
+    return {"adapters": ",".join(adapter.path for adapter in adapters)} if adapters else {}
 
 
 def _hub_options(model: Model) -> dict[str, Any]:

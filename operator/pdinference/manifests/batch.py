@@ -1,4 +1,7 @@
-"""All children of a `PDBatch`: a Job, and a policy that keeps everybody but the operator out of its pod."""
+"""All children of a `PDBatch`: a Job, and a policy that keeps everybody but the operator out of its pod.
+
+For output into a ConfigMap also that, and an account that may write it and do nothing else.
+"""
 
 from typing import Any
 
@@ -15,8 +18,25 @@ _UNFIT = 2
 
 
 def render_batch(batch: PDBatch, service: Service, settings: RenderSettings) -> tuple[Manifest, ...]:
-    """Render all children of a batch."""
-    return _network_policy(batch, settings), _job(batch, service, settings)
+    """Render all children of a batch but the ConfigMap for its answers, the Job last."""
+    return _network_policy(batch, settings), *_account(batch), _job(batch, service, settings)
+
+
+def render_output(batch: PDBatch) -> Manifest | None:
+    """The ConfigMap that the runner writes into; None for output elsewhere."""
+    output = batch.spec.output.config_map
+    return _child(batch, "batch-configmap", config_map=output.name) if output is not None else None
+
+
+def _account(batch: PDBatch) -> tuple[Manifest, ...]:
+    """An account that may write the ConfigMap; none for output elsewhere."""
+    output = batch.spec.output.config_map
+    if output is None:
+        return ()
+    templates = ("serviceaccount", "batch-role", "rolebinding")
+    return tuple(
+        _child(batch, template, config_map=output.name, namespace=batch.metadata.namespace) for template in templates
+    )
 
 
 def job_settings(batch: PDBatch) -> dict[str, Any]:
@@ -37,6 +57,7 @@ def _job(batch: PDBatch, service: Service, settings: RenderSettings) -> Manifest
         image=settings.runner_image,
         command=command_values(runner_command(batch, service)),
         report=REPORT_FILE,
+        account=names.batch_object(batch.metadata.name) if batch.spec.output.config_map is not None else "",
         resources=_resources(batch),
         scheduling=as_api(batch.spec.placement),
         volumes=_volumes(batch),
@@ -68,14 +89,15 @@ def _resources(batch: PDBatch) -> dict[str, Any]:
 
 
 def _same_claim(batch: PDBatch) -> bool:
-    claim = batch.spec.input.persistent_volume_claim
-    return claim is not None and claim.claim_name == batch.spec.output.persistent_volume_claim.claim_name
+    source, target = batch.spec.input.persistent_volume_claim, batch.spec.output.persistent_volume_claim
+    return source is not None and target is not None and source.claim_name == target.claim_name
 
 
 def _volumes(batch: PDBatch) -> list[dict[str, Any]]:
     """One volume for each claim: kubelets do not mount one claim twice in a pod."""
-    output = {"claimName": batch.spec.output.persistent_volume_claim.claim_name}
-    volumes: list[dict[str, Any]] = [{"name": "output", "persistentVolumeClaim": output}]
+    volumes: list[dict[str, Any]] = []
+    if target := batch.spec.output.persistent_volume_claim:
+        volumes.append({"name": "output", "persistentVolumeClaim": {"claimName": target.claim_name}})
     if config_map := batch.spec.input.config_map:
         items = [{"key": config_map.key, "path": CONFIG_MAP_FILE}]
         volumes.append({"name": "input", "configMap": {"name": config_map.name, "items": items}})
@@ -86,8 +108,7 @@ def _volumes(batch: PDBatch) -> list[dict[str, Any]]:
 
 
 def _mounts(batch: PDBatch) -> list[dict[str, Any]]:
-    volume = "output" if _same_claim(batch) else "input"
-    return [
-        {"name": "output", "mountPath": OUTPUT_MOUNT},
-        {"name": volume, "mountPath": INPUT_MOUNT, "readOnly": True},
-    ]
+    source = {"name": "output" if _same_claim(batch) else "input", "mountPath": INPUT_MOUNT, "readOnly": True}
+    if batch.spec.output.persistent_volume_claim is None:
+        return [source]
+    return [{"name": "output", "mountPath": OUTPUT_MOUNT}, source]

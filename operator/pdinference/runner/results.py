@@ -7,22 +7,39 @@ file; the next one cuts it off and sends that request again, so that each custom
 import fcntl
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from pdinference.engine.batch import ERRORS, IDENTITY, OUTPUT
 from pdinference.runner.lines import BatchRequestOutput
 
-OUTPUT = "output.jsonl"
-ERRORS = "errors.jsonl"
-_IDENTITY = "batch.json"
+
+class UnfitOutputError(Exception):
+    """The output cannot take the answers; only a person can mend that."""
 
 
-class ForeignOutputError(Exception):
-    """The folder holds something else than an earlier part of this batch; only a person can decide."""
+class ForeignOutputError(UnfitOutputError):
+    """The output holds something else than an earlier part of this batch; only a person can decide."""
 
 
-class BusyOutputError(Exception):
+class FullOutputError(UnfitOutputError):
+    """There is no room for more.
+
+    Attributes:
+        kept: Of the lines that were to be written, those that fitted.
+    """
+
+    def __init__(self, message: str, kept: Sequence[BatchRequestOutput] = ()) -> None:
+        super().__init__(message)
+        self.kept = kept
+
+
+class OutputAwayError(Exception):
+    """The output cannot be written right now."""
+
+
+class BusyOutputError(OutputAwayError):
     """Another runner writes into the folder right now."""
 
 
@@ -69,7 +86,7 @@ class Results:
 
     def _claim(self, identity: str) -> None:
         """Note whose answers these are, or find that they are this batch's already."""
-        note = self._folder / _IDENTITY
+        note = self._folder / IDENTITY
         try:
             found = json.loads(note.read_bytes()).get("identity")
         except FileNotFoundError:
@@ -111,20 +128,25 @@ def _known(file: BinaryIO) -> set[str]:
     for line in file:
         if not line.endswith(b"\n"):
             break
-        known.add(_custom_id(line, file.name))
+        known.add(custom_id_of(line, f"{Path(file.name).name} in the output folder"))
         good += len(line)
     file.truncate(good)
     os.fsync(file.fileno())
     return known
 
 
-def _custom_id(line: bytes, name: str) -> str:
+def custom_id_of(line: bytes | str, place: str) -> str:
+    """Which request a line of output answers.
+
+    Raises:
+        ForeignOutputError: It is no such line.
+    """
     try:
         return str(json.loads(line)["custom_id"])
     except (ValueError, KeyError, TypeError):
         raise ForeignOutputError(
-            f"{Path(name).name} in the output folder has a line that is no batch output. Empty the folder, or give "
-            "this batch another spec.output.persistentVolumeClaim.path."
+            f"{place} has a line that is no batch output. Empty the output, or give this batch another one "
+            "(spec.output)."
         ) from None
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -14,8 +14,9 @@ import aiohttp
 from pdinference.runner.lines import BatchRequestInput, BatchRequestOutput
 from pdinference.runner.progress import Progress
 from pdinference.runner.requests import InvalidInputError, requests, survey
-from pdinference.runner.results import BusyOutputError, ForeignOutputError, Results
+from pdinference.runner.results import FullOutputError, OutputAwayError, UnfitOutputError
 from pdinference.runner.sending import Sender, Service, ServiceAwayError
+from pdinference.runner.stores import ConfigMapName, Store, opened
 
 _LOG = logging.getLogger(__name__)
 _METRICS_HOST = "0.0.0.0"  # noqa: S104 - the operator comes from outside the pod
@@ -39,7 +40,7 @@ class Task:
 
     Attributes:
         source: Input file.
-        output: Output folder.
+        output: Output folder, or a ConfigMap.
         service: Whom to ask.
         concurrency: Requests under way at a time.
         metrics_port: Port of /metrics.
@@ -47,7 +48,7 @@ class Task:
     """
 
     source: Path
-    output: Path
+    output: Path | ConfigMapName
     service: Service
     concurrency: int
     metrics_port: int
@@ -76,9 +77,9 @@ async def run(task: Task) -> Exit:
 async def _outcome(work: asyncio.Task[None], progress: Progress) -> tuple[Exit, str]:
     try:
         await work
-    except (InvalidInputError, ForeignOutputError) as error:
+    except (InvalidInputError, UnfitOutputError) as error:
         return Exit.UNFIT, str(error)
-    except (BusyOutputError, ServiceAwayError) as error:
+    except (OutputAwayError, ServiceAwayError) as error:
         return Exit.TRY_AGAIN, str(error)
     except OSError as error:
         return Exit.TRY_AGAIN, f"A file cannot be read or written: {error}."
@@ -92,14 +93,11 @@ async def _work(task: Task, progress: Progress) -> None:
     found = await asyncio.to_thread(survey, task.source)
     progress.total = found.total
     identity = f"sha256:{found.digest} model:{task.service.model or ''}"
-    results = await asyncio.to_thread(Results, task.output, identity)
-    try:
-        progress.completed, progress.failed = len(results.answered), len(results.failed)
-        known = results.answered | results.failed
+    async with opened(task.output, identity, found.total) as store:
+        progress.completed, progress.failed = len(store.answered), len(store.failed)
+        known = store.answered | store.failed
         _LOG.info("%d requests, %d of them done before", found.total, len(known))
-        await _send_all(task, requests(task.source, without=known), _Keeper(results, progress))
-    finally:
-        results.close()
+        await _send_all(task, requests(task.source, without=known), _Keeper(store, progress))
 
 
 async def _send_all(task: Task, todo: Iterator[BatchRequestInput], keeper: "_Keeper") -> None:
@@ -119,22 +117,32 @@ async def _send(sender: Sender, todo: Iterator[BatchRequestInput], keeper: "_Kee
 
 
 class _Keeper:
-    """Puts lines on disk, then counts them. Those that come while the disk is busy share the next sync."""
+    """Stores lines, then counts them. Those that come while the store is busy share the next write."""
 
-    def __init__(self, results: Results, progress: Progress) -> None:
-        self._results = results
+    def __init__(self, store: Store, progress: Progress) -> None:
+        self._store = store
         self._progress = progress
         self._waiting: list[BatchRequestOutput] = []
-        self._disk = asyncio.Lock()
+        self._busy = asyncio.Lock()
 
     async def keep(self, line: BatchRequestOutput) -> None:
-        """Return when the line is on disk."""
+        """Return when the line is stored."""
         self._waiting.append(line)
-        async with self._disk:
+        async with self._busy:
             lines, self._waiting = self._waiting, []
             if lines:  # else somebody took ours along
-                await _to_its_end(asyncio.to_thread(self._results.append, lines))
-        answered = sum(kept.answered for kept in lines)
+                await self._write(lines)
+
+    async def _write(self, lines: Sequence[BatchRequestOutput]) -> None:
+        try:
+            await _to_its_end(self._store.append(lines))
+        except FullOutputError as error:
+            self._count(error.kept)
+            raise
+        self._count(lines)
+
+    def _count(self, lines: Sequence[BatchRequestOutput]) -> None:
+        answered = sum(line.answered for line in lines)
         self._progress.completed += answered
         self._progress.failed += len(lines) - answered
 

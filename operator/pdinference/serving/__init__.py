@@ -1,6 +1,6 @@
 """What the API server calls: one HTTPS server, its certificate, and the CA bundle by which the API server knows it."""
 
-from pdinference.serving.bundle import BundleHolder, api_service, webhook_configuration
+from pdinference.serving.bundle import BundleHolder, api_service, webhook_configurations
 from pdinference.serving.certificates import Certificates, MountedCertificates, SelfManagedCertificates
 from pdinference.serving.server import TLSServer
 
@@ -11,5 +11,5 @@ __all__ = [
     "SelfManagedCertificates",
     "TLSServer",
     "api_service",
-    "webhook_configuration",
+    "webhook_configurations",
 ]

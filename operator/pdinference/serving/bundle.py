@@ -27,11 +27,11 @@ class BundleHolder:
     filled: Callable[[Json, Json], Json]
 
 
-def webhook_configuration(name: str, rules: Json) -> BundleHolder:
-    """A ValidatingWebhookConfiguration, in all of its webhooks.
+def webhook_configurations(name: str, rules: Json) -> tuple[BundleHolder, ...]:
+    """A ValidatingWebhookConfiguration and a MutatingWebhookConfiguration, in all of their webhooks.
 
     Args:
-        name: Its name.
+        name: Of both.
         rules: What the webhooks are called for: from now on the API server insists on an answer.
     """
 
@@ -39,7 +39,10 @@ def webhook_configuration(name: str, rules: Json) -> BundleHolder:
         webhooks = ({"name": webhook["name"], "rules": [rules]} for webhook in live.get("webhooks") or ())
         return {"webhooks": [webhook | ({"clientConfig": bundle} if bundle else {}) for webhook in webhooks]}
 
-    return BundleHolder(f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{name}", filled)
+    path = "/apis/admissionregistration.k8s.io/v1"
+    return tuple(
+        BundleHolder(f"{path}/{kind}webhookconfigurations/{name}", filled) for kind in ("validating", "mutating")
+    )
 
 
 def api_service(name: str, service: tuple[str, str]) -> BundleHolder:

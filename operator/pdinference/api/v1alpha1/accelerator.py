@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from pdinference.api.v1alpha1.base import ApiModel, LabelValue, Matches, ObjectName, QualifiedName, Quantity, Rule
+from pdinference.api.v1alpha1.base import ApiModel, LabelValues, Matches, ObjectName, QualifiedName, Quantity, Rule
 
 MAX_CLAIMED = 32
 """Devices that one ResourceClaim can hold (AllocationResultsMaxSize in k8s.io/api/resource/v1)."""
@@ -43,9 +43,7 @@ class Accelerator(ApiModel):
     resource_name: QualifiedName = _RESOURCE_NAME
     """Extended resource to request, one for each rank: for example `amd.com/gpu`. Nodes' taints of this name are
     tolerated. Not used with type CPU, nor with devices."""
-    products: Annotated[list[LabelValue], Field(max_length=16, json_schema_extra={"x-kubernetes-list-type": "set"})] = (
-        Field(default_factory=list)
-    )
+    products: LabelValues = Field(default_factory=list)
     """Products that pods may run on: values of the node label `productLabel`, for example `NVIDIA-H100-80GB-HBM3`.
     Default: any."""
     product_label: QualifiedName = "nvidia.com/gpu.product"

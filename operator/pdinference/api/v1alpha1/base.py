@@ -3,9 +3,11 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -47,14 +49,16 @@ class Matches:
         return value
 
 
+Moment = Annotated[datetime, Field(strict=False)]
+"""A time; JSON has only text for it."""
+
+
 def _quantity_as_text(value: object) -> object:
     """YAML reads `cpu: 2` as a number; a quantity is text everywhere behind this point."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-_QUANTITY = Matches(
-    r"^[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i)?$", "Write a Kubernetes quantity, for example 500m, 2 or 16Gi."
-)
+_QUANTITY = Matches(r"^[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i)?$", "Write a quantity, for example 500m, 2 or 16Gi.")
 
 Quantity = Annotated[
     str,
@@ -82,7 +86,7 @@ QualifiedName = Annotated[
     Field(max_length=317),
     Matches(
         r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
-        "Write a Kubernetes name with an optional domain in front, for example topology.kubernetes.io/zone.",
+        "Write a name, if need be after a domain and a slash, like topology.kubernetes.io/zone.",
     ),
 ]
 """A label key, annotation key or resource name."""
@@ -92,15 +96,29 @@ LabelValue = Annotated[
     Field(max_length=63),
     Matches(
         "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$",
-        "Write a label value: letters, digits, dots, dashes and underscores, with a letter or digit at both ends.",
+        "Write letters, digits, dots, dashes and underscores, with a letter or digit at both ends.",
     ),
+]
+
+
+def _each_once(values: list[str]) -> list[str]:
+    for value in values:
+        if (count := values.count(value)) > 1:
+            raise ValueError(f"{value} is there {count} times; once is enough.")
+    return values
+
+
+LabelValues = Annotated[
+    list[LabelValue],
+    Field(max_length=16, json_schema_extra={"x-kubernetes-list-type": "set"}),
+    AfterValidator(_each_once),
 ]
 ObjectName = Annotated[
     str,
     Field(max_length=253),
     Matches(
         r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$",
-        "Write the name of a Kubernetes object: lower-case letters, digits, dashes and dots.",
+        "Write an object's name: lower-case letters, digits, dashes and dots.",
     ),
 ]
 ImageReference = Annotated[
@@ -152,10 +170,20 @@ class ApiModel(BaseModel):
         validate_by_alias=True,
         extra="forbid",
         frozen=True,
+        strict=True,  # as the API server: "2" is no number, and 1 is not true
         use_attribute_docstrings=True,
         defer_build=True,  # parts are validated as parts of the whole; validators of their own would slow each start
     )
     rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, members: Any) -> Any:
+        """As the API server does: a member that is null was not given."""
+        if not isinstance(members, dict) or None not in members.values():
+            return members
+        known = {field.alias for field in cls.model_fields.values()}
+        return {name: value for name, value in members.items() if value is not None or name not in known}
 
     @model_validator(mode="after")
     def _rules_hold(self, info: ValidationInfo) -> Self:

@@ -1,11 +1,10 @@
 """The `PDBatch` resource: many requests from a file, answered by a `PDInference`, into a file."""
 
-from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from pdinference.api.v1alpha1.base import ApiModel, LabelValue, Matches, ObjectName, QualifiedName, Rule
+from pdinference.api.v1alpha1.base import ApiModel, LabelValue, Matches, Moment, ObjectName, QualifiedName, Rule
 from pdinference.api.v1alpha1.model import ConfigMapKey
 from pdinference.api.v1alpha1.resource import Metadata
 from pdinference.api.v1alpha1.role import Resources, Toleration
@@ -63,11 +62,28 @@ class BatchInput(ApiModel):
     )
 
 
-class BatchOutput(ApiModel):
-    """Where the answers go: output.jsonl and, for requests that failed, errors.jsonl."""
+class OutputConfigMap(ApiModel):
+    """A ConfigMap that the operator creates; it belongs to the PDBatch, and is deleted with it."""
 
-    persistent_volume_claim: ClaimFolder
+    name: ObjectName
+    """Name of the ConfigMap. One of this name that exists already is left alone, and the batch waits."""
+
+
+class BatchOutput(ApiModel):
+    """Where the answers go: output.jsonl and, for requests that failed, errors.jsonl; exactly one of the members."""
+
+    persistent_volume_claim: ClaimFolder | None = None
     """A folder on a PersistentVolumeClaim."""
+    config_map: OutputConfigMap | None = None
+    """A ConfigMap, for up to 1 MB of answers; a batch that has more fails, with those that fit kept."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="has(self.persistentVolumeClaim) != has(self.configMap)",
+            holds=lambda o: (o.persistent_volume_claim is None) != (o.config_map is None),
+            message="Set exactly one of persistentVolumeClaim and configMap.",
+        ),
+    )
 
 
 class BatchPlacement(ApiModel):
@@ -90,6 +106,15 @@ _FIXED = (
     "requestTimeoutSeconds",
     "resources",
     "placement",
+)
+_MAY_CHANGE = {"suspend", "timeout_seconds", "ttl_seconds_after_finished"}
+FIXED_RULE = Rule(
+    # All but model are always there, by their defaults. `self.?model` is shorter, but costs CEL too much.
+    cel="has(self.model) == has(oldSelf.model) && (!has(self.model) || self.model == oldSelf.model) && "
+    + " && ".join(f"self.{field} == oldSelf.{field}" for field in _FIXED),
+    holds=lambda _: True,  # a transition: `asks_the_same` says it where there is an older object
+    message="A batch that exists cannot be changed, apart from suspend, timeoutSeconds and ttlSecondsAfterFinished. "
+    "Delete it and create another; with the same input and output it goes on where this one stopped.",
 )
 
 
@@ -135,15 +160,22 @@ class BatchSpec(ApiModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            # All but model are always there, by their defaults. `self.?model` is shorter, but costs CEL too much.
-            cel="has(self.model) == has(oldSelf.model) && (!has(self.model) || self.model == oldSelf.model) && "
-            + " && ".join(f"self.{field} == oldSelf.{field}" for field in _FIXED),
-            holds=lambda _: True,  # a transition: there is no older object offline
-            message="A batch that exists cannot be changed, apart from suspend, timeoutSeconds and "
-            "ttlSecondsAfterFinished. Delete it and create another; with the same input and output it goes on where "
-            "this one stopped.",
+            cel="!has(self.input.configMap) || !has(self.output.configMap) || "
+            "self.input.configMap.name != self.output.configMap.name",
+            holds=lambda s: (
+                s.input.config_map is None
+                or s.output.config_map is None
+                or s.input.config_map.name != s.output.config_map.name
+            ),
+            field="output.configMap.name",
+            message="Name another ConfigMap than that of the input; the operator creates it.",
         ),
+        FIXED_RULE,
     )
+
+    def asks_the_same(self, other: "BatchSpec") -> bool:
+        """Whether they differ in nothing but what may be changed."""
+        return self.model_dump(exclude=_MAY_CHANGE) == other.model_dump(exclude=_MAY_CHANGE)
 
 
 class BatchMetadata(Metadata):
@@ -195,9 +227,9 @@ class BatchStatus(ApiModel):
     """Requests that were given up; errors.jsonl says why."""
     progress: str = ""
     """`done/total`, for printing; done are those that were answered or given up."""
-    start_time: datetime | None = None
+    start_time: Moment | None = None
     """When the Job started."""
-    completion_time: datetime | None = None
+    completion_time: Moment | None = None
     """When the Job ended, well or not."""
     conditions: Annotated[
         list[Condition],

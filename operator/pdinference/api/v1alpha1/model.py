@@ -121,6 +121,15 @@ class LoRA(ApiModel):
     """Whether clients of the pods may load and unload adapters through vLLM's API. The router does not pass these calls
     on to every pod, so this is for administrators who reach the pods."""
 
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="!has(self.adapters) || self.adapters.all(a, self.adapters.exists_one(b, a.name == b.name))",
+            holds=lambda lora: len({adapter.name for adapter in lora.adapters}) == len(lora.adapters),
+            field="adapters",
+            message="Give each adapter its own name.",
+        ),
+    )
+
 
 class Model(ApiModel):
     """The model to serve."""

@@ -59,9 +59,9 @@ class PairAutoscaling(ApiModel):
     """What holds for P and D together. minReplicas and maxReplicas of the roles go before the ratio."""
 
     source: MetricsSource | None = None
-    """Who tells the load. Builtin: the operator. KEDA: a ScaledObject for each role, which asks Prometheus.
-    PrometheusAdapter: that, by the chart's rules. Default: Builtin; KEDA where the operator is installed to use it and
-    does not have the API group of external metrics itself."""
+    """Who tells the load. Builtin: the operator. KEDA: Prometheus, by a ScaledObject for each role.
+    PrometheusAdapter: Prometheus, by the chart's rules. Default: Builtin; KEDA where the operator is installed to use
+    it and lacks the API group of external metrics."""
     ratio: RatioBand | None = None
     """How many P there are for D, where both are autoscaled. Default: as the load of each decides."""
     gpu_budget: Annotated[int, Field(ge=1, le=100_000)] | None = None

@@ -4,16 +4,14 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from pdinference.api.v1alpha1.base import ApiModel, LabelValue, QualifiedName, Rule
+from pdinference.api.v1alpha1.base import ApiModel, LabelValue, LabelValues, QualifiedName, Rule
 from pdinference.api.v1alpha1.role import RoleSpec
 
 
 class NodePool(ApiModel):
     """Where one node of each instance is. What is not set is as in `accelerator` and `placement`."""
 
-    products: Annotated[list[LabelValue], Field(max_length=16, json_schema_extra={"x-kubernetes-list-type": "set"})] = (
-        Field(default_factory=list)
-    )
+    products: LabelValues = Field(default_factory=list)
     """Accelerator products, instead of accelerator.products."""
     node_selector: Annotated[dict[QualifiedName, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
     """Node labels that must all match, besides those of placement.nodeSelector."""

@@ -80,7 +80,7 @@ class SelectorRequirement(ApiModel):
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
     """How the label relates to the values."""
     values: Annotated[list[LabelValue], Field(max_length=32)] | None = None
-    """Values to compare with; none for Exists and DoesNotExist, one integer for Gt and Lt."""
+    """None for Exists and DoesNotExist, one integer for Gt and Lt."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

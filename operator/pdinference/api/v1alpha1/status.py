@@ -1,11 +1,10 @@
 """`status`: what the operator saw and did."""
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from pdinference.api.v1alpha1.base import ApiModel
+from pdinference.api.v1alpha1.base import ApiModel, Moment
 
 
 class Condition(ApiModel):
@@ -19,7 +18,7 @@ class Condition(ApiModel):
     """Why, in one CamelCase word."""
     message: Annotated[str, Field(max_length=32768)]
     """Why, in plain English, and what to do."""
-    last_transition_time: datetime
+    last_transition_time: Moment
     """When status last changed."""
     observed_generation: Annotated[int, Field(ge=0)]
     """metadata.generation that this was seen at."""
@@ -66,6 +65,21 @@ class CheckpointStatus(ApiModel):
     """Bytes of tensors that stay as they are."""
 
 
+class KnownAdapter(ApiModel):
+    """What is known of a LoRA adapter, from its adapter_config.json."""
+
+    path: str = ""
+    """As in spec.model.lora.adapters."""
+    rank: int = 0
+    """The largest of its modules."""
+    modules: list[str] = Field(default_factory=list)
+    """What it changes, where it lists that."""
+    base: str = ""
+    """The model that it was trained on, as it says."""
+    unsupported: list[str] = Field(default_factory=list)
+    """Members of the config that vLLM refuses."""
+
+
 class KnownModel(ApiModel):
     """What is known of a model; the memory plan is made of it."""
 
@@ -77,6 +91,8 @@ class KnownModel(ApiModel):
     """Those members of config.json that matter."""
     checkpoint: CheckpointStatus | None = None
     """The tensors of its safetensors files; absent when there are none."""
+    adapters: list[KnownAdapter] = Field(default_factory=list)
+    """Its LoRA adapters, as far as they could be read."""
 
 
 class ModelStatus(ApiModel):

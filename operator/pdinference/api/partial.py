@@ -1,0 +1,91 @@
+"""What is left of a document without the parts that fit no schema, so that the rest can be looked at all the same."""
+
+from collections.abc import Collection, Iterable, Mapping
+from copy import deepcopy
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+Location = tuple[int | str, ...]
+Document = dict[str, Any]
+
+StandIns = Mapping[Location, Any]
+"""For what every resource of a kind must have: nothing else could be looked at without."""
+
+_ABSENT = object()
+
+
+def unfit(errors: Iterable[ErrorDetails], stand_ins: StandIns) -> set[Location]:
+    """Where parts have to go: what does not fit, or what lacks a member that it must have."""
+    locations = set()
+    for details in errors:
+        location = _steps(details["loc"])
+        if details["type"] != "missing":
+            locations.add(location)
+        elif not any(known[: len(location)] == location for known in stand_ins):
+            locations.add(location[:-1])
+    return locations - {()}
+
+
+def without(document: Mapping[str, Any], locations: Collection[Location], stand_ins: StandIns) -> Document:
+    """A copy without these members or items of lists, and with stand-ins for what is missing then."""
+    copy = deepcopy(dict(document))
+    for location in sorted(locations, key=_order, reverse=True):
+        holder: Any = copy
+        for step in location[:-1]:
+            holder = _member(holder, step)
+        if _member(holder, location[-1], absent=_ABSENT) is not _ABSENT:
+            del holder[location[-1]]
+    for location, value in stand_ins.items():
+        _complete(copy, location, value)
+    return copy
+
+
+def doubtful(location: Location) -> Location:
+    """What must not be judged once a part is gone: of a list whose items moved up, and of an item, all of it."""
+    indexes = [index for index, step in enumerate(location) if isinstance(step, int)]
+    if not indexes:
+        return location
+    return location[:-1] if indexes[-1] == len(location) - 1 else location[: indexes[-1] + 1]
+
+
+def path(location: Location) -> str:
+    """Write a location as users write it: `spec.decode.placement.tolerations[0].key`."""
+    text = ""
+    for step in _steps(location):
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += f".{step}" if text else step
+    return text
+
+
+def within(field: str, other: str) -> bool:
+    """Whether a field is another one, or a part of it."""
+    return field == other or field.startswith((f"{other}.", f"{other}["))
+
+
+def _steps(location: Location) -> Location:
+    return tuple(step for step in location if step != "[key]")  # pydantic's mark for "the key itself, not its value"
+
+
+def _complete(document: Document, location: Location, value: Any) -> None:
+    holder: Any = document
+    for step in location[:-1]:
+        if not isinstance(holder.setdefault(step, {}), dict):
+            return
+        holder = holder[step]
+    holder.setdefault(location[-1], value)
+
+
+def _member(holder: Any, step: int | str, absent: Any = None) -> Any:
+    if isinstance(holder, dict):
+        return holder.get(step, absent)
+    if isinstance(holder, list) and isinstance(step, int) and step < len(holder):
+        return holder[step]
+    return absent
+
+
+def _order(location: Location) -> list[tuple[bool, int, str]]:
+    """Later items of a list after earlier ones, so that deleting from the end leaves the other indexes alone."""
+    return [(isinstance(step, int), step if isinstance(step, int) else 0, str(step)) for step in location]

@@ -1,0 +1,48 @@
+"""What pydantic finds wrong, in words for a person: the API server's own where it can say the same."""
+
+import json
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+_SENTENCES = {
+    "missing": "This field is required.",
+    "extra_forbidden": "This is an unknown field. Check the spelling; `kubectl explain {short_name}.spec --recursive` "
+    "lists all.",
+    "value_error": "{error}",
+    "string_too_long": "Too long: use at most {max_length} characters.",
+    "too_long": "This must have at most {max_length} items, not {actual_length}.",
+    "too_short": "This should have at least {min_length} items, not {actual_length}.",
+}
+_TYPES = {
+    "int_type": "integer",
+    "float_type": "number",
+    "bool_type": "boolean",
+    "string_type": "string",
+    "list_type": "array",
+    "dict_type": "object",
+    "model_type": "object",
+}
+_LONGEST_VALUE = 60
+
+
+def sentence(details: ErrorDetails, short_name: str) -> str:
+    """What is wrong with one field.
+
+    Args:
+        details: pydantic's.
+        short_name: Of the kind, for `kubectl explain`.
+    """
+    if known := _SENTENCES.get(details["type"]):
+        return known.format_map({**details.get("ctx", {}), "short_name": short_name})
+    value = _shown(details["input"])
+    if wanted := _TYPES.get(details["type"]):
+        return f"This must be of type {wanted}, not {value}."
+    expected = details["msg"].replace("Input", "This", 1).replace("'", '"')
+    return f"{expected}, not {value}."
+
+
+def _shown(value: Any) -> str:
+    """A value as users write it, as far as it helps."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"

@@ -1,0 +1,51 @@
+"""The ConfigMap for the answers of a PDBatch.
+
+It is created, and never applied: what is in it belongs to the runner. It is not in the cache either, as the operator
+watches no ConfigMaps; who owns one that exists already is read by a patch that changes nothing.
+"""
+
+from pdinference.cluster.apply import Parent, child_key
+from pdinference.cluster.client import ApiServer, Json
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import CONFIG_MAP
+from pdinference.cluster.outcome import Outcome
+from pdinference.cluster.records import controller_of
+from pdinference.planning.observed import Failure
+
+_ALREADY_EXISTS = "AlreadyExists"
+
+
+async def ensure_output(api: ApiServer, manifest: Json | None, parent: Parent) -> Outcome:
+    """See that the ConfigMap is there and belongs to the batch; without a manifest there is nothing to do."""
+    outcome = Outcome()
+    if manifest is None:
+        return outcome
+    key = child_key(manifest)
+    try:
+        await api.create(CONFIG_MAP.path(key.namespace), manifest)
+    except ApiError as error:
+        if error.reason != _ALREADY_EXISTS:
+            outcome.failed(key, error)
+            return outcome
+    else:
+        outcome.applied.append(key)
+        return outcome
+    try:
+        metadata = (await api.merge(CONFIG_MAP.path(key.namespace, key.name), {}))["metadata"]
+    except ApiError as error:
+        outcome.failed(key, error)
+        return outcome
+    owner, owner_uid = controller_of(metadata)
+    if "deletionTimestamp" in metadata or (owner == parent.owner and owner_uid != parent.uid):
+        outcome.waiting.append(key)
+    elif owner_uid != parent.uid:
+        outcome.failures.append(Failure(key.kind, key.name, "NameConflict", _taken(key.namespace, key.name)))
+    return outcome
+
+
+def _taken(namespace: str, name: str) -> str:
+    return (
+        "a ConfigMap of this name exists already and does not belong to this PDBatch, so it is left alone. Delete it "
+        f"(`kubectl delete -n {namespace} configmap {name}`), or create the PDBatch anew with another "
+        "spec.output.configMap.name."
+    )

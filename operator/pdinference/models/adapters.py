@@ -1,0 +1,78 @@
+"""What is known of LoRA adapters: their adapter_config.json, where it can be read from here."""
+
+import logging
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pdinference.models.errors import ModelError
+from pdinference.models.hub import Hub
+from pdinference.models.local_files import ModelFilesError, read_config
+
+_LOG = logging.getLogger(__name__)
+_CONFIG = "adapter_config.json"
+_UNSUPPORTED = ("use_dora", "lora_bias", "alora_invocation_tokens", "layer_replication", "use_bdlora", "use_qalora")
+"""What vLLM refuses when it is set (`_validate_features` in vllm/lora/peft_helper.py)."""
+_SAVED = ("classifier", "score")
+_MOST_MODULES, _LONGEST = 64, 253
+"""Of what a status takes in of a file that anybody may have written."""
+
+
+def facts_of_adapters(paths: Iterable[str], hub: Callable[[str], Hub]) -> list[dict[str, Any]]:
+    """What is known of each, in the form of `status.model.facts.adapters`; one that cannot be read is left out.
+
+    Args:
+        paths: Folders that are here, and repositories.
+        hub: From the name of a repository to the repository.
+    """
+    return list(_facts(paths, hub))
+
+
+def _facts(paths: Iterable[str], hub: Callable[[str], Hub]) -> Iterator[dict[str, Any]]:
+    for path in paths:
+        try:
+            config = read_config(Path(path, _CONFIG)) if path.startswith("/") else _downloaded(hub(path))
+        except (ModelError, ModelFilesError) as error:
+            _LOG.warning("Nothing is known of adapter %s: %s", path, error)
+            continue
+        if (rank := _rank(config)) is not None:
+            yield {"path": path, "rank": rank, **_rest(config)}
+
+
+def _downloaded(hub: Hub) -> dict[str, Any]:
+    listing = hub.listing()
+    file = next((file for file in listing.files if file.path == _CONFIG), None)
+    if file is None:
+        raise ModelError("NotAnAdapter", f"The repository holds no {_CONFIG}.")
+    with tempfile.TemporaryDirectory() as folder:
+        hub.download(file, listing.commit, Path(folder))
+        return read_config(Path(folder, _CONFIG))
+
+
+def _rank(config: Mapping[str, Any]) -> int | None:
+    """The largest of all modules; None when the config makes no sense."""
+    patterns = config.get("rank_pattern") or {}
+    stated = [config.get("r"), *(patterns.values() if isinstance(patterns, Mapping) else ())]
+    ranks = [rank for rank in stated if isinstance(rank, int) and not isinstance(rank, bool) and rank > 0]
+    return max(ranks) if len(ranks) == len(stated) else None
+
+
+def _rest(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Modules are known when they are listed: `all-linear` and patterns say nothing without the model."""
+    modules, base = config.get("target_modules"), config.get("base_model_name_or_path")
+    named = isinstance(modules, list) and all(isinstance(module, str) for module in modules)
+    return {
+        "modules": sorted(module[:_LONGEST] for module in modules)[:_MOST_MODULES] if named and modules else [],
+        "base": base[:_LONGEST] if isinstance(base, str) else "",
+        "unsupported": list(_unsupported(config)),
+    }
+
+
+def _unsupported(config: Mapping[str, Any]) -> Iterator[str]:
+    yield from (name for name in _UNSUPPORTED if config.get(name))
+    if str(config.get("bias") or "none") != "none":
+        yield "bias"
+    saved = config.get("modules_to_save")
+    if isinstance(saved, list) and any(module not in _SAVED for module in saved):
+        yield "modules_to_save"

@@ -1,0 +1,167 @@
+"""Answers in a ConfigMap: the files of an output folder as its keys, whole and small enough to be one object.
+
+Each write names the version that it builds on, so that of two runners only one can write, and one whose write arrived
+although its answer was lost finds it there. An empty patch reads the object: the runner may do nothing but patch it.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pdinference.cluster.client import ApiServer
+from pdinference.cluster.errors import ApiError
+from pdinference.engine.batch import ERRORS, IDENTITY, OUTPUT, WRITTEN
+from pdinference.runner.lines import BatchRequestOutput
+from pdinference.runner.results import (
+    ForeignOutputError,
+    FullOutputError,
+    OutputAwayError,
+    UnfitOutputError,
+    custom_id_of,
+)
+
+MOST_BYTES = 1_000_000
+"""Kubernetes takes 1 MiB; a little is left for what others add to the object."""
+SMALLEST_LINE = 116
+"""Bytes of a line that says nothing: input with more requests than there is room for such is refused early."""
+_BYTES_PER_S = 256 << 10
+"""Each write sends the whole, and etcd keeps old versions for minutes: so much a second, and no more."""
+_PAUSE_S = 3.0
+_TRIES = 20
+_INSTEAD = "Use spec.output.persistentVolumeClaim for so many answers, or split the input."
+_CONFLICT, _NOT_FOUND, _FORBIDDEN = 409, 404, 403
+
+
+def require_room(requests: int) -> None:
+    """See that the answers to so many requests may fit, before any is asked for.
+
+    Raises:
+        FullOutputError: They cannot, however short they are.
+    """
+    if requests * SMALLEST_LINE > MOST_BYTES:
+        raise FullOutputError(
+            f"The input has {requests:,} requests, and a ConfigMap holds {MOST_BYTES:,} bytes, which is too little "
+            f"for as many answers. Nothing was asked. {_INSTEAD}"
+        )
+
+
+class ConfigMapStore:
+    """The answers of one batch.
+
+    Attributes:
+        answered: custom_ids that have a line in the output.
+        failed: custom_ids that have a line among the errors.
+    """
+
+    def __init__(self, api: ApiServer, path: str, live: Mapping[str, Any] | None, *, pause_s: float = _PAUSE_S) -> None:
+        self._api = api
+        self._path = path
+        self._pause_s = pause_s
+        self._rest_until = 0.0
+        self._note(live)
+        self.answered = _ids(self._data.get(OUTPUT, ""))
+        self.failed = _ids(self._data.get(ERRORS, ""))
+
+    @classmethod
+    async def opened(cls, api: ApiServer, path: str, identity: str, *, pause_s: float = _PAUSE_S) -> "ConfigMapStore":
+        """Read what is there, and note whose answers these are.
+
+        Raises:
+            UnfitOutputError: The ConfigMap is gone, or holds something else.
+            OutputAwayError: The API server does not let us.
+        """
+        store = cls(api, path, await _insisted(api, path, {}, pause_s), pause_s=pause_s)
+        await store._claim(identity)
+        return store
+
+    async def append(self, lines: Sequence[BatchRequestOutput]) -> None:
+        """Write lines, and return when they are stored.
+
+        Raises:
+            FullOutputError: They do not fit any more; those that do are stored.
+            OutputAwayError: The API server does not let us.
+        """
+        await asyncio.sleep(max(0.0, self._rest_until - asyncio.get_running_loop().time()))
+        fitting, data = self._with(lines)
+        if fitting:
+            await self._write(data)
+        self._rest_until = asyncio.get_running_loop().time() + _size(data) / _BYTES_PER_S
+        if len(fitting) < len(lines):
+            raise FullOutputError(
+                f"The ConfigMap is full: it holds {MOST_BYTES:,} bytes of answers, and the next answer does not fit. "
+                f"Those that are in it are kept. {_INSTEAD}",
+                fitting,
+            )
+
+    async def _claim(self, identity: str) -> None:
+        note = json.dumps({"identity": identity})
+        found = self._data.get(IDENTITY)
+        if found == note:
+            return
+        if found is not None or self._data.get(OUTPUT) or self._data.get(ERRORS):
+            raise ForeignOutputError(
+                "The ConfigMap holds the answers to another input or of another model. Give this batch another "
+                "spec.output.configMap.name."
+            )
+        await self._write({**self._data, IDENTITY: note})
+
+    def _with(self, lines: Iterable[BatchRequestOutput]) -> tuple[list[BatchRequestOutput], dict[str, str]]:
+        """As many lines as fit, and the data with them."""
+        data, fitting, room = dict(self._data), [], MOST_BYTES - _size(self._data)
+        for line in lines:
+            text = f"{line.model_dump_json()}\n"
+            room -= len(text.encode())
+            if room < 0:
+                break
+            key = OUTPUT if line.answered else ERRORS
+            data[key] = data.get(key, "") + text
+            fitting.append(line)
+        return fitting, data
+
+    async def _write(self, data: dict[str, str]) -> None:
+        for _ in range(_TRIES):
+            patch = {"metadata": {"resourceVersion": self._version}, "data": data}
+            live = await _insisted(self._api, self._path, patch, self._pause_s)
+            if live is not None:
+                self._note(live)
+                return
+            before = self._data
+            self._note(await _insisted(self._api, self._path, {}, self._pause_s))
+            if self._data == data:
+                return  # our own write, whose answer was lost
+            if self._data != before:
+                raise OutputAwayError("Another runner is writing into the ConfigMap, or somebody changed it.")
+        raise OutputAwayError("The ConfigMap is changed by others all the time.")
+
+    def _note(self, live: Mapping[str, Any] | None) -> None:
+        found = live or {}
+        self._version = found.get("metadata", {}).get("resourceVersion", "")
+        self._data = {key: text for key, text in (found.get("data") or {}).items() if key in WRITTEN}
+
+
+async def _insisted(api: ApiServer, path: str, patch: dict[str, Any], pause_s: float) -> dict[str, Any] | None:
+    """The object after a patch; None when it is no longer of the version that the patch names."""
+    for attempt in range(_TRIES):
+        try:
+            return await api.merge(path, patch)
+        except ApiError as error:
+            if error.status == _CONFLICT and patch:
+                return None
+            if error.status == _NOT_FOUND:
+                raise UnfitOutputError(
+                    "The ConfigMap for the answers was deleted, and they with it. Create the PDBatch anew."
+                ) from error
+            # The API server may not have heard yet of the right that was given a moment ago.
+            if not (error.transient or error.status == _FORBIDDEN) or attempt == _TRIES - 1:
+                raise OutputAwayError(f"The ConfigMap cannot be written: {error.message}") from error
+        await asyncio.sleep(pause_s)
+    raise AssertionError("unreachable")
+
+
+def _ids(text: str) -> set[str]:
+    return {custom_id_of(line, "The ConfigMap") for line in text.split("\n") if line}
+
+
+def _size(data: Mapping[str, str]) -> int:
+    return sum(len(text.encode()) for text in data.values())
