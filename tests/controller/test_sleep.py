@@ -223,22 +223,35 @@ async def test_hpas_share_the_gpu_budget_again_when_the_pair_wakes(world: World)
     assert sum(hpa["maxReplicas"] for hpa in hpas) == 8
 
 
+async def test_both_roles_wake_at_once_when_the_budget_is_just_enough(world: World) -> None:
+    world.edit(parameter=SMALL, decode=SMALL, autoscaling={**SLEEPY, "gpuBudget": 4})
+    await serving(world)
+    world.activity = IDLE
+    await world.reconcile()
+    take_pods_away(world)
+    world.activity = HELD
+    await world.reconcile()
+    assert replicas(world) == [2, 2]
+
+
 async def test_a_pair_that_wakes_waits_for_the_gpus_of_pods_that_still_end(world: World) -> None:
-    world.edit(parameter=SMALL, decode=SMALL, autoscaling={**SLEEPY, "gpuBudget": 6})
+    world.edit(parameter=SMALL, decode=SMALL, autoscaling={**SLEEPY, "gpuBudget": 4})
     await serving(world)
     world.activity = IDLE
     await world.reconcile()
     assert replicas(world) == [0, 0]
-    world.activity = HELD  # while all six pods end
+    world.activity = HELD  # while a pod of each role ends
     await world.reconcile()
-    assert replicas(world) == [0, 0]
-    assert world.condition("DecodeReady")["reason"] == "GpuBudget"
-    writes = len(world.api.writes())
+    assert replicas(world) == [0, 2]
+    assert world.condition("ParameterReady")["reason"] == "GpuBudget"
     await world.reconcile()
-    assert len(world.api.writes()) <= writes
+    await world.reconcile()
+    assert world.api.writes() == 0, "it waits without a write"
     take_pods_away(world)
     await world.reconcile()
-    assert replicas(world) == [2, 2]
+    assert replicas(world) == [1, 2]
+    hpas = [world.api.objects[path]["spec"] for path in world.api.objects if "/horizontalpodautoscalers/" in path]
+    assert [(hpa["minReplicas"], hpa["maxReplicas"]) for hpa in hpas] == [(2, 2), (2, 2)], "P's HPA brings the other"
 
 
 def replicas(world: World) -> list[int]:

@@ -87,7 +87,7 @@ class SelectorRequirement(ApiModel):
             cel="(self.operator in ['Exists', 'DoesNotExist']) == (!has(self.values) || self.values.size() == 0)",
             holds=lambda r: (r.operator in {"Exists", "DoesNotExist"}) == (not r.values),
             field="values",
-            message="Exists and DoesNotExist take none; the other operators need at least one.",
+            message="Exists and DoesNotExist take none, the others at least one.",
         ),
         Rule(
             cel="!(self.operator in ['Gt', 'Lt']) || (has(self.values) && self.values.size() == 1 "

@@ -150,16 +150,24 @@ class _Beside:
         if self._limits.budget is None:
             return {role: counts.maximum for role, counts in self._limits.counts.items()}
         spare = self._limits.budget - self._reachable(with_first=False)
+        kept_for_d = self._short_of_minimum(D) * self._limits.gpus[D]
         found = {}
         for role in ENGINE_ROLES:
             live, gpus = self._fleet.instances(role, self._target), self._limits.gpus[role]
             if not self._fleet.has(role, self._target):
                 found[role] = self._first[role]
                 continue
-            more = max(0, spare) // gpus if gpus else self._limits.counts[role].maximum
+            free = spare - (kept_for_d if role is P else 0)
+            more = max(0, free) // gpus if gpus else self._limits.counts[role].maximum
             found[role] = live + min(more, max(0, self._limits.counts[role].maximum - live))
             spare -= (found[role] - live) * gpus
         return found
+
+    def _short_of_minimum(self, role: Role) -> int:
+        """Pods that a role lacks, which the other must not take the GPUs from (both start together after sleep)."""
+        if not self._fleet.has(role, self._target):
+            return 0
+        return max(0, self._limits.counts[role].minimum - self._fleet.instances(role, self._target))
 
     def _standings(self, *, with_target: bool) -> tuple[Standing, Standing]:
         """How the roles stand, each instance with those of all revisions that have as many."""
@@ -222,7 +230,8 @@ class _Beside:
         """GPUs of all that is there when HPAs go as far as they may before they see anything new."""
         growth = 0
         for role in self._limits.scaled if self._followed else ():
-            more = max(0, self._granted(role) - self._fleet.instances(role, self._followed))
+            there = self._fleet.instances(role, self._followed)
+            more = max(0, self._granted(role) - there) if there else 0  # an HPA that finds no pods does nothing
             growth += more * self._fleet.gpus(role, self._followed)
         return self._fleet.wanted + self._fleet.leaving + growth + (self._first_gpus if with_first else 0)
 
