@@ -241,3 +241,18 @@ class TestWanted:
         assert wanted_by(limited, live=4) == 3  # the minimum was just lowered from 4
         assert wanted_by(limited, live=3) == 3  # it has just gone down
         assert wanted_by(replace(limited, minimum=5), live=4) == 4  # the minimum was just raised
+
+
+class TestAfterSleep:
+    """Both roles have no pods and start together, from their minimums on."""
+
+    TWO = {"autoscaling": {"minReplicas": 2, "maxReplicas": 10}}  # noqa: RUF012
+
+    def test_neither_takes_what_the_other_needs_to_start(self) -> None:
+        decision = decide(limits(4, p=self.TWO, d=self.TWO), pair(0, 0))
+        assert (decision.most[P], decision.most[D]) == (2, 2)
+
+    def test_an_hpa_that_finds_no_pods_keeps_none_of_the_budget_for_itself(self) -> None:
+        hpas = {P: hpa(2, minimum=2), D: hpa(2, minimum=2)}
+        decision = decide(limits(4, p=self.TWO, d=self.TWO), pair(0, 2), hpas)
+        assert decision.most[P] == 2
