@@ -14,8 +14,8 @@ from pdinference.cluster.kinds import BATCH, CHILDREN, CONFIG_MAP, JOB, POD, RES
 from pdinference.controller.batches import BatchReconciler
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
-from pdinference.controller.reconcile import Result
 from pdinference.controller.report import Reporter
+from pdinference.controller.results import Result
 from pdinference.manifests import RenderSettings
 from pdinference.planning.batch import Progress
 from tests.cluster.fake_api import FakeApi

@@ -8,7 +8,7 @@ import pytest
 
 from pdinference.api import names
 from pdinference.cluster.kinds import JOB
-from pdinference.controller.reconcile import Result
+from pdinference.controller.results import Result
 from tests.controller.test_reconcile import World
 
 Json = dict[str, Any]

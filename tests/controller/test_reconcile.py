@@ -14,8 +14,9 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILDREN, DEPLOYMENT, POD, RESOURCE, SCALED_OBJECT, Owner
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
-from pdinference.controller.reconcile import Reconciler, Result
+from pdinference.controller.reconcile import Reconciler
 from pdinference.controller.report import Reporter
+from pdinference.controller.results import Result
 from pdinference.manifests import RenderSettings
 from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.sleep import Activity

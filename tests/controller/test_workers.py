@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from pdinference.cluster.kinds import Owner
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.queue import WorkQueue
-from pdinference.controller.reconcile import Reconciler, Result
+from pdinference.controller.results import Result
 from pdinference.controller.workers import Workers
+
+if TYPE_CHECKING:
+    from pdinference.controller.reconcile import Reconciler
 
 KEY = Owner("ns", "llama")
 

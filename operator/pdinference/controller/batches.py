@@ -23,8 +23,8 @@ from pdinference.cluster.records import ResourceRecord
 from pdinference.controller.batch_output import ensure_output
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.progress import read_progress
-from pdinference.controller.reconcile import Result, count_writes
 from pdinference.controller.report import Reporter, status_of
+from pdinference.controller.results import Result, count_writes
 from pdinference.engine.batch import Service
 from pdinference.manifests import RenderSettings
 from pdinference.manifests.batch import job_settings, render_batch, render_output

@@ -5,9 +5,7 @@ resource is deleted while its children are being applied, they carry an owner re
 and Kubernetes' garbage collector removes them; nothing here has to.
 """
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from pdinference.api import names
@@ -22,6 +20,7 @@ from pdinference.cluster.records import ChildRecord, ResourceRecord
 from pdinference.controller.desired import Desired, InvalidSpecError, compile_desired
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.report import Reporter, status_of
+from pdinference.controller.results import Result, count_writes
 from pdinference.controller.scaling import (
     asleep_now,
     autoscalers,
@@ -33,6 +32,7 @@ from pdinference.controller.scaling import (
     trailing_counts,
     wanted_counts,
 )
+from pdinference.controller.sleeping import seconds_to_sleep, sleeps_now
 from pdinference.manifests import RenderSettings
 from pdinference.planning.model import ModelView
 from pdinference.planning.observed import Failure, WorkloadState
@@ -40,26 +40,10 @@ from pdinference.planning.rollout import RolloutPlan, plan_rollout
 from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.coordination import SETTLE, Coordination
 from pdinference.planning.scaling.replicas import WantedCount
-from pdinference.planning.scaling.sleep import NO_PODS, Activity, next_look, sleeps
+from pdinference.planning.scaling.sleep import NO_PODS, Activity
 from pdinference.planning.status import Situation, build_status, invalid_status
 
 _OF_PODS_THAT_SERVE = frozenset({STATEFUL_SET.name, DEPLOYMENT.name})
-_LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What to do with the key afterwards.
-
-    Attributes:
-        retry: Come back after a back-off.
-        at_least: Seconds that the API server asked to wait.
-        again_after: Look again after so many seconds, although nothing failed; None for never.
-    """
-
-    retry: bool = False
-    at_least: float = 0.0
-    again_after: float | None = None
 
 
 class Reconciler:
@@ -114,7 +98,10 @@ class Reconciler:
         failures = tuple(sorted(found, key=lambda f: (f.transient, f.kind, f.name)))
         written = await self._report(resource, desired, plan, failures)
         waits = bool(failures or any(outcome.waiting for outcome in outcomes) or not written)
-        looks = (self._seconds_to(self._together(resource, desired)), self._next_look(resource, desired))
+        looks = (
+            self._seconds_to(self._together(resource, desired)),
+            seconds_to_sleep(self._cache, resource, desired, self._activity(owner)),
+        )
         return Result(
             retry=waits,
             at_least=max(outcome.retry_after or 0.0 for outcome in outcomes),
@@ -196,21 +183,8 @@ class Reconciler:
         return None if together.settled_at is None else (together.settled_at - self._now()).total_seconds() + 0.1
 
     def _sleeps(self, resource: ResourceRecord, desired: Desired) -> bool:
-        """Whether P and D are to have no pods, because nobody asks."""
-        if desired.sleeps_after is None:
-            return False
-        router = self._router(resource)
-        return sleeps(
-            desired.sleeps_after,
-            asleep=asleep_now(self._cache, resource, desired),
-            settled=router is not None and router.complete and router.revision == desired.revision,
-            activity=self._activity(resource.owner),
-        )
-
-    def _next_look(self, resource: ResourceRecord, desired: Desired) -> float | None:
-        if desired.sleeps_after is None or asleep_now(self._cache, resource, desired):
-            return None
-        return next_look(desired.sleeps_after, self._activity(resource.owner))
+        activity = self._activity(resource.owner)
+        return sleeps_now(self._cache, resource, desired, self._router(resource), activity)
 
     def _plan(self, resource: ResourceRecord, desired: Desired) -> RolloutPlan:
         return plan_rollout(
@@ -280,18 +254,6 @@ class Reconciler:
     def _router(self, resource: ResourceRecord) -> WorkloadState | None:
         record = self._cache.children.get(_router_key(resource.owner))
         return record.workload if record is not None and record.owner_uid == resource.uid else None
-
-
-def count_writes(metrics: Metrics, *written: Outcome, pruned: Outcome | None = None) -> None:
-    """Count what was written and what was refused, and log the latter."""
-    gone = pruned or Outcome()
-    for key in (key for outcome in written for key in outcome.applied):
-        metrics.applies.labels(key.kind).inc()
-    for key in gone.applied:
-        metrics.prunes.labels(key.kind).inc()
-    for failure in (failure for outcome in (*written, gone) for failure in outcome.failures):
-        metrics.errors.labels(failure.reason).inc()
-        _LOG.warning("%s %s: %s", failure.kind, failure.name, failure.message, extra={"reason": failure.reason})
 
 
 def _router_key(owner: Owner) -> ChildKey:

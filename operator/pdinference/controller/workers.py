@@ -8,7 +8,7 @@ from typing import Protocol
 from pdinference.cluster.kinds import Owner
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.queue import WorkQueue
-from pdinference.controller.reconcile import Result
+from pdinference.controller.results import Result
 
 _LOG = logging.getLogger(__name__)
 
