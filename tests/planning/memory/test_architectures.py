@@ -49,7 +49,7 @@ def counted(model_type: str, members: dict[str, Any]) -> tuple[int, Config]:
     config = AutoConfig.for_model(model_type, **sizes, **members, pad_token_id=0, bos_token_id=1, eos_token_id=2)
     with warnings.catch_warnings(), torch.device("meta"):
         warnings.simplefilter("ignore")
-        model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+        model = AutoModelForCausalLM.from_config(config)
     biases = sum(buffer.numel() for name, buffer in model.named_buffers() if "e_score_correction_bias" in name)
     return sum(each.numel() for each in model.parameters()) + biases, config.to_dict()
 
