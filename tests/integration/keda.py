@@ -31,7 +31,7 @@ class Keda:
 
         async def served() -> bool:
             definition = await self._world.api.get(_CRD_PATH)
-            conditions = (definition.get("status") or {}).get("conditions", [])
+            conditions = (definition.get("status") or {}).get("conditions") or []
             return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
         await until(served, "ScaledObjects are served")
