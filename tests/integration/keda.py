@@ -29,10 +29,13 @@ class Keda:
         """Its definition of a ScaledObject."""
         await self._world.api.apply(_CRD_PATH, _definition(), manager="test")
 
+        # Not only established: an operator that starts looks at what the API server says it serves, which comes later.
         async def served() -> bool:
-            definition = await self._world.api.get(_CRD_PATH)
-            conditions = (definition.get("status") or {}).get("conditions") or []
-            return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+            groups = (await self._world.api.get("/apis"))["groups"]
+            if not any(group["name"] == SCALED_OBJECT.group for group in groups):
+                return False
+            resources = (await self._world.api.get(f"/apis/{SCALED_OBJECT.group}/{SCALED_OBJECT.version}"))["resources"]
+            return any(resource["name"] == SCALED_OBJECT.plural for resource in resources)
 
         await until(served, "ScaledObjects are served")
 

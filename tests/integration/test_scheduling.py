@@ -21,7 +21,8 @@ from tests.integration.fleet import DRIVER, Device, Fleet
 from tests.integration.world import World, until
 
 PRIORITY_CLASS = "/apis/scheduling.k8s.io/v1/priorityclasses/models-first"
-PATIENCE_S = 400.0  # the scheduler looks again after five minutes at what no event moved, and machines may be busy
+PATIENCE_S = 240.0  # the scheduler looks again after half a minute at what no event moved, and machines may be busy
+pytestmark = pytest.mark.timeout(600)
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims"
 
 
@@ -269,7 +270,6 @@ async def test_d_goes_where_p_is_and_spreads_there_and_taints_priority_and_queue
     assert router.startswith(f"{fleet.pool}-east")
 
 
-@pytest.mark.timeout(600)
 async def test_every_pod_of_every_example_finds_a_node(world: World, operators: Operators, fleet: Fleet) -> None:
     """On nodes with the labels, devices and volumes that the example speaks of."""
     documents = [document for path in EXAMPLES for document in example_documents(path)]
