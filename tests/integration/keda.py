@@ -2,11 +2,13 @@
 
 import json
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import yaml
 
 from pdinference.cluster.client import Json
+from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
 from tests.integration.world import World, until
 
@@ -31,11 +33,13 @@ class Keda:
 
         # Not only established: an operator that starts looks at what the API server says it serves, which comes later.
         async def served() -> bool:
-            groups = (await self._world.api.get("/apis"))["groups"]
-            if not any(group["name"] == SCALED_OBJECT.group for group in groups):
-                return False
-            resources = (await self._world.api.get(f"/apis/{SCALED_OBJECT.group}/{SCALED_OBJECT.version}"))["resources"]
-            return any(resource["name"] == SCALED_OBJECT.plural for resource in resources)
+            with suppress(ApiError):  # each of the two answers may come before the other
+                groups = (await self._world.api.get("/apis"))["groups"]
+                found = (await self._world.api.get(f"/apis/{SCALED_OBJECT.api_version}"))["resources"]
+                return any(group["name"] == SCALED_OBJECT.group for group in groups) and any(
+                    resource["name"] == SCALED_OBJECT.plural for resource in found
+                )
+            return False
 
         await until(served, "ScaledObjects are served")
 
