@@ -79,7 +79,8 @@ async def test_a_switch_to_keda_and_back_has_one_scaler_at_a_time_and_keeps_ever
 
     await world.apply(decode=SCALED, autoscaling={"source": "Builtin"})
     await keda.let_go()
-    await until(lambda: exists(world, AUTOSCALER), "there is an HPA again")
+    # The garbage collector, which removes KEDA's HPA, learns of a new kind of owner only after a minute or so.
+    await until(lambda: exists(world, AUTOSCALER), "there is an HPA again", within=200)
     assert not await exists(world, SCALED_OBJECT)
     assert not await exists(world, AUTOSCALER, keda.autoscaler)
     assert changes(world, mark) == [
