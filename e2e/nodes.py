@@ -41,6 +41,9 @@ def served(
     pools = [{"nodeSelector": {HOSTNAME: host}} for host in hosts(serving)]
     document["spec"]["parameter"] |= {"parallelism": parallelism, "nodePools": pools, **parameter}
     document["spec"]["decode"]["parallelism"] = {"tensor": tensor}
+    # They share two nodes with the tiny pair, and what other tests have left to end.
+    for role in ("parameter", "decode"):
+        document["spec"][role]["resources"]["requests"]["cpu"] = "100m"
     # With several ranks, vLLM compiles a part of the model even if eager, and the image has no compiler.
     document["spec"]["engine"]["env"]["TORCHDYNAMO_DISABLE"] = "1"
     apply(serving.kubectl, document)
