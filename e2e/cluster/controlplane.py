@@ -111,8 +111,6 @@ def _scheduler(cluster: ClusterSpec) -> Component:
     command: list[Word] = [
         build.binary("kube-scheduler"),
         *_client_flags(cluster, "scheduler"),
-        # Now and then it misses an event (seen: first claims of a cluster), and would look again after five minutes.
-        "--pod-max-in-unschedulable-pods-duration=30s",
         *_gates(cluster),
     ]
     return _component(cluster, "kube-scheduler", command, f"https://{cluster.address}:10259/healthz")
