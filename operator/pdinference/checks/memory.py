@@ -8,6 +8,7 @@ from pdinference.api.v1alpha1 import PlanStatus, RoleMemory, Spec
 from pdinference.api.validation import Problem
 from pdinference.checks.facts import Facts
 from pdinference.checks.remedies import remedies
+from pdinference.planning.conditions import ROLE_WORDS
 from pdinference.planning.memory import (
     Figure,
     Inputs,
@@ -21,9 +22,6 @@ from pdinference.planning.memory import (
 )
 
 _GIB = 2**30
-_LETTER = {Role.PARAMETER: "P", Role.DECODE: "D"}
-
-
 _NO_FACTS = MemoryVerdict(
     None, "The model's shape is not known; put the members of its config.json into spec.model.architecture.config."
 )
@@ -113,9 +111,9 @@ def _summary(plans: Mapping[Role, RolePlan], verdicts: Mapping[Role, bool | None
 
 def _role_summary(role: Role, plan: RolePlan, verdict: bool | None) -> str:
     if verdict is None:
-        return f"{_LETTER[role]}: {plan.concurrency.note}"
+        return f"{ROLE_WORDS[role]}: {plan.concurrency.note}"
     return (
-        f"{_LETTER[role]}: weights {_gib(plan.stage.weights)}, KV cache {_gib(plan.stage.kv_cache)} on each device, "
+        f"{ROLE_WORDS[role]}: weights {_gib(plan.stage.weights)}, KV cache {_gib(plan.stage.kv_cache)} on each device, "
         f"room for {plan.concurrency.value:,.1f} requests of {plan.settings.max_length:,} tokens."
     )
 

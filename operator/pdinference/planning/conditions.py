@@ -3,9 +3,9 @@
 The operator's reconciler is the only writer of all of them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Condition
@@ -53,12 +53,34 @@ ROLE_CONDITIONS = {
     Role.ROUTER: ROUTER_READY,
 }
 
+ROLE_WORDS = {Role.PARAMETER: "P", Role.DECODE: "D", Role.ROUTER: "Router"}
+"""What messages call the roles."""
+
+Truth = Literal["True", "False", "Unknown"]
+
 _MESSAGE_LIMIT = 2000  # some API server messages quote whole objects
+
+
+class Judgement(NamedTuple):
+    """What a condition says: its status, reason and message."""
+
+    status: Truth
+    reason: str
+    message: str
+
+
+def written(judgements: Mapping[str, Judgement | None], *, generation: int, now: datetime) -> list[Condition]:
+    """The conditions, by their types; without those that do not apply (None)."""
+    return [
+        condition(type_, *judgement, generation=generation, now=now)
+        for type_, judgement in judgements.items()
+        if judgement is not None
+    ]
 
 
 def condition(
     type_: str,
-    status: Literal["True", "False", "Unknown"],
+    status: Truth,
     reason: str,
     message: str,
     *,

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 import pytest
 
 from pdinference.api.names import Role
+from pdinference.planning.conditions import Judgement
 from pdinference.planning.observed import AutoscalerState, Load, Verdict
 from pdinference.planning.scaling.bounds import Cause, Range
-from pdinference.planning.scaling.condition import Judgement, Measured, judgement, scaling_text
+from pdinference.planning.scaling.condition import Measured, judgement, scaling_text
 from pdinference.planning.scaling.coordination import Coordination
 
 P, D = Role.PARAMETER, Role.DECODE

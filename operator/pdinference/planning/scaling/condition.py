@@ -2,18 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
 
 from pdinference.api.names import Role
+from pdinference.planning.conditions import ROLE_WORDS, Judgement
 from pdinference.planning.observed import AutoscalerState, KvCache, Load
 from pdinference.planning.scaling.bounds import Cause, Range
 from pdinference.planning.scaling.coordination import Coordination
 from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.targets import label, written
 
-Truth = Literal["True", "False", "Unknown"]
-
-_LETTER: Final = {Role.PARAMETER: "P", Role.DECODE: "D"}
 _NAMED_PODS = 3
 
 
@@ -32,14 +29,6 @@ class Measured:
     served: bool | None = None
     silent: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
     kv_caches: Mapping[Role, Mapping[str, KvCache]] = field(default_factory=dict)
-
-
-class Judgement(NamedTuple):
-    """Status, reason and message of the condition."""
-
-    status: Truth
-    reason: str
-    message: str
 
 
 def judgement(
@@ -61,7 +50,7 @@ def judgement(
     worst = min(
         roles.values(), key=lambda one: (("False", "Unknown", "True").index(one.status), one.reason not in set(Cause))
     )
-    message = " ".join(f"{_LETTER[role]}: {one.message}" for role, one in roles.items())
+    message = " ".join(f"{ROLE_WORDS[role]}: {one.message}" for role, one in roles.items())
     return Judgement(worst.status, worst.reason, message)
 
 

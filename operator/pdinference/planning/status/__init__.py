@@ -1,0 +1,11 @@
+"""The status of a PDInference, from what was wanted, what is there, and what went wrong.
+
+A `Situation` holds all that is known. `problems` says what keeps a role from being as wanted; one file for each
+condition judges the situation; `build` puts the judgements and all else together.
+"""
+
+from pdinference.planning.status.build import build_status, service_url
+from pdinference.planning.status.invalid import invalid_status
+from pdinference.planning.status.situation import Situation
+
+__all__ = ["Situation", "build_status", "invalid_status", "service_url"]

@@ -1,0 +1,26 @@
+"""The condition Autoscaling: whether the number of pods follows the load."""
+
+from pdinference.api import names
+from pdinference.planning.conditions import ASLEEP, Judgement
+from pdinference.planning.scaling.condition import judgement
+from pdinference.planning.status.situation import Situation
+
+_NOT_HEARD = (
+    f"Router pods do not tell on port {names.ACTIVATOR_STATE_PORT} whether anybody asks, so P and D do not sleep; "
+    "a NetworkPolicy of your own may be in the way."
+)
+
+
+def autoscaling(situation: Situation) -> Judgement | None:
+    """What HPAs do, and whether the pair can sleep; None without autoscaling."""
+    if not situation.autoscalers:
+        return None
+    if situation.asleep:
+        message = "P and D have no pods because nobody asks; their load counts again from the next request on."
+        return Judgement("True", ASLEEP, message)
+    if situation.pair_starts:
+        return Judgement("Unknown", "Starting", "P and D start; their load counts as soon as they answer.")
+    judged = judgement(situation.autoscalers, situation.measured, serves=situation.scaled, together=situation.together)
+    if situation.holds and not situation.heard:
+        return judged._replace(message=f"{judged.message} {_NOT_HEARD}")
+    return judged

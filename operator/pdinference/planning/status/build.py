@@ -1,0 +1,59 @@
+"""The status as a whole, put together from the judgements on each part."""
+
+from datetime import datetime
+
+from pdinference.api import names
+from pdinference.api.names import SERVING_ROLES
+from pdinference.api.v1alpha1 import PlanStatus, RolesStatus, Status
+from pdinference.planning import conditions
+from pdinference.planning.memory.observed import compared
+from pdinference.planning.model import model_status
+from pdinference.planning.status.autoscaling import autoscaling
+from pdinference.planning.status.model import memory_fits, model_ready
+from pdinference.planning.status.problems import first_problem, role_problem
+from pdinference.planning.status.progressing import progressing
+from pdinference.planning.status.ready import ready
+from pdinference.planning.status.roles import role_ready, role_status
+from pdinference.planning.status.situation import Situation
+
+_HTTP_PORT = 80
+
+
+def build_status(situation: Situation, *, previous: Status, now: datetime) -> Status:
+    """The status to write; equal to `previous` when nothing changed."""
+    roles = {role: role_status(situation, role) for role in SERVING_ROLES}
+    problems = {role: role_problem(situation, role, roles[role]) for role in SERVING_ROLES}
+    first = first_problem(situation.failures, problems)
+    judgements = {
+        conditions.READY: ready(situation, first),
+        **{conditions.ROLE_CONDITIONS[role]: role_ready(role, roles[role], problems[role]) for role in SERVING_ROLES},
+        conditions.MODEL_READY: model_ready(situation),
+        conditions.PROGRESSING: progressing(situation, first),
+        conditions.MEMORY_FITS: memory_fits(situation.memory),
+        conditions.AUTOSCALING: autoscaling(situation),
+    }
+    fresh = conditions.written(judgements, generation=situation.generation, now=now)
+    return Status(
+        observed_generation=situation.generation,
+        url=service_url(situation.namespace, situation.name, situation.port),
+        revision=situation.target,
+        serving_revision=situation.rollout.serving,
+        roles=RolesStatus(**{role.value: status for role, status in roles.items()}),
+        plan=_plan(situation, previous),
+        model=model_status(situation.model, previous.model) if situation.model else None,
+        conditions=conditions.carry_over(fresh, previous.conditions),
+    )
+
+
+def service_url(namespace: str, name: str, port: int) -> str:
+    """Where clients inside the cluster send requests."""
+    host = f"http://{names.router_service(name)}.{namespace}.svc"
+    return host if port == _HTTP_PORT else f"{host}:{port}"
+
+
+def _plan(situation: Situation, previous: Status) -> PlanStatus | None:
+    told = {
+        role: [caches[pod.name] for pod in situation.current_pods(role) if pod.name in caches]
+        for role, caches in situation.measured.kv_caches.items()
+    }
+    return compared(situation.memory.status, told, previous.plan if previous.revision == situation.target else None)

@@ -1,0 +1,23 @@
+"""The condition Progressing: whether the operator still works towards the spec."""
+
+from pdinference.api.names import Role
+from pdinference.planning.conditions import ASLEEP, Judgement
+from pdinference.planning.scaling.bounds import Cause
+from pdinference.planning.status.problems import SCALED_TO_ZERO, listed
+from pdinference.planning.status.situation import Situation
+from pdinference.planning.troubles import Advice
+
+
+def progressing(situation: Situation, problem: Advice | None) -> Judgement:
+    """What is being done, or what stops it until a person acts."""
+    lasting = [failure for failure in situation.failures if not failure.transient]
+    if lasting:
+        return Judgement("False", lasting[0].reason, listed(lasting))
+    if problem is not None and problem.reason not in {SCALED_TO_ZERO, ASLEEP}:
+        message = f"Rolling out revision {situation.target}. {problem.message}"
+        if situation.rollout.serving not in {"", situation.target}:
+            message += f" Revision {situation.rollout.serving} keeps answering requests until then."
+        return Judgement("True", "GpuBudget" if problem.reason == Cause.GPU_BUDGET else "RollingOut", message)
+    if not situation.rollout.complete and situation.desired[Role.ROUTER] > 0 and problem is None:
+        return Judgement("True", "RollingOut", f"Traffic moves to revision {situation.target}.")
+    return Judgement("False", "RolloutComplete", f"Revision {situation.target} is rolled out.")

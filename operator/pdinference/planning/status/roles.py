@@ -1,0 +1,33 @@
+"""What the status says of each role: how many pods there are and should be, and the role's condition."""
+
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import RoleStatus
+from pdinference.planning.conditions import ROLE_WORDS, Judgement
+from pdinference.planning.scaling.condition import scaling_text
+from pdinference.planning.status.situation import Situation
+from pdinference.planning.troubles import Advice
+
+
+def role_status(situation: Situation, role: Role) -> RoleStatus:
+    """The role's counts; an instance of several nodes counts once."""
+    pods = [pod for pod in situation.current_pods(role) if pod.node_rank == 0 and not pod.terminating]
+    ready = sum(pod.ready for pod in pods)
+    desired = situation.wanted(role)
+    hpa = situation.autoscalers.get(role)
+    selector = names.role_selector(situation.name, role, situation.target)
+    return RoleStatus(
+        replicas=len(pods),
+        ready=ready,
+        desired=desired,
+        summary=f"{ready}/{desired}",
+        selector=",".join(f"{key}={value}" for key, value in selector.items()),
+        scaling=scaling_text(hpa) if hpa is not None else "",
+    )
+
+
+def role_ready(role: Role, counts: RoleStatus, problem: Advice | None) -> Judgement:
+    """ParameterReady, DecodeReady or RouterReady."""
+    if problem is not None:
+        return Judgement("False", *problem)
+    return Judgement("True", "AllReady", f"{ROLE_WORDS[role]}: {counts.ready} of {counts.desired} pods ready.")

@@ -1,0 +1,68 @@
+"""All that is known of a PDInference when its status is made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
+from pdinference.planning.model import ModelView
+from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, WorkloadState
+from pdinference.planning.rollout import RolloutPlan
+from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.coordination import Coordination
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """All that the status is made of.
+
+    Attributes:
+        workloads: The live workload of each role that serves the target revision; absent while it does not exist.
+        pods: All live pods of the resource, of any revision.
+        failures: Children that could not be applied or pruned in this reconcile.
+        memory: Whether the model fits its devices.
+        model: The Job that downloads or inspects the model; None when none is wanted.
+        autoscalers: The HPA of each autoscaled role; None where there is none yet.
+        measured: What is known of the load that they go by.
+        scaled: Whether there is a revision for them to follow.
+        together: What P and D may have together.
+        holds: Whether requests wait in router pods while P and D have none, so that a ready router says little.
+        asleep: Whether P and D have no pods because nobody asks.
+        heard: Whether router pods tell how many requests there are.
+    """
+
+    namespace: str
+    name: str
+    generation: int
+    port: int
+    target: str
+    desired: Mapping[Role, int]
+    rollout: RolloutPlan
+    workloads: Mapping[Role, WorkloadState]
+    pods: tuple[PodSummary, ...]
+    failures: tuple[Failure, ...] = ()
+    memory: MemoryVerdict = NO_VERDICT
+    model: ModelView | None = None
+    autoscalers: Mapping[Role, AutoscalerState | None] = field(default_factory=dict)
+    measured: Measured = field(default_factory=Measured)
+    scaled: bool = False
+    together: Coordination = field(default_factory=Coordination)
+    holds: bool = False
+    asleep: bool = False
+    heard: bool = True
+
+    def wanted(self, role: Role) -> int:
+        """How many pods the role is to have: as the spec says, or as its HPA has decided."""
+        workload = self.workloads.get(role)
+        return workload.desired if role in self.autoscalers and workload is not None else self.desired[role]
+
+    def current_pods(self, role: Role) -> list[PodSummary]:
+        """The role's pods of the target revision."""
+        return [pod for pod in self.pods if pod.role is role and pod.revision == self.target and not pod.gone]
+
+    @property
+    def pair_starts(self) -> bool:
+        """Whether requests wait because the revision that they go to has no P or no D pod that is ready."""
+        serving = self.rollout.serving
+        ready = {pod.role for pod in self.pods if pod.ready and pod.revision == serving and pod.node_rank == 0}
+        return self.holds and not ready >= set(ENGINE_ROLES)
