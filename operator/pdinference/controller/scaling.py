@@ -26,7 +26,15 @@ def followed_revision(cache: Cache, resource: ResourceRecord, desired: Desired, 
     return scaled_revision(plan, desired.revision, serving_exists=exists, routed=routed)
 
 
-def coordinated(cache: Cache, resource: ResourceRecord, desired: Desired, followed: str, now: datetime) -> Coordination:
+def coordinated(
+    cache: Cache,
+    resource: ResourceRecord,
+    desired: Desired,
+    live: Mapping[Role, AutoscalerState | None],
+    *,
+    followed: str,
+    now: datetime,
+) -> Coordination:
     """What P and D may have together."""
     if desired.limits is None:
         return Coordination()
@@ -35,7 +43,7 @@ def coordinated(cache: Cache, resource: ResourceRecord, desired: Desired, follow
     return coordinate(
         desired.limits,
         Fleet(workloads, cache.pods_of(resource.owner)),
-        live_autoscalers(cache, resource, desired),
+        live,
         target=desired.revision,
         followed=followed,
         now=now,
