@@ -33,7 +33,8 @@ from pdinference.manifests import RenderSettings
 from pdinference.planning.observed import Failure
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.condition import Measured
-from pdinference.planning.scaling.coordination import SETTLE, Coordination
+from pdinference.planning.scaling.coordination import Coordination
+from pdinference.planning.scaling.grants import SETTLE
 from pdinference.planning.scaling.replicas import WantedCount
 from pdinference.planning.scaling.sleep import NO_PODS, Activity
 from pdinference.planning.status import Situation, build_status, invalid_status

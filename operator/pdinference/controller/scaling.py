@@ -13,8 +13,9 @@ from pdinference.controller.desired import Desired
 from pdinference.manifests import Manifest, bounded, following
 from pdinference.planning.observed import AutoscalerState
 from pdinference.planning.rollout import RolloutPlan
-from pdinference.planning.scaling.coordination import Coordination, coordinate, grant_for
+from pdinference.planning.scaling.coordination import Coordination, coordinate
 from pdinference.planning.scaling.fleet import Fleet
+from pdinference.planning.scaling.grants import grant_for
 from pdinference.planning.scaling.replicas import WantedCount, follower_count, scaled_revision, wanted_count
 from pdinference.planning.scaling.source import stands_in
 

@@ -10,8 +10,9 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.planning.observed import AutoscalerState, Grant, PodSummary, Verdict, WorkloadState
 from pdinference.planning.scaling.bounds import Range
-from pdinference.planning.scaling.coordination import Coordination, coordinate, grant_for
+from pdinference.planning.scaling.coordination import Coordination, coordinate
 from pdinference.planning.scaling.fleet import Fleet
+from pdinference.planning.scaling.grants import grant_for
 from pdinference.planning.scaling.limits import Limits
 from pdinference.planning.scaling.wanted import wanted_by
 

@@ -4,21 +4,17 @@ Decided anew in every reconcile, from live objects alone. What cannot be seen in
 may still act, the HPA itself carries in an annotation.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.planning.observed import AutoscalerState, Grant
-from pdinference.planning.scaling.bounds import Cause, Range, Standing, bounds, fitted
+from pdinference.planning.observed import AutoscalerState
+from pdinference.planning.scaling.bounds import Cause, Range, bounds
 from pdinference.planning.scaling.fleet import Fleet
+from pdinference.planning.scaling.grants import open_grants
 from pdinference.planning.scaling.limits import Limits
-from pdinference.planning.scaling.wanted import wanted_by
-
-SETTLE: Final = timedelta(seconds=60)
-"""How long an HPA may act by what it was told before: four of its controller's rounds. HPAs do not say what they have
-seen (Kubernetes 1.34 never sets their observedGeneration)."""
+from pdinference.planning.scaling.side_by_side import SideBySide
 
 P, D = Role.PARAMETER, Role.DECODE
 
@@ -65,193 +61,91 @@ def coordinate(
     """
     if limits is None:
         return Coordination()
-    beside = _Beside(limits, fleet, hpas, target=target, followed=followed, now=now)
+    there = SideBySide(limits, fleet, hpas, target=target, followed=followed, now=now)
     return Coordination(
-        ranges=beside.ranges(),
-        most=beside.most(),
+        ranges=_ranges(there),
+        most=_most(there),
         used=fleet.used,
         budget=limits.budget,
-        held=beside.why_held(),
-        settled_at=max((grant.until for grant in beside.grants()), default=None),
+        held=_why_held(there),
+        settled_at=max((grant.until for grant in open_grants(hpas.values(), now)), default=None),
     )
 
 
-def grant_for(hpa: AutoscalerState | None, maximum: int, now: datetime, settle: timedelta = SETTLE) -> Grant | None:
-    """What an HPA is to carry when it gets this maximum; as it is while the maximum stays."""
-    if hpa is None:
-        return None
-    if maximum >= hpa.maximum:
-        return hpa.grant
-    until = (now + settle).replace(microsecond=0) + timedelta(seconds=1)
-    return Grant(max([hpa.maximum, *(grant.maximum for grant in _open([hpa], now))]), until)
-
-
-class _Beside:
-    """All revisions that there are side by side, and the one that is to come."""
-
-    def __init__(
-        self,
-        limits: Limits,
-        fleet: Fleet,
-        hpas: Mapping[Role, AutoscalerState | None],
-        *,
-        target: str,
-        followed: str,
-        now: datetime,
-    ) -> None:
-        self._limits, self._fleet, self._hpas = limits, fleet, hpas
-        self._target, self._followed, self._now = target, followed, now
-        self._to_come = target not in fleet.revisions
-        self._first = self._fitted_first()
-        self.has_room = limits.budget is None or not self._to_come or self._needed() <= limits.budget
-
-    def grants(self) -> tuple[Grant, ...]:
-        """Earlier maximums that still count."""
-        return _open(self._hpas.values(), self._now)
-
-    def why_held(self) -> str:
-        """Why the pods of the target revision cannot come yet; empty when they are there or can."""
-        budget = self._limits.budget
-        if not self._to_come or budget is None:
-            return ""
-        if not self.has_room:
-            return self._too_little(budget)
-        if self._reachable(with_first=True) > budget:
-            return "The new pair starts when the HPAs act by their new maximums, within a minute or so."
+def _why_held(there: SideBySide) -> str:
+    """Why the pods of the target revision cannot come yet; empty when they are there or can."""
+    budget = there.limits.budget
+    if not there.to_come or budget is None:
         return ""
+    if not there.has_room:
+        return _too_little(there, budget)
+    if there.reachable(with_first=True) > budget:
+        return "The new pair starts when the HPAs act by their new maximums, within a minute or so."
+    return ""
 
-    def ranges(self) -> dict[Role, Range]:
-        """What HPAs may do."""
-        p, d = self._standings(with_target=self.has_room)
-        if self._limits.budget is None:
-            return dict(zip(ENGINE_ROLES, bounds(p, d, ratio=self._limits.ratio), strict=True))
-        room = self._limits.budget - self._fixed()
-        if room < p.gpus * p.minimum + d.gpus * d.minimum:
-            return self._as_they_are()
-        found = dict(zip(ENGINE_ROLES, bounds(p, d, ratio=self._limits.ratio, budget=room), strict=True))
-        there = self._as_they_are()
-        if self._fleet.wanted > self._limits.budget or all(found[r].maximum >= there[r].maximum for r in found):
-            return found
-        # No pod has to go for the sake of those that leave.
-        kept = {role: replace(found[role], maximum=max(found[role].maximum, there[role].maximum)) for role in found}
-        return kept if p.gpus * kept[P].maximum + d.gpus * kept[D].maximum <= room else there
 
-    def _as_they_are(self) -> dict[Role, Range]:
-        """Neither role gets more pods, until those that leave are gone."""
-        found = {}
-        for role, counts in self._limits.counts.items():
-            count = self._fleet.instances(role, self._followed or self._target)
-            most = max(1, min(count, counts.maximum))
-            found[role] = Range(max(1, min(counts.minimum, most)), most, Cause.GPU_BUDGET)
+def _ranges(there: SideBySide) -> dict[Role, Range]:
+    """What HPAs may do."""
+    p, d = there.standings(with_target=there.has_room)
+    if there.limits.budget is None:
+        return dict(zip(ENGINE_ROLES, bounds(p, d, ratio=there.limits.ratio), strict=True))
+    room = there.limits.budget - there.fixed()
+    if room < p.gpus * p.minimum + d.gpus * d.minimum:
+        return _as_they_are(there)
+    found = dict(zip(ENGINE_ROLES, bounds(p, d, ratio=there.limits.ratio, budget=room), strict=True))
+    now = _as_they_are(there)
+    if there.fleet.wanted > there.limits.budget or all(found[r].maximum >= now[r].maximum for r in found):
         return found
-
-    def most(self) -> dict[Role, int]:
-        """How many pods of the target revision there may be, whatever HPAs do meanwhile."""
-        if self._limits.budget is None:
-            return {role: counts.maximum for role, counts in self._limits.counts.items()}
-        spare = self._limits.budget - self._reachable(with_first=False)
-        kept_for_d = self._short_of_minimum(D) * self._limits.gpus[D]
-        found = {}
-        for role in ENGINE_ROLES:
-            live, gpus = self._fleet.instances(role, self._target), self._limits.gpus[role]
-            if not self._fleet.has(role, self._target):
-                found[role] = self._first[role]
-                continue
-            free = spare - (kept_for_d if role is P else 0)
-            more = max(0, free) // gpus if gpus else self._limits.counts[role].maximum
-            found[role] = live + min(more, max(0, self._limits.counts[role].maximum - live))
-            spare -= (found[role] - live) * gpus
-        return found
-
-    def _short_of_minimum(self, role: Role) -> int:
-        """Pods that a role lacks, which the other must not take the GPUs from (both start together after sleep)."""
-        if not self._fleet.has(role, self._target):
-            return 0
-        return max(0, self._limits.counts[role].minimum - self._fleet.instances(role, self._target))
-
-    def _standings(self, *, with_target: bool) -> tuple[Standing, Standing]:
-        """How the roles stand, each instance with those of all revisions that have as many."""
-        return self._standing(P, with_target), self._standing(D, with_target)
-
-    def _standing(self, role: Role, with_target: bool) -> Standing:
-        """The revision that HPAs follow, and the target revision, which is to have as many pods."""
-        counts, hpa = self._limits.counts[role], self._hpas.get(role)
-        scaled = role in self._limits.scaled
-        pair = {self._target, *([self._followed] if scaled else [])} & set(self._fleet.revisions)
-        live = {revision: self._fleet.instances(role, revision) for revision in pair}
-        gpus = {revision: self._fleet.gpus(role, revision) for revision in pair}
-        if with_target and not self._fleet.has(role, self._target):
-            live[self._target], gpus[self._target] = self._first[role], self._limits.gpus[role]
-        if not scaled:
-            if self._target not in live:
-                return Standing(0, 0, 0, 0)
-            return Standing(live[self._target], *counts.limits, gpus[self._target])
-        return Standing(
-            max(live.values(), default=0),
-            *counts.limits,
-            sum(gpus.values()),
-            allowed=hpa.maximum if hpa else 0,
-            granted=self._granted(role),
-            wanted=wanted_by(hpa, live.get(self._followed, 0)) if hpa else None,
-        )
-
-    def _granted(self, role: Role) -> int:
-        """By how high a maximum the HPA of a role may still act."""
-        hpa = self._hpas.get(role)
-        return max([hpa.maximum, *(grant.maximum for grant in _open([hpa], self._now))]) if hpa else 0
-
-    def _fixed(self) -> int:
-        """GPUs of pods that leave, and of revisions that nobody scales any more."""
-        total = self._fleet.leaving
-        for role in ENGINE_ROLES:
-            scaled = role in self._limits.scaled
-            others = set(self._fleet.revisions) - {self._target, *([self._followed] if scaled else [])}
-            # An HPA that has just moved may not have seen it yet.
-            still = self._granted(role) if scaled else 0
-            for revision in others:
-                total += self._fleet.gpus(role, revision) * max(self._fleet.instances(role, revision), still)
-        return total
-
-    def _fitted_first(self) -> dict[Role, int]:
-        """With how many pods the target revision starts: as many as the one before has, or as the spec says."""
-        counts = self._limits.counts
-        before = {role: self._fleet.instances(role, self._followed) if self._followed else 0 for role in ENGINE_ROLES}
-        if any(before.values()) or self._limits.budget is None:
-            return {role: counts[role].within(before[role] or counts[role].initial) for role in ENGINE_ROLES}
-        p, d = (Standing(counts[role].initial, *counts[role].limits, self._limits.gpus[role]) for role in (P, D))
-        return dict(zip((P, D), fitted(p, d, self._limits.budget), strict=True))
-
-    def _needed(self) -> int:
-        """GPUs of all that is there, and of the target revision beside it."""
-        p, d = self._standings(with_target=True)
-        return p.gpus * max(p.live, p.minimum) + d.gpus * max(d.live, d.minimum) + self._fixed()
-
-    def _reachable(self, *, with_first: bool) -> int:
-        """GPUs of all that is there when HPAs go as far as they may before they see anything new."""
-        growth = 0
-        for role in self._limits.scaled if self._followed else ():
-            there = self._fleet.instances(role, self._followed)
-            more = max(0, self._granted(role) - there) if there else 0  # an HPA that finds no pods does nothing
-            growth += more * self._fleet.gpus(role, self._followed)
-        return self._fleet.wanted + self._fleet.leaving + growth + (self._first_gpus if with_first else 0)
-
-    @property
-    def _first_gpus(self) -> int:
-        return sum(self._first[role] * self._limits.gpus[role] for role in ENGINE_ROLES)
-
-    def _too_little(self, budget: int) -> str:
-        needed = self._needed()
-        text = (
-            f"The new pair needs {self._first_gpus} GPUs, {self._fleet.used} are in use, and "
-            f"spec.autoscaling.gpuBudget is {budget}."
-        )
-        if self._limits.recreates or not self._followed:
-            return f"{text} It starts when the pods that are still there are gone."
-        return (
-            f"{text} Raise it to {needed}, at least until the roll-out is over, or use rollout.strategy Recreate, "
-            "which ends the old pair first."
-        )
+    # No pod has to go for the sake of those that leave.
+    kept = {role: replace(found[role], maximum=max(found[role].maximum, now[role].maximum)) for role in found}
+    return kept if p.gpus * kept[P].maximum + d.gpus * kept[D].maximum <= room else now
 
 
-def _open(hpas: Iterable[AutoscalerState | None], now: datetime) -> tuple[Grant, ...]:
-    return tuple(hpa.grant for hpa in hpas if hpa is not None and hpa.grant is not None and hpa.grant.until > now)
+def _as_they_are(there: SideBySide) -> dict[Role, Range]:
+    """Neither role gets more pods, until those that leave are gone."""
+    found = {}
+    for role, counts in there.limits.counts.items():
+        count = there.fleet.instances(role, there.followed or there.target)
+        most = max(1, min(count, counts.maximum))
+        found[role] = Range(max(1, min(counts.minimum, most)), most, Cause.GPU_BUDGET)
+    return found
+
+
+def _most(there: SideBySide) -> dict[Role, int]:
+    """How many pods of the target revision there may be, whatever HPAs do meanwhile."""
+    if there.limits.budget is None:
+        return {role: counts.maximum for role, counts in there.limits.counts.items()}
+    spare = there.limits.budget - there.reachable(with_first=False)
+    kept_for_d = _short_of_minimum(there, D) * there.limits.gpus[D]
+    found = {}
+    for role in ENGINE_ROLES:
+        live, gpus = there.fleet.instances(role, there.target), there.limits.gpus[role]
+        if not there.fleet.has(role, there.target):
+            found[role] = there.first[role]
+            continue
+        free = spare - (kept_for_d if role is P else 0)
+        more = max(0, free) // gpus if gpus else there.limits.counts[role].maximum
+        found[role] = live + min(more, max(0, there.limits.counts[role].maximum - live))
+        spare -= (found[role] - live) * gpus
+    return found
+
+
+def _short_of_minimum(there: SideBySide, role: Role) -> int:
+    """Pods that a role lacks, which the other must not take the GPUs from (both start together after sleep)."""
+    if not there.fleet.has(role, there.target):
+        return 0
+    return max(0, there.limits.counts[role].minimum - there.fleet.instances(role, there.target))
+
+
+def _too_little(there: SideBySide, budget: int) -> str:
+    needed = there.needed()
+    text = (
+        f"The new pair needs {there.first_gpus} GPUs, {there.fleet.used} are in use, and "
+        f"spec.autoscaling.gpuBudget is {budget}."
+    )
+    if there.limits.recreates or not there.followed:
+        return f"{text} It starts when the pods that are still there are gone."
+    return (
+        f"{text} Raise it to {needed}, at least until the roll-out is over, or use rollout.strategy Recreate, "
+        "which ends the old pair first."
+    )
