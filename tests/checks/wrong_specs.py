@@ -9,8 +9,6 @@ SOURCE = {"source": {"path": "/models/tiny"}}
 KNOWN = {**SOURCE, "architecture": {"config": LLAMA_8B}}
 L4 = {"accelerator": {"products": ["NVIDIA-L4"]}}
 
-NO_NAME = {"maxActive": 4, "adapters": [{"name": "a b", "path": "/a"}]}
-
 
 @dataclass(frozen=True)
 class Wrong:

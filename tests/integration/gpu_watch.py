@@ -42,10 +42,6 @@ class GpuWatch:
             await self._task
         assert not ended, "the watch ended before the test did"
 
-    def start_again(self) -> None:
-        """Forget the most; count from now on."""
-        self.most = sum(self._held.values())
-
     async def _follow(self, version: str) -> None:
         config = yaml.safe_load(self._world.cluster.kubeconfig.read_text())
         server, token = config["clusters"][0]["cluster"]["server"], config["users"][0]["user"]["token"]
