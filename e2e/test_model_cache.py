@@ -1,7 +1,6 @@
 """A model is downloaded once into a volume, from a hub in the cluster, and pods serve it from there."""
 
 import copy
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,16 +11,15 @@ import pytest
 import yaml
 
 from e2e import hub as hub_module
-from e2e.cluster import paths
 from e2e.conftest import Serving
 from e2e.install import apply
 from e2e.requests import complete
+from e2e.volumes import USER, empty_folder, shared_volume
 from e2e.waiting import conditions, wait_ready, wait_until
 from pdinference.api.names import LABEL_NAME, LABEL_ROLE
 
 pytestmark = pytest.mark.timeout(900)
 
-USER = 65532
 CLAIM = "models"
 REPOSITORY = "tiny/random"
 FOLDER = f"huggingFace/{REPOSITORY}/{hub_module.COMMIT}"
@@ -51,11 +49,8 @@ class Cache:
 
 @pytest.fixture(scope="module")
 def cache(serving: Serving) -> Iterator[Cache]:
-    folder = paths.state() / "e2e-models"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    os.chown(folder, USER, USER)
-    for manifest in (*_volume(folder, serving.kubectl.namespace), *_hub(serving.images.vllm)):
+    folder = empty_folder("e2e-models")
+    for manifest in (*shared_volume(CLAIM, folder, serving.kubectl.namespace), *_hub(serving.images.vllm)):
         apply(serving.kubectl, manifest)
     serving.kubectl.run("wait", "pod/hub", "--for=condition=Ready", "--timeout=120s")
     yield Cache(serving, folder)
@@ -67,25 +62,6 @@ def cache(serving: Serving) -> Iterator[Cache]:
     serving.kubectl.run("delete", f"pvc/{CLAIM}", *gone)
     serving.kubectl.run("delete", f"pv/{CLAIM}", *gone)
     shutil.rmtree(folder)
-
-
-def _volume(folder: Path, namespace: str) -> Iterator[dict[str, Any]]:
-    """What a cluster with a shared file system would provide."""
-    size, modes = {"storage": "1Gi"}, ["ReadWriteMany"]
-    yield {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": CLAIM},
-        "spec": {
-            "capacity": size,
-            "accessModes": modes,
-            "storageClassName": "",
-            "claimRef": {"name": CLAIM, "namespace": namespace},
-            "hostPath": {"path": str(folder)},
-        },
-    }
-    spec = {"accessModes": modes, "storageClassName": "", "volumeName": CLAIM, "resources": {"requests": size}}
-    yield {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": CLAIM}, "spec": spec}
 
 
 def _hub(image: str) -> Iterator[dict[str, Any]]:

@@ -33,7 +33,6 @@ def through(resource: Make, connector: str, **spec: Any) -> PDInference:
         ("Nixl", "NixlConnector", None),
         ("Mooncake", "MooncakeConnector", {"mooncake_protocol": "tcp"}),
         ("LMCache", "LMCacheConnectorV1", None),
-        ("SharedStorage", "ExampleConnector", {"shared_storage_path": "/kv-shared"}),
     ],
 )
 def test_each_connector_is_vllms(resource: Make, connector: str, name: str, extra: object) -> None:

@@ -140,9 +140,8 @@ def test_an_abbreviation_of_an_owned_option_changes_nothing(resource: Callable[.
         ({}, ["NixlConnector", "OffloadingConnector"]),
         ({"connector": "Mooncake"}, ["MooncakeConnector", "OffloadingConnector"]),
         ({"connector": "LMCache", "lmCache": {"remoteUrl": "lm://a:1"}}, ["LMCacheConnectorV1"]),
-        ({"connector": "SharedStorage", "sharedStorage": {"claimName": "kv"}}, ["ExampleConnector"]),
     ],
-    ids=["Nixl", "Mooncake", "LMCache", "SharedStorage"],
+    ids=["Nixl", "Mooncake", "LMCache"],
 )
 def test_vllm_has_the_connectors(
     resource: Callable[..., PDInference], role: Role, transfer: dict[str, Any], names: list[str]

@@ -7,17 +7,14 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.engine.command import EnvironmentVariable, pod_field_variable, variable
 from pdinference.engine.kv_tiers import offloading_config
+from pdinference.engine.shared_files import shared_files_config
 from pdinference.engine.staged_push import push_config, pushes_from_stages
-
-SHARED_STORAGE_MOUNT = "/kv-shared"
-"""Where the volume of the connector SharedStorage is mounted."""
 
 _KV_ROLE = {Role.PARAMETER: "kv_producer", Role.DECODE: "kv_consumer"}
 _CLASS = {
     "Nixl": "NixlConnector",
     "Mooncake": "MooncakeConnector",
     "LMCache": "LMCacheConnectorV1",
-    "SharedStorage": "ExampleConnector",
 }
 _OF_ONE_CONNECTOR = ("kv_connector_module_path", "kv_connector_extra_config")
 _FAILURE_POLICY = {"Recompute": "recompute", "Fail": "fail"}
@@ -53,6 +50,8 @@ def _connector(resource: PDInference, role: Role) -> dict[str, Any]:
     if pushes_from_stages(resource):
         return push_config(resource, role)
     transfer = resource.spec.transfer
+    if transfer.connector == "SharedStorage":
+        return shared_files_config(resource)
     config: dict[str, Any] = {"kv_connector": _CLASS[transfer.connector]}
     if extra := _extra_config(transfer):
         config["kv_connector_extra_config"] = extra
@@ -66,8 +65,6 @@ def _extra_config(transfer: Transfer) -> dict[str, Any]:
             devices = [device.partition(":")[0] for device in transfer.rdma.net_devices] if transfer.rdma else []
             chosen = {"device_name": ",".join(devices)} if devices else {}
             return {"mooncake_protocol": transfer.mooncake.protocol, **chosen}
-        case "SharedStorage":
-            return {"shared_storage_path": SHARED_STORAGE_MOUNT}
         case _:
             return {}
 

@@ -6,13 +6,15 @@ from pdinference.api.names import ENGINE_PORT, Role
 from pdinference.api.v1alpha1 import PDInference, RoleSpec, Spec
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, EnvironmentVariable, literal, variable
+from pdinference.engine.connector_module import with_connector
 from pdinference.engine.devices import device_environment
 from pdinference.engine.group import group_arguments, group_environment, group_program
 from pdinference.engine.kv_transfer import kv_transfer_config, kv_transfer_environment, kv_transfer_options
 from pdinference.engine.model import model_environment, model_options
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
 from pdinference.engine.parallel import parallel_environment, parallel_options
-from pdinference.engine.staged_push import pushes_from_stages, with_connector
+from pdinference.engine.shared_files import SHARED_FILES_MODULE
+from pdinference.engine.staged_push import STAGED_PUSH_MODULE, pushes_from_stages
 
 # The module rather than the `vllm` command: it is there in every build, whatever its entry points.
 _PROGRAM = ("python3", "-m", "vllm.entrypoints.openai.api_server")
@@ -57,7 +59,11 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0) -> Com
 
 
 def _program(resource: PDInference, role: Role) -> tuple[str, ...]:
-    return with_connector(_PROGRAM) if role is Role.DECODE and pushes_from_stages(resource) else _PROGRAM
+    if resource.spec.transfer.connector == "SharedStorage":
+        return with_connector(_PROGRAM, SHARED_FILES_MODULE, "shared_files")
+    if role is Role.DECODE and pushes_from_stages(resource):
+        return with_connector(_PROGRAM, STAGED_PUSH_MODULE, "staged_push")
+    return _PROGRAM
 
 
 def _in_group(command: Command, resource: PDInference, own: RoleSpec, node_rank: int) -> Command:

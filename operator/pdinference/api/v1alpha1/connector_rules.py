@@ -76,7 +76,7 @@ CONNECTOR_RULES: tuple[Rule, ...] = (
         message="Use 1: SharedStorage writes one file for each layer, whichever rank it comes from.",
     ),
     Rule(
-        # It counts cached and stored tokens in different ways, and stores what one step of the engine holds.
+        # It stores what one step of the engine holds, from the first token on.
         cel="self.transfer.connector != 'SharedStorage' || "
         f"({_not_enabled('enablePrefixCaching')} && {_not_enabled('enableChunkedPrefill')})",
         holds=lambda s: (

@@ -62,7 +62,7 @@ class SharedStorage(ApiModel):
     """Settings of the connector SharedStorage."""
 
     claim_name: ObjectName
-    """PersistentVolumeClaim that the pods of both roles mount and write to. Files stay until you delete them."""
+    """PersistentVolumeClaim that the pods of both roles mount and write to. Files go 15 minutes after last use."""
 
 
 class Transfer(ApiModel):
@@ -70,9 +70,8 @@ class Transfer(ApiModel):
 
     connector: Literal["Nixl", "Mooncake", "LMCache", "SharedStorage"] = "Nixl"
     """Nixl: each D pod pulls KV blocks directly from the P pod that computed them; pipeline stages push them. Mooncake:
-    P pods push them. LMCache: they go through a cache server. SharedStorage: they go through files on a volume, by
-    vLLM's own example of a connector; for trials. Proven on a GPU: Nixl, and Mooncake over TCP. Of LMCache only the
-    options were checked."""
+    P pods push them. LMCache: they go through a cache server. SharedStorage: they go through files on a volume.
+    Proven on a GPU: Nixl, and Mooncake over TCP. Of LMCache only the options were checked."""
     on_failure: Literal["Recompute", "Fail"] = "Recompute"
     """What D does with a request whose KV cache does not arrive. Recompute: computes the prompt itself, so that the
     answer comes late. Fail: refuses the request, so that the fault shows."""
