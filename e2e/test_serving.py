@@ -226,15 +226,3 @@ def test_helm_upgrade_and_uninstall_leave_running_models_alone(serving: Serving)
     install_operator(serving.kubectl, serving.images)
     wait_ready(serving.kubectl, NAME)
     assert pods(serving).keys() == before
-
-
-def test_deleting_the_resource_leaves_nothing(serving: Serving) -> None:
-    serving.kubectl.run("delete", "pdi", NAME, "--timeout=60s")
-    kinds = "pods,statefulsets,deployments,replicasets,services,serviceaccounts,roles,rolebindings,networkpolicies"
-    kinds += ",poddisruptionbudgets,controllerrevisions,endpointslices"
-
-    def left() -> list[str]:
-        items = serving.kubectl.get(kinds, "-l", f"{LABEL_NAME}={NAME}")["items"]
-        return [f"{item['kind']}/{item['metadata']['name']}" for item in items]
-
-    wait_until("all children to be gone", lambda: not left(), timeout=240)
