@@ -25,7 +25,12 @@ def hosts(serving: Serving) -> list[str]:
 
 @contextlib.contextmanager
 def served(
-    serving: Serving, name: str, parallelism: dict[str, Any], tensor: int = 1, **parameter: Any
+    serving: Serving,
+    name: str,
+    parallelism: dict[str, Any],
+    tensor: int = 1,
+    decode: dict[str, Any] | None = None,
+    **parameter: Any,
 ) -> Iterator[Serving]:
     """The tiny example under another name, with P on both nodes, until it is removed at the end.
 
@@ -34,13 +39,14 @@ def served(
         name: Its name.
         parallelism: How an instance of P is split.
         tensor: Tensor ranks of D.
+        decode: Further settings of D.
         parameter: Further settings of P.
     """
     document = copy.deepcopy(serving.example)
     document["metadata"]["name"] = name
     pools = [{"nodeSelector": {HOSTNAME: host}} for host in hosts(serving)]
     document["spec"]["parameter"] |= {"parallelism": parallelism, "nodePools": pools, **parameter}
-    document["spec"]["decode"]["parallelism"] = {"tensor": tensor}
+    document["spec"]["decode"] |= {"parallelism": {"tensor": tensor}, **(decode or {})}
     # They share two nodes with the tiny pair, and what other tests have left to end.
     for role in ("parameter", "decode"):
         document["spec"][role]["resources"]["requests"]["cpu"] = "100m"
@@ -69,10 +75,10 @@ def ask(serving: Serving, name: str, prompt: str) -> tuple[Answer, Transfer]:
     return answer, transfer(serving.kubectl, name) - before
 
 
-def alone(serving: Serving, prompt: str) -> str:
+def alone(serving: Serving, prompt: str, max_tokens: int = 16) -> str:
     """The answer of the same model on one node."""
     with serving.kubectl.port_forward(f"service/{NAME}", 80) as url:
-        return complete(url, NAME, prompt, max_tokens=16, ignore_eos=True).text
+        return complete(url, NAME, prompt, max_tokens, ignore_eos=True).text
 
 
 def handed_over(moved: Transfer, prompt: str) -> bool:

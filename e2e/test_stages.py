@@ -1,12 +1,17 @@
 """A P instance of two pods, one on each node: the first with the first layer, the second with the others."""
 
+import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from e2e.conftest import Serving
 from e2e.nodes import alone, ask, errors_of_decode, handed_over, served
+from e2e.requests import complete
+from e2e.tiers import tiers
 from e2e.transfer import transfer
+from pdinference.api.names import Role
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -15,10 +20,12 @@ STAGED = "staged"
 
 @pytest.fixture(scope="module")
 def staged(serving: Serving) -> Iterator[Serving]:
-    """One of the four layers on the first node, three on the second."""
+    """One of the four layers on the first node, three on the second; D has few blocks, and memory behind them."""
     parallelism = {"pipeline": 2, "nodes": 2, "layerPartition": [1, 3]}
     # On CPU, vLLM 0.32 makes the buffers between stages only when it warms up, and eager it does not.
-    with served(serving, STAGED, parallelism, enforceEager=False, args={"compilation-config": {"mode": 1}}) as it:
+    compiled = {"compilation-config": {"mode": 1}}
+    decode = {"kvTiers": {"cpu": {"size": "32Mi"}}, "args": {"num-gpu-blocks-override": 20}}
+    with served(serving, STAGED, parallelism, decode=decode, enforceEager=False, args=compiled) as it:
         yield it
 
 
@@ -32,3 +39,15 @@ def test_both_stages_hand_over_their_layers(staged: Serving) -> None:
         assert handed_over(moved, prompt), (moved, errors_of_decode(staged, STAGED))
     # P, which is who counts them when it pushes, may do so only with its next request.
     assert (transfer(staged.kubectl, STAGED) - before).transfers >= 2 * 2, "each stage pushes"
+
+
+def test_what_d_generated_comes_back_from_its_tier_behind_stages_too(staged: Serving) -> None:
+    prompts = [f"{uuid.uuid4().hex} tells a long story. ".ljust(300, "x") for _ in range(6)]
+    before, moved = tiers(staged.kubectl, STAGED, Role.DECODE), transfer(staged.kubectl, STAGED)
+    with staged.kubectl.port_forward(f"service/{STAGED}", 80) as url, ThreadPoolExecutor(len(prompts)) as clients:
+        answers = list(clients.map(lambda prompt: complete(url, STAGED, prompt, 400, ignore_eos=True).text, prompts))
+    after = tiers(staged.kubectl, STAGED, Role.DECODE) - before
+    assert answers == [alone(staged, prompt, 400) for prompt in prompts]
+    assert after.preemptions > 0, "six requests need more blocks than there are"
+    assert after.loaded > 0, "what they had generated came back from memory"
+    assert (transfer(staged.kubectl, STAGED) - moved).failed == 0
