@@ -246,7 +246,9 @@ class TestRDMA:
 
 @pytest.mark.parametrize("parameter", ["GPU", "CPU"])
 @pytest.mark.parametrize("decode", ["GPU", "CPU"])
-def test_neither_role_sends_more_at_once_by_tcp_than_the_other_takes(resource: Make, parameter: str, decode: str) -> None:
+def test_neither_role_sends_more_at_once_by_tcp_than_the_other_takes(
+    resource: Make, parameter: str, decode: str
+) -> None:
     r = resource(**{role: {"accelerator": {"type": t}} for role, t in (("parameter", parameter), ("decode", decode))})
     found = [environment(engine_command(r, role)) for role in (Role.PARAMETER, Role.DECODE)]
     assert {role[f"UCX_TCP_{way}_SEG_SIZE"] for role in found for way in ("TX", "RX")} == {"512k"}
