@@ -235,5 +235,20 @@ class TestRDMA:
         r = resource(transfer={"rdma": {"resourceName": "rdma/ib"}}, engine={"env": {"UCX_TLS": "rc,cuda_copy,tcp"}})
         assert environment(engine_command(r, Role.PARAMETER))["UCX_TLS"] == "rc,cuda_copy,tcp"
 
-    def test_without_it_ucx_chooses_for_itself_on_gpus(self, resource: Make) -> None:
-        assert not [n for n in environment(engine_command(resource(), Role.DECODE)) if n.startswith("UCX_")]
+    def test_with_it_nothing_is_said_of_tcp(self, resource: Make) -> None:
+        found = environment(engine_command(resource(transfer={"rdma": {"resourceName": "rdma/ib"}}), Role.DECODE))
+        assert not [name for name in found if name.startswith("UCX_TCP_")]
+
+    def test_without_it_ucx_chooses_the_way_for_itself_on_gpus(self, resource: Make) -> None:
+        found = environment(engine_command(resource(), Role.DECODE))
+        assert {n for n in found if n.startswith("UCX_")} == {"UCX_TCP_TX_SEG_SIZE", "UCX_TCP_RX_SEG_SIZE"}
+
+
+@pytest.mark.parametrize("parameter", ["GPU", "CPU"])
+@pytest.mark.parametrize("decode", ["GPU", "CPU"])
+def test_neither_role_sends_more_at_once_by_tcp_than_the_other_takes(
+    resource: Make, parameter: str, decode: str
+) -> None:
+    r = resource(**{role: {"accelerator": {"type": t}} for role, t in (("parameter", parameter), ("decode", decode))})
+    found = [environment(engine_command(r, role)) for role in (Role.PARAMETER, Role.DECODE)]
+    assert {role[f"UCX_TCP_{way}_SEG_SIZE"] for role in found for way in ("TX", "RX")} == {"512k"}

@@ -4,6 +4,8 @@ from pdinference.api.v1alpha1 import RoleSpec
 from pdinference.api.v1alpha1.transfer import RDMA
 from pdinference.engine.command import EnvironmentVariable, resource_variable, variable
 
+_TCP_SEGMENT = "512k"
+
 
 def device_environment(spec: RoleSpec, rdma: RDMA | None) -> list[EnvironmentVariable]:
     """Environment for GPU or CPU, and for what NIXL moves KV cache with (UCX)."""
@@ -21,7 +23,16 @@ def _cores_environment(spec: RoleSpec) -> list[EnvironmentVariable]:
 
 def _pod_network_environment(*, cpu: bool) -> list[EnvironmentVariable]:
     """From CPU to CPU there are no RDMA devices to look for, and one interface; on GPUs UCX finds the best way."""
-    return [variable("UCX_TLS", "tcp,self"), variable("UCX_NET_DEVICES", "eth0")] if cpu else []
+    chosen = [variable("UCX_TLS", "tcp,self"), variable("UCX_NET_DEVICES", "eth0")] if cpu else []
+    return [*chosen, *_tcp_environment()]
+
+
+def _tcp_environment() -> list[EnvironmentVariable]:
+    """What UCX sends at once by TCP, its way between pods as a rule: five times as fast as with its own 8 KiB.
+
+    The same for P and D, whatever they run on: more than the other side takes ends the connection.
+    """
+    return [variable("UCX_TCP_TX_SEG_SIZE", _TCP_SEGMENT), variable("UCX_TCP_RX_SEG_SIZE", _TCP_SEGMENT)]
 
 
 def _rdma_environment(rdma: RDMA) -> list[EnvironmentVariable]:
