@@ -72,7 +72,7 @@ def _plans(
     # Only this command needs the planner and the files.
     from pdinference.api.names import ENGINE_ROLES  # noqa: PLC0415
     from pdinference.cli.model_files import read_model  # noqa: PLC0415
-    from pdinference.models.local_files import ModelFilesError  # noqa: PLC0415
+    from pdinference.models.errors import ModelFilesError  # noqa: PLC0415
     from pdinference.planning.memory import (  # noqa: PLC0415
         Inputs,
         UnusableConfigError,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pdinference.models.errors import ModelError
+from pdinference.models.errors import ModelError, ModelFilesError
 from pdinference.models.hub import Hub
-from pdinference.models.local_files import ModelFilesError, read_config
+from pdinference.models.local_files import read_config
 
 _LOG = logging.getLogger(__name__)
 _CONFIG = "adapter_config.json"
