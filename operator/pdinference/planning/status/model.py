@@ -29,7 +29,7 @@ def model_ready(situation: Situation) -> Judgement | None:
     if not situation.looks:
         return None
     if any(pod.has_model for pod in pods):
-        return Judgement("True", CHECKED, "Pods found the model's files before vLLM started, and nothing wrong with them.")
+        return Judgement("True", CHECKED, "Pods looked at the model before vLLM started, and found nothing wrong.")
     return Judgement("Unknown", NOT_CHECKED, "No pod of the current revision has looked at the model yet.")
 
 
