@@ -22,6 +22,7 @@ pytestmark = pytest.mark.timeout(900)
 
 CLAIM = "models"
 REPOSITORY = "tiny/random"
+RESOURCES = ("cached", "cached-too", "copied")
 FOLDER = f"huggingFace/{REPOSITORY}/{hub_module.COMMIT}"
 
 
@@ -56,8 +57,9 @@ def cache(serving: Serving) -> Iterator[Cache]:
     yield Cache(serving, folder)
     # Nobody waits for requests to drain, nor for volumes to be let go: the next tests need the memory.
     gone = ("--ignore-not-found", "--wait=false")
-    serving.kubectl.run("delete", "pdi", "cached", "cached-too", *gone)
-    serving.kubectl.run("delete", "pods", "-l", f"{LABEL_NAME} in (cached, cached-too)", "--grace-period=2", *gone)
+    serving.kubectl.run("delete", "pdi", *RESOURCES, *gone)
+    selector = f"{LABEL_NAME} in ({','.join(RESOURCES)})"
+    serving.kubectl.run("delete", "pods", "-l", selector, "--grace-period=2", *gone)
     serving.kubectl.run("delete", "pod/hub", "service/hub", "configmap/hub", "--grace-period=2", *gone)
     serving.kubectl.run("delete", f"pvc/{CLAIM}", *gone)
     serving.kubectl.run("delete", f"pv/{CLAIM}", *gone)
@@ -134,3 +136,32 @@ def test_what_is_damaged_later_is_told_before_vllm_starts(cache: Cache) -> None:
 
     wait_until("the damage to be told", told, timeout=180)
     weights.write_bytes(whole)
+
+
+def test_what_somebody_copied_wrong_is_told_before_vllm_starts_and_mended_without_the_operator(cache: Cache) -> None:
+    kubectl = cache.serving.kubectl
+    copied = cache.folder / "copied"
+    shutil.copytree(cache.folder / FOLDER, copied)
+    for path in (copied, *copied.rglob("*")):
+        os.chown(path, USER, USER)
+    weights = next(copied.glob("*.safetensors"))
+    whole = weights.read_bytes()
+    weights.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 976\n")
+    document = cache.resource("copied")
+    document["spec"]["model"] = {
+        **cache.serving.example["spec"]["model"],
+        "source": {"persistentVolumeClaim": {"claimName": CLAIM, "path": "copied"}},
+    }
+    document["spec"]["parameter"]["replicas"] = 0
+    apply(kubectl, document)
+
+    def told(status: str, text: str) -> bool:
+        found = conditions(cache.found("copied")).get("ModelReady", {"status": "", "message": ""})
+        return found["status"] == status and text in found["message"]
+
+    pointer = f"has no model to load: /models/copied/{weights.name} is a Git LFS pointer"
+    wait_until("the pointer to be told", lambda: told("False", pointer), timeout=120)
+    weights.write_bytes(whole)
+    wait_until("the model to be found whole", lambda: told("True", "nothing wrong"), timeout=120)
+    kubectl.run("delete", "pdi", "copied", "--wait=false")
+    kubectl.run("delete", "pods", "-l", f"{LABEL_NAME}=copied", "--grace-period=1", "--wait=false")

@@ -6,7 +6,7 @@ import pytest
 
 from pdinference.api import names
 from pdinference.cluster.pods import pod_record
-from pdinference.planning.observed import PREPARING_MODEL, PodSummary
+from pdinference.planning.observed import NO_MODEL, PREPARING_MODEL, PodSummary
 
 
 def summary(**status: Any) -> PodSummary:
@@ -61,6 +61,43 @@ def test_a_pod_that_prepares_its_model_says_so() -> None:
     trouble = summary(initContainerStatuses=[init], containerStatuses=[waits]).trouble
     assert trouble is not None
     assert (trouble.reason, trouble.container) == (PREPARING_MODEL, names.MODEL_CONTAINER)
+
+
+REFUSED = {"exitCode": 1, "reason": "Error", "message": "a warning\nError: /models has no config.json. " + "x" * 400}
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        {"state": {"terminated": REFUSED}},
+        {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": REFUSED}},
+        {"state": {"running": {}}, "lastState": {"terminated": REFUSED}},
+    ],
+)
+def test_why_a_model_cannot_be_loaded_is_told_whole_and_stays_told_while_it_is_tried_again(states: Any) -> None:
+    waits = container(state={"waiting": {"reason": "PodInitializing"}})
+    found = summary(initContainerStatuses=[{"name": names.MODEL_CONTAINER, **states}], containerStatuses=[waits])
+    assert found.trouble is not None
+    assert (found.trouble.reason, found.has_model) == (NO_MODEL, False)
+    assert found.trouble.last_words == "/models has no config.json. " + "x" * 400
+
+
+def test_a_pod_that_found_its_model_is_told_from_one_that_did_not_yet() -> None:
+    whole = {
+        "name": names.MODEL_CONTAINER,
+        "state": {"terminated": {"exitCode": 0}},
+        "lastState": {"terminated": REFUSED},
+    }
+    found = summary(initContainerStatuses=[whole], containerStatuses=[container(state={"running": {}})])
+    assert (found.has_model, found.trouble) == (True, None)
+    assert not summary(containerStatuses=[container(state={"running": {}})]).has_model
+
+
+def test_a_check_that_was_killed_says_nothing_of_the_model() -> None:
+    killed = {"name": names.MODEL_CONTAINER, "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+    trouble = summary(initContainerStatuses=[killed]).trouble
+    assert trouble is not None
+    assert trouble.reason == "OOMKilled"
 
 
 def test_an_evicted_pod_says_why() -> None:

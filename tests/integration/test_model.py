@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from e2e.hub import Hub
 from pdinference.api import names
-from pdinference.api.names import Role
+from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.cluster.kinds import DEPLOYMENT, JOB, POD, STATEFUL_SET
 from tests.integration.conftest import Operators
 from tests.integration.test_operator import calm
@@ -22,6 +22,7 @@ from tests.integration.world import World, until
 from tests.planning.memory.configs import LLAMA_1B
 
 REPOSITORY = "tiny/model"
+NOW = "2026-11-21T00:00:00Z"
 
 
 @pytest.fixture
@@ -168,3 +169,72 @@ async def test_an_adapter_of_too_high_a_rank_is_found_when_the_job_has_read_it(
         return (await world.condition("Progressing")).get("reason") != "InvalidSpec"
 
     await until(accepted, "what the message says helps")
+
+
+WHOLE = {"state": {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": NOW, "finishedAt": NOW}}}
+SAID = (
+    "/models has no config.json, which vLLM needs; it holds README.md. Does spec.model.source.image.path name the right"
+)
+DAMAGED = {
+    "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}},
+    "lastState": {"terminated": {"exitCode": 1, "reason": "Error", "message": f"Error: {SAID} folder?\n"}},
+}
+
+
+async def play_look(world: World, revision: str, ended: dict[str, Any]) -> None:
+    """Say what the kubelet says when what looks at the model has ended, in the pods of P and D."""
+    for role in ENGINE_ROLES:
+
+        async def exists(role: Role = role) -> bool:
+            return bool(await world.pods(role, revision))
+
+        await until(exists, f"{revision} has a {role} pod")
+        for pod in await world.pods(role, revision):
+            (look,) = pod["spec"]["initContainers"]
+            assert look["command"] == ["pdinference", "model", "look"]
+            counted = {"ready": False, "restartCount": 1, "imageID": "", "lastState": {}}
+            status = {**counted, "name": look["name"], "image": look["image"], **ended}
+            path = POD.path(world.namespace, pod["metadata"]["name"]) + "/status"
+            await world.api.merge(path, {"status": {"initContainerStatuses": [status]}})
+
+
+async def test_a_model_on_a_volume_that_vllm_cannot_load_is_told_while_the_old_one_serves(
+    world: World, operators: Operators
+) -> None:
+    async def told(status: str, reason: str, text: str) -> bool:
+        found = await world.condition("ModelReady")
+        return (found.get("status"), found.get("reason")) == (status, reason) and text in found["message"]
+
+    async def apply(tag: str) -> None:
+        """The real scheduler, which has no node to give, would say so of each pod."""
+        unseen = {"placement": {"schedulerName": "nobody"}}
+        source = {"image": {"reference": f"registry.example/model:{tag}"}}
+        await world.apply(model={"source": source}, parameter=unseen, decode=unseen)
+
+    await operators.start()
+    await apply("first")
+    first = await world.serving()
+    await until(lambda: told("Unknown", "NotChecked", ""), "nobody has looked")
+    await play_look(world, first, WHOLE)
+    await until(lambda: told("True", "Checked", ""), "the model is checked")
+
+    await apply("second")
+    await world.settled()
+    second = (await world.status())["revision"]
+    await play_look(world, second, DAMAGED)
+    await until(lambda: told("False", "NoUsableModel", f"has no model to load: {SAID} folder?"), "the fault is told")
+
+    async def event() -> bool:
+        events = (await world.api.get(f"/apis/events.k8s.io/v1/namespaces/{world.namespace}/events"))["items"]
+        return any(e["type"] == "Warning" and e["reason"] == "NoUsableModel" and SAID in e["note"] for e in events)
+
+    await until(event, "an event tells it")
+    status = await world.status()
+    assert (status["servingRevision"], status["revision"]) == (first, second)
+    assert (await world.condition("Ready"))["status"] == "True"
+    assert f"Revision {first} keeps answering" in (await world.condition("Progressing"))["message"]
+    assert await world.pods(Role.DECODE, first)
+    await calm(world)
+
+    await play_look(world, second, WHOLE)
+    await until(lambda: told("True", "Checked", ""), "the model was mended")

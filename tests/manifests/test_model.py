@@ -111,6 +111,59 @@ def test_with_a_cache_on_nodes_pods_download_themselves(resource: Make) -> None:
         assert {"name": "model", "hostPath": {"path": "/data/models", "type": "Directory"}} in pod["volumes"]
 
 
+VOLUMES = {
+    "persistentVolumeClaim": {"claimName": "weights", "path": "llama/8b"},
+    "image": {"reference": "registry.example/model:1"},
+    "hostPath": {"path": "/data/llama"},
+}
+
+
+@pytest.mark.parametrize("kind", VOLUMES)
+def test_p_and_d_look_at_what_somebody_else_put_there(resource: Make, kind: str) -> None:
+    for pod in engine_pods(resource(model=model({kind: VOLUMES[kind]}))):
+        (look,) = pod["initContainers"]
+        folder = f"/models/{VOLUMES[kind]['path']}" if kind == "persistentVolumeClaim" else "/models"
+        assert (look["image"], look["command"]) == ("registry.example/tool:1", ["pdinference", "model", "look"])
+        assert look["args"] == [f"--folder={folder}", f"--field=spec.model.source.{kind}.path"]
+        assert f"--model={folder}" in container(pod)["args"]
+        assert {"name": "model", "mountPath": "/models", "readOnly": True} in look["volumeMounts"]
+        assert look["resources"]["requests"] == look["resources"]["limits"], "so that a pod may be Guaranteed"
+        assert look["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
+def test_nothing_looks_into_the_engine_image(resource: Make) -> None:
+    assert all("initContainers" not in pod for pod in engine_pods(resource(model=model({"path": "/models/llama"}))))
+
+
+def test_it_looks_for_what_the_vllm_of_the_role_will_load(resource: Make) -> None:
+    made = resource(
+        model=model({"hostPath": {"path": "/data/x"}}),
+        engine={"args": {"hf-config-path": "/other"}},
+        decode={"args": {"load-format": "dummy"}},
+    )
+    p, d = engine_pods(made)
+    common = ["--folder=/models", "--field=spec.model.source.hostPath.path"]
+    assert p["initContainers"][0]["args"] == [*common, "--no-config"]
+    assert d["initContainers"][0]["args"] == [*common, "--load-format=dummy", "--no-config"]
+
+
+def test_it_looks_with_vllms_eyes_whatever_an_overlay_brings(resource: Make) -> None:
+    other = {"name": "other", "mountPath": "/models", "subPath": "x"}
+    overlay = {
+        "initContainers": [{"name": "brings-it", "image": "x"}],
+        "containers": [{"name": "vllm", "securityContext": {"runAsUser": 1000}, "volumeMounts": [other]}],
+        "volumes": [{"name": "other", "emptyDir": {}}],
+    }
+    made = resource(model=model({"hostPath": {"path": "/data/x"}}), parameter={"podTemplate": {"spec": overlay}})
+    pod = engine_pods(made)[0]
+    brings, look = pod["initContainers"]
+    assert (brings["name"], look["name"]) == ("brings-it", names.MODEL_CONTAINER)
+    assert [mount["name"] for mount in look["volumeMounts"]] == ["tmp", "other"]
+    assert look["volumeMounts"][1] in container(pod)["volumeMounts"]
+    assert look["securityContext"]["runAsUser"] == 1000
+    assert look["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
 def test_a_node_folder_has_to_be_allowed(resource: Make) -> None:
     with pytest.raises(InvalidResourceError, match=r"spec\.model\.cache\.hostPath\.path"):
         render(resource(model=model(cache=NODE)), RenderSettings())
@@ -188,11 +241,11 @@ def test_any_model_can_be_inspected(
 
 
 def test_pods_meet_the_restricted_pod_security_standard(resource: Make) -> None:
-    cached = resource(model=model(cache=CLAIM))
+    cached, claimed = (resource(model=model(**given)) for given in ({"cache": CLAIM}, {"source": CLAIM}))
     pod = job(cached)["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    for each in (container(pod), engine_pods(cached)[0]["initContainers"][0]):
+    for each in (container(pod), *(engine_pods(made)[0]["initContainers"][0] for made in (cached, claimed))):
         assert each["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,

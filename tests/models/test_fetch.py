@@ -4,12 +4,10 @@ import asyncio
 import json
 import os
 import shutil
-import struct
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestServer
@@ -22,21 +20,11 @@ from pdinference.models.hugging_face import HuggingFaceHub
 from pdinference.models.manifest import check
 from pdinference.models.progress import Progress
 from pdinference.models.snapshot import fetch
+from tests.models.files import safetensors
 from tests.planning.memory.configs import LLAMA_1B
 
 REPOSITORY = "tiny/model"
 WHERE = ("--hub=huggingFace", f"--repository={REPOSITORY}", "--revision=main")
-
-
-def safetensors(tensors: dict[str, tuple[str, int]]) -> bytes:
-    """A file with tensors of two bytes an element."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    offset = 0
-    for name, (dtype, elements) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": [elements], "data_offsets": [offset, offset + 2 * elements]}
-        offset += 2 * elements
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + os.urandom(offset)
 
 
 @pytest.fixture

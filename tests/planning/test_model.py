@@ -9,7 +9,7 @@ import pytest
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.status import KnownModel, ModelStatus
 from pdinference.planning.model import ModelView, model_advice, model_status
-from pdinference.planning.observed import JobState, PodTrouble
+from pdinference.planning.observed import NO_MODEL, JobState, PodSummary, PodTrouble
 from pdinference.planning.transitions import transitions
 from tests.planning.test_status import STARTING, built, conditions, pod
 
@@ -115,3 +115,56 @@ def test_events_tell_start_end_and_failure_once() -> None:
     assert reasons(second, failed) == ["NoSpace"]
     assert reasons(failed, failed) == []
     assert reasons(second, done) == ["Downloaded"]
+
+
+def looking(*pods: PodSummary, **more: Any) -> Any:
+    situation = replace(STARTING, looks=True, pods=pods, **more)
+    return conditions(built(situation))["ModelReady"]
+
+
+WITHOUT = pod(
+    Role.DECODE, ready=False, trouble=PodTrouble(NO_MODEL, last_words="/models has no config.json. Copy the model.")
+)
+WITH = replace(pod(Role.PARAMETER), has_model=True)
+TOLD = (
+    "Pod x-decode-0 has no model to load: /models has no config.json. Copy the model. It tries again within 5 minutes."
+)
+
+
+def test_pods_tell_whether_the_model_on_a_volume_is_whole() -> None:
+    assert "ModelReady" not in conditions(built(STARTING))
+    assert (looking().status, looking().reason) == ("Unknown", "NotChecked")
+    found = looking(WITH, pod(Role.DECODE, ready=False))
+    assert (found.status, found.reason) == ("True", "Checked")
+    found = looking(WITH, WITHOUT)
+    assert (found.status, found.reason, found.message) == ("False", NO_MODEL, TOLD)
+
+
+def test_only_pods_of_the_wanted_revision_tell() -> None:
+    assert looking(replace(WITHOUT, revision="r0"), replace(WITH, revision="r0")).status == "Unknown"
+
+
+def test_what_is_damaged_after_the_download_is_told_too() -> None:
+    done = view(complete=True, phase="Ready")
+    assert looking(WITH, model=done).reason == "Downloaded"
+    assert looking(WITH, WITHOUT, model=done).reason == NO_MODEL
+    assert looking(WITHOUT, model=view(phase="Downloading")).reason == "Downloading"
+
+
+def test_the_role_whose_pod_has_no_model_says_so() -> None:
+    status = conditions(built(replace(STARTING, looks=True, pods=(pod(Role.PARAMETER), WITHOUT))))
+    assert (status["DecodeReady"].status, status["DecodeReady"].reason) == ("False", NO_MODEL)
+    for name in ("DecodeReady", "Progressing", "Ready"):
+        assert TOLD in status[name].message
+
+
+def test_an_event_tells_of_a_model_that_cannot_be_loaded_and_of_its_mending() -> None:
+    def reasons(old: tuple[PodSummary, ...], new: tuple[PodSummary, ...]) -> list[tuple[str, str]]:
+        statuses = [built(replace(STARTING, looks=True, pods=pods)) for pods in (old, new)]
+        return [(each.type, each.reason) for each in transitions(*statuses)]
+
+    assert reasons((), (WITH,)) == []
+    assert reasons((WITH,), ()) == []
+    assert reasons((), (WITHOUT,)) == [("Warning", NO_MODEL)]
+    assert reasons((WITHOUT,), (WITHOUT, WITH)) == []
+    assert reasons((WITHOUT,), (WITH,)) == [("Normal", "Checked")]

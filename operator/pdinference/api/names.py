@@ -132,7 +132,7 @@ DEFAULT_ROUTER_IMAGE = "ghcr.io/pdinference/router:0.1.0"
 
 DEFAULT_MODEL_IMAGE = "ghcr.io/pdinference/operator:0.1.0"
 """Image that downloads and checks models when the operator's installation names none. Raised only when that part
-changes, not with each release: P and D pods with a cache have it, and would restart."""
+changes, not with each release: P and D pods with a cache, or with a model on a volume, have it and would restart."""
 
 REVISION_LENGTH = 8
 NAME_MAX_LENGTH = 33

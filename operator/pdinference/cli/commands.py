@@ -16,6 +16,7 @@ from pdinference.cli.adapter_rules import adapter_rules_command
 from pdinference.cli.batch import batch_command
 from pdinference.cli.documents import documents, file_option, name_of, problems_told
 from pdinference.cli.installation import installation
+from pdinference.cli.local_adapters import local_facts
 from pdinference.cli.model import model_group
 from pdinference.cli.plan import plan_command
 from pdinference.cli.tls import tls_options
@@ -59,7 +60,7 @@ def render_command(source: IO[str], namespace: str | None, settings: RenderSetti
     """Print what the operator would apply, without a cluster."""
     for document in documents(source, namespace):
         with problems_told(document, source.name):
-            examination = examine(document, settings)
+            examination = examine(document, settings, local_facts(document))
             _warn(examination, source.name)
             if examination.resource is None:
                 raise InvalidResourceError(examination.problems)
@@ -77,7 +78,8 @@ def validate_command(source: IO[str], namespace: str | None, settings: RenderSet
     for document in documents(source, namespace, (names.KIND, names.BATCH_KIND)):
         try:
             with problems_told(document, source.name):
-                examination = examine_any(document, settings)
+                known = local_facts(document) if document["kind"] == names.KIND else None
+                examination = examine_any(document, settings, status_model=known)
                 _warn(examination, source.name)
                 if examination.problems:
                     raise InvalidResourceError(examination.problems)

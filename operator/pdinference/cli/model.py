@@ -73,6 +73,23 @@ def check(folder: Path) -> None:
 
 
 @model_group.command()
+@click.option("--folder", type=click.Path(path_type=Path), required=True, help="Where the model is.")
+@click.option("--field", default="the path", help="What to correct when it is not there.")
+@click.option("--load-format", default="auto", help="How vLLM is going to load its weights.")
+@click.option("--config/--no-config", default=True, help="Whether its config is to be there too.")
+def look(*, folder: Path, field: str, load_format: str, config: bool) -> None:
+    """Look whether vLLM can load what somebody else put into a folder: headers and sizes only."""
+    from pdinference.models.errors import ModelFilesError  # noqa: PLC0415
+    from pdinference.models.folder import Expected, check_folder  # noqa: PLC0415
+
+    try:
+        count = check_folder(folder, Expected(field, load_format.lower(), config))
+    except ModelFilesError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"Nothing is wrong with {folder}; {count} files with weights were looked at.")
+
+
+@model_group.command()
 @_hub_option
 @_repository_option
 @_revision_option

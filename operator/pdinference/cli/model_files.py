@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from pdinference.api.v1alpha1.source import ModelSource
-from pdinference.models.local_files import ModelFilesError, read_config, read_headers
+from pdinference.models.errors import ModelFilesError
+from pdinference.models.local_files import read_config, read_headers
 from pdinference.planning.memory import Headers
 
 

@@ -54,6 +54,7 @@ def plan_command(
     for document in documents(source, None):
         with problems_told(document, source.name):
             resource = validated(document)
+        _warn_of_adapters(document, resource, source.name)
         found.append((resource, _plans(resource, model_dir, model_config, memory, online=online)))
     if output == "json":
         items = [_as_json(resource, plans) for resource, plans in found]
@@ -66,13 +67,27 @@ def plan_command(
         print_plan(resource, plans)
 
 
+def _warn_of_adapters(document: dict[str, Any], resource: "PDInference", file: str) -> None:
+    """A plan counts with maxRank; that an adapter does not fit has to be said all the same."""
+    if resource.spec.model.lora is None:
+        return
+    from pdinference.checks.adapters import adapter_problems, adapter_warnings  # noqa: PLC0415
+    from pdinference.checks.facts import adapters_of  # noqa: PLC0415
+    from pdinference.cli.local_adapters import local_facts  # noqa: PLC0415
+
+    spec, stated = resource.spec, resource.spec.model.architecture
+    known = adapters_of(spec, local_facts(document))
+    for problem in (*adapter_problems(spec, known, stated.config if stated else {}), *adapter_warnings(spec, known)):
+        click.echo(f"Warning: {file}: {problem}", err=True)
+
+
 def _plans(
     resource: "PDInference", model_dir: Path | None, model_config: Path | None, memory: int | None, *, online: bool
 ) -> Plans:
     # Only this command needs the planner and the files.
     from pdinference.api.names import ENGINE_ROLES  # noqa: PLC0415
     from pdinference.cli.model_files import read_model  # noqa: PLC0415
-    from pdinference.models.local_files import ModelFilesError  # noqa: PLC0415
+    from pdinference.models.errors import ModelFilesError  # noqa: PLC0415
     from pdinference.planning.memory import (  # noqa: PLC0415
         Inputs,
         UnusableConfigError,

@@ -8,7 +8,7 @@ from pdinference.api import names
 from pdinference.cluster.devices import gpus_of
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.records import PodRecord, version_of
-from pdinference.planning.observed import PREPARING_MODEL, PodSummary, PodTrouble
+from pdinference.planning.observed import NO_MODEL, PREPARING_MODEL, PodSummary, PodTrouble
 
 Json = Mapping[str, Any]
 
@@ -17,6 +17,8 @@ _POINTER = re.compile(r"root cause above", re.IGNORECASE)  # vLLM's own last lin
 _LAST_WORDS = 300
 """Characters of a log line that a condition shows; what is longer is cut in front."""
 
+_REFUSED = 1
+"""Exit status of `pdinference model` when it says what is wrong."""
 _HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
 
 
@@ -49,6 +51,7 @@ def pod_record(body: Json) -> PodRecord | None:
             restarts=sum(container.get("restartCount", 0) for container in containers),
             gpus=gpus_of(body.get("spec") or {}) if role in names.ENGINE_ROLES else 0,
             trouble=_trouble(status),
+            has_model=any(_ended(container).get("exitCode") == 0 for container in _model_containers(status)),
             **(_runner_facts(metadata, status) if batch is not None else {}),
         ),
         address=status.get("podIP", ""),
@@ -84,9 +87,8 @@ def _trouble(status: Json) -> PodTrouble | None:
 
 
 def _container_troubles(status: Json) -> Iterator[PodTrouble]:
-    for container in status.get("initContainerStatuses") or ():
-        if container.get("name") == names.MODEL_CONTAINER and "running" in (container.get("state") or {}):
-            yield PodTrouble(PREPARING_MODEL, container=names.MODEL_CONTAINER)
+    for container in _model_containers(status):
+        yield from _model_trouble(container)
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         state = container.get("state") or {}
         last = (container.get("lastState") or {}).get("terminated") or {}
@@ -100,6 +102,27 @@ def _container_troubles(status: Json) -> Iterator[PodTrouble]:
         elif "terminated" in state and state["terminated"].get("exitCode", 0) != 0:
             ended = state["terminated"]
             yield PodTrouble(ended.get("reason", "Error"), "", name, image, ended["exitCode"], _last_words(ended))
+
+
+def _model_containers(status: Json) -> list[Json]:
+    """What downloads or checks the model before vLLM starts."""
+    found = status.get("initContainerStatuses") or ()
+    return [container for container in found if container.get("name") == names.MODEL_CONTAINER]
+
+
+def _model_trouble(container: Json) -> Iterator[PodTrouble]:
+    """Why it failed stays told while the kubelet tries again: that takes a second, and would come and go."""
+    ended = _ended(container) or (container.get("lastState") or {}).get("terminated") or {}
+    if ended.get("exitCode") == _REFUSED and ended.get("message"):
+        lines = [line.strip() for line in str(ended["message"]).splitlines() if line.strip()]
+        words = (lines or [""])[-1].removeprefix("Error: ")
+        yield PodTrouble(NO_MODEL, "", names.MODEL_CONTAINER, container.get("image", ""), _REFUSED, words)
+    elif "running" in (container.get("state") or {}):
+        yield PodTrouble(PREPARING_MODEL, container=names.MODEL_CONTAINER)
+
+
+def _ended(container: Json) -> Json:
+    return (container.get("state") or {}).get("terminated") or {}
 
 
 def _last_words(terminated: Json) -> str:

@@ -62,6 +62,7 @@ class Desired:
         autoscalers: What scales them; small, and needed whenever another revision serves.
         substitutes: What may stand in where another server has the API group; empty where nothing may.
         model: The Job for the model; None without.
+        looks: Whether P and D look at their model before vLLM starts.
         sleeps_after: Seconds without a request after which P and D have no pods; None for never.
     """
 
@@ -79,6 +80,7 @@ class Desired:
     autoscalers: Mapping[Role, Manifest]
     substitutes: Mapping[Role, Manifest]
     model: DesiredModel | None = None
+    looks: bool = False
     sleeps_after: int | None = None
     limits: Limits | None = None
 
@@ -138,6 +140,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         autoscalers=rendered.autoscalers,
         substitutes=rendered.substitutes,
         model=_model(spec.model, rendered),
+        looks=spec.model.on_volume,
         sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
         limits=Limits.of(spec),
     )

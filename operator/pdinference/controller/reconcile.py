@@ -191,6 +191,7 @@ class Reconciler:
             failures=failures,
             memory=desired.memory,
             model=seen.model,
+            looks=desired.looks,
             holds=desired.sleeps_after is not None,
             heard=seen.activity is not None,
             asleep=seen.sleeps and asleep_now(self._cache, resource, desired),

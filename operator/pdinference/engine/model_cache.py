@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.model import Model
 from pdinference.api.v1alpha1.source import ModelSource
@@ -10,9 +11,12 @@ from pdinference.engine.command import Command, EnvironmentVariable, literal, se
 
 MODEL_MOUNT = "/models"
 """Where a volume with the model, or a cache of models, is mounted: by what downloads and by vLLM."""
+LOOK = "look"
+"""Task of the program that only looks at what somebody else put into a volume."""
 _PROGRAM = ("pdinference", "model")
 _HUB_VARIABLES = ("HF_ENDPOINT", "HF_HUB_", "HF_XET_", "MODELSCOPE_")
 _NOT_PASSED = frozenset({"HF_HUB_OFFLINE", "HF_HUB_CACHE", "MODELSCOPE_CACHE"})
+_CONFIG_FORMATS = ("auto", "hf", "mistral")
 _NETWORK_VARIABLES = frozenset(
     {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"}
 )
@@ -45,6 +49,27 @@ def fetch_command(resource: PDInference, *, job: str | None = None) -> Command:
 def check_command(resource: PDInference) -> Command:
     """Check that the whole model is in the cache, before vLLM loads it."""
     return _command(resource, "check", {"folder": cached_path(resource.spec.model)})
+
+
+def look_command(resource: PDInference, role: Role, folder: str, field: str) -> Command:
+    """Look at a model that somebody else put into a volume, before vLLM loads it.
+
+    Args:
+        resource: A resource whose model is on a volume.
+        role: Whose vLLM; each may load in another way.
+        folder: Where the pods have the model.
+        field: Which field says so.
+    """
+    arguments = {**resource.spec.engine.args, **resource.spec.of(role).args}
+    load_format = arguments.get("load-format")
+    elsewhere = arguments.get("hf-config-path") or arguments.get("config-format", "auto") not in _CONFIG_FORMATS
+    options = {
+        "folder": folder,
+        "field": field,
+        "load-format": None if load_format is None else str(load_format),
+        "config": False if elsewhere else None,
+    }
+    return _command(resource, LOOK, options)
 
 
 def inspect_command(resource: PDInference, folder: str, *, job: str | None = None) -> Command:

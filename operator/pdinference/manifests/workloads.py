@@ -13,7 +13,7 @@ from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults, engine_comm
 from pdinference.manifests.children import child, command_values
 from pdinference.manifests.devices import added_capabilities
 from pdinference.manifests.kv_storage import kv_mounts, kv_volumes, shared_memory_size, volume_group
-from pdinference.manifests.model import init_containers
+from pdinference.manifests.model import init_containers, seen_as_by_vllm
 from pdinference.manifests.overlay import merged
 from pdinference.manifests.placement import (
     container_resources,
@@ -64,9 +64,9 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
         disk_tier_mount=DISK_TIER_MOUNT,
         volumes=[*model_volumes(resource.spec.model), *volumes],
         mounts=[*model_mounts(resource.spec.model), *kv_mounts(resource, spec)],
-        init_containers=init_containers(resource, settings.model_image),
+        init_containers=init_containers(resource, role, settings.model_image),
     )
-    return merged(pod, spec.pod_template)
+    return seen_as_by_vllm(merged(pod, spec.pod_template))
 
 
 def parameter_stateful_set(resource: PDInference, pod: Manifest, revision: str) -> Manifest:

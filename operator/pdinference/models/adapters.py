@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pdinference.models.errors import ModelError
+from pdinference.models.errors import ModelError, ModelFilesError
 from pdinference.models.hub import Hub
-from pdinference.models.local_files import ModelFilesError, read_config
+from pdinference.models.local_files import read_config
 
 _LOG = logging.getLogger(__name__)
 _CONFIG = "adapter_config.json"
@@ -29,15 +29,33 @@ def facts_of_adapters(paths: Iterable[str], hub: Callable[[str], Hub]) -> list[d
     return list(_facts(paths, hub))
 
 
+def facts_in_folder(path: str, folder: Path) -> dict[str, Any] | None:
+    """The same of one adapter whose files are in a folder; None when its config makes no sense.
+
+    Args:
+        path: How the resource calls it.
+        folder: Where it is on this machine.
+
+    Raises:
+        ModelFilesError: Its config is not there, or cannot be read.
+    """
+    return _known(path, read_config(folder / _CONFIG))
+
+
 def _facts(paths: Iterable[str], hub: Callable[[str], Hub]) -> Iterator[dict[str, Any]]:
     for path in paths:
         try:
-            config = read_config(Path(path, _CONFIG)) if path.startswith("/") else _downloaded(hub(path))
+            found = facts_in_folder(path, Path(path)) if path.startswith("/") else _known(path, _downloaded(hub(path)))
         except (ModelError, ModelFilesError) as error:
             _LOG.warning("Nothing is known of adapter %s: %s", path, error)
             continue
-        if (rank := _rank(config)) is not None:
-            yield {"path": path, "rank": rank, **_rest(config)}
+        if found is not None:
+            yield found
+
+
+def _known(path: str, config: dict[str, Any]) -> dict[str, Any] | None:
+    rank = _rank(config)
+    return None if rank is None else {"path": path, "rank": rank, **_rest(config)}
 
 
 def _downloaded(hub: Hub) -> dict[str, Any]:

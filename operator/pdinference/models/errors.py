@@ -1,6 +1,7 @@
 """Why a model could not be had, in words for the person who has to do something about it."""
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,3 +41,25 @@ def storage_error(error: OSError, folder: Path) -> ModelError:
             "`chown 65532:65532`), and do not mount it read-only.",
         )
     return ModelError("StorageFailed", f"{folder} cannot be used: {error.strerror or error}.")
+
+
+class ModelFilesError(ValueError):
+    """A model's files are absent or damaged; the message says what to do."""
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn what a file system refuses to read into words."""
+    try:
+        yield
+    except PermissionError:
+        raise ModelFilesError(
+            f"User {os.getuid()} may not read {path}. Let everybody read the model (`chmod -R a+rX`), or give pods "
+            "a group that may (podTemplate.spec.securityContext.supplementalGroups)."
+        ) from None
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and path.is_symlink():
+            raise ModelFilesError(
+                f"{path} is a link to {path.readlink()}, which is not there. Copy files, not links (`cp -rL`)."
+            ) from None
+        raise ModelFilesError(f"{path} cannot be read: {error.strerror or error}.") from None

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from pdinference.models.errors import ModelError
+from pdinference.models.errors import ModelError, ModelFilesError
 from pdinference.models.hub import Hub, Listing
-from pdinference.models.local_files import ModelFilesError, read_config, read_headers
+from pdinference.models.local_files import read_config, read_headers
 from pdinference.planning.memory import Headers, UnusableConfigError, checkpoint_of, compact_config, model_facts
 
 _LARGEST = 64 << 10

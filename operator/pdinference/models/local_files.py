@@ -2,17 +2,15 @@
 
 import json
 import math
-import struct
+import os
 from pathlib import Path
 from typing import Any
 
+from pdinference.models.errors import ModelFilesError, reading
+from pdinference.models.safetensors import read_header, refuse_pointer
 from pdinference.planning.memory import Headers, TensorHeader
 
-_LARGEST_HEADER = 100_000_000  # the format's own limit
-
-
-class ModelFilesError(ValueError):
-    """A model's files are absent or damaged; the message says what to do."""
+_NAMED = 3
 
 
 def read_config(file: Path) -> dict[str, Any]:
@@ -22,8 +20,9 @@ def read_config(file: Path) -> dict[str, Any]:
         ModelFilesError: It is none.
     """
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        with reading(file):
+            content = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelFilesError(f"{file} cannot be read as JSON: {error}") from None
     if not isinstance(content, dict):
         raise ModelFilesError(f"{file} is no model configuration: it has to be a JSON object.")
@@ -47,33 +46,41 @@ def _weight_files(folder: Path) -> list[Path]:
 
     Source: `filter_duplicate_safetensors_files` in vllm/model_executor/model_loader/weight_utils.py.
     """
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        try:
-            names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise ModelFilesError(f"{index} is no index of safetensors files: {error!r}.") from None
-        missing = [name for name in names if not (folder / name).is_file()]
-        if missing:
-            raise ModelFilesError(f"{index} names files that are not there: {', '.join(missing[:3])}.")
-        return [folder / name for name in names]
-    return [file for file in sorted(folder.glob("*.safetensors")) if not file.name.startswith("consolidated")]
+    indexed = indexed_files(folder / "model.safetensors.index.json")
+    return indexed or [
+        file for file in sorted(folder.glob("*.safetensors")) if not file.name.startswith("consolidated")
+    ]
+
+
+def indexed_files(index: Path) -> list[Path]:
+    """The files that an index of safetensors files names; none where there is no index.
+
+    Raises:
+        ModelFilesError: It is damaged, or a file is missing.
+    """
+    if not os.path.lexists(index):
+        return []
+    refuse_pointer(index)
+    with reading(index):
+        content = index.read_bytes()
+    try:
+        names = sorted(set(json.loads(content.decode("utf-8"))["weight_map"].values()))
+        files = [index.parent / name for name in names]
+    except (ValueError, RecursionError, KeyError, AttributeError, TypeError):
+        raise ModelFilesError(f"{index} is no index of safetensors files, or damaged. Copy it again.") from None
+    missing = [file.name for file in files if not os.path.lexists(file)]
+    if missing:
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        raise ModelFilesError(
+            f"{index} names files that are not there: {', '.join(missing[:_NAMED])}{more}. Copy the whole model."
+        )
+    return files
 
 
 def _header(file: Path) -> dict[str, TensorHeader]:
-    """The header of a safetensors file: its length as 8 bytes, then JSON."""
-    try:
-        with file.open("rb") as stream:
-            (length,) = struct.unpack("<Q", stream.read(8))
-            if length > _LARGEST_HEADER:
-                raise ModelFilesError(f"{file} is no safetensors file: its header would be {length} bytes long.")
-            header = json.loads(stream.read(length))
-        return {
-            name: TensorHeader(
-                entry["dtype"], math.prod(entry["shape"]), entry["data_offsets"][1] - entry["data_offsets"][0]
-            )
-            for name, entry in header.items()
-            if name != "__metadata__"
-        }
-    except (OSError, struct.error, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, IndexError) as error:
-        raise ModelFilesError(f"{file} is no safetensors file, or damaged: {error!r}.") from None
+    return {
+        name: TensorHeader(
+            entry["dtype"], math.prod(entry["shape"]), entry["data_offsets"][1] - entry["data_offsets"][0]
+        )
+        for name, entry in read_header(file).tensors.items()
+    }

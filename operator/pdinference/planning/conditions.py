@@ -25,8 +25,9 @@ ROUTER_READY = "RouterReady"
 """True when every wanted router pod is ready and of the current template."""
 
 MODEL_READY = "ModelReady"
-"""True when the Job that downloads or inspects the model is done. Only with `spec.model.cache.persistentVolumeClaim` or
-`spec.model.inspect`. While the former is False, P and D pods of a new revision are not created."""
+"""True when the Job that downloads or inspects the model is done and, of a model on a volume, pods of the current
+revision found its files whole before vLLM started. False as well when one of them did not (`NoUsableModel`), Unknown
+before one looked. While a download is not done, P and D pods of a new revision are not created."""
 
 PROGRESSING = "Progressing"
 """True while the operator works towards the current spec (`RollingOut`), or waits for GPUs of its budget to do so

@@ -21,7 +21,10 @@ _PHASES = {
     "Verifying": "Verifying {what}{so_far}.",
     "Ready": "Finishing with {what}.",
 }
-UNDER_WAY = frozenset({*_PHASES, "Starting"})
+CHECKED = "Checked"
+"""Reason of a model that pods found whole; nothing happened that anybody waits for."""
+NOT_CHECKED = "NotChecked"
+UNDER_WAY = frozenset({*_PHASES, "Starting", NOT_CHECKED})
 """Reasons of a model that is not ready and needs nobody's help."""
 
 

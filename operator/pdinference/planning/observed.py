@@ -66,6 +66,9 @@ class JobState:
 PREPARING_MODEL = "PreparingModel"
 """Reason of a pod that downloads or checks its model before vLLM starts."""
 
+NO_MODEL = "NoUsableModel"
+"""Reason of a pod that could not do so, or found the model damaged; `last_words` say what to do."""
+
 
 @dataclass(frozen=True, slots=True)
 class KvCache:
@@ -177,6 +180,7 @@ class PodSummary:
         gpus: GPUs that vLLM in it runs on.
         address: Its IP address; of a runner only.
         report: What it left as last words when it ended; of a runner only.
+        has_model: Whether it found its model whole before vLLM started; of P and D with something to look at.
     """
 
     name: str
@@ -192,6 +196,7 @@ class PodSummary:
     created: str = ""
     address: str = ""
     report: str = ""
+    has_model: bool = False
 
     @property
     def gone(self) -> bool:

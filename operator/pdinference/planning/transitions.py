@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.planning.conditions import ASLEEP, AUTOSCALING, MODEL_READY, PROGRESSING, READY
-from pdinference.planning.model import UNDER_WAY
+from pdinference.planning.model import CHECKED, UNDER_WAY
 from pdinference.planning.scaling.bounds import Cause
 
 _ORDINARY = frozenset({"RollingOut", "RolloutComplete"})
@@ -61,6 +61,8 @@ def _sleep(old: Condition | None, new: Condition | None) -> Iterator[Transition]
 
 def _model(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
     if new is None or (old is not None and (old.status, old.reason) == (new.status, new.reason)):
+        return
+    if new.reason == CHECKED and (old is None or old.status != "False"):
         return
     if new.status == "True" or new.reason == "Downloading":
         yield Transition("Normal", new.reason, new.message)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pdinference.api.names import GROUP_BROKEN_EXIT, Role
-from pdinference.planning.observed import PREPARING_MODEL, PodSummary, PodTrouble
+from pdinference.planning.observed import NO_MODEL, PREPARING_MODEL, PodSummary, PodTrouble
 from pdinference.planning.scheduling import scheduling_advice, without_preemption
 
 _IMAGE_REASONS = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
@@ -47,12 +47,15 @@ def advise(pod: PodSummary, namespace: str) -> Advice:
         )
     if trouble.reason in _CRASH_REASONS:
         return Advice(trouble.reason, _crash(pod, trouble, namespace))
-    if trouble.reason in _STARTING:
-        return _starting(pod, trouble, namespace)
+    if trouble.reason in _STARTING | {NO_MODEL}:
+        return _before_it_runs(pod, trouble, namespace)
     return Advice(trouble.reason, f"Pod {pod.name}: {trouble.reason}{_because(trouble.message)}.")
 
 
-def _starting(pod: PodSummary, trouble: PodTrouble, namespace: str) -> Advice:
+def _before_it_runs(pod: PodSummary, trouble: PodTrouble, namespace: str) -> Advice:
+    if trouble.reason == NO_MODEL:
+        said = f"Pod {pod.name} has no model to load: {_sentence(trouble.last_words)} It tries again within 5 minutes."
+        return Advice(NO_MODEL, said)
     if trouble.reason == PREPARING_MODEL:
         logs = _logs(pod, namespace, container=trouble.container)
         return Advice(PREPARING_MODEL, f"Pod {pod.name} downloads or checks its model; watch it with `{logs}`.")
@@ -65,7 +68,7 @@ def _severity(pod: PodSummary) -> int:
         return 0
     if pod.trouble.exit_code == GROUP_BROKEN_EXIT:
         return 1
-    return 3 if pod.trouble.reason in _CRASH_REASONS else 2
+    return 3 if pod.trouble.reason in _CRASH_REASONS | {NO_MODEL} else 2
 
 
 def _crash(pod: PodSummary, trouble: PodTrouble, namespace: str) -> str:
@@ -103,5 +106,5 @@ def _because(message: str) -> str:
 
 
 def _sentence(message: str) -> str:
-    text = message.rstrip(". ") or "the scheduler gave no reason"
+    text = message.rstrip(". ") or "no reason was given"
     return f"{text}."

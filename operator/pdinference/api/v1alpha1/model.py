@@ -205,3 +205,8 @@ class Model(ApiModel):
             message="Only the engine image holds the model of source.path; state what is known in architecture.",
         ),
     )
+
+    @property
+    def on_volume(self) -> bool:
+        """Whether pods have the model's files before vLLM starts, and so can look at them."""
+        return self.cache is not None or self.source.volume is not None

@@ -138,6 +138,16 @@ class ModelSource(ApiModel):
         """The repository on a hub, if that is where the model is."""
         return self.hugging_face or self.model_scope
 
+    @property
+    def volume(self) -> str | None:
+        """Which member has a volume with the model, that somebody else filled; None where there is no volume."""
+        members = {
+            "persistentVolumeClaim": self.persistent_volume_claim,
+            "image": self.image,
+            "hostPath": self.host_path,
+        }
+        return next((name for name, member in members.items() if member is not None), None)
+
     def identity(self) -> str:
         """Tells one model from another: what is known of one does not hold for the other."""
         where = self.model_dump(mode="json", exclude={"hugging_face": {"token_secret"}}, exclude_none=True)

@@ -1,11 +1,12 @@
 """The conditions of the model: whether it is there, and whether it fits into memory."""
 
-from pdinference.api.names import Role
+from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.conditions import Judgement, Truth
 from pdinference.planning.memory import MemoryVerdict
-from pdinference.planning.model import ModelView, model_advice
+from pdinference.planning.model import CHECKED, NOT_CHECKED, ModelView, model_advice
+from pdinference.planning.observed import NO_MODEL
 from pdinference.planning.status.situation import Situation
-from pdinference.planning.troubles import Advice
+from pdinference.planning.troubles import Advice, worst
 
 _FITS: dict[bool | None, tuple[Truth, str]] = {
     True: ("True", "Fits"),
@@ -15,10 +16,21 @@ _FITS: dict[bool | None, tuple[Truth, str]] = {
 
 
 def model_ready(situation: Situation) -> Judgement | None:
-    """ModelReady; None without a Job for the model."""
-    if situation.model is None:
+    """ModelReady, as far as Job and pods know; None where nothing looks at the model."""
+    job = situation.model
+    if job is not None and not job.done:
+        return Judgement("False", *job_advice(situation, job))
+    pods = [pod for role in ENGINE_ROLES for pod in situation.current_pods(role)]
+    without = (pod for pod in pods if pod.trouble is not None and pod.trouble.reason == NO_MODEL)
+    if (found := worst(without, situation.namespace)) is not None:
+        return Judgement("False", *found)
+    if job is not None:
+        return Judgement("True", *job_advice(situation, job))
+    if not situation.looks:
         return None
-    return Judgement("True" if situation.model.done else "False", *job_advice(situation, situation.model))
+    if any(pod.has_model for pod in pods):
+        return Judgement("True", CHECKED, "Pods looked at the model before vLLM started, and found nothing wrong.")
+    return Judgement("Unknown", NOT_CHECKED, "No pod of the current revision has looked at the model yet.")
 
 
 def job_advice(situation: Situation, model: ModelView) -> Advice:

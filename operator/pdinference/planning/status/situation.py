@@ -22,6 +22,7 @@ class Situation:
         failures: Children that could not be applied or pruned in this reconcile.
         memory: Whether the model fits its devices.
         model: The Job that downloads or inspects the model; None when none is wanted.
+        looks: Whether P and D look at their model before vLLM starts.
         autoscalers: The HPA of each autoscaled role; None where there is none yet.
         measured: What is known of the load that they go by.
         scaled: Whether there is a revision for them to follow.
@@ -43,6 +44,7 @@ class Situation:
     failures: tuple[Failure, ...] = ()
     memory: MemoryVerdict = NO_VERDICT
     model: ModelView | None = None
+    looks: bool = False
     autoscalers: Mapping[Role, AutoscalerState | None] = field(default_factory=dict)
     measured: Measured = field(default_factory=Measured)
     scaled: bool = False

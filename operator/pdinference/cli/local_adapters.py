@@ -1,0 +1,47 @@
+"""What this machine knows of LoRA adapters: in folders that are here too, and in the cache of the hub's client."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pdinference.api.v1alpha1.source import ModelSource
+from pdinference.api.validation import read
+from pdinference.models.adapters import facts_in_folder
+from pdinference.models.errors import ModelFilesError
+
+
+def local_facts(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """In the form of `status.model`; None where nothing is known. No network is asked.
+
+    Args:
+        document: A PDInference, as a user wrote it.
+    """
+    resource = read(document).resource
+    if resource is None or resource.spec.model.lora is None:
+        return None
+    source = resource.spec.model.source
+    paths = [adapter.path for adapter in resource.spec.model.lora.adapters]
+    adapters = [facts for path in paths if (facts := _facts(path, source)) is not None]
+    return {"facts": {"source": source.identity(), "adapters": adapters}} if adapters else None
+
+
+def _facts(path: str, source: ModelSource) -> dict[str, Any] | None:
+    for folder in _folders(path, source):
+        try:
+            return facts_in_folder(path, folder)
+        except ModelFilesError:  # what is unknown here may be known where the pods run
+            continue
+    return None
+
+
+def _folders(path: str, source: ModelSource) -> Iterator[Path]:
+    if path.startswith("/"):
+        yield Path(path)
+    elif source.model_scope is None:  # vLLM looks for adapters on the hub of the model
+        # Without the client's own function, which imports half a second of HTTP.
+        from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415
+
+        kept = Path(HF_HUB_CACHE, f"models--{path.replace('/', '--')}")
+        head = kept / "refs" / "main"
+        if head.is_file():
+            yield kept / "snapshots" / head.read_text(encoding="utf-8").strip()

@@ -1,0 +1,168 @@
+"""Whether a folder holds a model that vLLM can load: told in a second, from headers and sizes.
+
+What vLLM would load is never refused: it knows more formats than this. Source of what it loads: `_prepare_weights` in
+vllm/model_executor/model_loader/default_loader.py, `get_config` in vllm/transformers_utils/config.py.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from pdinference.models.errors import ModelFilesError, reading
+from pdinference.models.local_files import indexed_files, read_config
+from pdinference.models.safetensors import read_header, refuse_pointer
+
+_PICKLED = (".bin", ".pt")
+_NOT_WEIGHTS = frozenset({"training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt"})
+_WEIGHTS = (".safetensors", ".gguf", ".pth", ".ckpt", ".npz", ".h5", ".tensors", ".distcp")
+_FORMATS = frozenset({"auto", "hf", "safetensors", "fastsafetensors", "mistral"})
+"""Values of `load-format` whose files are known, and read by what takes no damaged ones."""
+_AT_ONCE = 16  # a file system over a network answers late, but many
+_NAMED = 3
+
+
+class _Layout(NamedTuple):
+    """How the files of a model are called."""
+
+    config: str
+    weights: str
+    index_file: str
+
+
+_HUGGING_FACE = _Layout("config.json", "*.safetensors", "model.safetensors.index.json")
+_MISTRAL = _Layout("params.json", "consolidated*.safetensors", "consolidated.safetensors.index.json")
+_CONFIGS = frozenset({_HUGGING_FACE.config, _MISTRAL.config})
+_WITHIN = ("*/config.json", "snapshots/*/config.json", "models--*/snapshots/*/config.json")
+"""Where the model is when the folder is one above it, or a cache of the hub's client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What vLLM will look for.
+
+    Attributes:
+        field: Where the resource says which folder it is.
+        load_format: How it loads weights.
+        config: Whether the config is to be in the folder too.
+    """
+
+    field: str = "the path"
+    load_format: str = "auto"
+    config: bool = True
+
+
+def check_folder(folder: Path, expected: Expected) -> int:
+    """Look at what vLLM is going to load.
+
+    Returns:
+        How many files with weights were looked at.
+
+    Raises:
+        ModelFilesError: vLLM could not load it.
+    """
+    with reading(folder):
+        if folder.is_file():  # one file with all in it is the business of a plugin
+            refuse_pointer(folder)
+            return 0
+        if not folder.is_dir():
+            raise ModelFilesError(_absent(folder, expected.field))
+        names = frozenset(entry.name for entry in folder.iterdir())
+        *others, last = _layouts(folder, names, expected.load_format)
+        for layout in others:
+            with suppress(ModelFilesError):
+                return _check(folder, names, layout, expected)
+        return _check(folder, names, last, expected)
+
+
+def _layouts(folder: Path, names: Collection[str], load_format: str) -> Iterator[_Layout]:
+    """The ways in which these files could be loaded: with several, vLLM's version decides, so one has to be right."""
+    consolidated = any(folder.glob(_MISTRAL.weights))
+    mistral = consolidated and _MISTRAL.config in names
+    if mistral or load_format == "mistral":
+        yield _MISTRAL
+    if load_format == "mistral" or (mistral and _HUGGING_FACE.config not in names):
+        return
+    if consolidated:
+        yield _MISTRAL._replace(config=_HUGGING_FACE.config)
+    yield _HUGGING_FACE
+
+
+def _check(folder: Path, names: Collection[str], layout: _Layout, expected: Expected) -> int:
+    if expected.config:
+        _check_config(folder, names, layout, expected.field)
+    return _check_weights(folder, names, layout) if expected.load_format in _FORMATS else 0
+
+
+def _check_config(folder: Path, names: Collection[str], layout: _Layout, field: str) -> None:
+    if layout.config in names:
+        refuse_pointer(folder / layout.config)
+        read_config(folder / layout.config)
+    elif not _CONFIGS.intersection(names) and not any(name.endswith(".gguf") for name in names):
+        inner = sorted(file.parent for pattern in _WITHIN for file in folder.glob(pattern))
+        advice = f"Is it {inner[0]}? Then let {field} name that." if inner else f"Does {field} name the right folder?"
+        raise ModelFilesError(f"{folder} has no config.json, which vLLM needs; it holds {_listed(names)}. {advice}")
+
+
+def _check_weights(folder: Path, names: Collection[str], layout: _Layout) -> int:
+    found = sorted(folder.glob(layout.weights))
+    if not found:
+        for suffix in _PICKLED:
+            if files := [folder / name for name in names if name.endswith(suffix) and name not in _NOT_WEIGHTS]:
+                _require(refuse_pointer, files)
+                return len(files)
+    files = indexed_files(folder / layout.index_file) or found
+    if not files:
+        if any(file.name.endswith(_WEIGHTS) for pattern in ("*", "*/*") for file in folder.glob(pattern)):
+            return 0  # formats of plugins, and models with all weights in folders of the folder
+        raise ModelFilesError(
+            f"{folder} has no weights, neither safetensors nor others; it holds {_listed(names)}. Copy the whole model "
+            "there."
+        )
+    _require(_check_whole, files)
+    return len(files)
+
+
+def _require(check: Callable[[Path], None], files: Collection[Path]) -> None:
+    """Raise ModelFilesError unless every file passes."""
+
+    def problem(file: Path) -> str:
+        try:
+            check(file)
+        except ModelFilesError as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        problems = [text for text in pool.map(problem, files) if text]
+    if problems:
+        more = f" {len(problems) - 1} more of {len(files)} files cannot be loaded either." if len(problems) > 1 else ""
+        raise ModelFilesError(problems[0] + more)
+
+
+def _check_whole(file: Path) -> None:
+    wanted = read_header(file).size
+    with reading(file):
+        there = file.stat().st_size
+    if there != wanted:
+        how = "is cut off" if there < wanted else "is damaged"
+        raise ModelFilesError(
+            f"{file} {how}: it has {there:,} bytes, and {wanted:,} by its own header. Copy it again, to the end."
+        )
+
+
+def _absent(folder: Path, field: str) -> str:
+    above = next(parent for parent in folder.parents if parent.is_dir())
+    return (
+        f"{folder} does not exist: {above} holds {_listed(entry.name for entry in above.iterdir())}. Correct {field}, "
+        "or copy the model there."
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    """A few of them, for people."""
+    known = sorted(names)
+    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+    return ", ".join(known[:_NAMED]) + more or "nothing"

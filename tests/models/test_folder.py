@@ -1,0 +1,280 @@
+"""A model that somebody copied: what vLLM could not load is told in words, and what it could is never refused."""
+
+import json
+import os
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdinference.cli import main
+from pdinference.models.errors import ModelFilesError
+from pdinference.models.folder import Expected, check_folder
+from pdinference.models.safetensors import read_header
+from tests.models.files import safetensors
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 976\n"
+WHOLE = safetensors({"a": ("BF16", 40), "b": ("BF16", 2)})
+FIELD = "spec.model.source.persistentVolumeClaim.path"
+CONFIG = b'{"model_type": "llama"}'
+FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+Files = dict[str, bytes]
+
+
+def index(*files: str) -> bytes:
+    return json.dumps({"weight_map": {f"layer.{number}": file for number, file in enumerate(files)}}).encode()
+
+
+SHARDED: Files = {
+    "config.json": CONFIG,
+    "tokenizer.json": b"{}",
+    "model.safetensors.index.json": index(FIRST, SECOND, FIRST),
+    FIRST: WHOLE,
+    SECOND: WHOLE,
+}
+MISTRAL: Files = {"params.json": b'{"dim": 8}', "consolidated.safetensors": WHOLE}
+
+
+def written(folder: Path, files: Files) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def fault(folder: Path, **expected: Any) -> str:
+    """What is said of the folder; nothing when it is fine."""
+    try:
+        check_folder(folder, Expected(FIELD, **expected))
+    except ModelFilesError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        SHARDED,
+        {**SHARDED, "copy.safetensors": b"not of the index, so not loaded"},
+        {"config.json": CONFIG, "model.safetensors": WHOLE},
+        {"config.json": CONFIG, "model.safetensors": safetensors({})},
+        {"config.json": CONFIG, "pytorch_model.bin": b"PK", "training_args.bin": POINTER},
+        {"config.json": CONFIG, "pytorch_model.bin": b"PK", "model.safetensors.index.json": index("gone.safetensors")},
+        {"config.json": CONFIG, "old.pt": b"PK"},
+        {"config.json": CONFIG, "transformer/model.safetensors": WHOLE},
+        {"model-Q4_K_M.gguf": b"GGUF"},
+        MISTRAL,
+        {**MISTRAL, "config.json": POINTER},
+        {**MISTRAL, "config.json": CONFIG, FIRST: POINTER},
+        {**MISTRAL, **SHARDED, "consolidated.safetensors": POINTER},
+        {"config.json": CONFIG, "consolidated.safetensors": WHOLE, "model.safetensors.index.json": index(FIRST)},
+    ],
+    ids="+".join,
+)
+def test_what_vllm_loads_passes(tmp_path: Path, files: Files) -> None:
+    assert fault(written(tmp_path, files)) == ""
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"config.json": CONFIG}, {"load_format": "dummy"}),
+        ({"config.json": CONFIG, "model.safetensors": b"?"}, {"load_format": "runai_streamer"}),
+        ({"config.json": CONFIG, "model.safetensors": POINTER}, {"load_format": "a-plugin"}),
+        ({"model.safetensors": WHOLE}, {"config": False}),
+        ({**MISTRAL, "config.json": CONFIG}, {"load_format": "mistral"}),
+    ],
+)
+def test_vllms_own_options_say_what_is_needed(tmp_path: Path, files: Files, expected: dict[str, Any]) -> None:
+    assert fault(written(tmp_path, files), **expected) == ""
+
+
+def test_one_file_is_left_to_vllm(tmp_path: Path) -> None:
+    assert fault(written(tmp_path, {"model.gguf": b"GGUF"}) / "model.gguf") == ""
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (
+            {},
+            "has no config.json, which vLLM needs; it holds nothing. Does spec.model.source.persistentVolumeClaim.path",
+        ),
+        ({"llama/config.json": CONFIG}, "it holds llama. Is it {folder}/llama? Then let spec.model.source"),
+        (
+            {"models--a--b/snapshots/c0ffee/config.json": CONFIG},
+            "Is it {folder}/models--a--b/snapshots/c0ffee? Then let spec.model.source",
+        ),
+        ({"model.safetensors": WHOLE}, "has no config.json"),
+        ({**SHARDED, "config.json": b""}, "config.json cannot be read as JSON"),
+        ({**SHARDED, "config.json": b"\xff"}, "config.json cannot be read as JSON"),
+        ({**SHARDED, "config.json": b"[" * 100_000}, "config.json cannot be read as JSON"),
+        ({**SHARDED, "config.json": b"[]"}, "it has to be a JSON object"),
+        ({**SHARDED, "config.json": POINTER}, "config.json is a Git LFS pointer"),
+        ({"config.json": CONFIG}, "has no weights, neither safetensors nor others; it holds config.json. Copy"),
+        ({"config.json": CONFIG, "training_args.bin": b"PK"}, "has no weights"),
+        ({"config.json": CONFIG, "pytorch_model.bin": POINTER}, "Run `git lfs pull` in the clone, and copy the model"),
+        ({"config.json": CONFIG, "model.safetensors": POINTER}, "model.safetensors is a Git LFS pointer"),
+        ({**SHARDED, FIRST: POINTER}, f"{FIRST} is a Git LFS pointer, not the file that it stands for."),
+        (
+            {**SHARDED, FIRST: POINTER, SECOND: POINTER},
+            "copy the model again. 1 more of 2 files cannot be loaded either.",
+        ),
+        (
+            {name: content for name, content in SHARDED.items() if name != SECOND},
+            f"index.json names files that are not there: {SECOND}. Copy the whole model.",
+        ),
+        (
+            {"config.json": CONFIG, "model.safetensors.index.json": index("a", "b", "c", "d", "e")},
+            "a, b, c and 2 more.",
+        ),
+        (
+            {
+                "config.json": CONFIG,
+                "model.safetensors.index.json": index(FIRST),
+                "original/consolidated.00.pth": b"PK",
+            },
+            f"names files that are not there: {FIRST}",
+        ),
+        ({**SHARDED, "model.safetensors.index.json": b"{}"}, "is no index of safetensors files, or damaged"),
+        ({**SHARDED, "model.safetensors.index.json": b'{"weight_map": {"a": 3}}'}, "is no index of safetensors files"),
+        ({**SHARDED, SECOND: WHOLE[:-1]}, f"{SECOND} is cut off: it has {len(WHOLE) - 1:,} bytes, and {len(WHOLE):,}"),
+        ({**SHARDED, SECOND: WHOLE + b"x"}, f"{SECOND} is damaged: it has {len(WHOLE) + 1:,} bytes"),
+        ({**SHARDED, SECOND: WHOLE[:20]}, f"{SECOND} ends within its header, after 20 bytes. Copy it again."),
+        ({**SHARDED, SECOND: b""}, f"{SECOND} ends within its header, after 0 bytes."),
+        ({**SHARDED, SECOND: b"<!DOCTYPE html><html>"}, f"{SECOND} is no safetensors file"),
+        ({**MISTRAL, "params.json": b"{"}, "params.json cannot be read as JSON"),
+        ({**MISTRAL, "consolidated.safetensors": POINTER}, "consolidated.safetensors is a Git LFS pointer"),
+    ],
+)
+def test_what_vllm_cannot_load_is_told(tmp_path: Path, files: Files, said: str) -> None:
+    folder = written(tmp_path / "model", files)
+    assert said.format(folder=folder) in fault(folder)
+
+
+def test_a_folder_that_is_not_there_is_told_with_what_is(tmp_path: Path) -> None:
+    written(tmp_path, {"llama/8b/config.json": CONFIG, "qwen/config.json": CONFIG})
+    wanted = tmp_path / "mistral" / "7b"
+    assert fault(wanted) == (
+        f"{wanted} does not exist: {tmp_path} holds llama, qwen. Correct {FIELD}, or copy the model there."
+    )
+
+
+def test_a_link_that_was_copied_without_its_file_is_told(tmp_path: Path) -> None:
+    folder = written(tmp_path, SHARDED)
+    (folder / SECOND).unlink()
+    (folder / SECOND).symlink_to("../../blobs/c0ffee")
+    assert f"{SECOND} is a link to ../../blobs/c0ffee, which is not there. Copy files, not links" in fault(folder)
+
+
+@pytest.mark.parametrize("name", [".", "config.json", SECOND])
+def test_what_may_not_be_read_is_told(tmp_path: Path, name: str) -> None:
+    written(tmp_path / "model", SHARDED)
+    (tmp_path / "model" / name).chmod(0)
+    child = os.fork()
+    if child == 0:  # whoever runs the tests may be root, who may read everything
+        os.chdir(tmp_path)
+        if os.getuid() == 0:
+            tmp_path.chmod(0o755)
+            os.setuid(65532)
+        said = fault(Path("model"))
+        os._exit(f"User {os.getuid()} may not read {Path('model', name)}. Let everybody" not in said)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    (tmp_path / "model" / name).chmod(0o755)
+
+
+def test_a_hundred_gigabytes_take_less_than_a_second(tmp_path: Path) -> None:
+    """Of sparse files, with as many tensors as DeepSeek-V3 has."""
+    names = [f"model-{number:05}.safetensors" for number in range(163)]
+    folder = written(tmp_path, {"config.json": CONFIG, "model.safetensors.index.json": index(*names)})
+    size = 100 * 2**30 // len(names)
+    each = size // 560
+    tensors = {
+        f"model.layers.1.mlp.experts.{number}.down_proj.weight": {
+            "dtype": "F8_E4M3",
+            "shape": [each],
+            "data_offsets": [number * each, (number + 1) * each],
+        }
+        for number in range(560)
+    }
+    text = json.dumps(tensors).encode()
+    for name in names:
+        with (folder / name).open("wb") as stream:
+            stream.write(struct.pack("<Q", len(text)) + text)
+            stream.truncate(8 + len(text) + 560 * each)
+    began = time.process_time()
+    assert fault(folder) == ""
+    assert time.process_time() - began < 1
+
+
+def header_size(file: Path) -> int | str:
+    """How long the file should be by its header, or what is wrong with that."""
+    try:
+        return read_header(file).size
+    except ModelFilesError as error:
+        return str(error)
+
+
+some_bytes = st.binary(max_size=200)
+with_length = st.builds(lambda text: struct.pack("<Q", len(text)) + text, st.binary(max_size=100))
+
+
+@given(some_bytes | with_length)
+def test_any_bytes_are_a_header_or_told_not_to_be(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    file = tmp_path_factory.getbasetemp() / "any.safetensors"
+    file.write_bytes(content)
+    size = header_size(file)
+    assert size >= 10 if isinstance(size, int) else size.startswith(str(file))
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+json_values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=3)
+)
+entries = st.fixed_dictionaries(
+    {}, optional={"dtype": json_values | st.just("BF16"), "shape": json_values, "data_offsets": json_values}
+)
+
+
+@given(json_values | st.dictionaries(st.text(max_size=5), entries, max_size=3))
+def test_any_json_is_a_header_or_told_not_to_be(tmp_path_factory: pytest.TempPathFactory, value: Any) -> None:
+    file = tmp_path_factory.getbasetemp() / "json.safetensors"
+    text = json.dumps(value).encode()
+    file.write_bytes(struct.pack("<Q", len(text)) + text)
+    size = header_size(file)
+    if isinstance(size, int):
+        assert isinstance(value, dict)
+        assert size >= 8 + len(text)
+    else:
+        assert "names no tensors" in size
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=8), st.integers(0, 50), max_size=5), st.integers(-60, 60))
+def test_a_file_is_whole_exactly_at_its_length(
+    tmp_path_factory: pytest.TempPathFactory, tensors: dict[str, int], change: int
+) -> None:
+    folder = written(tmp_path_factory.getbasetemp() / "lengths", {"config.json": CONFIG})
+    content = safetensors({name: ("BF16", elements) for name, elements in tensors.items()})
+    changed = content[:change] if change < 0 else content + b"x" * change
+    (folder / "model.safetensors").write_bytes(changed)
+    assert (fault(folder) == "") == (len(changed) == len(content))
+
+
+def test_the_command_says_it_in_one_line_and_fails(tmp_path: Path) -> None:
+    runner = CliRunner()
+    command = ["model", "look", f"--folder={tmp_path}", f"--field={FIELD}"]
+    ended = runner.invoke(main, command)
+    assert ended.exit_code == 1
+    (line,) = ended.output.splitlines()
+    assert line.startswith(f"Error: {tmp_path} has no config.json")
+    written(tmp_path, {"config.json": CONFIG})
+    assert runner.invoke(main, command).exit_code == 1
+    assert runner.invoke(main, [*command, "--load-format=Dummy"]).exit_code == 0
+    written(tmp_path, SHARDED)
+    assert "2 files with weights" in runner.invoke(main, command).output
