@@ -94,6 +94,34 @@ async def test_idle_is_the_time_since_there_was_a_request() -> None:
     assert found.idle_seconds == 3
 
 
+async def test_who_gave_up_counts_until_the_pods_may_be_expected_no_longer() -> None:
+    clock = Clock()
+    found = gate(clock, max_wait=60)
+    tasks = await waiting(found, 1)
+    clock.now += 5
+    tasks[0].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    clock.now += 54
+    assert found.idle_seconds == 0
+    clock.now += 1
+    assert found.idle_seconds == 55
+
+
+async def test_who_gave_up_has_time_to_come_back_from_when_the_pods_are_there() -> None:
+    clock = Clock()
+    found = gate(clock, max_wait=60)
+    tasks = await waiting(found, 1)
+    tasks[0].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    clock.now += 30
+    found.set(opened=True)
+    clock.now += 2
+    assert found.idle_seconds == 2
+    found.set(opened=False)
+    found.set(opened=True)
+    assert found.idle_seconds == 2, "who is answered is not waited for"
+
+
 async def test_it_stays_ready_for_requests_once_it_was_open() -> None:
     found = gate(Clock())
     assert not found.latched

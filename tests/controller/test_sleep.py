@@ -112,6 +112,19 @@ async def test_a_request_that_goes_away_while_the_pods_start_does_not_stop_them(
     assert counts(world) == [2, 2, 2]
 
 
+async def test_pods_that_end_do_not_answer_for_a_pair_that_wakes(world: World) -> None:
+    await serving(world)
+    world.activity = IDLE
+    await world.reconcile()
+    for path in [p for p in world.api.objects if "/pods/" in p and "/pods/llama-router" not in p]:
+        pod = world.api.objects[path]
+        world.api.put(path, {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-11-21T00:00:00Z"}})
+    world.sync()
+    world.activity = HELD
+    await world.reconcile()
+    assert world.condition("Ready")["status"] == "False"
+
+
 async def test_blindness_neither_sends_to_sleep_nor_wakes(world: World) -> None:
     world.activity = None
     await serving(world)

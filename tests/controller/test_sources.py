@@ -79,6 +79,16 @@ async def test_a_switch_to_keda_and_back_has_one_at_a_time_and_keeps_the_pods(wo
     assert (world.status["revision"], count(world, first)) == (first, 5)
 
 
+async def test_what_keda_scaled_is_told_without_a_load_that_nobody_knows(world: World) -> None:
+    first = await serving(world)
+    world.edit(decode=SCALED, autoscaling={"source": "KEDA"})
+    await until_at_rest(world)
+    hpa_scales(world, first, 5)
+    await world.reconcile()
+    (event,) = [b for p, b in world.api.objects.items() if "/events/" in p and b["reason"] == "ScaledUp"]
+    assert event["note"] == "decode: 2 to 5 pods."
+
+
 async def test_keda_itself_may_be_slow(world: World) -> None:
     """Its HPA is still there when the ScaledObject is gone: ours has to wait, and comes."""
     await serving(world)

@@ -42,6 +42,11 @@ class GpuWatch:
             await self._task
         assert not ended, "the watch ended before the test did"
 
+    @property
+    def now(self) -> int:
+        """The GPUs of all pods that there are."""
+        return sum(self._held.values())
+
     async def _follow(self, version: str) -> None:
         config = yaml.safe_load(self._world.cluster.kubeconfig.read_text())
         server, token = config["clusters"][0]["cluster"]["server"], config["users"][0]["user"]["token"]
@@ -64,4 +69,4 @@ class GpuWatch:
             return
         limits = [container.get("resources", {}).get("limits", {}) for container in pod["spec"]["containers"]]
         self._held[name] = sum(int(limit.get("nvidia.com/gpu", 0)) for limit in limits)
-        self.most = max(self.most, sum(self._held.values()))
+        self.most = max(self.most, self.now)

@@ -38,18 +38,28 @@ class Gate:
         self._open = asyncio.Event()
         self._present = 0
         self._left = clock()
+        self._hoped_until = self._left
         self._ending = False
         self.held = 0
         self.latched = False
 
     @property
     def idle_seconds(self) -> float:
-        """Time since there was a request; 0 while there is one."""
-        return 0.0 if self._present else self._clock() - self._left
+        """Time since there was a request; 0 while there is one, or while one that gave up might still be waiting.
+
+        Clients with less patience than P and D take to start come back. If these were let go meanwhile, such a client
+        would never be answered.
+        """
+        now = self._clock()
+        if self._present or (now < self._hoped_until and not self._open.is_set()):
+            return 0.0
+        return now - self._left
 
     def set(self, *, opened: bool) -> None:
         """Note whether the router can answer."""
         if opened:
+            if self._clock() < self._hoped_until:
+                self._left = self._hoped_until = self._clock()  # who gave up has all the time to come back
             self.latched = True
             self._open.set()
         elif not self._ending:
@@ -89,5 +99,6 @@ class Gate:
             raise TurnedAwayError(504, "The model did not start in time.") from None
         finally:
             self.held -= 1
+            self._hoped_until = max(self._hoped_until, until)
         if self._ending:
             raise TurnedAwayError(503, "This router stops; ask again.")

@@ -167,7 +167,7 @@ def _underway(situation: BatchSituation) -> State:
     failed = next((pod for pod in _ended(situation.pods) if pod.phase == "Failed"), None)
     before = f" The attempt before failed: {_report(failed)[1]}" if failed is not None else ""
     if running_pod(situation.pods) is not None:
-        away = f" It may get no answers: {situation.unready}" if situation.unready else ""
+        away = f" They may have to wait: {situation.unready}" if situation.unready else ""
         return State("Running", "Running", f"Requests are being sent.{away}{before}")
     unwell = troubles.worst((pod for pod in situation.pods if not pod.gone), situation.namespace)
     if unwell is not None:

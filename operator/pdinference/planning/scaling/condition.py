@@ -12,6 +12,8 @@ from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.targets import label, written
 
 _NAMED_PODS = 3
+LOADS_END = "; "
+"""Between the loads and the range, where loads are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def judgement(
 
 def scaling_text(hpa: AutoscalerState) -> str:
     """Load of a pod/target for each metric, as far as Kubernetes tells, and the range, for printing."""
-    loads = f"{', '.join(map(_load, hpa.loads))}; " if hpa.loads else ""
+    loads = f"{', '.join(map(_load, hpa.loads))}{LOADS_END}" if hpa.loads else ""
     return f"{loads}{hpa.minimum}-{hpa.maximum} pods"
 
 

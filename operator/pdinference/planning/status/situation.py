@@ -66,5 +66,6 @@ class Situation:
     def pair_starts(self) -> bool:
         """Whether requests wait because the revision that they go to has no P or no D pod that is ready."""
         serving = self.rollout.serving
-        ready = {pod.role for pod in self.pods if pod.ready and pod.revision == serving and pod.node_rank == 0}
+        live = (pod for pod in self.pods if pod.ready and not pod.terminating and pod.node_rank == 0)
+        ready = {pod.role for pod in live if pod.revision == serving}
         return self.holds and not ready >= set(ENGINE_ROLES)

@@ -1,0 +1,96 @@
+"""Pairs that sleep: a real activator in place of the router's pod, on loopback addresses."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from pdinference.activator.gate import Gate
+from pdinference.activator.run import Places, serving
+from pdinference.api.names import ACTIVATOR_STATE_PORT, Role
+from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, POD, STATEFUL_SET
+from tests.integration.world import World, until
+
+ADDRESS = "127.78.0.1"
+SLEEPY: dict[str, Any] = {
+    "parameter": {"autoscaling": {"maxReplicas": 2}},
+    "decode": {"autoscaling": {"maxReplicas": 2}},
+    "autoscaling": {"scaleToZero": {"afterSeconds": 10}},
+}
+
+
+class Router:
+    """Plays vllm-router, behind the activator.
+
+    Attributes:
+        pair: Whether it has a P and a D pod.
+        answered: How many requests it has answered.
+    """
+
+    def __init__(self) -> None:
+        self.pair = True
+        self.answered = 0
+
+    async def readiness(self, _request: web.Request) -> web.Response:
+        return web.Response(status=200 if self.pair else 503)
+
+    async def answer(self, _request: web.Request) -> web.Response:
+        if not self.pair:
+            return web.Response(status=503)
+        self.answered += 1
+        return web.json_response({"id": f"answer-{self.answered}"})
+
+
+@asynccontextmanager
+async def activator(router: Router, gate: Gate) -> AsyncIterator[str]:
+    """Where clients reach it."""
+    app = web.Application()
+    app.add_routes([web.get("/readiness", router.readiness), web.post("/v1/{path:.*}", router.answer)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, ADDRESS, 0).start()
+    try:
+        places = Places(0, ACTIVATOR_STATE_PORT, runner.addresses[0][1], ADDRESS, ADDRESS)
+        async with serving(places, gate, drain_seconds=1) as (port, _):
+            yield f"http://{ADDRESS}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+async def tell(world: World, revision: str) -> None:
+    """From now on the operator learns from the activator whether anybody asks."""
+    (pod,) = await world.pods(Role.ROUTER, revision)
+    path = POD.path(world.namespace, pod["metadata"]["name"]) + "/status"
+    await world.api.merge(path, {"status": {"podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}]}})
+
+
+async def is_ready(world: World, reason: str) -> None:
+    """Wait until the condition `Ready` has this reason."""
+
+    async def so() -> bool:
+        return (await world.condition("Ready")).get("reason") == reason
+
+    await until(so, f"Ready says {reason}")
+
+
+async def counts(world: World, revision: str) -> list[int]:
+    """How many pods P and D are to have."""
+    workloads = (STATEFUL_SET, f"llama-parameter-{revision}"), (DEPLOYMENT, f"llama-decode-{revision}")
+    found = [await world.get(kind, name) or {} for kind, name in workloads]
+    return [workload["spec"]["replicas"] for workload in found]
+
+
+async def awake(world: World, revision: str) -> None:
+    """Wait until both roles are to have a pod."""
+
+    async def wakes() -> bool:
+        return await counts(world, revision) == [1, 1]
+
+    await until(wakes, "a request has brought pods back")
+
+
+async def hpas(world: World) -> list[str]:
+    """The names of all HPAs."""
+    found = await world.api.get(AUTOSCALER.path(world.namespace))
+    return sorted(hpa["metadata"]["name"] for hpa in found["items"])
