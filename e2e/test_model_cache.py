@@ -1,6 +1,7 @@
 """A model is downloaded once into a volume, from a hub in the cluster, and pods serve it from there."""
 
 import copy
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass

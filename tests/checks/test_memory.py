@@ -104,6 +104,23 @@ def test_what_is_not_known_is_neither_refused_nor_guessed(document: Make) -> Non
     assert "spec.model.architecture.config" in without_model.memory.message
 
 
+@pytest.mark.parametrize("block", [[128], [128, 0], ["a", "b"], 128, {"rows": 128}])
+def test_a_block_of_scales_that_is_none_is_named(document: Make, block: Any) -> None:
+    config = {**LLAMA_8B, "quantization_config": {"quant_method": "fp8", "weight_block_size": block}}
+    (problem,) = examined(document, config, parameter=H200, decode=H200).problems
+    assert problem.field == "spec.model.architecture.config"
+    assert "weight_block_size" in problem.message
+
+
+@pytest.mark.parametrize("pattern", ["re:(", 5])
+def test_a_pattern_of_modules_that_is_none_leaves_memory_unknown(document: Make, pattern: Any) -> None:
+    group = {"weights": {"num_bits": 8, "strategy": "tensor"}}
+    quantization = {"quant_method": "compressed-tensors", "config_groups": {"a": group}, "ignore": [pattern]}
+    found = examined(document, {**LLAMA_8B, "quantization_config": quantization}, parameter=H200, decode=H200)
+    assert (found.problems, found.memory.fits) == ((), None)
+    assert "cannot be computed" in found.memory.message
+
+
 def changes(message: str) -> list[dict[str, Any]]:
     """The changes of a message as values by path."""
     listed = message.split("Any one of these would fit: ")[1].split(". Or set", maxsplit=1)[0]

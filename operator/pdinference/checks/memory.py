@@ -34,6 +34,10 @@ _NOT_PLANNED = re.compile(
 """Fields that the plan does not look at; of `args` it takes what it can read, and is content with the rest."""
 
 
+_CONFUSED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, re.error)
+"""What a config with anything in any place may lead to; among them patterns of modules, which are the config's own."""
+
+
 def can_be_planned(problems: Iterable[Problem]) -> bool:
     """Whether a plan of the spec means something although it has these problems."""
     return all(_NOT_PLANNED.match(problem.field) for problem in problems)
@@ -48,7 +52,7 @@ def judge(spec: Spec, facts: Facts) -> MemoryVerdict:
         return _judged(inputs)
     except UnusableSpecError as error:
         return MemoryVerdict(None, str(error))
-    except (ArithmeticError, LookupError, TypeError) as error:  # people may write anything into a config
+    except _CONFUSED as error:
         return MemoryVerdict(None, f"The plan cannot be computed from what is known of the model: {error!r}.")
 
 

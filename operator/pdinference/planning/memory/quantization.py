@@ -96,8 +96,8 @@ def _read(config: Mapping[str, Any]) -> Quantization:
             return Quantization("gptq", config.get("bits", 4), _group(config.get("group_size")), zero_points=True,
                                 group_index=indexed, skipped=skipped)  # fmt: skip
         case "fp8":
-            block = config.get("weight_block_size")
-            return Quantization("fp8", 8, block=tuple(block) if block else None, skipped=skipped, kv_bits=kv_bits)
+            block = _block("weight_block_size", config.get("weight_block_size"))
+            return Quantization("fp8", 8, block=block, skipped=skipped, kv_bits=kv_bits)
         case "bitsandbytes":
             bits = 4 if config.get("load_in_4bit") or config.get("_load_in_4bit") else 8
             return Quantization("bitsandbytes", bits, skipped=tuple(config.get("llm_int8_skip_modules") or ()))
@@ -116,16 +116,25 @@ def quantized_on_load(method: str) -> Quantization | None:
 def _compressed(config: Mapping[str, Any], skipped: tuple[str, ...], kv_bits: int | None) -> Quantization:
     groups = list((config.get("config_groups") or {}).values())
     weights = (groups[0].get("weights") if len(groups) == 1 and isinstance(groups[0], Mapping) else None) or {}
-    block = weights.get("block_structure")
+    block = weights.get("block_structure") if weights.get("strategy") == "block" else None
     return Quantization(
         "compressed-tensors",
         weights.get("num_bits", 0),
         _group(weights.get("group_size")),
         zero_points=weights.get("symmetric") is False,
-        block=tuple(block) if block and weights.get("strategy") == "block" else None,
+        block=_block("block_structure", block),
         skipped=skipped,
         kv_bits=kv_bits,
     )
+
+
+def _block(name: str, value: object) -> tuple[int, int] | None:
+    match value:
+        case None | []:
+            return None
+        case [int(rows), int(columns)] if rows > 0 and columns > 0:
+            return rows, columns
+    raise ValueError(f"{name} is {value!r}, which has to be two positive integers")
 
 
 def _group(size: object) -> int | None:
