@@ -286,7 +286,7 @@ def main() -> None:
     parser.add_argument("--steady-seconds", type=float, default=60, help="length of the quiet window (default: 60)")
     parser.add_argument("--cluster", default="burst", help="name of the cluster (default: burst)")
     arguments = parser.parse_args()
-    with Cluster.up(arguments.cluster, nodes=0) as cluster:
+    with Cluster.fresh(arguments.cluster, nodes=0) as cluster:
         _report(asyncio.run(measure(cluster, arguments.count, arguments.steady_seconds)))
 
 

@@ -1,7 +1,8 @@
 """One cluster with the operator and the tiny example for all tests of serving."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +10,14 @@ import pytest
 
 from e2e.cluster import Cluster
 from e2e.install import ImageReferences, apply, create_namespace, example, install_operator, local_references
-from e2e.kubectl import Kubectl
+from e2e.kubectl import Kubectl, KubectlError
 from e2e.local import cluster_with_images
 from e2e.waiting import wait_ready
 
 NAMESPACE = "models"
 NAME = "tiny"
+_SHOWN = 60
+"""Lines of each thing that is shown of a cluster in which a test failed."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,11 @@ def serving() -> Iterator[Serving]:
     With PDINFERENCE_KEEP=1 the cluster stays up for the next run.
     """
     # A name of its own lets two checkouts be tested at once.
-    cluster, built = cluster_with_images(os.environ.get("PDINFERENCE_CLUSTER", "e2e"))
+    name = os.environ.get("PDINFERENCE_CLUSTER", "e2e")
+    keep = os.environ.get("PDINFERENCE_KEEP") == "1"
+    if not keep:
+        Cluster.discard(name)
+    cluster, built = cluster_with_images(name)
     images = local_references(built)
     try:
         kubectl = Kubectl(cluster.kubeconfig, NAMESPACE)
@@ -61,5 +68,18 @@ def serving() -> Iterator[Serving]:
         wait_ready(kubectl, NAME)
         yield Serving(cluster, kubectl, images, f"http://{NAME}.{NAMESPACE}.svc")
     finally:
-        if os.environ.get("PDINFERENCE_KEEP") != "1":
+        if not keep:
             cluster.down()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the cluster beside a failure, because it is gone when somebody reads of it."""
+    report = yield
+    serving = item.funcargs.get("serving") if isinstance(item, pytest.Function) else None
+    if report.failed and isinstance(serving, Serving):
+        with suppress(KubectlError):
+            for words in (("get", "pods", "-A", "-o", "wide"), ("get", "events", "-A", "--sort-by=.lastTimestamp")):
+                lines = serving.kubectl.run(*words).splitlines()
+                report.sections.append((f"kubectl {' '.join(words)}", "\n".join([*lines[:1], *lines[1:][-_SHOWN:]])))
+    return report

@@ -47,7 +47,7 @@ spec:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster.up(NAME, nodes=2) as up:
+    with Cluster.fresh(NAME, nodes=2) as up:
         up.kubectl("apply", "--filename=-", stdin=PROBES)
         up.kubectl("rollout", "status", "daemonset/probes", "--timeout=60s")
         yield up
@@ -248,6 +248,9 @@ def test_a_second_cluster_beside_it(cluster: Cluster) -> None:
         entries = [json.loads(line) for line in other.audit_log.read_text().splitlines()]
         writes = [entry["objectRef"]["resource"] for entry in entries if entry["user"]["username"] == "admin"]
         assert {"nodes", "pods"} <= set(writes)
+
+        anew = Cluster.fresh(other.name, nodes=0, kwok=True)
+        assert anew.kubectl("get", "nodes", "--output=name") == "", "what an interrupted run left is gone"
     assert leftovers(other.spec) == []
     assert cluster.kubectl("get", "--raw=/readyz") == "ok"
 

@@ -72,6 +72,22 @@ class Cluster:
             return cls._repair(found)
 
     @classmethod
+    def fresh(cls, name: str, *, nodes: int, kwok: bool = False, dra: bool = True) -> Self:
+        """As `up`, but without anything that an interrupted run left: for tests, which count what they find.
+
+        Raises:
+            ClusterError: It does not come up.
+        """
+        cls.discard(name)
+        return cls.up(name, nodes=nodes, kwok=kwok, dra=dra)
+
+    @classmethod
+    def discard(cls, name: str) -> None:
+        """Take a cluster down if there is one of that name."""
+        if (found := ClusterSpec.load(name)) is not None:
+            cls(found).down()
+
+    @classmethod
     def find(cls, name: str = DEFAULT_NAME) -> Self:
         """Get hold of a cluster that was brought up before.
 

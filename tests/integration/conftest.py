@@ -17,7 +17,7 @@ from tests.integration.world import World
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     # A name of its own lets two checkouts be tested at once.
-    with Cluster.up(os.environ.get("PDINFERENCE_CLUSTER", "integration"), nodes=0) as cluster:
+    with Cluster.fresh(os.environ.get("PDINFERENCE_CLUSTER", "integration"), nodes=0) as cluster:
         yield cluster
 
 

@@ -144,7 +144,7 @@ FORBIDDEN = [
 
 @pytest.fixture(scope="module")
 def kubernetes() -> Iterator[Kubernetes]:
-    with Cluster.up(f"{os.environ.get('PDINFERENCE_CLUSTER', 'integration')}-chart", nodes=0) as cluster:
+    with Cluster.fresh(f"{os.environ.get('PDINFERENCE_CLUSTER', 'integration')}-chart", nodes=0) as cluster:
         kubernetes = Kubernetes(cluster)
         for name in (NAMESPACE, "models", "research", ELSEWHERE):
             metadata = {"name": name, "labels": RESTRICTED}

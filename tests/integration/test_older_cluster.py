@@ -15,7 +15,7 @@ from tests.integration.world import World, until
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     name = f"{os.environ.get('PDINFERENCE_CLUSTER', 'integration')}-old"
-    with Cluster.up(name, nodes=0, dra=False) as cluster:
+    with Cluster.fresh(name, nodes=0, dra=False) as cluster:
         yield cluster
 
 

@@ -29,7 +29,7 @@ CLAIMS = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims"
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     name = f"{os.environ.get('PDINFERENCE_CLUSTER', 'integration')}-kwok"
-    with Cluster.up(name, nodes=0, kwok=True) as cluster:
+    with Cluster.fresh(name, nodes=0, kwok=True) as cluster:
         yield cluster
 
 
