@@ -100,6 +100,10 @@ async def test_a_second_pair_that_fits_starts_when_the_hpas_have_let_go(world: W
     await world.reconcile()
     await world.reconcile()
     assert world.status["servingRevision"] == second
+    for role in (Role.PARAMETER, Role.DECODE):
+        moved = hpa(world, role)
+        assert moved["spec"]["scaleTargetRef"]["name"] == f"llama-{role}-{second}"
+        assert moved["metadata"]["annotations"][ANNOTATION_GRANT].startswith("2 until ")
     world.sync()
     await world.reconcile()
     assert set(workloads(world)) == {f"llama-parameter-{second}", f"llama-decode-{second}"}

@@ -140,8 +140,10 @@ def autoscalers(
         if role not in together.ranges:
             return hpa
         limits = together.ranges[role]
-        grant = grant_for(live.get(role), limits.maximum, now, settle) if together.budget is not None else None
-        return bounded(hpa, limits, grant)
+        if together.budget is None:
+            return bounded(hpa, limits, None)
+        workload = hpa["spec"]["scaleTargetRef"]["name"]
+        return bounded(hpa, limits, grant_for(live.get(role), workload, limits.maximum, now, settle))
 
     return tuple(
         Child.of(within_limits(role, following(autoscaler, role, followed))) for role, autoscaler in chosen.items()

@@ -168,6 +168,30 @@ class TestRollout:
         assert maximums(decide(limits(9), fleet, {P: hpa(1), D: hpa(1)}, target="b")) == (1, 2)
         assert maximums(decide(limits(9), fleet, {P: hpa(1), D: hpa(1)}, target="b", followed="b")) == (1, 2)
 
+    def test_what_an_hpa_may_still_do_to_the_old_pair_counts_for_a_minute(self) -> None:
+        fleet = both(pair(1, 1), pair(1, 1, "b"))
+
+        def after(revision: str, grant: Grant | None = None) -> tuple[int, int]:
+            hpas = {role: replace(hpa(2, grant=grant), workload=f"llama-{role}-{revision}") for role in (P, D)}
+            return maximums(decide(limits(8), fleet, hpas, target="b", followed="b"))
+
+        assert after("a") == (2, 2)
+        assert after("b", Grant(2, NOW + timedelta(seconds=1))) == (2, 2)
+        assert after("b", Grant(2, NOW)) == (3, 3)
+
+    def test_and_keeps_a_third_pair_waiting(self) -> None:
+        """All three have two pods each, and the HPAs may still give four to the first and to the second."""
+        fleet = both(pair(2, 2), pair(2, 2, "b"))
+
+        def held(budget: int, until: datetime) -> str:
+            grant = Grant(4, until)
+            hpas = {role: replace(hpa(2, grant=grant), workload=f"llama-{role}-b") for role in (P, D)}
+            return decide(limits(budget), fleet, hpas, target="c", followed="b").held
+
+        assert held(12, NOW) == ""
+        assert held(19, NOW + timedelta(seconds=1))
+        assert held(20, NOW + timedelta(seconds=1)) == ""
+
     def test_recreate_waits_until_the_old_pods_are_gone(self) -> None:
         found = limits(4, rollout={"strategy": "Recreate"})
         gone = Fleet([], [*pods(P, 2, leaving=2), *pods(D, 2, leaving=2)])
@@ -188,9 +212,9 @@ class TestRollout:
 
 class TestGrants:
     def test_a_lower_maximum_leaves_a_trace_and_a_higher_one_none(self) -> None:
-        assert grant_for(None, 4, NOW) is None
-        assert grant_for(hpa(4), 5, NOW) is None
-        found = grant_for(hpa(4), 3, NOW)
+        assert grant_for(None, "w", 4, NOW) is None
+        assert grant_for(hpa(4), "w", 5, NOW) is None
+        found = grant_for(hpa(4), "w", 3, NOW)
         assert found is not None
         assert found.maximum == 4
         assert timedelta(seconds=60) <= found.until - NOW <= timedelta(seconds=62)
@@ -198,13 +222,19 @@ class TestGrants:
     def test_it_keeps_the_highest_that_still_counts(self) -> None:
         recent, old = Grant(9, NOW + timedelta(seconds=1)), Grant(9, NOW)
         for earlier, most in ((recent, 9), (old, 4)):
-            found = grant_for(hpa(4, grant=earlier), 3, NOW)
+            found = grant_for(hpa(4, grant=earlier), "w", 3, NOW)
             assert found is not None
             assert found.maximum == most
 
     def test_it_stays_while_the_maximum_does(self) -> None:
         old = Grant(9, NOW - timedelta(days=1))
-        assert grant_for(hpa(4, grant=old), 4, NOW) == old
+        assert grant_for(hpa(4, grant=old), "w", 4, NOW) == old
+
+    def test_another_workload_leaves_a_trace_whatever_the_maximum(self) -> None:
+        for maximum in (3, 4, 5):
+            found = grant_for(hpa(4), "another", maximum, NOW)
+            assert found is not None
+            assert found.maximum == 4
 
     @pytest.mark.parametrize("text", ["", "x", "4", "4 until ever", "many until 2026-11-21T00:00:00+00:00"])
     def test_what_is_no_grant_is_none(self, text: str) -> None:

@@ -189,13 +189,16 @@ def _shares(p: Standing, d: Standing, pull_p: int, pull_d: int, budget: int) -> 
 
 
 def _fitting(p: Standing, d: Standing, want_p: int, want_d: int, budget: int) -> tuple[int, int]:
+    """So many pods as far as they fit; the minimums where not even those do."""
     want_p, want_d = max(p.minimum, min(want_p, p.maximum)), max(d.minimum, min(want_d, d.maximum))
     while p.gpus * want_p + d.gpus * want_d > budget:
         spare_p, spare_d = (want_p - p.minimum) * p.gpus, (want_d - d.minimum) * d.gpus
         if spare_p > spare_d:
             want_p -= 1
-        else:
+        elif spare_d > 0:
             want_d -= 1
+        else:
+            break
     return want_p, want_d
 
 

@@ -31,6 +31,10 @@ class Fleet:
         """Whether there is a workload."""
         return bool(self._of(role, revision))
 
+    def has_workload(self, role: Role, revision: str, name: str) -> bool:
+        """Whether one of the workloads has this name."""
+        return any(workload.name == name for workload in self._of(role, revision))
+
     def instances(self, role: Role, revision: str) -> int:
         """Instances that there are or will be; the nodes of an instance may differ for a moment."""
         return max((workload.desired for workload in self._of(role, revision)), default=0)

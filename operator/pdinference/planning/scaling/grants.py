@@ -1,4 +1,7 @@
-"""Earlier maximums of HPAs, by which they may still act: an HPA does not say what it has seen of its spec."""
+"""Earlier maximums of HPAs, by which they may still act: an HPA does not say what it has seen of its spec.
+
+Nor which workload it scales: for a while after it was told to follow another one, it may still change the one before.
+"""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -11,19 +14,26 @@ SETTLE: Final = timedelta(seconds=60)
 seen (Kubernetes 1.34 never sets their observedGeneration)."""
 
 
-def grant_for(hpa: AutoscalerState | None, maximum: int, now: datetime, settle: timedelta = SETTLE) -> Grant | None:
-    """What an HPA is to carry when it gets this maximum; as it is while the maximum stays."""
+def grant_for(
+    hpa: AutoscalerState | None, workload: str, maximum: int, now: datetime, settle: timedelta = SETTLE
+) -> Grant | None:
+    """What an HPA is to carry when it gets this workload and this maximum; as it is while both stay."""
     if hpa is None:
         return None
-    if maximum >= hpa.maximum:
+    if maximum >= hpa.maximum and workload == hpa.workload:
         return hpa.grant
     until = (now + settle).replace(microsecond=0) + timedelta(seconds=1)
     return Grant(highest_maximum(hpa, now), until)
 
 
 def highest_maximum(hpa: AutoscalerState | None, now: datetime) -> int:
-    """By how high a maximum an HPA may still act."""
-    return max([hpa.maximum, *(grant.maximum for grant in open_grants([hpa], now))]) if hpa else 0
+    """By how high a maximum an HPA may still act on what it follows."""
+    return max(hpa.maximum, earlier_maximum(hpa, now)) if hpa else 0
+
+
+def earlier_maximum(hpa: AutoscalerState | None, now: datetime) -> int:
+    """By how high a maximum an HPA may still act on what it followed before; 0 when it no longer can."""
+    return max((grant.maximum for grant in open_grants([hpa], now)), default=0)
 
 
 def open_grants(hpas: Iterable[AutoscalerState | None], now: datetime) -> tuple[Grant, ...]:

@@ -1,13 +1,13 @@
 """All revisions of P and D that there are side by side, and the one that is to come: their pods, and GPUs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.observed import AutoscalerState
 from pdinference.planning.scaling.bounds import Standing, fitted
 from pdinference.planning.scaling.fleet import Fleet
-from pdinference.planning.scaling.grants import highest_maximum
+from pdinference.planning.scaling.grants import earlier_maximum, highest_maximum
 from pdinference.planning.scaling.limits import Limits
 from pdinference.planning.scaling.wanted import wanted_by
 
@@ -77,17 +77,28 @@ class SideBySide:
         """By how high a maximum the HPA of a role may still act."""
         return highest_maximum(self.hpas.get(role), self.now)
 
+    def _still(self, role: Role, revision: str) -> int:
+        """By how high a maximum the HPA of a role may still act on a revision that it is not to scale any more.
+
+        What it may do to the one that it scales now does not count: that would make each maximum depend on itself.
+        """
+        hpa = self.hpas.get(role)
+        there = hpa is not None and self.fleet.has_workload(role, revision, hpa.workload)
+        return self._granted(role) if there else earlier_maximum(hpa, self.now)
+
     def fixed(self) -> int:
         """GPUs of pods that leave, and of revisions that nobody scales any more."""
         total = self.fleet.leaving
-        for role in ENGINE_ROLES:
-            scaled = role in self.limits.scaled
-            others = set(self.fleet.revisions) - {self.target, *([self.followed] if scaled else [])}
-            # An HPA that has just moved may not have seen it yet.
-            still = self._granted(role) if scaled else 0
-            for revision in others:
-                total += self.fleet.gpus(role, revision) * max(self.fleet.instances(role, revision), still)
+        for role, revision in self._abandoned():
+            most = max(self.fleet.instances(role, revision), self._still(role, revision))
+            total += self.fleet.gpus(role, revision) * most
         return total
+
+    def _abandoned(self) -> Iterator[tuple[Role, str]]:
+        """Revisions that nobody scales any more."""
+        for role in ENGINE_ROLES:
+            kept = {self.target, self.followed} if role in self.limits.scaled else {self.target}
+            yield from ((role, revision) for revision in self.fleet.revisions if revision not in kept)
 
     def _fitted_first(self) -> dict[Role, int]:
         """With how many pods the target revision starts: as many as the one before has, or as the spec says."""
@@ -105,11 +116,13 @@ class SideBySide:
 
     def reachable(self, *, with_first: bool) -> int:
         """GPUs of all that is there when HPAs go as far as they may before they see anything new."""
+        scaled = [(role, self.followed, self._granted(role)) for role in self.limits.scaled if self.followed]
+        abandoned = [(role, revision, self._still(role, revision)) for role, revision in self._abandoned()]
         growth = 0
-        for role in self.limits.scaled if self.followed else ():
-            there = self.fleet.instances(role, self.followed)
-            more = max(0, self._granted(role) - there) if there else 0  # an HPA that finds no pods does nothing
-            growth += more * self.fleet.gpus(role, self.followed)
+        for role, revision, most in (*scaled, *abandoned):
+            there = self.fleet.instances(role, revision)
+            more = max(0, most - there) if there else 0  # an HPA that finds no pods does nothing
+            growth += more * self.fleet.gpus(role, revision)
         return self.fleet.wanted + self.fleet.leaving + growth + (self.first_gpus if with_first else 0)
 
     @property
