@@ -71,6 +71,13 @@ def test_a_field_that_is_no_number_is_not_blamed_for_its_default_too(document: M
     assert "two" in found["spec.decode.parallelism.tensor"]
 
 
+def test_segments_of_one_role_alone_would_end_its_connections(document: Make) -> None:
+    found = problems(document(decode={"env": {"UCX_TCP_RX_SEG_SIZE": "1m"}}))
+    assert found.keys() == {"spec.decode.env.UCX_TCP_RX_SEG_SIZE"}
+    assert "spec.engine.env" in found["spec.decode.env.UCX_TCP_RX_SEG_SIZE"]
+    assert problems(document(engine={"env": {"UCX_TCP_RX_SEG_SIZE": "1m"}})) == {}
+
+
 def test_a_source_that_is_wrong_is_not_missing_too(document: Make) -> None:
     assert problems(document(model={"source": {"path": "../x"}})).keys() == {"spec.model.source.path"}
 

@@ -31,6 +31,9 @@ _SAME_VARIABLES = {
     "VLLM_KV_CACHE_LAYOUT": "it decides the layout of the KV cache",
     "VLLM_USE_MODELSCOPE": "it changes where the model comes from",
     "HF_ENDPOINT": "it changes where the model comes from",
+    # Measured: the connection ends at the first transfer (docs/tuning.md).
+    "UCX_TCP_TX_SEG_SIZE": "UCX ends connections between different sizes",
+    "UCX_TCP_RX_SEG_SIZE": "UCX ends connections between different sizes",
 }
 
 
