@@ -24,9 +24,9 @@ setup: ## Install Python dependencies into .venv
 	@$(UV) sync --quiet --frozen
 
 .PHONY: setup-vllm
-setup-vllm: ## Install the real vLLM (CPU) too, whose parser judges our command lines
+setup-vllm: ## Install the real vLLM (CPU) too, whose parser judges our command lines, and the real router
 	@./bootstrap.sh
-	@$(UV) sync --quiet --frozen --group vllm
+	@$(UV) sync --quiet --frozen --group vllm --group router
 
 .PHONY: demo
 demo: setup ## The main job, for real: cluster, operator, model, requests, and the proof that KV moved
@@ -50,7 +50,7 @@ test-unit: setup ## Unit tests, in seconds
 	$(RUN) pytest -m 'not vllm' --ignore=tests/integration --ignore=tests/charts $(ARGS)
 
 .PHONY: test-vllm
-test-vllm: setup-vllm ## Rendered command lines against the real vLLM parser
+test-vllm: setup-vllm ## Rendered command lines against the real vLLM parser and the real router
 	$(RUN) pytest -m vllm $(ARGS)
 
 .PHONY: test-charts

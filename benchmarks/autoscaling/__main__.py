@@ -14,6 +14,7 @@ from statistics import mean
 from benchmarks.autoscaling import constants as const
 from benchmarks.autoscaling.calibration import comparison
 from benchmarks.autoscaling.policies import ALL
+from benchmarks.autoscaling.routing import ROUTINGS
 from benchmarks.autoscaling.run import Outcome, simulate
 from benchmarks.autoscaling.traces import TRACES
 
@@ -31,23 +32,25 @@ def main() -> None:
     )
     parser.add_argument("--startup", type=float, default=const.STARTUP_SECONDS, help="Seconds until a pod is ready.")
     parser.add_argument("--traces", nargs="+", default=[trace.name for trace in TRACES], help="Default: all.")
+    parser.add_argument("--routing", choices=ROUTINGS, default=const.ROUTING, help="How the router chooses pods.")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="How many at a time.")
     options = parser.parse_args()
     chosen = [index for index, trace in enumerate(TRACES) if trace.name in options.traces]
-    jobs = list(product(chosen, range(len(ALL)), options.seeds, [options.startup]))
-    with ProcessPoolExecutor(os.cpu_count()) as executor:
+    jobs = list(product(chosen, range(len(ALL)), options.seeds, [options.startup], [options.routing]))
+    with ProcessPoolExecutor(options.processes) as executor:
         outcomes = dict(zip(jobs, executor.map(_run, jobs), strict=True))
     print(comparison())
     print(_HEAD)
     print("| --- " * 2 + "| ---: " * 8 + "|")
     for trace, policy in product(chosen, range(len(ALL))):
-        of_seeds = [outcomes[trace, policy, seed, options.startup] for seed in options.seeds]
+        of_seeds = [outcomes[trace, policy, seed, options.startup, options.routing] for seed in options.seeds]
         name = TRACES[trace].name
         print(f"| {name} | {ALL[policy].name} {_cells(of_seeds)}")
 
 
-def _run(job: tuple[int, int, int, float]) -> Outcome:
-    trace, policy, seed, startup = job
-    return simulate(TRACES[trace], seed, ALL[policy], startup=startup)
+def _run(job: tuple[int, int, int, float, str]) -> Outcome:
+    trace, policy, seed, startup, routing = job
+    return simulate(TRACES[trace], seed, ALL[policy], startup=startup, routing=routing)
 
 
 def _cells(outcomes: Sequence[Outcome]) -> str:

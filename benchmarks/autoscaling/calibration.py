@@ -19,7 +19,7 @@ _REQUESTS = 4000
 def simulated(rate: float) -> tuple[float, float, float, float]:
     """The same figures from the simulation."""
     env = simpy.Environment()
-    fleet = Fleet(env, replicas=dict.fromkeys(ENGINE_ROLES, 1), startup=0, seed=0)
+    fleet = Fleet(env, replicas=dict.fromkeys(ENGINE_ROLES, 1), startup=0, seed=0, routing="least")
     rng = random.Random(0)
 
     def clients() -> Generator[simpy.Event, Any, None]:

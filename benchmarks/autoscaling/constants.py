@@ -59,6 +59,9 @@ SCRAPE_SECONDS = 5
 
 MIN_PODS, MAX_PODS = 1, 16
 
+ROUTING = "least"
+"""How the router chooses pods, the same for all policies: what the operator renders by default."""
+
 TTFT_OBJECTIVE = 2.0
 """Seconds for prompts of up to 8,000 tokens, in proportion for longer ones."""
 ITL_OBJECTIVE = 0.040

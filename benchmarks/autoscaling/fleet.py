@@ -1,250 +1,27 @@
-"""The simulated pods: P works its queue off in order, D gives every running request a token at a time."""
+"""The pods of both roles, how they come and go, and the router in front of them."""
 
-import heapq
 import random
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import count
+from collections.abc import Sequence
 
 import simpy
 
 from benchmarks.autoscaling import constants as const
+from benchmarks.autoscaling.pods import DecodePod, PrefillPod, Request
+from benchmarks.autoscaling.routing import ROUTINGS
 from benchmarks.autoscaling.traces import Arrival
 from pdinference.api.names import Role
 
 
-@dataclass(slots=True)
-class Request:
-    """One request on its way: `tokens` of KV cache to hold, `left` tokens to generate."""
-
-    arrival: Arrival
-    tokens: int
-    left: float
-    first_token_at: float = 0.0
-    finished_at: float = 0.0
-    preempted: bool = False
-
-
-def _at(env: simpy.Environment, when: float, then: Callable[[], None]) -> None:
-    event = env.timeout(when - env.now)
-    if event.callbacks is not None:  # it is None once the event is over
-        event.callbacks.append(lambda _: then())
-
-
-class Pod:
-    """What the two kinds have in common: a time at which it is ready, and a time from which it is gone."""
-
-    def __init__(self, env: simpy.Environment, ready_at: float) -> None:
-        self.env = env
-        self.created_at = env.now
-        self.ready_at = ready_at
-        self.draining = False
-        self.gone_at: float | None = None
-
-    @property
-    def ready(self) -> bool:
-        """Whether the router may send it requests."""
-        return not self.draining and self.env.now >= self.ready_at
-
-    @property
-    def present(self) -> int:
-        """Requests in the pod."""
-        raise NotImplementedError
-
-    def drain(self) -> None:
-        """Take no more requests, and go when the last is done."""
-        self.draining = True
-        self.leave_when_empty()
-
-    def leave_when_empty(self) -> None:
-        """To be called whenever a request has left."""
-        if self.draining and self.gone_at is None and not self.present:
-            self.gone_at = self.env.now
-
-
-class PrefillPod(Pod):
-    """One prompt at a time, in the order in which they came."""
-
-    def __init__(self, env: simpy.Environment, ready_at: float, done: Callable[[Request], None]) -> None:
-        super().__init__(env, ready_at)
-        self._done = done
-        self.queue: deque[Request] = deque()
-        self.free_at = 0.0
-        self.prefill_seconds = 0.0
-        self.finished = 0
-
-    @property
-    def present(self) -> int:
-        """Requests waiting and running."""
-        return len(self.queue)
-
-    @property
-    def waiting(self) -> int:
-        """Requests that nobody works on yet."""
-        return max(0, len(self.queue) - 1)
-
-    @property
-    def running(self) -> int:
-        """1 while it works."""
-        return min(1, len(self.queue))
-
-    @property
-    def work_seconds(self) -> float:
-        """Work that is left: tokens in flight over the rate at which they are worked off."""
-        return max(0.0, self.free_at - self.env.now)
-
-    def submit(self, request: Request) -> None:
-        """Queue a request."""
-        self.queue.append(request)
-        takes = const.prefill_seconds(request.arrival.prompt)
-        self.free_at = max(self.free_at, self.env.now) + takes
-        _at(self.env, self.free_at, partial(self._finish, request, takes))
-
-    def _finish(self, request: Request, takes: float) -> None:
-        self.queue.popleft()
-        self.finished += 1
-        self.prefill_seconds += takes
-        self._done(request)
-        self.leave_when_empty()
-
-
-@dataclass(order=True, slots=True)
-class _Running:
-    """A request in decode; it ends when the pod's count of rounds has come to `ends`."""
-
-    ends: float
-    number: int
-    began: float = field(compare=False)
-    request: Request = field(compare=False)
-
-
-class DecodePod(Pod):
-    """All running requests advance together; how fast depends on the KV cache in use. New ones wait for room."""
-
-    def __init__(self, env: simpy.Environment, ready_at: float, done: Callable[[Request], None]) -> None:
-        super().__init__(env, ready_at)
-        self._done = done
-        self._rounds = 0.0
-        self._seen_at = 0.0
-        self._running: list[_Running] = []
-        self._held = 0.0  # KV tokens in use, less rounds times running requests
-        self._numbers = count()
-        self._wake_at = float("inf")
-        self.waiting: deque[Request] = deque()
-        self.finished = 0
-        self.finished_tokens = 0
-        self.generated = 0.0
-        self.token_seconds = 0.0
-
-    @property
-    def running(self) -> int:
-        """Requests that get tokens."""
-        return len(self._running)
-
-    @property
-    def present(self) -> int:
-        """Requests waiting and running."""
-        return len(self._running) + len(self.waiting)
-
-    def kv_tokens(self) -> float:
-        """KV cache in use, in tokens."""
-        self._advance()
-        return self._used()
-
-    def submit(self, request: Request) -> None:
-        """Take a request whose prompt has been prefilled."""
-        self._advance()
-        self.waiting.append(request)
-        self._admit()
-        self._schedule()
-
-    def _used(self) -> float:
-        return self._held + len(self._running) * self._rounds
-
-    def _advance(self) -> None:
-        """Up to now, everything went on at the pace of before."""
-        passed = self.env.now - self._seen_at
-        if passed > 0:
-            if self._running:
-                rounds = passed / const.token_seconds(self._used())
-                self._rounds += rounds
-                self.generated += rounds * len(self._running)
-                self.token_seconds += passed * len(self._running)
-            self._seen_at = self.env.now
-
-    def _admit(self) -> None:
-        while self.waiting and self._used() + self.waiting[0].tokens <= const.KV_TOKENS:
-            request = self.waiting.popleft()
-            began = self._rounds
-            self._held += request.tokens - began
-            heapq.heappush(self._running, _Running(began + request.left, next(self._numbers), began, request))
-            if request.preempted:
-                # Its KV cache is computed again, here, while the others wait.
-                self._seen_at += const.prefill_seconds(request.tokens)
-            if not request.first_token_at:
-                pull = request.tokens * const.TRANSFER_SECONDS_PER_TOKEN
-                step = const.token_seconds(self._used())
-                request.first_token_at = self.env.now + const.OVERHEAD_SECONDS + pull + step
-
-    def _remove(self, entry: _Running) -> None:
-        self._held -= entry.request.tokens - entry.began
-
-    def _wake(self, at: float) -> None:
-        if at != self._wake_at:
-            return  # an earlier one came in between
-        self._wake_at = float("inf")
-        self._advance()
-        while self._running and self._running[0].ends <= self._rounds + 1e-6:
-            self._finish(heapq.heappop(self._running))
-        while len(self._running) > 1 and self._used() > const.KV_TOKENS:
-            self._preempt()
-        self._admit()
-        self._schedule()
-        self.leave_when_empty()
-
-    def _finish(self, entry: _Running) -> None:
-        self._remove(entry)
-        self.finished += 1
-        self.finished_tokens += entry.request.arrival.output
-        entry.request.finished_at = self.env.now
-        self._done(entry.request)
-
-    def _preempt(self) -> None:
-        """The request that came last gives its room back, and starts over when there is some."""
-        last = max(self._running, key=lambda entry: entry.number)
-        self._running.remove(last)
-        heapq.heapify(self._running)
-        self._remove(last)
-        generated = max(0.0, self._rounds - last.began)
-        last.request.tokens += round(generated)
-        last.request.left = max(1.0, last.request.left - generated)
-        last.request.preempted = True
-        self.waiting.appendleft(last.request)
-
-    def _schedule(self) -> None:
-        """Wake up when the next request ends, or when the cache is full."""
-        if not self._running:
-            return
-        pace = const.token_seconds(self._used())
-        rounds = self._running[0].ends - self._rounds
-        if len(self._running) > 1:
-            rounds = min(rounds, (const.KV_TOKENS - self._used()) / len(self._running) + 1)
-        at = max(self._seen_at, self.env.now) + max(rounds, 0.0) * pace
-        if at < self._wake_at:
-            self._wake_at = at
-            _at(self.env, at, partial(self._wake, at))
-
-
 class Fleet:
-    """The pods of both roles and a router that takes turns among the ready ones."""
+    """The pods of both roles and the router; `routing` is one of `ROUTINGS`."""
 
-    def __init__(self, env: simpy.Environment, *, replicas: dict[Role, int], startup: float, seed: int) -> None:
+    def __init__(
+        self, env: simpy.Environment, *, replicas: dict[Role, int], startup: float, seed: int, routing: str
+    ) -> None:
         self.env = env
         self._startup = startup
         self._rng = random.Random(f"fleet/{seed}")
-        self._turns = {role: count() for role in replicas}
+        self._choose = ROUTINGS[routing]()
         self.finished: list[Request] = []
         self.prefill: list[PrefillPod] = []
         self.decode: list[DecodePod] = []
@@ -261,8 +38,11 @@ class Fleet:
         return [pod for pod in self.every(role) if not pod.draining]
 
     def submit(self, arrival: Arrival) -> None:
-        """A client's request."""
-        self._next(Role.PARAMETER).submit(Request(arrival, arrival.prompt, arrival.output))
+        """A client's request: the router chooses P and D at the same moment."""
+        prefill = self._choose.prefill([pod for pod in self.prefill if pod.ready])
+        decode = self._choose.decode([pod for pod in self.decode if pod.ready])
+        decode.coming += 1
+        prefill.submit(Request(arrival, decode, arrival.prompt, arrival.output))
 
     def scale(self, role: Role, number: int) -> None:
         """Start or drain pods; the youngest go first, as StatefulSet and Deployment would have it."""
@@ -275,13 +55,10 @@ class Fleet:
 
     def _add(self, role: Role, ready_at: float) -> None:
         if role is Role.PARAMETER:
-            self.prefill.append(PrefillPod(self.env, ready_at, self._prefilled))
+            self.prefill.append(PrefillPod(self.env, ready_at, _prefilled))
         else:
             self.decode.append(DecodePod(self.env, ready_at, self.finished.append))
 
-    def _next(self, role: Role) -> PrefillPod | DecodePod:
-        ready = [pod for pod in self.every(role) if pod.ready]
-        return ready[next(self._turns[role]) % len(ready)]
 
-    def _prefilled(self, request: Request) -> None:
-        self._next(Role.DECODE).submit(request)
+def _prefilled(request: Request) -> None:
+    request.decode.submit(request)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from benchmarks.autoscaling import constants as const
-from benchmarks.autoscaling.fleet import DecodePod, Fleet, PrefillPod
+from benchmarks.autoscaling.fleet import Fleet
+from benchmarks.autoscaling.pods import DecodePod, PrefillPod
 from pdinference.planning.scaling.decode import DecodeWindow, decode_load, idle_token_seconds
 from pdinference.planning.scaling.signals import WINDOW_SECONDS, PrefillWindow, Signal, prefill_load
 

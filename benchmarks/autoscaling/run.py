@@ -8,8 +8,9 @@ from typing import Any
 import simpy
 
 from benchmarks.autoscaling import constants as const
-from benchmarks.autoscaling.fleet import Fleet, Request
+from benchmarks.autoscaling.fleet import Fleet
 from benchmarks.autoscaling.observe import Scraper
+from benchmarks.autoscaling.pods import Request
 from benchmarks.autoscaling.policies import STATIC, Policy
 from benchmarks.autoscaling.traces import Streams, Trace
 from pdinference.api.names import ENGINE_ROLES, Role
@@ -44,13 +45,15 @@ class Outcome:
     ttft_p99: float
 
 
-def simulate(trace: Trace, seed: int, policy: Policy, *, startup: float = const.STARTUP_SECONDS) -> Outcome:
+def simulate(
+    trace: Trace, seed: int, policy: Policy, *, startup: float = const.STARTUP_SECONDS, routing: str = const.ROUTING
+) -> Outcome:
     """Run a trace to its end, and on until its last request is done."""
     env = simpy.Environment()
     streams = trace.streams(seed)
     peak = policy.name == STATIC.name
     first = _peak(trace, streams) if peak else {role: math.ceil(n) for role, n in needed(streams, 0).items()}
-    fleet = Fleet(env, replicas=first, startup=startup, seed=seed)
+    fleet = Fleet(env, replicas=first, startup=startup, seed=seed, routing=routing)
     watch = _Watch(fleet, streams)
     scraper = Scraper(fleet)
     env.process(_clients(env, fleet, trace, seed))

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.engine.router import router_command
 
@@ -21,5 +23,18 @@ def test_it_looks_in_its_own_namespace(resource: Callable[..., PDInference]) -> 
     assert "--service-discovery-namespace=models" in router_command(resource(), "abc").arguments
 
 
-def test_the_policy_is_the_users(resource: Callable[..., PDInference]) -> None:
-    assert "--policy=cache_aware" in router_command(resource(router={"policy": "cache_aware"}), "abc").arguments
+@pytest.mark.parametrize(
+    ("spec", "options"),
+    [
+        ({}, ["--policy=kv_aware"]),
+        ({"policy": "least_loaded"}, ["--policy=kv_aware"]),
+        ({"policy": "cache_aware"}, ["--policy=cache_aware", "--decode-policy=kv_aware"]),
+        ({"policy": "round_robin"}, ["--policy=round_robin"]),
+        ({"policy": "consistent_hash"}, ["--policy=consistent_hash"]),
+    ],
+)
+def test_the_policy_is_the_users(
+    resource: Callable[..., PDInference], spec: dict[str, str], options: list[str]
+) -> None:
+    arguments = router_command(resource(router=spec), "abc").arguments
+    assert [argument for argument in arguments if "policy" in argument] == options

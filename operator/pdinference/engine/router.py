@@ -22,18 +22,25 @@ _KV_CONNECTOR = {
     "LMCache": "nixl",
     "SharedStorage": "nixl",
 }
+# What vllm-router calls them. Its own power_of_two asks pods for a load that vLLM does not tell, and so comes down to
+# chance; `kv_aware` counts what it has sent: prompt tokens in P, requests in D, until their answers end. D has the KV
+# cache from P in any case, so there the load decides for `cache_aware` too.
+_POLICIES: dict[str, dict[str, str]] = {
+    "least_loaded": {"policy": "kv_aware"},
+    "cache_aware": {"policy": "cache_aware", "decode-policy": "kv_aware"},
+}
 _ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - the Service and the kubelet's probes come through the pod's address
 
 
 def router_command(resource: PDInference, revision: str) -> Command:
     """What the router container runs: it finds the P and D pods of one revision by their labels."""
-    name = resource.metadata.name
+    name, policy = resource.metadata.name, resource.spec.router.policy
     options = {
         "host": _ANY_ADDRESS,
         "port": router_port(resource),
         "prometheus-host": _ANY_ADDRESS,
         "prometheus-port": ROUTER_METRICS_PORT,
-        "policy": resource.spec.router.policy,
+        **_POLICIES.get(policy, {"policy": policy}),
         "vllm-pd-disaggregation": True,
         "kv-connector": _KV_CONNECTOR[resource.spec.transfer.connector],
         # Pods turn up one at a time, each polled until it answers: look often, and give up on one that is Ready but

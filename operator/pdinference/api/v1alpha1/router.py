@@ -28,7 +28,7 @@ class Router(ApiModel):
     """Image with vllm-router. Default: the one that the operator was installed with."""
     replicas: Annotated[int, Field(ge=0, le=100)] = 1
     """Number of router pods."""
-    policy: Literal["random", "round_robin", "cache_aware", "power_of_two", "consistent_hash"] = "round_robin"
+    policy: Literal["random", "round_robin", "cache_aware", "least_loaded", "consistent_hash"] = "least_loaded"
     """How the router chooses among the pods of a role."""
     placement: Placement = Field(default_factory=Placement)
     """Where router pods may run."""
