@@ -7,6 +7,7 @@ from typing import Any
 
 import simpy
 
+from benchmarks.autoscaling import constants as const
 from benchmarks.autoscaling.fleet import Fleet
 from benchmarks.autoscaling.traces import Arrival
 from pdinference.api.names import ENGINE_ROLES
@@ -19,7 +20,7 @@ _REQUESTS = 4000
 def simulated(rate: float) -> tuple[float, float, float, float]:
     """The same figures from the simulation."""
     env = simpy.Environment()
-    fleet = Fleet(env, replicas=dict.fromkeys(ENGINE_ROLES, 1), startup=0, seed=0, routing="least")
+    fleet = Fleet(env, replicas=dict.fromkeys(ENGINE_ROLES, 1), startup=0, seed=0, routing=const.ROUTING)
     rng = random.Random(0)
 
     def clients() -> Generator[simpy.Event, Any, None]:

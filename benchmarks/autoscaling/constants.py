@@ -59,7 +59,7 @@ SCRAPE_SECONDS = 5
 
 MIN_PODS, MAX_PODS = 1, 16
 
-ROUTING = "least"
+ROUTING = "least-decode"
 """How the router chooses pods, the same for all policies: what the operator renders by default."""
 
 TTFT_OBJECTIVE = 2.0

@@ -26,10 +26,11 @@ def test_it_looks_in_its_own_namespace(resource: Callable[..., PDInference]) -> 
 @pytest.mark.parametrize(
     ("spec", "options"),
     [
-        ({}, ["--policy=kv_aware"]),
-        ({"policy": "least_loaded"}, ["--policy=kv_aware"]),
+        ({}, ["--policy=round_robin", "--decode-policy=kv_aware"]),
+        ({"policy": "least_loaded"}, ["--policy=round_robin", "--decode-policy=kv_aware"]),
         ({"policy": "cache_aware"}, ["--policy=cache_aware", "--decode-policy=kv_aware"]),
         ({"policy": "round_robin"}, ["--policy=round_robin"]),
+        ({"policy": "power_of_two"}, ["--policy=power_of_two"]),
         ({"policy": "consistent_hash"}, ["--policy=consistent_hash"]),
     ],
 )

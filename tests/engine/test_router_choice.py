@@ -28,6 +28,7 @@ class Engine:
     def __init__(self) -> None:
         self.url = ""
         self.held: list[asyncio.Event] = []
+        self.asked_to_render = 0
         self._open = False
 
     def let_go(self, *, later_too: bool = False) -> None:
@@ -55,6 +56,7 @@ class Engine:
 
     async def render(self, request: web.Request) -> web.Response:
         """The tokens of a prompt, as vLLM tells them: here a token a word."""
+        self.asked_to_render += 1
         words = (await request.json())["prompt"].split()
         return web.json_response([{"request_id": "r", "token_ids": [hash(word) % 30_000 for word in words]}])
 
@@ -151,6 +153,7 @@ def _arguments(resource: PDInference, pair: Pair, port: int, metrics_port: int) 
 
 @pytest.fixture
 async def pair(resource: Callable[..., PDInference]) -> AsyncIterator[Pair]:
+    """Behind the router that a resource gets which names no policy."""
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
         port, metrics_port = free_port(), free_port()
@@ -182,10 +185,10 @@ async def test_decode_goes_to_the_pod_with_the_fewest_requests(pair: Pair, strea
     await pair.all_answered()
 
 
-async def test_prefill_goes_to_the_pod_with_the_fewest_prompt_tokens(pair: Pair) -> None:
-    await pair.ask("long " * 1000)
-    busy, free = sorted(pair.p, key=lambda engine: -len(engine.held))
-    for number in range(5):
-        await pair.ask(f"short {number}")
-    assert (len(busy.held), len(free.held)) == (1, 5)
+async def test_prefill_takes_turns_and_nobody_has_to_tokenize_prompts(pair: Pair) -> None:
+    for turn in range(1, 4):
+        for _ in pair.p:
+            await pair.ask("long " * 1000 if turn == 1 else "short")
+        assert [len(engine.held) for engine in pair.p] == [turn, turn]
     await pair.all_answered()
+    assert [engine.asked_to_render for engine in (*pair.p, *pair.d)] == [0, 0, 0, 0, 0]

@@ -22,11 +22,11 @@ _KV_CONNECTOR = {
     "LMCache": "nixl",
     "SharedStorage": "nixl",
 }
-# What vllm-router calls them. Its own power_of_two asks pods for a load that vLLM does not tell, and so comes down to
-# chance; `kv_aware` counts what it has sent: prompt tokens in P, requests in D, until their answers end. D has the KV
-# cache from P in any case, so there the load decides for `cache_aware` too.
+# What vllm-router calls them. `kv_aware` counts what it has sent, until the answers end: requests in D. In P it would
+# count prompt tokens, but have every P pod tokenize every prompt for that, so P takes turns. D has the KV cache from P
+# in any case, so there the load decides for `cache_aware` too.
 _POLICIES: dict[str, dict[str, str]] = {
-    "least_loaded": {"policy": "kv_aware"},
+    "least_loaded": {"policy": "round_robin", "decode-policy": "kv_aware"},
     "cache_aware": {"policy": "cache_aware", "decode-policy": "kv_aware"},
 }
 _ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - the Service and the kubelet's probes come through the pod's address

@@ -28,8 +28,10 @@ class Router(ApiModel):
     """Image with vllm-router. Default: the one that the operator was installed with."""
     replicas: Annotated[int, Field(ge=0, le=100)] = 1
     """Number of router pods."""
-    policy: Literal["random", "round_robin", "cache_aware", "least_loaded", "consistent_hash"] = "least_loaded"
-    """How the router chooses among the pods of a role."""
+    policy: Literal["random", "round_robin", "cache_aware", "power_of_two", "least_loaded", "consistent_hash"] = (
+        "least_loaded"
+    )
+    """How the router chooses pods. `power_of_two` chooses by chance today: vLLM serves no load endpoint for it."""
     placement: Placement = Field(default_factory=Placement)
     """Where router pods may run."""
     resources: Resources = Field(default_factory=Resources)
