@@ -55,9 +55,9 @@ async def test_metrics_are_served() -> None:
 
 
 async def test_bytes_of_a_watch_and_new_lists_are_noticed() -> None:
-    """As Kopf reads: a list, a watch in chunks, and, after it expired, a list again."""
-    relisted: list[bool] = []
-    freshness = Freshness(on_relist=lambda: relisted.append(True))
+    """As Kopf reads: a list, a watch from there on, the same again when it ended, a list again when it expired."""
+    begun: list[bool] = []
+    freshness = Freshness(on_listed=lambda: begun.append(True))
 
     async def stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -71,10 +71,12 @@ async def test_bytes_of_a_watch_and_new_lists_are_noticed() -> None:
         server,
         aiohttp.ClientSession(trace_configs=[trace(freshness)], response_class=response_class(freshness)) as session,
     ):
-        await (await session.get(url)).read()
-        assert not relisted
-        async with session.get(url, params={"watch": "true"}) as response:
-            assert [chunk async for chunk in response.content.iter_chunked(1024)] == [b"{}\n"]
-        assert freshness.silent(60) == []
-        await (await session.get(url)).read()
-        assert relisted == [True]
+        for lists in (1, 2):
+            for _ in ("page", "page"):
+                await (await session.get(url)).read()
+                assert len(begun) == lists - 1, "what is deleted before the list is over is told by nobody"
+            for _ in ("watch", "reconnected"):
+                async with session.get(url, params={"watch": "true"}) as response:
+                    assert [chunk async for chunk in response.content.iter_chunked(1024)] == [b"{}\n"]
+                assert freshness.silent(60) == []
+                assert len(begun) == lists

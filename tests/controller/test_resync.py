@@ -1,7 +1,7 @@
-"""Lists go on whatever happens, and come soon when a watch had to start over."""
+"""Lists go on whatever happens, and come soon when a watch has begun, at first or anew."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -10,6 +10,7 @@ from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import RESOURCE, WATCHED, Owner
 from pdinference.controller import resync
+from pdinference.controller.freshness import Freshness
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.resync import Resync
 
@@ -20,28 +21,30 @@ class Lists(ApiServer):
     def __init__(self, failures: int = 0) -> None:
         self.failures = failures
         self.complete = 0
+        self.deleted = False
 
     async def get(self, path: str, *, accept: str = "application/json", **query: str) -> Json:
         if self.failures:
             self.failures -= 1
             raise ApiError(404, "NotFound", "the server could not find the requested resource")
         metadata = {"name": "llama", "namespace": "ns", "uid": "u", "resourceVersion": "1", "generation": 1}
-        items = [{"metadata": metadata, "spec": {}}] if path == RESOURCE.path(None) else []
+        there = path == RESOURCE.path(None) and not self.deleted
+        items = [{"metadata": metadata, "spec": {}}] if there else []
         self.complete += path == RESOURCE.path(None)
         return {"metadata": {"resourceVersion": "5"}, "items": items}
 
 
-def make(api: Lists, taken: list[Owner], interval: float = 3600) -> Resync:
-    def enqueue(owners: Iterable[Owner]) -> None:
-        taken.extend(owners)
+Enqueue = Callable[[Iterable[Owner]], None]
 
-    return Resync(api, Cache(), Metrics(), kinds=WATCHED, namespaces=(), interval=interval, enqueue=enqueue)
+
+def make(api: Lists, enqueue: Enqueue, interval: float = 3600, cache: Cache | None = None) -> Resync:
+    return Resync(api, cache or Cache(), Metrics(), kinds=WATCHED, namespaces=(), interval=interval, enqueue=enqueue)
 
 
 async def test_the_first_list_is_tried_until_it_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resync, "_FIRST_RETRY_S", 0.01)
     taken: list[Owner] = []
-    sync = make(Lists(failures=3), taken)
+    sync = make(Lists(failures=3), taken.extend)
     await sync.first()
     assert sync.synced
     assert taken == [Owner("ns", "llama")]
@@ -50,7 +53,7 @@ async def test_the_first_list_is_tried_until_it_succeeds(monkeypatch: pytest.Mon
 async def test_every_resource_is_looked_at_after_each_interval() -> None:
     taken: list[Owner] = []
     api = Lists()
-    sync = make(api, taken, interval=0.02)
+    sync = make(api, taken.extend, interval=0.02)
     await sync.first()
     running = asyncio.create_task(sync.forever())
     await asyncio.sleep(0.3)
@@ -61,7 +64,7 @@ async def test_every_resource_is_looked_at_after_each_interval() -> None:
 async def test_a_watch_that_started_over_brings_a_list_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resync, "_SETTLE_S", 0.01)
     api = Lists()
-    sync = make(api, [])
+    sync = make(api, list[Owner]().extend)
     await sync.first()
     running = asyncio.create_task(sync.forever())
     await asyncio.sleep(0.02)
@@ -69,3 +72,32 @@ async def test_a_watch_that_started_over_brings_a_list_soon(monkeypatch: pytest.
     await asyncio.sleep(0.2)
     running.cancel()
     assert api.complete == 2
+
+
+@pytest.mark.parametrize("failures", [0, 3])
+async def test_what_was_deleted_before_the_first_watches_began_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    """Kopf's first list tells of what exists, and not of what the operator has in its cache and is gone."""
+    monkeypatch.setattr(resync, "_SETTLE_S", 0.01)
+    monkeypatch.setattr(resync, "_FIRST_RETRY_S", 0.01)
+    api, cache, taken, looked = Lists(), Cache(), list[Owner](), asyncio.Event()
+
+    def enqueue(owners: Iterable[Owner]) -> None:
+        taken.extend(owners)
+        looked.set()
+
+    sync = make(api, enqueue, cache=cache)
+    freshness = Freshness(on_listed=sync.ask)
+    await sync.first()
+    (owner,) = taken
+    looked.clear()
+    api.deleted, api.failures = True, failures
+    freshness.listed(RESOURCE.path(None))
+    freshness.tried(RESOURCE.path(None))  # before anybody waits for it, as at a start
+    running = asyncio.create_task(sync.forever())
+    async with asyncio.timeout(10):
+        await looked.wait()
+    running.cancel()
+    assert taken == [owner, owner], "it is looked at once more"
+    assert cache.resources.get(owner) is None

@@ -12,6 +12,8 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import BATCH, JOB, POD, RESOURCE
 from pdinference.runner.progress import Progress
 from tests.integration.conftest import Operators
+from tests.integration.test_operator import QUIET_S as CALM_S
+from tests.integration.test_operator import calm
 from tests.integration.world import World, until
 
 Spec = dict[str, Any]
@@ -139,6 +141,7 @@ async def test_what_is_over_costs_nothing_and_a_waiting_one_writes_nothing(world
     await operators.start()
     await create(world)
     await phase(world, "Waiting")
+    await calm(world, CALM_S)  # the operator lists once more when its watches have begun
     mark = world.audit_mark()
     await asyncio.sleep(QUIET_S)
     assert world.requests(mark) == {}

@@ -6,12 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import yaml
+from aiohttp import web
 
 from pdinference.api.crd import custom_resource_definition
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE
 from tests.integration.conftest import Operators
+from tests.integration.front import in_front
 from tests.integration.proxy import Proxy
 from tests.integration.world import SERVICE, World, until
 
@@ -63,6 +65,33 @@ async def test_what_happened_while_the_watches_were_cut_is_noticed(
         await asyncio.sleep(2)
         proxy.open()
         await until(lambda: complete(world, 1), "what was deleted meanwhile is back")
+
+
+async def test_what_is_deleted_between_the_first_list_and_the_watch_is_noticed(
+    world: World, operators: Operators, tmp_path: Path
+) -> None:
+    """The operator lists before it works, and Kopf lists once more, before it watches."""
+    first = await operators.start()
+    await world.apply("m0")
+    await until(lambda: complete(world, 1), "all is there")
+    assert first.stop() == 0
+    lists = 0
+    deleted = asyncio.Event()
+
+    async def delete_before_kopf_lists(request: web.Request) -> None:
+        nonlocal lists
+        if request.path == SERVICE.path(world.namespace) and "watch" not in request.query:
+            lists += 1
+            if lists == 2:
+                await world.delete(SERVICE, "m0")
+                deleted.set()
+
+    async with in_front(world.cluster.kubeconfig, tmp_path, delete_before_kopf_lists) as kubeconfig:
+        second = await operators.start(kubeconfig=kubeconfig)
+        async with asyncio.timeout(60):
+            await deleted.wait()
+        await until(lambda: complete(world, 1), "what was deleted meanwhile is back")
+        second.kill()
 
 
 async def test_of_two_operators_only_the_leader_writes_and_the_other_takes_over(

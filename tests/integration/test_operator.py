@@ -9,16 +9,17 @@ from tests.integration.conftest import Operators
 from tests.integration.world import SERVICE, SERVICE_ACCOUNT, World, until
 
 QUIET_S = 3.0
+"""Longer than an operator waits before it lists again after its watches began."""
 
 
-async def calm(world: World) -> None:
+async def calm(world: World, seconds: float = 1) -> None:
     """Wait until the operator makes no more requests, because Kubernetes' controllers have nothing more to tell."""
     mark = world.audit_mark()
 
     async def quiet() -> bool:
         nonlocal mark
         before, mark = mark, world.audit_mark()
-        await asyncio.sleep(1)
+        await asyncio.sleep(seconds)
         return not world.requests(before)
 
     await until(quiet, "the operator is quiet")
@@ -51,7 +52,7 @@ async def test_nothing_is_written_or_read_when_nothing_changes(world: World, ope
     operator = await operators.start()
     await world.apply()
     await world.serving()
-    await calm(world)
+    await calm(world, QUIET_S)
     mark = world.audit_mark()
     before = await operator.metric("pdinference_reconcile_total")
     body = {"metadata": {"annotations": {"touched": "yes"}}}

@@ -16,30 +16,33 @@ class Freshness:
     """When each watch last showed life.
 
     Args:
-        on_relist: Called when a stream that was watching before is listed again, because its watch expired.
+        on_listed: Called when a stream watches from a new list on: its first one, or the one after its watch expired.
         clock: Monotonic seconds.
     """
 
     def __init__(
-        self, *, on_relist: Callable[[], None] = lambda: None, clock: Callable[[], float] = time.monotonic
+        self, *, on_listed: Callable[[], None] = lambda: None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._on_relist = on_relist
+        self._on_listed = on_listed
         self._clock = clock
         self._tried: dict[str, float] = {}
         self._heard: dict[str, float] = {}
+        self._listed: set[str] = set()
 
     def tried(self, stream: str) -> None:
         """A watch (re)connects: whoever runs it is alive, even if the API server is not."""
         self._tried[stream] = self._clock()
+        if stream in self._listed:
+            self._listed.remove(stream)
+            self._on_listed()
 
     def heard(self, stream: str) -> None:
         """Bytes arrived."""
         self._heard[stream] = self._tried[stream] = self._clock()
 
     def listed(self, stream: str) -> None:
-        """A list instead of a watch: the first one, or a new start."""
-        if stream in self._tried:
-            self._on_relist()
+        """A list instead of a watch: the first one, or a new start. It is over when the watch from there begins."""
+        self._listed.add(stream)
 
     def stalled(self, bound: float) -> list[str]:
         """Streams that neither delivered nor reconnected within `bound` seconds: only a restart cures those."""

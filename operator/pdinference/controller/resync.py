@@ -1,4 +1,4 @@
-"""Complete lists: once before any work, then now and then, and soon after a watch had to start over."""
+"""Complete lists: once before any work, then now and then, and soon after watches began, at first or anew."""
 
 import asyncio
 import logging
@@ -22,8 +22,10 @@ _NOT_FOUND = 404
 class Resync:
     """Keeps the cache complete.
 
-    Kopf lists again when a watch expired, and then reports what exists, but not what was deleted meanwhile. So such a
-    restart asks for a complete list here, which does notice.
+    Kopf lists before it watches, at first and after a watch expired, and then reports what exists, but not what was
+    deleted since our own last list. So every watch that begins with a list asks for a complete list here, which does
+    notice. It is made once the watch has begun: what was deleted before Kopf's list is missing here, and what is
+    deleted after it is told.
 
     Args:
         enqueue: Takes the resources to look at again.
@@ -51,29 +53,31 @@ class Resync:
         self.synced = False
 
     def ask(self) -> None:
-        """A watch started over: list soon."""
+        """A watch began with a list: list soon."""
         self._asked.set()
 
     async def first(self) -> None:
         """List until it succeeds once."""
-        delay = _FIRST_RETRY_S
-        while not await self._list():
-            await asyncio.sleep(delay)
-            delay = min(_RETRY_LIMIT_S, delay * 2)
+        await self._list_at_last()
         self.synced = True
 
     async def forever(self) -> None:
         """List at intervals, with jitter, and when asked to."""
-        self._asked.clear()
         while True:
             try:
                 async with asyncio.timeout(self._interval * random.uniform(0.9, 1.1)):  # noqa: S311 - no secret
                     await self._asked.wait()
-                await asyncio.sleep(_SETTLE_S)  # all watches start over together when the API server restarts
+                await asyncio.sleep(_SETTLE_S)  # all watches begin together, at first and when the API server restarts
             except TimeoutError:
                 pass
             self._asked.clear()
-            await self._list()
+            await self._list_at_last()
+
+    async def _list_at_last(self) -> None:
+        delay = _FIRST_RETRY_S
+        while not await self._list():
+            await asyncio.sleep(delay)
+            delay = min(_RETRY_LIMIT_S, delay * 2)
 
     async def _list(self) -> bool:
         try:

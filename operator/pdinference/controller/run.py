@@ -90,7 +90,7 @@ class Operator:
             interval=settings.resync_seconds,
             enqueue=self._enqueue,
         )
-        self._freshness = Freshness(on_relist=self._resync.ask)
+        self._freshness = Freshness(on_listed=self._resync.ask)
         self._leader = Leader(
             api,
             namespace=settings.lease_namespace,
