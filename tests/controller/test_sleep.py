@@ -267,6 +267,55 @@ async def test_a_pair_that_wakes_waits_for_the_gpus_of_pods_that_still_end(world
     assert [(hpa["minReplicas"], hpa["maxReplicas"]) for hpa in hpas] == [(2, 2), (2, 2)], "P's HPA brings the other"
 
 
+async def test_a_restarted_operator_lets_a_pair_wait_that_wakes(world: World) -> None:
+    """It has no pods yet, because old ones hold the GPUs, and the new operator has not heard yet that somebody asks."""
+    role = {"replicas": 1, "parallelism": {"tensor": 2}, "autoscaling": {"maxReplicas": 2}}
+    world.edit(parameter=role, decode=role, autoscaling={**SLEEPY, "gpuBudget": 4})
+    await serving(world)
+    world.activity = IDLE
+    await world.reconcile()
+    world.activity = HELD
+    await world.reconcile()
+    await world.reconcile()
+    assert replicas(world) == [0, 0]
+    both, before = scalers(world), len(events(world))
+    assert len(both) == 2
+    world.activity = None
+    world.restart()
+    await world.reconcile()
+    assert scalers(world) == both
+    assert replicas(world) == [0, 0]
+    assert world.condition("ParameterReady")["reason"] == "GpuBudget"
+    assert "FellAsleep" not in events(world)[before:]
+    world.activity = HELD
+    take_pods_away(world)
+    await world.reconcile()
+    assert replicas(world) == [1, 1]
+
+
+async def test_a_restarted_operator_takes_away_what_scales_once_it_knows_that_nobody_asks(world: World) -> None:
+    """The one before it was killed when it had stopped the pods, before it had deleted the HPAs."""
+    await serving(world)
+    hpas = scalers(world)
+    await asleep(world)
+    for path, body in hpas.items():
+        world.api.put(path, body)
+    world.activity = None
+    world.restart()
+    await world.reconcile()
+    assert len(world.api.names("/horizontalpodautoscalers/")) == 2
+    assert counts(world) == [0, 0, 0]
+    world.activity = IDLE
+    await world.reconcile()
+    assert not world.api.names("/horizontalpodautoscalers/")
+    assert counts(world) == [0, 0, 0]
+
+
+def scalers(world: World) -> dict[str, Json]:
+    """All HPAs, by path."""
+    return {path: body for path, body in world.api.objects.items() if "/horizontalpodautoscalers/" in path}
+
+
 def replicas(world: World) -> list[int]:
     """Pods of P and of D."""
     revision = world.status["revision"]

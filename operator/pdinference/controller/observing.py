@@ -31,7 +31,7 @@ class Observation:
         together: What P and D may have together.
         model: The Job for the model; None when none is wanted.
         activity: How many requests there are; None when router pods do not tell.
-        sleeps: Whether P and D are to have no pods, because nobody asks.
+        sleeps: Whether P and D are to have no pods: because nobody asks, or because they have none, and nobody knows.
     """
 
     plan: RolloutPlan
@@ -41,6 +41,16 @@ class Observation:
     model: ModelView | None
     activity: Activity | None
     sleeps: bool
+
+    @property
+    def undecided(self) -> bool:
+        """Whether P and D have no pods, and nobody knows whether they should, as when the operator has just started."""
+        return self.sleeps and self.activity is None
+
+    @property
+    def asleep(self) -> bool:
+        """Whether nobody asks. What scales a pair goes when it falls asleep, and comes back before pods do."""
+        return self.sleeps and not (self.undecided and any(self.autoscalers.values()))
 
     @property
     def awaits_model(self) -> bool:

@@ -25,6 +25,7 @@ from pdinference.controller.scaling import (
     autoscalers,
     chosen_autoscalers,
     held_back,
+    live_scalers,
     trailing_counts,
     wanted_counts,
 )
@@ -122,6 +123,9 @@ class Reconciler:
         self, resource: ResourceRecord, desired: Desired, seen: Observation
     ) -> tuple[Outcome, Collection[ChildKey]]:
         """Apply what scales the roles; the keys of all that should exist come back too."""
+        if seen.undecided:
+            # One that wakes, and waits for GPUs maybe, has HPAs already; one that sleeps has none.
+            return Outcome(), live_scalers(self._cache, resource, desired)
         if seen.sleeps:
             # Nothing scales a pair that sleeps: an HPA would not, but others start it again by themselves (KEDA).
             return Outcome(), ()
@@ -194,7 +198,7 @@ class Reconciler:
             looks=desired.looks,
             holds=desired.sleeps_after is not None,
             heard=seen.activity is not None,
-            asleep=seen.sleeps and asleep_now(self._cache, resource, desired),
+            asleep=seen.asleep and asleep_now(self._cache, resource, desired),
         )
         status = build_status(situation, previous=status_of(resource), now=self._now())
         return await self._reporter.report(resource, status)

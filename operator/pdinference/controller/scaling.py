@@ -175,6 +175,13 @@ def live_autoscalers(cache: Cache, resource: ResourceRecord, desired: Desired) -
     return {role: _autoscaler(cache, resource, role) for role in desired.scales}
 
 
+def live_scalers(cache: Cache, resource: ResourceRecord, desired: Desired) -> set[ChildKey]:
+    """Whatever scales the roles now, by key."""
+    kinds = (AUTOSCALER.name, SCALED_OBJECT.name)
+    found = (_own(cache, resource, kind, role) for kind in kinds for role in desired.scales)
+    return {record.key for record in found if record is not None}
+
+
 def _autoscaler(cache: Cache, resource: ResourceRecord, role: Role) -> AutoscalerState | None:
     records = (_own(cache, resource, kind, role) for kind in (AUTOSCALER.name, SCALED_OBJECT.name))
     return next((record.autoscaler for record in records if record is not None), None)
