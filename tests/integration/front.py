@@ -38,8 +38,8 @@ async def in_front(kubeconfig: Path, folder: Path, before: Before) -> AsyncItera
         async def pass_on(request: web.Request) -> web.StreamResponse:
             await before(request)
             url = URL(configuration.host + request.raw_path, encoded=True)
-            headers = _passed(request.headers)
-            async with session.request(request.method, url, headers=headers, data=await request.read()) as answer:
+            headers, body = _passed(request.headers), await request.read() or None
+            async with session.request(request.method, url, headers=headers, data=body) as answer:
                 response = web.StreamResponse(status=answer.status, headers=_passed(answer.headers))
                 await response.prepare(request)
                 async for chunk in answer.content.iter_any():
