@@ -49,6 +49,10 @@ lint: setup ## Formatting, lint, types, layers, generated files
 test-unit: setup ## Unit tests, in seconds
 	$(RUN) pytest -m 'not vllm' --ignore=tests/integration --ignore=tests/charts $(ARGS)
 
+.PHONY: explore
+explore: setup ## The property tests with examples that nobody has seen; `make test` takes the same ones each time
+	$(RUN) pytest -m 'hypothesis and not vllm' --ignore=tests/integration --hypothesis-profile=explore $(ARGS)
+
 .PHONY: test-vllm
 test-vllm: setup-vllm ## Rendered command lines against the real vLLM parser and the real router
 	$(RUN) pytest -m vllm $(ARGS)
