@@ -17,8 +17,8 @@ EXAMPLES = sorted(set((REPOSITORY / "examples").glob("*.yaml")) - {BATCH_EXAMPLE
 
 Document = dict[str, Any]
 
-# A busy machine may take long over any single example, which says nothing about the code. A commit is judged by the same
-# examples each time, so that it does not fail for what another one did; `make explore` looks for new ones.
+# A busy machine may take long over any single example, which says nothing about the code. A commit is judged by the
+# same examples each time, so that it does not fail for what another one did; `make explore` looks for new ones.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("repeatable")

@@ -91,7 +91,9 @@ async def test_it_is_told_once_when_requests_begin_to_wait_and_when_they_cease(
 ) -> None:
     routers.resource(**SLEEPY)
     routers.pod()
+    assert not activities.asked.is_set()
     await rounds(activities, 2)
+    assert activities.asked.is_set()
     assert activities.of(OWNER) == Activity(held=False, idle_seconds=7.5)
     assert routers.changed == [OWNER], "it is known now"
     routers.held, routers.idle = 2, 0

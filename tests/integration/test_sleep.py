@@ -30,7 +30,7 @@ async def test_a_pair_sleeps_and_a_request_wakes_it(world: World, operators: Ope
         assert not await hpas(world)
 
         operator.kill()
-        await operators.start()
+        second = await operators.start()
         router.pair = False
         answer = asyncio.create_task(client.post(f"{url}/v1/completions", json={"prompt": "Hello"}))
         await awake(world, revision)
@@ -41,3 +41,17 @@ async def test_a_pair_sleeps_and_a_request_wakes_it(world: World, operators: Ope
         await is_ready(world, "Serving")
         assert await hpas(world) == ["llama-decode", "llama-parameter"]
         assert (await world.status())["revision"] == revision
+
+        await world.apply(
+            **{**SLEEPY, "autoscaling": {"scaleToZero": {"afterSeconds": 3600}}}
+        )  # it stays awake from now on
+        await world.settled()
+        assert second.stop() == 0
+        mark = world.audit_mark()
+        third = await operators.start()
+
+        async def looked() -> bool:
+            return await third.metric("pdinference_reconcile_total") > 0
+
+        await until(looked, "the third operator has looked")
+        assert not world.writes(mark), "it knew whether anybody asks before it looked"

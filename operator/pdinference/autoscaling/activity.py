@@ -37,6 +37,9 @@ class Activities:
         interval: Seconds between two rounds.
         port: Where activators listen.
         clock: Seconds that never jump.
+
+    Attributes:
+        asked: Set once every activator has been asked.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class Activities:
         port: int = ACTIVATOR_STATE_PORT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.asked = asyncio.Event()
         self._cache = cache
         self._on_change = on_change
         self._interval = interval
@@ -79,6 +83,7 @@ class Activities:
             if held != self._noted[owner]:
                 self._noted[owner] = held
                 self._on_change(owner)
+        self.asked.set()
 
     def of(self, owner: Owner) -> Activity | None:
         """What all router pods of a resource tell together; None when one of them does not."""

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 
@@ -22,6 +23,8 @@ from pdinference.controller.answering import Answering
 from pdinference.controller.settings import OperatorSettings
 from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.sleep import Activity
+
+_PATIENCE_S: Final = 3.0
 
 
 class Measuring:
@@ -80,6 +83,15 @@ class Measuring:
     def activity(self, owner: Owner) -> Activity | None:
         """Whether anybody asks a resource that may sleep; None when that is not known."""
         return self._activities.of(owner)
+
+    async def begun(self) -> None:
+        """Wait until pairs that may sleep were asked once, but not for long where they do not answer.
+
+        What is decided before would be taken back a moment later, in the status at least.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._activities.asked.wait()
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:

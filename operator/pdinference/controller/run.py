@@ -171,6 +171,7 @@ class Operator:
         return status
 
     async def _work(self) -> None:
+        await self._measuring.begun()
         if not self._settings.leader_elect:
             self._metrics.is_leader.set(1)
             self._workers.start(self._settings.workers)
