@@ -2,7 +2,7 @@
 
 import contextlib
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from e2e.conftest import NAME, Serving
@@ -73,6 +73,19 @@ def ask(serving: Serving, name: str, prompt: str) -> tuple[Answer, Transfer]:
     with serving.kubectl.port_forward(f"service/{name}", 80) as url:
         answer = complete(url, name, prompt, max_tokens=16, ignore_eos=True)
     return answer, transfer(serving.kubectl, name) - before
+
+
+def ask_until_connected(serving: Serving, name: str, prompts: Iterable[str]) -> tuple[str, Answer, Transfer]:
+    """Send one prompt after another until no transfer failed, and tell of the last one.
+
+    D greets P before it pulls for the first time, and gives P five seconds to answer (vLLM's NIXL connector, not to be
+    set). Five vLLMs that start on two cores may take longer; D computes such a prompt itself, and greets P again.
+    """
+    for prompt in prompts:
+        answer, moved = ask(serving, name, prompt)
+        if moved.failed == 0:
+            break
+    return prompt, answer, moved
 
 
 def alone(serving: Serving, prompt: str, max_tokens: int = 16) -> str:

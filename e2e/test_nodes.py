@@ -5,12 +5,15 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.conftest import Serving
-from e2e.nodes import alone, ask, errors_of_decode, handed_over, hosts, pods, served
+from e2e.nodes import alone, ask_until_connected, errors_of_decode, handed_over, hosts, pods, served
 from e2e.waiting import wait_ready, wait_until
 
 pytestmark = pytest.mark.timeout(1200)
 
 WIDE = "wide"
+PROMPTS = [
+    f"{subject}, and who has it? " * 20 for subject in ("What is the KV cache", "Where is it", "What is a block")
+]
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +25,7 @@ def wide(serving: Serving) -> Iterator[Serving]:
 
 def test_both_nodes_compute_and_hand_over_their_half(wide: Serving) -> None:
     """With the KV cache of wrong heads, D could not give the right answer."""
-    prompt = "What is the KV cache, and who has it? " * 20
-    answer, moved = ask(wide, WIDE, prompt)
+    prompt, answer, moved = ask_until_connected(wide, WIDE, PROMPTS)
     assert answer.text == alone(wide, prompt)
     assert handed_over(moved, prompt), (moved, errors_of_decode(wide, WIDE))
     assert moved.bytes > 0
@@ -47,7 +49,7 @@ def test_an_instance_that_loses_a_node_starts_anew_as_a_whole_and_serves_again(w
 
     wait_until("both nodes to be together again", formed_anew, timeout=420)
     wait_ready(wide.kubectl, WIDE)
-    answer, moved = ask(wide, WIDE, "Once more, with another prompt. " * 20)
+    _, answer, moved = ask_until_connected(wide, WIDE, (f"Again: {prompt}" for prompt in PROMPTS))
     assert answer.completion_tokens == 16
     assert moved.failed == 0, errors_of_decode(wide, WIDE)
     assert moved.moved_to_decode == moved.queried_on_decode > 0, "D knows the new ranks of P"
