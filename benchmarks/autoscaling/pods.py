@@ -35,8 +35,9 @@ def _at(env: simpy.Environment, when: float, then: Callable[[], None]) -> None:
 class Pod:
     """What the two kinds have in common: a time at which it is ready, and a time from which it is gone."""
 
-    def __init__(self, env: simpy.Environment, ready_at: float) -> None:
+    def __init__(self, env: simpy.Environment, ready_at: float, done: Callable[[Request], None]) -> None:
         self.env = env
+        self._done = done
         self.created_at = env.now
         self.ready_at = ready_at
         self.draining = False
@@ -67,8 +68,7 @@ class PrefillPod(Pod):
     """One prompt at a time, in the order in which they came."""
 
     def __init__(self, env: simpy.Environment, ready_at: float, done: Callable[[Request], None]) -> None:
-        super().__init__(env, ready_at)
-        self._done = done
+        super().__init__(env, ready_at, done)
         self.queue: deque[Request] = deque()
         self.prompt_tokens = 0
         self.free_at = 0.0
@@ -126,8 +126,7 @@ class DecodePod(Pod):
     """All running requests advance together; how fast depends on the KV cache in use. New ones wait for room."""
 
     def __init__(self, env: simpy.Environment, ready_at: float, done: Callable[[Request], None]) -> None:
-        super().__init__(env, ready_at)
-        self._done = done
+        super().__init__(env, ready_at, done)
         self._rounds = 0.0
         self._seen_at = 0.0
         self._running: list[_Running] = []

@@ -31,6 +31,13 @@ async def waiting(gate: Gate, count: int) -> list[asyncio.Task[None]]:
     return tasks
 
 
+async def one_gives_up(gate: Gate, clock: Clock, *, after: float) -> None:
+    (task,) = await waiting(gate, 1)
+    clock.now += after
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_nobody_waits_at_an_open_gate() -> None:
     found = gate(Clock())
     found.set(opened=True)
@@ -97,10 +104,7 @@ async def test_idle_is_the_time_since_there_was_a_request() -> None:
 async def test_who_gave_up_counts_until_the_pods_may_be_expected_no_longer() -> None:
     clock = Clock()
     found = gate(clock, max_wait=60)
-    tasks = await waiting(found, 1)
-    clock.now += 5
-    tasks[0].cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await one_gives_up(found, clock, after=5)
     clock.now += 54
     assert found.idle_seconds == 0
     clock.now += 1
@@ -110,9 +114,7 @@ async def test_who_gave_up_counts_until_the_pods_may_be_expected_no_longer() -> 
 async def test_who_gave_up_has_time_to_come_back_from_when_the_pods_are_there() -> None:
     clock = Clock()
     found = gate(clock, max_wait=60)
-    tasks = await waiting(found, 1)
-    tasks[0].cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await one_gives_up(found, clock, after=0)
     clock.now += 30
     found.set(opened=True)
     clock.now += 2

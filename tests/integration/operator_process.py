@@ -10,6 +10,8 @@ import aiohttp
 
 from tests.integration.world import until
 
+RECONCILED = "pdinference_reconcile_total"
+
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -48,6 +50,14 @@ class OperatorProcess:
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{self.port}/metrics") as response:
             lines = (await response.text()).splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+
+    async def until_looked(self, since: float = 0) -> None:
+        """Wait until it has reconciled something, or something more."""
+
+        async def looked() -> bool:
+            return await self.metric(RECONCILED) > since
+
+        await until(looked, "the operator has looked")
 
     def kill(self) -> None:
         """SIGKILL, as the kernel does when memory runs out."""

@@ -6,6 +6,7 @@ from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE, STATEFUL_SET
 from tests.integration.conftest import Operators
+from tests.integration.operator_process import RECONCILED
 from tests.integration.world import SERVICE, SERVICE_ACCOUNT, World, until
 
 QUIET_S = 3.0
@@ -54,15 +55,11 @@ async def test_nothing_is_written_or_read_when_nothing_changes(world: World, ope
     await world.serving()
     await calm(world, QUIET_S)
     mark = world.audit_mark()
-    before = await operator.metric("pdinference_reconcile_total")
+    before = await operator.metric(RECONCILED)
     body = {"metadata": {"annotations": {"touched": "yes"}}}
     path = DEPLOYMENT.path(world.namespace, "llama-router")
     await world.api.merge(path, body)  # somebody else's annotation: worth a look, not a write
-
-    async def reconciled() -> bool:
-        return await operator.metric("pdinference_reconcile_total") > before
-
-    await until(reconciled, "the operator has looked")
+    await operator.until_looked(before)
     await asyncio.sleep(QUIET_S)
     assert world.requests(mark) == {}
 
@@ -75,11 +72,7 @@ async def test_a_restart_writes_nothing(world: World, operators: Operators) -> N
     assert first.stop() == 0
     mark = world.audit_mark()
     second = await operators.start()
-
-    async def reconciled() -> bool:
-        return await second.metric("pdinference_reconcile_total") > 0
-
-    await until(reconciled, "the new operator has looked")
+    await second.until_looked()
     await asyncio.sleep(QUIET_S)
     assert world.writes(mark) == {}
 

@@ -134,11 +134,7 @@ async def test_all_devices_of_a_pod_share_the_attribute(world: World, operators:
     assert operator.stop() == 0
     mark = world.audit_mark()
     second = await operators.start()
-
-    async def reconciled() -> bool:
-        return await second.metric("pdinference_reconcile_total") > 0
-
-    await until(reconciled, "the second operator has looked")
+    await second.until_looked()
     assert not [verb for verb, kind in world.writes(mark) if kind == RESOURCE_CLAIM_TEMPLATE.plural]
 
 

@@ -42,16 +42,11 @@ async def test_a_pair_sleeps_and_a_request_wakes_it(world: World, operators: Ope
         assert await hpas(world) == ["llama-decode", "llama-parameter"]
         assert (await world.status())["revision"] == revision
 
-        await world.apply(
-            **{**SLEEPY, "autoscaling": {"scaleToZero": {"afterSeconds": 3600}}}
-        )  # it stays awake from now on
+        wakeful = {**SLEEPY, "autoscaling": {"scaleToZero": {"afterSeconds": 3600}}}
+        await world.apply(**wakeful)
         await world.settled()
         assert second.stop() == 0
         mark = world.audit_mark()
         third = await operators.start()
-
-        async def looked() -> bool:
-            return await third.metric("pdinference_reconcile_total") > 0
-
-        await until(looked, "the third operator has looked")
+        await third.until_looked()
         assert not world.writes(mark), "it knew whether anybody asks before it looked"

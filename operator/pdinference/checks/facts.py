@@ -14,6 +14,9 @@ _MOST_OF_ANYTHING = 2**31
 _MOST_EXPERTS = 65536
 """In all layers together. Far beyond any model, and few enough to answer while the API server waits."""
 
+CONFUSED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What a config with anything in any place may lead to."""
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -65,7 +68,7 @@ def _shape(config: Mapping[str, Any]) -> ModelFacts:
         facts = model_facts(config)
     except UnusableConfigError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except CONFUSED as error:
         raise UnusableConfigError(f"This is no config.json that the plan can read: {error}.") from error
     for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "vocab"):
         value = getattr(facts, name)

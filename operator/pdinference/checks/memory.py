@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import PlanStatus, RoleMemory, Spec
 from pdinference.api.validation import Problem
-from pdinference.checks.facts import Facts
+from pdinference.checks.facts import CONFUSED, Facts
 from pdinference.checks.remedies import remedies
 from pdinference.planning.conditions import ROLE_WORDS
 from pdinference.planning.memory import (
@@ -34,10 +34,6 @@ _NOT_PLANNED = re.compile(
 """Fields that the plan does not look at; of `args` it takes what it can read, and is content with the rest."""
 
 
-_CONFUSED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, re.error)
-"""What a config with anything in any place may lead to; among them patterns of modules, which are the config's own."""
-
-
 def can_be_planned(problems: Iterable[Problem]) -> bool:
     """Whether a plan of the spec means something although it has these problems."""
     return all(_NOT_PLANNED.match(problem.field) for problem in problems)
@@ -52,7 +48,7 @@ def judge(spec: Spec, facts: Facts) -> MemoryVerdict:
         return _judged(inputs)
     except UnusableSpecError as error:
         return MemoryVerdict(None, str(error))
-    except _CONFUSED as error:
+    except (*CONFUSED, re.error) as error:  # a config has patterns of modules, too
         return MemoryVerdict(None, f"The plan cannot be computed from what is known of the model: {error!r}.")
 
 

@@ -1,22 +1,17 @@
 """What this machine knows of LoRA adapters: in folders that are here too, and in the cache of the hub's client."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.source import ModelSource
-from pdinference.api.validation import read
 from pdinference.models.adapters import facts_in_folder
 from pdinference.models.errors import ModelFilesError
 
 
-def local_facts(document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """In the form of `status.model`; None where nothing is known. No network is asked.
-
-    Args:
-        document: A PDInference, as a user wrote it.
-    """
-    resource = read(document).resource
+def local_facts(resource: PDInference | None) -> dict[str, Any] | None:
+    """In the form of `status.model`; None where nothing is known, as of what is no resource. No network is asked."""
     if resource is None or resource.spec.model.lora is None:
         return None
     source = resource.spec.model.source

@@ -54,7 +54,7 @@ def plan_command(
     for document in documents(source, None):
         with problems_told(document, source.name):
             resource = validated(document)
-        _warn_of_adapters(document, resource, source.name)
+        _warn_of_adapters(resource, source.name)
         found.append((resource, _plans(resource, model_dir, model_config, memory, online=online)))
     if output == "json":
         items = [_as_json(resource, plans) for resource, plans in found]
@@ -67,7 +67,7 @@ def plan_command(
         print_plan(resource, plans)
 
 
-def _warn_of_adapters(document: dict[str, Any], resource: "PDInference", file: str) -> None:
+def _warn_of_adapters(resource: "PDInference", file: str) -> None:
     """A plan counts with maxRank; that an adapter does not fit has to be said all the same."""
     if resource.spec.model.lora is None:
         return
@@ -76,7 +76,7 @@ def _warn_of_adapters(document: dict[str, Any], resource: "PDInference", file: s
     from pdinference.cli.local_adapters import local_facts  # noqa: PLC0415
 
     spec, stated = resource.spec, resource.spec.model.architecture
-    known = adapters_of(spec, local_facts(document))
+    known = adapters_of(spec, local_facts(resource))
     for problem in (*adapter_problems(spec, known, stated.config if stated else {}), *adapter_warnings(spec, known)):
         click.echo(f"Warning: {file}: {problem}", err=True)
 

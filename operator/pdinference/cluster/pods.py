@@ -91,7 +91,7 @@ def _container_troubles(status: Json) -> Iterator[PodTrouble]:
         yield from _model_trouble(container)
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         state = container.get("state") or {}
-        last = (container.get("lastState") or {}).get("terminated") or {}
+        last = _ended_before(container)
         name, image = container.get("name", ""), container.get("image", "")
         if "waiting" in state:
             waiting = state["waiting"]
@@ -112,10 +112,9 @@ def _model_containers(status: Json) -> list[Json]:
 
 def _model_trouble(container: Json) -> Iterator[PodTrouble]:
     """Why it failed stays told while the kubelet tries again: that takes a second, and would come and go."""
-    ended = _ended(container) or (container.get("lastState") or {}).get("terminated") or {}
+    ended = _ended(container) or _ended_before(container)
     if ended.get("exitCode") == _REFUSED and ended.get("message"):
-        lines = [line.strip() for line in str(ended["message"]).splitlines() if line.strip()]
-        words = (lines or [""])[-1].removeprefix("Error: ")
+        words = (_lines(ended) or [""])[-1].removeprefix("Error: ")
         yield PodTrouble(NO_MODEL, "", names.MODEL_CONTAINER, container.get("image", ""), _REFUSED, words)
     elif "running" in (container.get("state") or {}):
         yield PodTrouble(PREPARING_MODEL, container=names.MODEL_CONTAINER)
@@ -125,9 +124,18 @@ def _ended(container: Json) -> Json:
     return (container.get("state") or {}).get("terminated") or {}
 
 
+def _ended_before(container: Json) -> Json:
+    return (container.get("lastState") or {}).get("terminated") or {}
+
+
+def _lines(terminated: Json) -> list[str]:
+    """The end of a container's log (terminationMessagePolicy FallbackToLogsOnError)."""
+    return [line.strip() for line in str(terminated.get("message") or "").splitlines() if line.strip()]
+
+
 def _last_words(terminated: Json) -> str:
-    """Of the end of a container's log (terminationMessagePolicy FallbackToLogsOnError), the line that tells most."""
-    lines = [line.strip() for line in str(terminated.get("message") or "").splitlines() if line.strip()]
+    """Of the end of a container's log, the line that tells most."""
+    lines = _lines(terminated)
     errors = [line for line in lines if _ERROR.search(line) and not _POINTER.search(line)]
     return (errors or lines or [""])[-1][-_LAST_WORDS:]
 

@@ -1,6 +1,6 @@
 """Autoscaling in a reconcile: what scales, which revision it follows, and how many pods everything else gets."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from pdinference.api import names
@@ -177,14 +177,17 @@ def live_autoscalers(cache: Cache, resource: ResourceRecord, desired: Desired) -
 
 def live_scalers(cache: Cache, resource: ResourceRecord, desired: Desired) -> set[ChildKey]:
     """Whatever scales the roles now, by key."""
-    kinds = (AUTOSCALER.name, SCALED_OBJECT.name)
-    found = (_own(cache, resource, kind, role) for kind in kinds for role in desired.scales)
-    return {record.key for record in found if record is not None}
+    return {record.key for role in desired.scales for record in _scalers(cache, resource, role)}
 
 
 def _autoscaler(cache: Cache, resource: ResourceRecord, role: Role) -> AutoscalerState | None:
+    return next((record.autoscaler for record in _scalers(cache, resource, role)), None)
+
+
+def _scalers(cache: Cache, resource: ResourceRecord, role: Role) -> Iterator[ChildRecord]:
+    """Its HPA, or what KEDA makes one of."""
     records = (_own(cache, resource, kind, role) for kind in (AUTOSCALER.name, SCALED_OBJECT.name))
-    return next((record.autoscaler for record in records if record is not None), None)
+    return (record for record in records if record is not None)
 
 
 def _own(cache: Cache, resource: ResourceRecord, kind: str, role: Role) -> ChildRecord | None:

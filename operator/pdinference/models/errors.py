@@ -2,9 +2,12 @@
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+_NAMED = 3
+"""Names that a message has room for."""
 
 
 class ModelError(Exception):
@@ -41,6 +44,13 @@ def storage_error(error: OSError, folder: Path) -> ModelError:
             "`chown 65532:65532`), and do not mount it read-only.",
         )
     return ModelError("StorageFailed", f"{folder} cannot be used: {error.strerror or error}.")
+
+
+def listed(names: Iterable[str]) -> str:
+    """A few names, and how many more there are."""
+    known = sorted(names)
+    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+    return ", ".join(known[:_NAMED]) + more
 
 
 class ModelFilesError(ValueError):

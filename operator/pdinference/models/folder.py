@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from pdinference.models.errors import ModelFilesError, reading
+from pdinference.models.errors import ModelFilesError, listed, reading
 from pdinference.models.local_files import indexed_files, read_config
 from pdinference.models.safetensors import read_header, refuse_pointer
 
@@ -21,7 +21,6 @@ _WEIGHTS = (".safetensors", ".gguf", ".pth", ".ckpt", ".npz", ".h5", ".tensors",
 _FORMATS = frozenset({"auto", "hf", "safetensors", "fastsafetensors", "mistral"})
 """Values of `load-format` whose files are known, and read by what takes no damaged ones."""
 _AT_ONCE = 16  # a file system over a network answers late, but many
-_NAMED = 3
 
 
 class _Layout(NamedTuple):
@@ -162,7 +161,4 @@ def _absent(folder: Path, field: str) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """A few of them, for people."""
-    known = sorted(names)
-    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
-    return ", ".join(known[:_NAMED]) + more or "nothing"
+    return listed(names) or "nothing"

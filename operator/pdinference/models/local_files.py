@@ -6,11 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pdinference.models.errors import ModelFilesError, reading
+from pdinference.models.errors import ModelFilesError, listed, reading
 from pdinference.models.safetensors import read_header, refuse_pointer
 from pdinference.planning.memory import Headers, TensorHeader
-
-_NAMED = 3
 
 
 def read_config(file: Path) -> dict[str, Any]:
@@ -70,10 +68,7 @@ def indexed_files(index: Path) -> list[Path]:
         raise ModelFilesError(f"{index} is no index of safetensors files, or damaged. Copy it again.") from None
     missing = [file.name for file in files if not os.path.lexists(file)]
     if missing:
-        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-        raise ModelFilesError(
-            f"{index} names files that are not there: {', '.join(missing[:_NAMED])}{more}. Copy the whole model."
-        )
+        raise ModelFilesError(f"{index} names files that are not there: {listed(missing)}. Copy the whole model.")
     return files
 
 
