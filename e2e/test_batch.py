@@ -1,9 +1,6 @@
 """Offline work on real parts: a batch through the router of the tiny model, its runner killed half way."""
 
 import json
-import shutil
-import tempfile
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +9,7 @@ import pytest
 
 from e2e.conftest import NAME, Serving
 from e2e.install import apply
+from e2e.volumes import shared_folder
 from e2e.waiting import wait_until
 from pdinference.api.names import LABEL_BATCH
 
@@ -19,38 +17,15 @@ pytestmark = pytest.mark.timeout(900)
 
 COUNT = 20
 BATCH = "questions"
+CLAIM = "results"
 
 
 @pytest.fixture
 def folder(serving: Serving) -> Iterator[Path]:
-    """A claim named `results`, whose volume is this folder: both nodes are on this machine."""
-    folder = Path(tempfile.gettempdir()) / f"pdinference-batch-{uuid.uuid4().hex}"  # also the name of the volume
-    folder.mkdir()
-    folder.chmod(0o777)  # volumes of this kind cannot be handed to the runner's group
-    volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": str(folder)}}
-    claimed = {"namespace": serving.kubectl.namespace, "name": "results"}
-    apply(
-        serving.kubectl,
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": folder.name},
-            "spec": {**volume, "storageClassName": "", "claimRef": claimed},
-        },
-    )
-    claim = {
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": "",
-        "volumeName": folder.name,
-        "resources": {"requests": {"storage": "1Gi"}},
-    }
-    metadata = {"name": "results"}
-    apply(serving.kubectl, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": claim})
-    yield folder
-    serving.kubectl.run("delete", "pdib", BATCH, "--ignore-not-found", "--cascade=foreground")
-    serving.kubectl.run("delete", "pvc", "results")
-    serving.kubectl.run("delete", "pv", folder.name)
-    shutil.rmtree(folder)
+    """The folder behind the claim for the answers."""
+    with shared_folder(serving.kubectl, CLAIM) as folder:
+        yield folder
+        serving.kubectl.run("delete", "pdib", BATCH, "--ignore-not-found", "--cascade=foreground")
 
 
 def questions() -> str:
@@ -95,7 +70,7 @@ def test_a_batch_finishes_with_every_answer_although_its_runner_is_killed(servin
         "spec": {
             "inferenceRef": {"name": NAME},
             "input": {"configMap": {"name": BATCH, "key": "input.jsonl"}},
-            "output": {"persistentVolumeClaim": {"claimName": "results"}},
+            "output": {"persistentVolumeClaim": {"claimName": CLAIM}},
             "concurrency": 1,
         },
     }

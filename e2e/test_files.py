@@ -1,7 +1,6 @@
 """KV cache through files: P and D on different nodes, with nothing but a volume between them."""
 
 import copy
-import shutil
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import Serving
-from e2e.install import apply
+from e2e.install import apply, remove_at_once
 from e2e.nodes import BLOCK, HOSTNAME, alone, ask, hosts
 from e2e.requests import complete
 from e2e.transfer import transfer
-from e2e.volumes import empty_folder, shared_volume
+from e2e.volumes import shared_folder
 from e2e.waiting import wait_ready
-from pdinference.api.names import LABEL_NAME
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -27,24 +25,17 @@ CLAIM = "kv"
 @pytest.fixture(scope="module")
 def folder(serving: Serving) -> Iterator[Path]:
     """The tiny model, P on one node and D on another, and the folder behind the claim."""
-    folder = empty_folder("e2e-kv")
-    for manifest in shared_volume(CLAIM, folder, serving.kubectl.namespace):
-        apply(serving.kubectl, manifest)
     document = copy.deepcopy(serving.example)
     document["metadata"]["name"] = NAME
     document["spec"]["transfer"] = {"connector": "SharedStorage", "sharedStorage": {"claimName": CLAIM}}
     for role, host in zip(("parameter", "decode"), hosts(serving), strict=True):
         document["spec"][role]["placement"] = {"nodeSelector": {HOSTNAME: host}}
         document["spec"][role]["resources"]["requests"]["cpu"] = "100m"  # beside the tiny pair
-    apply(serving.kubectl, document)
-    wait_ready(serving.kubectl, NAME)
-    yield folder
-    # Nobody waits for requests to drain: the next tests need the memory.
-    gone = ("--ignore-not-found", "--wait=false")
-    serving.kubectl.run("delete", "pdi", NAME, *gone)
-    serving.kubectl.run("delete", "pods", "-l", f"{LABEL_NAME}={NAME}", "--grace-period=2", *gone)
-    serving.kubectl.run("delete", f"pvc/{CLAIM}", f"pv/{CLAIM}", *gone)
-    shutil.rmtree(folder, ignore_errors=True)
+    with shared_folder(serving.kubectl, CLAIM) as folder:
+        apply(serving.kubectl, document)
+        wait_ready(serving.kubectl, NAME)
+        yield folder
+        remove_at_once(serving.kubectl, NAME)
 
 
 def prompt(length: int) -> str:

@@ -13,9 +13,9 @@ import yaml
 
 from e2e import hub as hub_module
 from e2e.conftest import Serving
-from e2e.install import apply
+from e2e.install import apply, remove_at_once
 from e2e.requests import complete
-from e2e.volumes import USER, empty_folder, shared_volume
+from e2e.volumes import USER, shared_folder
 from e2e.waiting import conditions, wait_ready, wait_until
 from pdinference.api.names import LABEL_NAME, LABEL_ROLE
 
@@ -51,20 +51,15 @@ class Cache:
 
 @pytest.fixture(scope="module")
 def cache(serving: Serving) -> Iterator[Cache]:
-    folder = empty_folder("e2e-models")
-    for manifest in (*shared_volume(CLAIM, folder, serving.kubectl.namespace), *_hub(serving.images.vllm)):
-        apply(serving.kubectl, manifest)
-    serving.kubectl.run("wait", "pod/hub", "--for=condition=Ready", "--timeout=120s")
-    yield Cache(serving, folder)
-    # Nobody waits for requests to drain, nor for volumes to be let go: the next tests need the memory.
-    gone = ("--ignore-not-found", "--wait=false")
-    serving.kubectl.run("delete", "pdi", *RESOURCES, *gone)
-    selector = f"{LABEL_NAME} in ({','.join(RESOURCES)})"
-    serving.kubectl.run("delete", "pods", "-l", selector, "--grace-period=2", *gone)
-    serving.kubectl.run("delete", "pod/hub", "service/hub", "configmap/hub", "--grace-period=2", *gone)
-    serving.kubectl.run("delete", f"pvc/{CLAIM}", *gone)
-    serving.kubectl.run("delete", f"pv/{CLAIM}", *gone)
-    shutil.rmtree(folder)
+    kubectl = serving.kubectl
+    with shared_folder(kubectl, CLAIM) as folder:
+        for manifest in _hub(serving.images.vllm):
+            apply(kubectl, manifest)
+        kubectl.run("wait", "pod/hub", "--for=condition=Ready", "--timeout=120s")
+        yield Cache(serving, folder)
+        remove_at_once(kubectl, *RESOURCES)
+        hub = ("pod/hub", "service/hub", "configmap/hub")
+        kubectl.run("delete", *hub, "--grace-period=2", "--ignore-not-found", "--wait=false")
 
 
 def _hub(image: str) -> Iterator[dict[str, Any]]:
@@ -164,5 +159,3 @@ def test_what_somebody_copied_wrong_is_told_before_vllm_starts_and_mended_withou
     wait_until("the pointer to be told", lambda: told("False", pointer), timeout=120)
     weights.write_bytes(whole)
     wait_until("the model to be found whole", lambda: told("True", "nothing wrong"), timeout=120)
-    kubectl.run("delete", "pdi", "copied", "--wait=false")
-    kubectl.run("delete", "pods", "-l", f"{LABEL_NAME}=copied", "--grace-period=1", "--wait=false")
