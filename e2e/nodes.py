@@ -78,7 +78,7 @@ def ask(serving: Serving, name: str, prompt: str) -> tuple[Answer, Transfer]:
 def ask_until_connected(serving: Serving, name: str, prompts: Iterable[str]) -> tuple[str, Answer, Transfer]:
     """Send one prompt after another until no transfer failed, and tell of the last one.
 
-    D greets P before it pulls for the first time, and gives P five seconds to answer (vLLM's NIXL connector, not to be
+    D greets P before it first asks for KV cache, and gives P five seconds to answer (vLLM's NIXL connector, not to be
     set). Five vLLMs that start on two cores may take longer; D computes such a prompt itself, and greets P again.
     """
     for prompt in prompts:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from e2e.conftest import Serving
-from e2e.nodes import alone, ask, errors_of_decode, handed_over, served
+from e2e.nodes import alone, ask, ask_until_connected, errors_of_decode, handed_over, served
 from e2e.requests import complete
 from e2e.tiers import tiers
 from e2e.transfer import transfer
@@ -31,10 +31,11 @@ def staged(serving: Serving) -> Iterator[Serving]:
 
 def test_both_stages_hand_over_their_layers(staged: Serving) -> None:
     """Nobody but the operator tells D to wait for all stages, and with the first layer alone it would answer, too."""
+    first, *others = [f"Who computes the first layer, and who the {words} others? " * words for words in (7, 20, 33)]
     before = transfer(staged.kubectl, STAGED)
-    for words in (7, 20, 33):
-        prompt = f"Who computes the first layer, and who the {words} others? " * words
-        answer, moved = ask(staged, STAGED, prompt)
+    asked = [ask_until_connected(staged, STAGED, (first, f"Again: {first}", f"Once more: {first}"))]
+    asked += [(prompt, *ask(staged, STAGED, prompt)) for prompt in others]
+    for prompt, answer, moved in asked:
         assert answer.text == alone(staged, prompt)
         assert handed_over(moved, prompt), (moved, errors_of_decode(staged, STAGED))
     # P, which is who counts them when it pushes, may do so only with its next request.
