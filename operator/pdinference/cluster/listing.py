@@ -1,6 +1,6 @@
 """Complete lists from the API server into the cache: the cure for everything that a watch may have missed."""
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 
 from pdinference.cluster.cache import Cache, Record, record_of
 from pdinference.cluster.client import ApiServer
@@ -16,8 +16,8 @@ _ATTEMPTS = 3
 
 async def list_all(
     api: ApiServer, cache: Cache, namespaces: Collection[str], kinds: Collection[Kind] = WATCHED
-) -> set[Owner]:
-    """List every kind and correct the cache; the owners of all that differed come back.
+) -> AsyncIterator[set[Owner]]:
+    """List every kind and correct the cache; after each list, the owners of all that differed come.
 
     Args:
         api: The API server.
@@ -25,12 +25,10 @@ async def list_all(
         namespaces: The namespaces that are served; empty for the whole cluster.
         kinds: What to list.
     """
-    touched: set[Owner] = set()
     for kind in kinds:
         for namespace in namespaces or (None,):
             records, version = await _list(api, kind, namespace)
-            touched |= cache.replace(kind, records, version, namespace)
-    return touched
+            yield cache.replace(kind, records, version, namespace)
 
 
 async def _list(api: ApiServer, kind: Kind, namespace: str | None) -> tuple[list[Record], int]:

@@ -80,17 +80,25 @@ class Resync:
             delay = min(_RETRY_LIMIT_S, delay * 2)
 
     async def _list(self) -> bool:
+        drifted: set[Owner] = set()
+        complete = await self._correct(drifted)
+        if self.synced and drifted:
+            self._metrics.resync_drift.inc(len(drifted))
+            _LOG.info("A list corrected %d resources that the watches had wrong", len(drifted))
+        everything = (record.owner for _, record in self._cache.resources.items()) if complete else ()
+        self._enqueue({*drifted, *everything})
+        return complete
+
+    async def _correct(self, drifted: set[Owner]) -> bool:
+        """Add the owners of all that differed, by lists before one that failed too: the next try finds them no more."""
         try:
-            drifted = await list_all(self._api, self._cache, self._namespaces, self._kinds)
+            async for owners in list_all(self._api, self._cache, self._namespaces, self._kinds):
+                drifted |= owners
         except ApiError as error:
             self._metrics.resyncs.labels("error").inc()
             _LOG.warning("Listing all objects failed, will try again: %s%s", error, _hint(error))
             return False
         self._metrics.resyncs.labels("success").inc()
-        if self.synced and drifted:
-            self._metrics.resync_drift.inc(len(drifted))
-            _LOG.info("A list corrected %d resources that the watches had wrong", len(drifted))
-        self._enqueue({*drifted, *(record.owner for _, record in self._cache.resources.items())})
         return True
 
 
