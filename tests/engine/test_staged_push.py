@@ -72,7 +72,7 @@ def run(command: Command, *program: str, **environment: str) -> str:
 @pytest.fixture
 def staged(resource: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """D's command, with a folder of the test's own."""
-    monkeypatch.setattr("pdinference.engine.connector_module._FOLDER", str(tmp_path / "modules"))
+    monkeypatch.setattr("pdinference.engine.own_connector._FOLDER", str(tmp_path / "modules"))
     return engine_command(resource(parameter=STAGES), Role.DECODE)
 
 

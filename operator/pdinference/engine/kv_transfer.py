@@ -7,8 +7,9 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.engine.command import EnvironmentVariable, pod_field_variable, variable
 from pdinference.engine.kv_tiers import offloading_config
-from pdinference.engine.shared_files import shared_files_config
-from pdinference.engine.staged_push import push_config, pushes_from_stages
+from pdinference.engine.own_connector import OwnConnector
+from pdinference.engine.shared_files import shared_files
+from pdinference.engine.staged_push import pushes_from_stages, staged_push
 
 _KV_ROLE = {Role.PARAMETER: "kv_producer", Role.DECODE: "kv_consumer"}
 _CLASS = {
@@ -18,6 +19,13 @@ _CLASS = {
 }
 _OF_ONE_CONNECTOR = ("kv_connector_module_path", "kv_connector_extra_config")
 _FAILURE_POLICY = {"Recompute": "recompute", "Fail": "fail"}
+
+
+def own_connector(resource: PDInference, role: Role) -> OwnConnector | None:
+    """The connector of ours that a role needs; None where one of vLLM's will do."""
+    if resource.spec.transfer.connector == "SharedStorage":
+        return shared_files(resource)
+    return staged_push(resource) if role is Role.DECODE and pushes_from_stages(resource) else None
 
 
 def kv_transfer_config(resource: PDInference, role: Role) -> dict[str, Any]:
@@ -47,11 +55,11 @@ def _transfer_config(resource: PDInference, role: Role) -> dict[str, Any]:
 
 def _connector(resource: PDInference, role: Role) -> dict[str, Any]:
     """The connector, by vLLM's name of it, and its own settings."""
+    if own := own_connector(resource, role):
+        return own.config()
     if pushes_from_stages(resource):
-        return push_config(resource, role)
+        return {"kv_connector": "NixlPushConnector"}
     transfer = resource.spec.transfer
-    if transfer.connector == "SharedStorage":
-        return shared_files_config(resource)
     config: dict[str, Any] = {"kv_connector": _CLASS[transfer.connector]}
     if extra := _extra_config(transfer):
         config["kv_connector_extra_config"] = extra

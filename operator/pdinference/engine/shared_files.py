@@ -7,24 +7,19 @@ from typing import Any
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.engine import EngineOptions
+from pdinference.engine.own_connector import OwnConnector
 
 SHARED_STORAGE_MOUNT = "/kv-shared"
 """Where the volume of the connector is mounted."""
-SHARED_FILES_MODULE = "pdinference_shared_files"
 
 _DIGEST_LENGTH = 16
 
 
-def shared_files_config(resource: PDInference) -> dict[str, Any]:
-    """The part of `--kv-transfer-config` that names the connector, the same for both roles."""
-    return {
-        "kv_connector": "SharedFilesConnector",
-        "kv_connector_module_path": SHARED_FILES_MODULE,
-        "kv_connector_extra_config": {
-            # A folder of our own: whatever is in it may be deleted.
-            "shared_storage_path": f"{SHARED_STORAGE_MOUNT}/pdinference/{_same_cache(resource)}"
-        },
-    }
+def shared_files(resource: PDInference) -> OwnConnector:
+    """The connector, the same for both roles."""
+    # A folder of our own: whatever is in it may be deleted.
+    folder = f"{SHARED_STORAGE_MOUNT}/pdinference/{_same_cache(resource)}"
+    return OwnConnector("SharedFilesConnector", "shared_files", {"shared_storage_path": folder})
 
 
 def _same_cache(resource: PDInference) -> str:

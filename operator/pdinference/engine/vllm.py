@@ -6,15 +6,17 @@ from pdinference.api.names import ENGINE_PORT, Role
 from pdinference.api.v1alpha1 import PDInference, RoleSpec, Spec
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, EnvironmentVariable, literal, variable
-from pdinference.engine.connector_module import with_connector
 from pdinference.engine.devices import device_environment
 from pdinference.engine.group import group_arguments, group_environment, group_program
-from pdinference.engine.kv_transfer import kv_transfer_config, kv_transfer_environment, kv_transfer_options
+from pdinference.engine.kv_transfer import (
+    kv_transfer_config,
+    kv_transfer_environment,
+    kv_transfer_options,
+    own_connector,
+)
 from pdinference.engine.model import model_environment, model_options
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
 from pdinference.engine.parallel import parallel_environment, parallel_options
-from pdinference.engine.shared_files import SHARED_FILES_MODULE
-from pdinference.engine.staged_push import STAGED_PUSH_MODULE, pushes_from_stages
 
 # The module rather than the `vllm` command: it is there in every build, whatever its entry points.
 _PROGRAM = ("python3", "-m", "vllm.entrypoints.openai.api_server")
@@ -36,7 +38,7 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0) -> Com
     Users' options come first: where vLLM's parser takes an abbreviation of an option that the operator owns, the last
     one wins, and that is ours.
     """
-    own = resource.spec.of(role)
+    own, connector = resource.spec.of(role), own_connector(resource, role)
     options = {
         **_DEFAULTS,
         **default_options(resource.spec, role),
@@ -51,19 +53,11 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0) -> Com
         "kv-transfer-config": kv_transfer_config(resource, role),
     }
     command = Command(
-        program=_program(resource, role),
+        program=connector.program(_PROGRAM) if connector else _PROGRAM,
         arguments=tuple(literal(argument) for argument in to_argv(options)),
         environment=tuple(_environment(resource, own)),
     )
     return command if own.parallelism.nodes == 1 else _in_group(command, resource, own, node_rank)
-
-
-def _program(resource: PDInference, role: Role) -> tuple[str, ...]:
-    if resource.spec.transfer.connector == "SharedStorage":
-        return with_connector(_PROGRAM, SHARED_FILES_MODULE, "shared_files")
-    if role is Role.DECODE and pushes_from_stages(resource):
-        return with_connector(_PROGRAM, STAGED_PUSH_MODULE, "staged_push")
-    return _PROGRAM
 
 
 def _in_group(command: Command, resource: PDInference, own: RoleSpec, node_rank: int) -> Command:
