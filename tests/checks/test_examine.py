@@ -17,7 +17,7 @@ H200 = {"accelerator": {"products": ["NVIDIA-H200"]}}
 
 
 def examined(document: dict[str, Any], status_model: dict[str, Any] | None = None) -> Examination:
-    return examine(document, RenderSettings(), status_model)
+    return examine(document, RenderSettings(), lambda _: status_model)
 
 
 def problems(document: dict[str, Any], status_model: dict[str, Any] | None = None) -> dict[str, str]:
@@ -245,7 +245,7 @@ def with_adapter(document: Make, max_rank: int = 16, **facts: Any) -> Examinatio
     made = document(model={"source": source, "lora": {"adapters": adapters, "maxRank": max_rank}})
     identity = ModelSource.model_validate(source).identity()
     known = {"source": identity, "config": LLAMA_8B | {"model_type": "llama"}, "adapters": [ADAPTER | facts]}
-    return examine(made, RenderSettings(), {"facts": known})
+    return examined(made, {"facts": known})
 
 
 def test_the_real_rank_of_an_adapter_counts_where_it_is_known(document: Make) -> None:

@@ -1,6 +1,6 @@
 """One look at a document: all that is wrong with it, and all that is worth a warning."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,9 @@ from pdinference.manifests import RenderSettings
 from pdinference.manifests.policy import policy_problems
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 
+Known = Callable[[PDInference], Mapping[str, Any] | None]
+"""What is known of a resource's model besides the document, in the form of `status.model`."""
+
 
 @dataclass(frozen=True)
 class Examination:
@@ -39,21 +42,20 @@ class Examination:
     memory: MemoryVerdict
 
 
-def examine(
-    document: Mapping[str, Any], settings: RenderSettings, status_model: Mapping[str, Any] | None = None
-) -> Examination:
+def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known = lambda _: None) -> Examination:
     """Look at everything at once.
 
     Args:
         document: The resource as JSON data.
         settings: What the operator was installed with.
-        status_model: `status.model`, which may hold facts that the operator found out about the model.
+        known: Asked once the document is read.
     """
     reading = read(document)
     if reading.resource is None:
         return Examination(None, reading.problems, (), NO_VERDICT)
-    facts = facts_of(reading.resource.spec, status_model)
-    adapters = adapters_of(reading.resource.spec, status_model)
+    model = known(reading.resource)
+    facts = facts_of(reading.resource.spec, model)
+    adapters = adapters_of(reading.resource.spec, model)
     found = (
         *_problems(reading.resource, facts, settings),
         *adapter_problems(reading.resource.spec, adapters, facts.config),

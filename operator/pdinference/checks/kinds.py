@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pdinference.api import names
-from pdinference.checks.examine import Examination, examine
+from pdinference.checks.examine import Examination, Known, examine
 from pdinference.checks.offline import BatchExamination, examine_batch
 from pdinference.manifests import RenderSettings
 
@@ -14,7 +14,7 @@ def examine_any(
     settings: RenderSettings,
     *,
     old: Mapping[str, Any] | None = None,
-    status_model: Mapping[str, Any] | None = None,
+    known: Known = lambda _: None,
 ) -> Examination | BatchExamination:
     """Look at a PDInference or a PDBatch.
 
@@ -22,9 +22,11 @@ def examine_any(
         document: The resource as JSON data.
         settings: What the operator was installed with.
         old: What an update replaces.
-        status_model: What is known of the model where nothing is replaced.
+        known: What is known of the model where nothing is replaced.
     """
     if document.get("kind") == names.BATCH_KIND:
         return examine_batch(document, old)
-    status = (old or {}).get("status") or {}
-    return examine(document, settings, status_model if old is None else status.get("model"))
+    if old is not None:
+        status = old.get("status") or {}
+        return examine(document, settings, lambda _: status.get("model"))
+    return examine(document, settings, known)

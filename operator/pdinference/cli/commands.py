@@ -9,7 +9,7 @@ import click
 import yaml
 
 from pdinference.api import names
-from pdinference.api.validation import InvalidResourceError, read
+from pdinference.api.validation import InvalidResourceError
 from pdinference.checks import BatchExamination, Examination, examine, examine_any
 from pdinference.cli.activator import activator_command
 from pdinference.cli.adapter_rules import adapter_rules_command
@@ -60,7 +60,7 @@ def render_command(source: IO[str], namespace: str | None, settings: RenderSetti
     """Print what the operator would apply, without a cluster."""
     for document in documents(source, namespace):
         with problems_told(document, source.name):
-            examination = examine(document, settings, local_facts(read(document).resource))
+            examination = examine(document, settings, local_facts)
             _warn(examination, source.name)
             if examination.resource is None:
                 raise InvalidResourceError(examination.problems)
@@ -78,8 +78,7 @@ def validate_command(source: IO[str], namespace: str | None, settings: RenderSet
     for document in documents(source, namespace, (names.KIND, names.BATCH_KIND)):
         try:
             with problems_told(document, source.name):
-                known = local_facts(read(document).resource) if document["kind"] == names.KIND else None
-                examination = examine_any(document, settings, status_model=known)
+                examination = examine_any(document, settings, known=local_facts)
                 _warn(examination, source.name)
                 if examination.problems:
                     raise InvalidResourceError(examination.problems)

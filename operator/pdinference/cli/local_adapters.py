@@ -10,9 +10,9 @@ from pdinference.models.adapters import facts_in_folder
 from pdinference.models.errors import ModelFilesError
 
 
-def local_facts(resource: PDInference | None) -> dict[str, Any] | None:
-    """In the form of `status.model`; None where nothing is known, as of what is no resource. No network is asked."""
-    if resource is None or resource.spec.model.lora is None:
+def local_facts(resource: PDInference) -> dict[str, Any] | None:
+    """In the form of `status.model`; None where nothing is known. No network is asked."""
+    if resource.spec.model.lora is None:
         return None
     source = resource.spec.model.source
     paths = [adapter.path for adapter in resource.spec.model.lora.adapters]

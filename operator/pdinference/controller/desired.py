@@ -111,7 +111,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         InvalidSpecError: The API server let something through that the operator cannot work with.
     """
     model = model_of(record)
-    examination = examine(record.body(), settings, model)
+    examination = examine(record.body(), settings, lambda _: model)
     if (resource := examination.resource) is None:
         raise InvalidSpecError(
             "The stored resource is not valid, so nothing was changed and running pods are left alone. "
