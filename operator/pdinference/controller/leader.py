@@ -162,5 +162,25 @@ class Leader:
         return self._claimed({**lease, "spec": {"leaseTransitions": -1}})
 
 
+class AlwaysLeader:
+    """Stands for a candidate where there is no election, as when somebody else sees to it that nobody else writes."""
+
+    def __init__(self, on_change: Callable[[bool], None]) -> None:
+        self._on_change = on_change
+        self.leads = False
+
+    async def acquire(self) -> None:
+        """Lead from now on."""
+        self.leads = True
+        self._on_change(True)
+
+    async def hold(self) -> None:
+        """Lead until cancelled."""
+        await asyncio.Event().wait()
+
+    async def release(self) -> None:
+        """There is nothing to give up."""
+
+
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

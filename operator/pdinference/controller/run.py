@@ -2,40 +2,20 @@
 
 import asyncio
 import logging
-import os
 import signal
-import socket
-import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Any
 
-from pdinference.admission import admission_routes
-from pdinference.api import names
-from pdinference.cluster.apply import Applier
-from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer, ConfigurationError, load_configuration
-from pdinference.cluster.kinds import RESOURCES, Kind, Owner, watched
 from pdinference.controller import logs
-from pdinference.controller.answering import Answering
-from pdinference.controller.batches import BatchReconciler
-from pdinference.controller.events import EventRecorder
-from pdinference.controller.freshness import Freshness
 from pdinference.controller.health import Health
-from pdinference.controller.leader import Leader, LeaderLostError
-from pdinference.controller.measuring import Measuring
-from pdinference.controller.metrics import Metrics
-from pdinference.controller.queue import WorkQueue
-from pdinference.controller.reconcile import Reconciler
-from pdinference.controller.report import Reporter
-from pdinference.controller.resync import Resync
+from pdinference.controller.leader import LeaderLostError
+from pdinference.controller.parts import Parts
 from pdinference.controller.settings import OperatorSettings
 from pdinference.controller.watch import watch
-from pdinference.controller.workers import ByKind, Workers
 
 _LOG = logging.getLogger(__name__)
-_COALESCE_S = 0.1
 _KOPF_EXIT_S = 5.0
 
 
@@ -54,7 +34,7 @@ async def _main(settings: OperatorSettings) -> int:
     _stop_on_signals(stop)
     api = ApiServer(await load_configuration(settings.kubeconfig), kubeconfig=settings.kubeconfig)
     try:
-        return await Operator(settings, api, stop).run()
+        return await Operator(settings, Parts(settings, api), stop).run()
     finally:
         await api.close()
 
@@ -66,94 +46,47 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
 
 
 class Operator:
-    """All parts of the process, wired together.
+    """Starts the parts of the process in their order, and stops them.
 
     Args:
         stop: Set it to stop the operator in an orderly way.
     """
 
-    def __init__(self, settings: OperatorSettings, api: ApiServer, stop: asyncio.Event) -> None:
+    def __init__(self, settings: OperatorSettings, parts: Parts, stop: asyncio.Event) -> None:
         self._settings = settings
+        self._parts = parts
         self._stop = stop
-        self._api = api
-        self._metrics = Metrics()
-        self._cache = Cache()
-        self._queue: WorkQueue[Owner] = WorkQueue(self._metrics)
-        identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
-        self._kinds = watched(keda=settings.render.keda is not None)
-        self._resync = Resync(
-            api,
-            self._cache,
-            self._metrics,
-            namespaces=settings.namespaces,
-            kinds=self._kinds,
-            interval=settings.resync_seconds,
-            enqueue=self._enqueue,
-        )
-        self._freshness = Freshness(on_listed=self._resync.ask)
-        self._leader = Leader(
-            api,
-            namespace=settings.lease_namespace,
-            identity=identity,
-            on_change=lambda leads: self._metrics.is_leader.set(int(leads)),
-        )
-        self._answering = Answering(settings, api, admission_routes(settings.render, self._metrics.registry))
-        self._measuring = Measuring(
-            settings, api, self._cache, self._answering, registry=self._metrics.registry, enqueue=self._enqueue
-        )
-        events = EventRecorder(api, self._metrics, instance=identity)
-        self._workers = Workers(self._queue, self._reconcilers(events), self._metrics, may_write=self._may_write)
-
-    def _reconcilers(self, events: EventRecorder) -> ByKind:
-        """One for each kind of resource; they share cache, applier and reporter."""
-        applier = Applier(self._api, self._cache, concurrency=self._settings.applies)
-        reporter = Reporter(self._api, self._cache, events, self._metrics)
-        inferences = Reconciler(
-            api=self._api,
-            cache=self._cache,
-            applier=applier,
-            reporter=reporter,
-            metrics=self._metrics,
-            settings=self._settings.render,
-            measured=self._measuring.measured,
-            activity=self._measuring.activity,
-            settle=timedelta(seconds=self._settings.hpa_settle_seconds),
-        )
-        batches = BatchReconciler(
-            api=self._api,
-            cache=self._cache,
-            applier=applier,
-            reporter=reporter,
-            metrics=self._metrics,
-            settings=self._settings.render,
-        )
-        return ByKind({names.KIND: inferences, names.BATCH_KIND: batches})
 
     async def run(self) -> int:
         """Run until told to stop (0), or until something that cannot be cured from within (1)."""
-        health = Health(self._freshness, self._metrics, unready=self._unready)
-        async with health.serve(self._settings.bind_address, self._settings.port) as port, self._answering.serve():
+        health = Health(self._parts.freshness, self._parts.metrics, unready=self._unready)
+        async with (
+            health.serve(self._settings.bind_address, self._settings.port) as port,
+            self._parts.answering.serve(),
+        ):
             _LOG.info("Serving /healthz, /readyz and /metrics on port %d", port)
-            if not await self._unless_stopped(self._resync.first()):
+            if not await self._unless_stopped(self._parts.resync.first()):
                 return 0
-            _LOG.info("Synced: %d resources, %d children", len(self._cache.resources), len(self._cache.children))
-            async with self._measuring.run(), self._watching() as watching:
+            _LOG.info(
+                "Synced: %d resources, %d children", len(self._parts.cache.resources), len(self._parts.cache.children)
+            )
+            async with self._parts.measuring.run(), self._watching() as watching:
                 status = await self._lead(watching)
                 # Before Kopf ends: it cancels all tasks that were started after it, those of connections among them.
-                await self._answering.drain()
+                await self._parts.answering.drain()
                 return status
 
     def _unready(self) -> str:
         """Why nothing should be sent here yet, or no more; empty when all is well."""
         if self._stop.is_set():
             return "stopping"
-        if not self._resync.synced:
+        if not self._parts.resync.synced:
             return "the first list of all objects is not complete"
-        return "" if self._answering.ready else "there is no certificate to answer the API server with"
+        return "" if self._parts.answering.ready else "there is no certificate to answer the API server with"
 
     async def _lead(self, watching: asyncio.Task[None]) -> int:
         """Become the leader, work, and leave in the order in which nobody else can write at the same time."""
-        resyncing = asyncio.create_task(self._resync.forever(), name="resync")
+        resyncing = asyncio.create_task(self._parts.resync.forever(), name="resync")
         leading = asyncio.create_task(self._work(), name="lead")
         stopping = asyncio.create_task(self._stop.wait(), name="stop")
         try:
@@ -161,28 +94,19 @@ class Operator:
             status = 0 if self._stop.is_set() else _report_end(watching, resyncing, leading)
         finally:
             lost = leading.done()
-            await self._workers.stop(0 if lost else self._settings.shutdown_seconds)
+            await self._parts.workers.stop(0 if lost else self._settings.shutdown_seconds)
             for task in (resyncing, leading, stopping):
                 task.cancel()
             await asyncio.gather(resyncing, leading, stopping, return_exceptions=True)
-            if self._settings.leader_elect:
-                await self._leader.release()
+            await self._parts.leader.release()
         _LOG.info("Stopped")
         return status
 
     async def _work(self) -> None:
-        await self._measuring.begun()
-        if not self._settings.leader_elect:
-            self._metrics.is_leader.set(1)
-            self._workers.start(self._settings.workers)
-            await self._workers.wait()
-            return
-        await self._leader.acquire()
-        self._workers.start(self._settings.workers)
-        await self._leader.hold()
-
-    def _may_write(self) -> bool:
-        return self._leader.leads or not self._settings.leader_elect
+        await self._parts.measuring.begun()
+        await self._parts.leader.acquire()
+        self._parts.workers.start(self._settings.workers)
+        await self._parts.leader.hold()
 
     @asynccontextmanager
     async def _watching(self) -> AsyncIterator[asyncio.Task[None]]:
@@ -193,9 +117,9 @@ class Operator:
         halt, ready = asyncio.Event(), asyncio.Event()
         task = asyncio.create_task(
             watch(
-                self._on_event,
-                kinds=self._kinds,
-                freshness=self._freshness,
+                self._parts.on_event,
+                kinds=self._parts.kinds,
+                freshness=self._parts.freshness,
                 kubeconfig=self._settings.kubeconfig,
                 namespaces=self._settings.namespaces,
                 stop=halt,
@@ -224,18 +148,6 @@ class Operator:
             return False
         task.result()
         return True
-
-    def _on_event(self, kind: Kind, body: Mapping[str, Any], deleted: bool) -> None:
-        self._metrics.watch_events.labels(kind.name).inc()
-        for owner in self._cache.observe(kind, body, deleted=deleted):
-            if kind in RESOURCES:
-                self._queue.add(owner)
-            else:
-                self._queue.add_after(owner, _COALESCE_S)  # children change in bursts; one look is enough
-
-    def _enqueue(self, owners: Iterable[Owner]) -> None:
-        for owner in owners:
-            self._queue.add(owner)
 
 
 def _report_end(watching: asyncio.Task[Any], resyncing: asyncio.Task[Any], leading: asyncio.Task[Any]) -> int:

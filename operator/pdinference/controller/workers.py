@@ -50,10 +50,6 @@ class Workers:
         """Start working."""
         self._tasks = {asyncio.create_task(self._work(), name=f"worker-{number}") for number in range(count)}
 
-    async def wait(self) -> None:
-        """Wait for the workers to end, which they do when the queue is closed."""
-        await asyncio.gather(*self._tasks)
-
     async def stop(self, seconds: float) -> None:
         """Take no more keys, let those under way finish for so long, then cancel them."""
         self._queue.close()
