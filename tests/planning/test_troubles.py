@@ -49,7 +49,14 @@ def test_a_configuration_error_is_quoted() -> None:
 
 def test_a_pod_without_trouble_is_starting() -> None:
     assert advise(pod(), "ns").reason == "Starting"
-    assert advise(pod(PodTrouble("ContainerCreating")), "ns").reason == "Starting"
+
+
+@pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
+def test_a_pod_that_does_not_get_as_far_as_a_container_has_a_command_that_says_why(reason: str) -> None:
+    """As where a node lacks the folder of the model: the kubelet says that in an Event, and in no status."""
+    found = advise(pod(PodTrouble(reason)), "ns")
+    assert found.reason == "Starting"
+    assert "if this lasts, see `kubectl describe -n ns pod p-0`." in found.message
 
 
 def test_a_crash_is_worse_than_a_slow_start() -> None:

@@ -59,7 +59,9 @@ def _before_it_runs(pod: PodSummary, trouble: PodTrouble, namespace: str) -> Adv
     if trouble.reason == PREPARING_MODEL:
         logs = _logs(pod, namespace, container=trouble.container)
         return Advice(PREPARING_MODEL, f"Pod {pod.name} downloads or checks its model; watch it with `{logs}`.")
-    return Advice("Starting", f"Pod {pod.name} is being created{_because(trouble.message)}.")
+    # What its volumes wait for is in Events alone, which the operator has no right to read.
+    see = f"if this lasts, see `kubectl describe -n {namespace} pod {pod.name}`"
+    return Advice("Starting", f"Pod {pod.name} is being created{_because(trouble.message)}; {see}.")
 
 
 def _severity(pod: PodSummary) -> int:
