@@ -59,19 +59,7 @@ def validated(document: Mapping[str, Any]) -> PDInference:
     Raises:
         InvalidResourceError: It breaks the schema or a rule; names every problem.
     """
-    return _valid(read(document))
-
-
-def validated_batch(document: Mapping[str, Any]) -> PDBatch:
-    """Read a PDBatch.
-
-    Raises:
-        InvalidResourceError: It breaks the schema or a rule; names every problem.
-    """
-    return _valid(read_batch(document))
-
-
-def _valid(reading: "Reading[ResourceT]") -> ResourceT:
+    reading = read(document)
     if reading.problems or reading.resource is None:
         raise InvalidResourceError(reading.problems)
     return reading.resource

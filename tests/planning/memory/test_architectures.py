@@ -8,8 +8,8 @@ import pytest
 from pdinference.planning.memory import model_facts
 from pdinference.planning.memory.architectures import ARCHITECTURES
 from pdinference.planning.memory.model_facts import ModelFacts
-from pdinference.planning.memory.weights import parameters
 from tests.planning.memory.configs import Config
+from tests.planning.memory.sizes import parameters
 
 pytestmark = pytest.mark.vllm
 

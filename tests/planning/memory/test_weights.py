@@ -8,10 +8,11 @@ from pdinference.api.names import Role
 from pdinference.planning.memory import Inputs, TensorHeader, checkpoint_of, model_facts, plan_role
 from pdinference.planning.memory.settings import even_partition
 from pdinference.planning.memory.tensors import Tensor
-from pdinference.planning.memory.weights import allocator_rounding, breakdown, parameters
+from pdinference.planning.memory.weights import allocator_rounding
 from tests.planning.memory import configs
 from tests.planning.memory.configs import Config
 from tests.planning.memory.plans import known, plan, spec, stages_plan
+from tests.planning.memory.sizes import breakdown, parameters
 
 GIB = 2**30
 MIB = 2**20
@@ -100,7 +101,7 @@ def test_even_partition_is_that_of_vllm(layers: int, stages: int, partition: tup
 def test_awq_checkpoint() -> None:
     # The files of Qwen2.5-14B-Instruct-AWQ are 9.98 GB together.
     made = plan(configs.QWEN_14B_AWQ, model={"dtype": "half"})
-    size = sum(breakdown(made.facts, made.settings, 0).values())
+    size = breakdown(made.facts, made.settings, 0).total()
     assert size == pytest.approx(9.98e9, rel=0.005)
 
 
@@ -109,17 +110,15 @@ def test_fp8_block_quantised_checkpoint() -> None:
     made = plan(configs.DEEPSEEK_V3, parallelism={"tensor": 8})
     up = 61 * 16 * 256 * 512 * 2
     eighth = 671.026e9 / 8
-    assert sum(breakdown(made.facts, made.settings, 0).values()) - up == pytest.approx(eighth, rel=0.02)
+    assert breakdown(made.facts, made.settings, 0).total() - up == pytest.approx(eighth, rel=0.02)
 
 
 def test_modules_left_out_of_quantisation() -> None:
     skipped = configs.QWEN_14B_AWQ["quantization_config"] | {"modules_to_not_convert": ["down_proj", "gate"]}
     made = plan(configs.QWEN_14B_AWQ | {"quantization_config": skipped}, model={"dtype": "half"})
     all_quantised = plan(configs.QWEN_14B_AWQ, model={"dtype": "half"})
-    more = sum(breakdown(made.facts, made.settings, 0).values()) - sum(
-        breakdown(all_quantised.facts, all_quantised.settings, 0).values()
-    )
-    assert more == pytest.approx(48 * 5120 * 13824 * (2 - 0.5 - 2.5 / 128))
+    all_of_it, less = (breakdown(each.facts, each.settings, 0).total() for each in (made, all_quantised))
+    assert all_of_it - less == pytest.approx(48 * 5120 * 13824 * (2 - 0.5 - 2.5 / 128))
 
 
 def test_fp8_on_load_halves_the_linear_layers() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from pdinference.planning.memory.checkpoint import Checkpoint
-from pdinference.planning.memory.figures import MIB, Figure, ceil_div, computed, unknown
+from pdinference.planning.memory.figures import MIB, Figure, computed, unknown
 from pdinference.planning.memory.model_facts import ModelFacts
 from pdinference.planning.memory.settings import Settings
 from pdinference.planning.memory.tensors import Tensor, stage_tensors
@@ -38,27 +38,12 @@ def weights(facts: ModelFacts, settings: Settings, stage: int, checkpoint: Check
     )
 
 
-def breakdown(facts: ModelFacts, settings: Settings, stage: int) -> dict[str, int]:
-    """Bytes of each kind of tensor on one rank of a stage."""
-    sums: dict[str, int] = {}
-    for tensor in stage_tensors(facts, settings, stage):
-        sums[tensor.kind] = sums.get(tensor.kind, 0) + tensor.size
-    return sums
-
-
-def parameters(facts: ModelFacts) -> int:
-    """Number of parameters of an unquantised model, embedding counted once when tied."""
-    whole = _whole(facts, byte_sized=True)
-    padding = (ceil_div(facts.vocab, 64) * 64 - facts.vocab) * facts.hidden * (1 if facts.tied_embeddings else 2)
-    return sum(tensor.size for tensor in stage_tensors(facts, whole, 0)) - padding
-
-
 def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, checkpoint: Checkpoint | None) -> Figure:
     tensors = list(stage_tensors(facts, settings, stage))
     size: float = sum(tensor.size for tensor in tensors)
     note = f"From the architecture ({facts.model_type})"
     if checkpoint is not None and not _quantised_on_load(facts, settings):
-        whole = replace(_whole(facts), dtype_bytes=settings.dtype_bytes, quantization=settings.quantization)
+        whole = replace(settings, tensor=1, layer_partition=(facts.layers,), data=1, expert_ranks=1)
         expected = sum(tensor.size for tensor in stage_tensors(facts, whole, 0))
         size *= _loaded_bytes(checkpoint, settings) / expected
         note = "From the headers of the safetensors files"
@@ -77,15 +62,6 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, checkp
 
 def _quantised_on_load(facts: ModelFacts, settings: Settings) -> bool:
     return settings.quantization is not None and facts.quantization is None
-
-
-def _whole(facts: ModelFacts, *, byte_sized: bool = False) -> Settings:
-    """The model on one device, without rounding."""
-    return Settings(
-        cpu=True, tensor=1, layer_partition=(facts.layers,), data=1, expert_ranks=1, dtype_bytes=1 if byte_sized else 2,
-        quantization=None, kv_bytes=2, block_size=16, max_length=None, max_num_seqs=1, max_num_batched_tokens=1,
-        utilization=1, batch_assumed=False, eager=True, kv_budget=None, lora_slots=0, lora_rank=0, offload=0,
-    )  # fmt: skip
 
 
 def _loaded_bytes(checkpoint: Checkpoint, settings: Settings) -> int:

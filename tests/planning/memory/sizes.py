@@ -1,0 +1,27 @@
+"""Sums over the tensors that a plan counts."""
+
+from collections import Counter
+from dataclasses import replace
+
+from pdinference.planning.memory.figures import ceil_div
+from pdinference.planning.memory.model_facts import ModelFacts
+from pdinference.planning.memory.settings import Settings
+from pdinference.planning.memory.tensors import stage_tensors
+from tests.planning.memory.configs import LLAMA_1B
+from tests.planning.memory.plans import plan
+
+
+def breakdown(facts: ModelFacts, settings: Settings, stage: int) -> Counter[str]:
+    """Bytes of each kind of tensor on one rank of a stage."""
+    sums = Counter[str]()
+    for tensor in stage_tensors(facts, settings, stage):
+        sums[tensor.kind] += tensor.size
+    return sums
+
+
+def parameters(facts: ModelFacts) -> int:
+    """Number of parameters of an unquantised model, embedding counted once when tied."""
+    any_settings = plan(LLAMA_1B).settings
+    byte_each = replace(any_settings, layer_partition=(facts.layers,), dtype_bytes=1, quantization=None)
+    padding = (ceil_div(facts.vocab, 64) * 64 - facts.vocab) * facts.hidden * (1 if facts.tied_embeddings else 2)
+    return breakdown(facts, byte_each, 0).total() - padding
