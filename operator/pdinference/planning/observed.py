@@ -1,4 +1,4 @@
-"""What planning knows of the live cluster: small, immutable facts that `cluster.extract` takes from whole objects."""
+"""What planning knows of the live cluster: small, immutable facts that `cluster` takes from whole objects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
