@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ class World:
         self.metrics = Metrics()
         self.document = document
         self.activity: Activity | None = Activity(held=False, idle_seconds=0)
+        self.ahead = timedelta()
         self.restart()
         self.edit()
 
@@ -54,8 +56,13 @@ class World:
             settings=self.settings,
             measured=lambda _: self.measured,
             activity=lambda _: self.activity,
+            now=lambda: datetime.now(UTC) + self.ahead,
         )
         self.sync()
+
+    def later(self, seconds: float) -> None:
+        """Time passes."""
+        self.ahead += timedelta(seconds=seconds)
 
     def edit(self, **spec: Any) -> None:
         """The user applies a spec."""

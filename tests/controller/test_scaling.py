@@ -226,17 +226,42 @@ async def test_scaling_is_told(world: World) -> None:
         {"type": "ScalingLimited", "status": "True", "reason": "TooManyReplicas"},
     ]
     current = [{"type": "External", "external": {"metric": external["metric"], "current": {"averageValue": "1234m"}}}]
-    world.api.objects[HPA]["status"] = {"conditions": condition, "currentMetrics": current}
-    world.api.put(HPA, world.api.objects[HPA])
-    world.sync()
+    looked = {"conditions": condition, "currentMetrics": current, "currentReplicas": 2}
+
+    def hpa_tells(desired: int) -> None:
+        world.api.put(HPA, {**world.api.objects[HPA], "status": {**looked, "desiredReplicas": desired}})
+        world.sync()
+
+    hpa_tells(2)
     await world.reconcile()
     hpa_scales(world, first, 6)
+    result = await world.reconcile()
+    assert world.status["roles"]["decode"]["desired"] == 2, "the HPA is about to say why"
+    assert result.again_after is not None
+    hpa_tells(6)
     await world.reconcile()
     assert world.status["roles"]["decode"]["scaling"] == "kvDemand 120%/80%; 1-6 pods"
     assert world.condition("Autoscaling")["status"] == "True"
     assert world.condition("Autoscaling")["reason"] == "TooManyReplicas"
     (event,) = [b for p, b in world.api.objects.items() if "/events/" in p and b["reason"] == "ScaledUp"]
-    assert event["note"] == "decode: 2 to 6 pods. Load of a pod/target was kvDemand 120%/80%; 1-6 pods."
+    assert event["note"] == "decode: 2 to 6 pods. Load of a pod/target was kvDemand 120%/80%."
+
+
+async def test_what_a_person_scaled_is_told_without_a_load(world: World) -> None:
+    first = await serving(world)
+    external = world.api.objects[HPA]["spec"]["metrics"][0]["external"]
+    current = [{"type": "External", "external": {"metric": external["metric"], "current": {"averageValue": "800m"}}}]
+    sees = [{"type": "ScalingActive", "status": "True", "reason": "ValidMetricFound"}]
+    looked = {"conditions": sees, "currentMetrics": current, "currentReplicas": 2, "desiredReplicas": 2}
+    world.api.put(HPA, {**world.api.objects[HPA], "status": looked})
+    world.sync()
+    await world.reconcile()
+    hpa_scales(world, first, 5)
+    await world.reconcile()
+    world.later(2)
+    await world.reconcile()
+    (event,) = [b for p, b in world.api.objects.items() if "/events/" in p and b["reason"] == "ScaledUp"]
+    assert event["note"] == "decode: 2 to 5 pods."
 
 
 class TestPOfSeveralNodes:

@@ -9,7 +9,7 @@ import pytest
 from pdinference.api.names import SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, PlanStatus, RoleMemory, Status
 from pdinference.planning.memory import MemoryVerdict
-from pdinference.planning.observed import Failure, PodSummary, PodTrouble, WorkloadState
+from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, PodTrouble, Verdict, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.status import Situation, build_status, invalid_status, service_url
 
@@ -78,6 +78,16 @@ def test_a_start_is_a_rollout_and_not_ready() -> None:
     found = conditions(built(STARTING))
     assert found["Ready"].status == "False"
     assert (found["Progressing"].status, found["Progressing"].reason) == ("True", "RollingOut")
+
+
+def test_pods_that_come_without_a_new_revision_are_no_rollout() -> None:
+    grown = {**SERVING.workloads, Role.DECODE: replace(workload(Role.DECODE), desired=2)}
+    scaling = replace(SERVING, workloads=grown, desired={**SERVING.desired, Role.DECODE: 2})
+    found = conditions(built(scaling))["Progressing"]
+    assert (found.status, found.reason) == ("True", "NotAllReady")
+    assert found.message.startswith("Revision r1 is rolled out. D: 1 of 2 pods ready.")
+    new_routers = {**grown, Role.ROUTER: replace(workload(Role.ROUTER), updated=0)}
+    assert conditions(built(replace(scaling, workloads=new_routers)))["Progressing"].reason == "RollingOut"
 
 
 def test_the_worst_pod_is_named_with_its_reason_in_every_condition_that_it_spoils() -> None:
@@ -151,19 +161,38 @@ def test_only_pods_of_the_current_revision_count() -> None:
     assert "pdinference.io/revision=r1" in status.roles.decode.selector
 
 
-def test_an_invalid_spec_leaves_what_is_known_and_says_what_to_correct() -> None:
+def test_an_invalid_spec_is_told_beside_what_goes_on() -> None:
     before = built(SERVING)
-    status = invalid_status(4, "spec.x: wrong", router=workload(Role.ROUTER), previous=before, now=NOW)
+    status = invalid_status(replace(SERVING, generation=4), "spec.x: wrong", previous=before, now=NOW)
     found = conditions(status)
     assert (found["Progressing"].status, found["Progressing"].reason) == ("False", "InvalidSpec")
-    assert found["Ready"].status == "True"
-    assert found["DecodeReady"] == conditions(before)["DecodeReady"]
+    assert found["Ready"].status == found["DecodeReady"].status == "True"
+    assert {condition.observed_generation for condition in status.conditions} == {4}
     assert (status.revision, status.serving_revision, status.observed_generation) == ("r1", "r1", 4)
+    assert (status.url, status.roles) == (before.url, before.roles)
+
+
+def test_pods_and_hpas_of_an_invalid_spec_are_told_as_they_are() -> None:
+    blind = AutoscalerState(
+        "x-decode-r1", 1, 5, judged=True, active=Verdict("False", "FailedGetExternalMetric", "no pod serves yet")
+    )
+    grown = {**SERVING.workloads, Role.DECODE: replace(workload(Role.DECODE), desired=2)}
+    now = replace(SERVING, workloads=grown, autoscalers={Role.DECODE: blind})
+    status = invalid_status(now, "spec.x: wrong", previous=built(SERVING), now=NOW)
+    found = conditions(status)
+    assert (status.roles.decode.summary, status.roles.decode.scaling) == ("1/2", "1-5 pods")
+    assert found["DecodeReady"].status == found["Autoscaling"].status == "False"
+    asleep = replace(SERVING, workloads={})
+    assert conditions(invalid_status(asleep, "spec.x: wrong", previous=status, now=NOW))["Autoscaling"].status == (
+        "Unknown"
+    )
 
 
 def test_an_invalid_spec_that_never_ran_is_not_ready() -> None:
-    status = invalid_status(1, "spec.x: wrong", router=None, previous=Status(), now=NOW)
+    nothing = replace(SERVING, target="", workloads={}, pods=())
+    status = invalid_status(nothing, "spec.x: wrong", previous=Status(), now=NOW)
     assert conditions(status)["Ready"].status == "False"
+    assert conditions(status).keys() == {"Ready", "Progressing", "MemoryFits"}
 
 
 def test_an_instance_of_several_nodes_counts_once_and_any_of_its_pods_may_be_what_is_wrong() -> None:

@@ -2,13 +2,14 @@
 
 from datetime import UTC, datetime
 
-from pdinference.api.v1alpha1 import Condition, Status
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import Condition, RolesStatus, RoleStatus, Status
 from pdinference.planning.transitions import transitions
 
 
 def status(*, ready: str = "False", serving: str = "", revision: str = "r1", reason: str = "RollingOut") -> Status:
     now = datetime(2026, 11, 5, tzinfo=UTC)
-    progressing = "True" if reason in {"RollingOut", "GpuBudget"} else "False"
+    progressing = "True" if reason in {"RollingOut", "GpuBudget", "NotAllReady"} else "False"
     pairs = (("Ready", ready, "Why"), ("Progressing", progressing, reason))
     return Status(
         revision=revision,
@@ -75,3 +76,19 @@ def test_a_rollout_that_waits_for_gpus_is_told_once() -> None:
     waits = status(reason="GpuBudget")
     assert reasons(status(), waits) == ["GpuBudget"]
     assert reasons(waits, waits) == []
+
+
+def scaled(desired: int, *, replicas: int = 1) -> Status:
+    role = RoleStatus(replicas=replicas, desired=desired, scaling="kvDemand 80%/80%; 1-6 pods")
+    return Status(revision="r1", roles=RolesStatus(decode=role))
+
+
+def test_a_changed_number_of_pods_is_told_with_the_load_that_decided() -> None:
+    (event,) = transitions(scaled(1), scaled(3), loads={Role.DECODE: "kvDemand 200%/80%"})
+    assert (event.reason, event.note) == ("ScaledUp", "decode: 1 to 3 pods. Load of a pod/target was kvDemand 200%/80%.")
+    (event,) = transitions(scaled(3), scaled(1))
+    assert (event.reason, event.note) == ("ScaledDown", "decode: 3 to 1 pods.")
+
+
+def test_pods_that_could_not_start_before_have_not_been_scaled() -> None:
+    assert reasons(scaled(1, replicas=0), scaled(3, replicas=0)) == []

@@ -76,6 +76,9 @@ ANNOTATION_DEFAULTS = f"{GROUP}/engine-defaults"
 ANNOTATION_GRANT = f"{GROUP}/earlier-maximum"
 """On an HPA: by which earlier maximum it may still act, and until when."""
 
+ANNOTATION_PACE = f"{GROUP}/idle-pace"
+"""On the HPA of D: the shortest time that a pod of a revision ever took for a token, for operators to come."""
+
 ANNOTATION_MODEL = f"{GROUP}/model"
 """On a Job: how far its download is, and what is known of the model, as JSON; its own pod writes it."""
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import aiohttp
 
+from pdinference.api import names
 from pdinference.api.names import ENGINE_PORT, ENGINE_ROLES, Role
 from pdinference.autoscaling.exposition import reading
 from pdinference.autoscaling.metrics import ScrapeMetrics
@@ -17,9 +18,11 @@ from pdinference.autoscaling.policies import Policies
 from pdinference.autoscaling.signals import PodLoad
 from pdinference.autoscaling.window import Dated, Window, decode_window
 from pdinference.cluster.cache import Cache
-from pdinference.cluster.kinds import AUTOSCALER, Owner
+from pdinference.cluster.kinds import AUTOSCALER, ChildKey, Owner
 from pdinference.cluster.records import PodRecord
-from pdinference.planning.observed import KvCache, PodSummary
+from pdinference.planning.observed import AutoscalerState, KvCache, PodSummary
+from pdinference.planning.scaling.pace import is_better, noted
+from pdinference.planning.scaling.signals import Signal
 
 _LOG = logging.getLogger(__name__)
 
@@ -40,7 +43,8 @@ class Scraper:
     """Keeps a window of readings for each pod.
 
     Args:
-        on_change: Called with a resource whose pods fell silent, answer again, or told the size of their KV cache.
+        on_change: Called with a resource whose pods fell silent, answer again, told the size of their KV cache, or are
+            faster than any before.
         interval: Seconds between two rounds.
         port: Where vLLM listens.
         clock: Seconds that never jump.
@@ -67,7 +71,7 @@ class Scraper:
         self._windows: defaultdict[_Place, Window] = defaultdict(Window)
         self._containers: dict[_Place, tuple[str, int]] = {}
         self._caches: dict[_Place, KvCache] = {}
-        self._idle: dict[tuple[Owner, str], float] = {}
+        self._paces: dict[tuple[Owner, str], float] = {}
         self._slots = asyncio.Semaphore(_CONCURRENCY)
 
     async def forever(self) -> None:
@@ -96,14 +100,7 @@ class Scraper:
 
     def pods(self, owner: Owner, role: Role) -> list[PodLoad]:
         """The pods of a role that are not about to go."""
-        hpa = next(
-            (
-                child.autoscaler
-                for child in self._cache.children_of(owner)
-                if child.key.kind == AUTOSCALER.name and child.key.name == f"{owner.name}-{role}"
-            ),
-            None,
-        )
+        hpa = self._autoscaler(owner, role)
         found = []
         for pod in self._engine_pods(owner, role):
             window = self._windows[_place(pod)]
@@ -135,9 +132,30 @@ class Scraper:
         }
 
     def idle_token_seconds(self, owner: Owner) -> float | None:
-        """The shortest time that a D pod of this resource, of a revision that is there, ever took for a token."""
+        """The shortest time that a D pod of this resource, of a revision that is there, ever took for a token.
+
+        What an operator before this one saw counts too: the pods may have been busy ever since.
+        """
+        hpa = self._autoscaler(owner, Role.DECODE)
         revisions = {pod.summary.revision for pod in self._engine_pods(owner, Role.DECODE)}
-        return min((self._idle[owner, name] for name in revisions if (owner, name) in self._idle), default=None)
+        earlier = [pace.token_seconds for name in revisions if (pace := noted(hpa, name)) is not None]
+        seen = [self._paces[owner, name] for name in revisions if (owner, name) in self._paces]
+        return min([*earlier, *seen], default=None)
+
+    def paces(self, owner: Owner) -> dict[str, float]:
+        """The shortest time that this operator saw a D pod of each revision take for a token.
+
+        Nothing where no HPA goes by it.
+        """
+        policy = self._policies.of(self._cache.resources.get(owner)).get(Role.DECODE, {})
+        if Signal.DECODE_LOAD not in policy:
+            return {}
+        return {revision: seconds for (known, revision), seconds in self._paces.items() if known == owner}
+
+    def _autoscaler(self, owner: Owner, role: Role) -> AutoscalerState | None:
+        key = ChildKey(AUTOSCALER.name, owner.namespace, names.role_object(owner.name, role))
+        record = self._cache.children.get(key)
+        return record.autoscaler if record is not None and record.owner == owner else None
 
     def _engine_pods(self, owner: Owner, role: Role) -> Iterator[PodRecord]:
         for pod in self._cache.pods.owned_by(owner):
@@ -170,7 +188,7 @@ class Scraper:
                 self._caches.pop(place, None)
         self._containers = live
         revisions = {(pod.owner, pod.summary.revision) for _, pod in self._cache.pods.items()}
-        self._idle = {key: seconds for key, seconds in self._idle.items() if key in revisions}
+        self._paces = {key: seconds for key, seconds in self._paces.items() if key in revisions}
         self._caches = {place: cache for place, cache in self._caches.items() if place in live}
 
     async def _scrape(self, session: aiohttp.ClientSession, pod: PodRecord) -> None:
@@ -189,18 +207,22 @@ class Scraper:
         window = self._windows[_place(pod)]
         changed = window.failures >= _SILENT_AFTER
         window.add(dated)
-        self._note_pace(pod, window)
+        changed |= self._note_pace(pod, window)
         cache = dated.reading.cache
         if cache is not None and self._caches.get(_place(pod)) != cache:
             self._caches[_place(pod)] = cache
             changed = True
         self._note(pod, changed=changed)
 
-    def _note_pace(self, pod: PodRecord, window: Window) -> None:
+    def _note_pace(self, pod: PodRecord, window: Window) -> bool:
+        """Whether the pod was faster than any before."""
         decoding = decode_window(window, self._clock()) if pod.summary.role is Role.DECODE else None
-        if decoding is not None and decoding.token_seconds and pod.owner is not None:
-            key = (pod.owner, pod.summary.revision)
-            self._idle[key] = min(decoding.token_seconds, self._idle.get(key, decoding.token_seconds))
+        if decoding is None or not decoding.token_seconds or pod.owner is None:
+            return False
+        key = (pod.owner, pod.summary.revision)
+        before, now = self._paces.get(key), decoding.token_seconds
+        self._paces[key] = now if before is None else min(now, before)
+        return is_better(now, before)
 
     def _failed(self, pod: PodRecord, error: Exception) -> None:
         window = self._windows[_place(pod)]

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pdinference.api import names
 from pdinference.api.quantities import quantity
-from pdinference.planning.observed import AutoscalerState, Grant, Load, Verdict
+from pdinference.planning.observed import AutoscalerState, Grant, Load, Pace, Verdict
 
 Json = Mapping[str, Any]
 
@@ -23,12 +23,14 @@ def autoscaler_state(body: Json) -> AutoscalerState:
     person would call a change shall reach ours.
     """
     spec, status = body["spec"], body.get("status") or {}
+    annotations = body["metadata"].get("annotations") or {}
     current = {_name(metric): metric for metric in status.get("currentMetrics") or () if metric.get("type")}
     return AutoscalerState(
         workload=spec["scaleTargetRef"]["name"],
         minimum=spec.get("minReplicas", 1),
         maximum=spec["maxReplicas"],
-        grant=Grant.read((body["metadata"].get("annotations") or {}).get(names.ANNOTATION_GRANT, "")),
+        grant=Grant.read(annotations.get(names.ANNOTATION_GRANT, "")),
+        pace=Pace.read(annotations.get(names.ANNOTATION_PACE, "")),
         judged=bool(status.get("conditions")),
         replicas=status.get("currentReplicas", 0),
         desired=status.get("desiredReplicas") or None,

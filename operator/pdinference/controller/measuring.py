@@ -78,7 +78,13 @@ class Measuring:
         """What the status of a resource should know."""
         caches = {role: self._scraper.kv_caches(owner, role) for role in ENGINE_ROLES}
         registration = self._registration
-        return Measured(registration.problem, registration.served, self._scraper.silent(owner), caches)
+        return Measured(
+            registration.problem,
+            registration.served,
+            self._scraper.silent(owner),
+            caches,
+            self._scraper.paces(owner),
+        )
 
     def activity(self, owner: Owner) -> Activity | None:
         """Whether anybody asks a resource that may sleep; None when that is not known."""

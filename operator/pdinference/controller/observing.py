@@ -7,17 +7,20 @@ from datetime import datetime
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.cluster.cache import Cache
-from pdinference.cluster.kinds import DEPLOYMENT, JOB, WORKLOADS, ChildKey, Owner
+from pdinference.cluster.kinds import DEPLOYMENT, JOB, ChildKey, Owner
 from pdinference.cluster.records import ResourceRecord
 from pdinference.controller.desired import Desired
 from pdinference.controller.report import status_of
 from pdinference.controller.scaling import coordinated, followed_revision, live_autoscalers
 from pdinference.controller.sleeping import sleeps_now
+from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.model import ModelView
 from pdinference.planning.observed import AutoscalerState, WorkloadState
 from pdinference.planning.rollout import RolloutPlan, plan_rollout
+from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.coordination import Coordination
 from pdinference.planning.scaling.sleep import Activity
+from pdinference.planning.status import Situation
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ def observe(
         recreate=desired.recreate and not _awaited(model),
     )
     followed = followed_revision(cache, resource, desired, plan)
-    autoscalers = live_autoscalers(cache, resource, desired)
+    autoscalers = live_autoscalers(cache, resource, desired.scales)
     return Observation(
         plan=plan,
         followed=followed,
@@ -99,11 +102,38 @@ def observe(
     )
 
 
-def live_workloads(cache: Cache, resource: ResourceRecord, desired: Desired) -> dict[Role, WorkloadState]:
-    """The workload of each role that serves the target revision, as far as it exists."""
-    records = (cache.children.get(key) for key in desired.fingerprints if key.kind in WORKLOADS)
-    states = (record.workload for record in records if record is not None and record.owner_uid == resource.uid)
-    return {state.role: state for state in states if state is not None and state.node_rank == 0}
+def live_workloads(cache: Cache, resource: ResourceRecord, revision: str) -> dict[Role, WorkloadState]:
+    """The workload of each role that serves a revision, as far as it exists."""
+    records = (record for record in cache.children_of(resource.owner) if record.owner_uid == resource.uid)
+    states = (record.workload for record in records if record.workload is not None)
+    return {
+        state.role: state
+        for state in states
+        if state.node_rank == 0 and (state.revision == revision or state.role is Role.ROUTER)
+    }
+
+
+def situation_of_unreadable(
+    cache: Cache, resource: ResourceRecord, *, memory: MemoryVerdict, measured: Measured
+) -> Situation:
+    """What is there of a resource whose spec cannot be read: of the revision that was asked for last."""
+    before = status_of(resource)
+    workloads = live_workloads(cache, resource, before.revision)
+    hpas = live_autoscalers(cache, resource, names.ENGINE_ROLES)
+    return Situation(
+        namespace=resource.owner.namespace,
+        name=resource.owner.name,
+        generation=resource.generation,
+        port=0,
+        target=before.revision,
+        desired={role: workload.desired for role, workload in workloads.items()},
+        rollout=RolloutPlan(serving=before.serving_revision, complete=False, keep=None),
+        workloads=workloads,
+        autoscalers={role: hpa for role, hpa in hpas.items() if hpa is not None},
+        pods=cache.pods_of(resource.owner),
+        measured=measured,
+        memory=memory,
+    )
 
 
 def live_router(cache: Cache, resource: ResourceRecord) -> WorkloadState | None:

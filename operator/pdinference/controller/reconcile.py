@@ -8,6 +8,7 @@ and Kubernetes' garbage collector removes them; nothing here has to.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
+from pdinference.api.names import Role
 from pdinference.cluster.apply import Applier, Parent
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
@@ -17,7 +18,13 @@ from pdinference.cluster.prune import prune
 from pdinference.cluster.records import ChildRecord, ResourceRecord
 from pdinference.controller.desired import Desired, InvalidSpecError, compile_desired
 from pdinference.controller.metrics import Metrics
-from pdinference.controller.observing import Observation, live_router, live_workloads, observe, router_key
+from pdinference.controller.observing import (
+    Observation,
+    live_workloads,
+    observe,
+    router_key,
+    situation_of_unreadable,
+)
 from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.results import Result, count_writes
 from pdinference.controller.scaling import (
@@ -34,7 +41,7 @@ from pdinference.manifests import RenderSettings
 from pdinference.planning.observed import Failure
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.condition import Measured
-from pdinference.planning.scaling.coordination import Coordination
+from pdinference.planning.scaling.decision import Change, reasons, unexplained
 from pdinference.planning.scaling.grants import SETTLE
 from pdinference.planning.scaling.replicas import WantedCount
 from pdinference.planning.scaling.sleep import NO_PODS, Activity
@@ -71,12 +78,14 @@ class Reconciler:
         self._activity = activity
         self._now = now
         self._desired: dict[Owner, Desired] = {}
+        self._changes: dict[Owner, Change] = {}
 
     async def reconcile(self, owner: Owner) -> Result:
         """Bring one resource closer to what it asks for."""
         resource = self._cache.resources.get(owner)
         if resource is None or resource.deleting:
             self._desired.pop(owner, None)
+            self._changes.pop(owner, None)
             self._reporter.forget(owner)
             return Result()
         try:
@@ -92,10 +101,12 @@ class Reconciler:
         found = (failure for outcome in outcomes for failure in outcome.failures)
         failures = tuple(sorted(found, key=lambda f: (f.transient, f.kind, f.name)))
         after = self._observe(resource, desired, seen.plan)
-        written = await self._report(resource, desired, after, failures)
+        reason_due = self._seconds_to(self._reason_due(resource, desired, after))
+        written = reason_due is not None or await self._report(resource, desired, after, failures)
         waits = bool(failures or any(outcome.waiting for outcome in outcomes) or not written)
         looks = (
-            self._seconds_to(after.together),
+            reason_due,
+            self._seconds_to(after.together.settled_at),
             seconds_to_sleep(self._cache, resource, desired, after.activity),
         )
         return Result(
@@ -129,9 +140,15 @@ class Reconciler:
         if seen.sleeps:
             # Nothing scales a pair that sleeps: an HPA would not, but others start it again by themselves (KEDA).
             return Outcome(), ()
-        chosen = chosen_autoscalers(self._cache, resource, desired, served=self._measured(resource.owner).served)
+        measured = self._measured(resource.owner)
         wanted = autoscalers(
-            chosen, seen.followed, seen.together, seen.autoscalers, now=self._now(), settle=self._settle
+            chosen_autoscalers(self._cache, resource, desired, served=measured.served),
+            seen.followed,
+            seen.together,
+            seen.autoscalers,
+            paces=measured.paces,
+            now=self._now(),
+            settle=self._settle,
         )
         held = held_back(self._cache, resource, wanted)
         outcome = await self._applier.apply(
@@ -160,9 +177,21 @@ class Reconciler:
         counts = wanted_counts(self._cache, resource, desired, seen.followed, seen.together)
         return dict.fromkeys(counts, NO_PODS) if seen.sleeps else counts
 
-    def _seconds_to(self, together: Coordination) -> float | None:
-        """When HPAs have forgotten earlier maximums, others may get what they had."""
-        return None if together.settled_at is None else (together.settled_at - self._now()).total_seconds() + 0.1
+    def _seconds_to(self, moment: datetime | None) -> float | None:
+        return None if moment is None else (moment - self._now()).total_seconds() + 0.1
+
+    def _reason_due(self, resource: ResourceRecord, desired: Desired, seen: Observation) -> datetime | None:
+        """Until when the status has to wait, so that it can say why an HPA changed a number of pods; None for no more."""
+        told = status_of(resource).roles
+        counts = unexplained(
+            seen.autoscalers,
+            live_workloads(self._cache, resource, desired.revision),
+            {Role.PARAMETER: told.parameter.desired, Role.DECODE: told.decode.desired},
+        )
+        known = self._changes.get(resource.owner)
+        if known is None or known.counts != counts:
+            known = self._changes[resource.owner] = Change(counts, self._now())
+        return known.waits_until(self._now()) if counts else None
 
     def _unwanted(
         self, resource: ResourceRecord, wanted: Collection[ChildKey], plan: RolloutPlan
@@ -178,6 +207,7 @@ class Reconciler:
     async def _report(
         self, resource: ResourceRecord, desired: Desired, seen: Observation, failures: tuple[Failure, ...]
     ) -> bool:
+        workloads = live_workloads(self._cache, resource, desired.revision)
         situation = Situation(
             namespace=resource.owner.namespace,
             name=resource.owner.name,
@@ -186,7 +216,7 @@ class Reconciler:
             target=desired.revision,
             desired=desired.replicas,
             rollout=seen.plan,
-            workloads=live_workloads(self._cache, resource, desired),
+            workloads=workloads,
             autoscalers=seen.autoscalers,
             measured=self._measured(resource.owner),
             together=seen.together,
@@ -201,16 +231,12 @@ class Reconciler:
             asleep=seen.asleep and asleep_now(self._cache, resource, desired),
         )
         status = build_status(situation, previous=status_of(resource), now=self._now())
-        return await self._reporter.report(resource, status)
+        return await self._reporter.report(resource, status, loads=reasons(seen.autoscalers, workloads))
 
     async def _report_invalid(self, resource: ResourceRecord, error: InvalidSpecError) -> Result:
         self._metrics.errors.labels("InvalidSpec").inc()
-        status = invalid_status(
-            resource.generation,
-            str(error),
-            router=live_router(self._cache, resource),
-            previous=status_of(resource),
-            now=self._now(),
-            memory=error.memory,
+        situation = situation_of_unreadable(
+            self._cache, resource, memory=error.memory, measured=self._measured(resource.owner)
         )
+        status = invalid_status(situation, str(error), previous=status_of(resource), now=self._now())
         return Result(retry=not await self._reporter.report(resource, status))

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Status
 from pdinference.api.v1alpha1.base import ApiModel
 from pdinference.cluster.cache import Cache
@@ -34,10 +35,17 @@ class Reporter:
         self._metrics = metrics
         self._ready: dict[Owner, bool] = {}
 
-    async def report(self, resource: ResourceRecord, status: Status) -> bool:
-        """Write the status of a PDInference if it changed; False when that failed and should be tried again."""
+    async def report(self, resource: ResourceRecord, status: Status, *, loads: Mapping[Role, str] | None = None) -> bool:
+        """Write the status of a PDInference if it changed; False when that failed and should be tried again.
+
+        Args:
+            resource: Whose status it is.
+            status: The status.
+            loads: What made HPAs decide on the numbers of pods, where they tell.
+        """
         self._note_readiness(resource.owner, status)
-        return await self.publish(resource, status, transitions(status_of(resource), status), revision=status.revision)
+        happened = transitions(status_of(resource), status, loads=loads or {})
+        return await self.publish(resource, status, happened, revision=status.revision)
 
     async def publish(
         self, resource: ResourceRecord, status: ApiModel, happened: Iterable[Transition], **extra: str

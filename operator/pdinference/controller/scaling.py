@@ -10,12 +10,13 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT, ChildKey, Owner
 from pdinference.cluster.records import ChildRecord, ResourceRecord
 from pdinference.controller.desired import Desired
-from pdinference.manifests import Manifest, bounded, following
+from pdinference.manifests import Manifest, bounded, following, paced
 from pdinference.planning.observed import AutoscalerState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.coordination import Coordination, coordinate
 from pdinference.planning.scaling.fleet import Fleet
 from pdinference.planning.scaling.grants import grant_for
+from pdinference.planning.scaling.pace import pace_for
 from pdinference.planning.scaling.replicas import WantedCount, follower_count, scaled_revision, wanted_count
 from pdinference.planning.scaling.source import stands_in
 
@@ -129,10 +130,21 @@ def autoscalers(
     together: Coordination,
     live: Mapping[Role, AutoscalerState | None],
     *,
+    paces: Mapping[str, float],
     now: datetime,
     settle: timedelta,
 ) -> tuple[Child, ...]:
-    """What scales each role, for the workload of the revision that it follows; none as long as none serves."""
+    """What scales each role, for the workload of the revision that it follows; none as long as none serves.
+
+    Args:
+        chosen: Their manifests, for any revision.
+        followed: The revision; empty for none.
+        together: What the roles may have together.
+        live: The live HPA of each role.
+        paces: The shortest time for a token that was seen of each revision.
+        now: The time.
+        settle: How long an HPA may act by bounds that it had before.
+    """
     if not followed:
         return ()
 
@@ -145,8 +157,14 @@ def autoscalers(
         workload = hpa["spec"]["scaleTargetRef"]["name"]
         return bounded(hpa, limits, grant_for(live.get(role), workload, limits.maximum, now, settle))
 
+    def remembering(role: Role, scaler: Manifest) -> Manifest:
+        if role is not Role.DECODE or scaler["kind"] != AUTOSCALER.name:
+            return scaler
+        return paced(scaler, pace_for(live.get(role), followed, paces))
+
     return tuple(
-        Child.of(within_limits(role, following(autoscaler, role, followed))) for role, autoscaler in chosen.items()
+        Child.of(remembering(role, within_limits(role, following(autoscaler, role, followed))))
+        for role, autoscaler in chosen.items()
     )
 
 
@@ -170,9 +188,11 @@ def _rivals(key: ChildKey, role: Role, owner: Owner) -> tuple[ChildKey, ...]:
     return (key._replace(kind=SCALED_OBJECT.name), kedas)
 
 
-def live_autoscalers(cache: Cache, resource: ResourceRecord, desired: Desired) -> Mapping[Role, AutoscalerState | None]:
-    """What the autoscaler of each autoscaled role thinks; None where there is none."""
-    return {role: _autoscaler(cache, resource, role) for role in desired.scales}
+def live_autoscalers(
+    cache: Cache, resource: ResourceRecord, roles: Iterable[Role]
+) -> Mapping[Role, AutoscalerState | None]:
+    """What the autoscaler of each of the roles thinks; None where there is none."""
+    return {role: _autoscaler(cache, resource, role) for role in roles}
 
 
 def live_scalers(cache: Cache, resource: ResourceRecord, desired: Desired) -> set[ChildKey]:

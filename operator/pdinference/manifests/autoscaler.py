@@ -10,7 +10,7 @@ from pdinference.api.v1alpha1.autoscaling import Autoscaling
 from pdinference.manifests.children import child
 from pdinference.manifests.settings import KedaSettings, RenderSettings
 from pdinference.manifests.templates import Manifest
-from pdinference.planning.observed import Grant
+from pdinference.planning.observed import Grant, Pace
 from pdinference.planning.scaling.bounds import Range
 from pdinference.planning.scaling.presets import PRESETS
 from pdinference.planning.scaling.queries import LABEL_NAME, UNSPEAKABLE, Query, adapter_metric, matchers
@@ -59,14 +59,21 @@ def following(autoscaler: Manifest, role: Role, revision: str) -> Manifest:
 
 def bounded(autoscaler: Manifest, limits: Range, grant: Grant | None) -> Manifest:
     """The same HPA with other bounds, and with what it may still act by."""
-    metadata = autoscaler["metadata"]
-    annotations = {**metadata.get("annotations", {}), **({names.ANNOTATION_GRANT: grant.written()} if grant else {})}
     spec = {**autoscaler["spec"], "minReplicas": limits.minimum, "maxReplicas": limits.maximum}
-    return {
-        **autoscaler,
-        "metadata": {**metadata, **({"annotations": annotations} if annotations else {})},
-        "spec": spec,
-    }
+    return _noting({**autoscaler, "spec": spec}, names.ANNOTATION_GRANT, grant)
+
+
+def paced(autoscaler: Manifest, pace: Pace | None) -> Manifest:
+    """The same HPA with a note of the pace of idle pods."""
+    return _noting(autoscaler, names.ANNOTATION_PACE, pace)
+
+
+def _noting(autoscaler: Manifest, annotation: str, note: Grant | Pace | None) -> Manifest:
+    if note is None:
+        return autoscaler
+    metadata = autoscaler["metadata"]
+    annotations = {**metadata.get("annotations", {}), annotation: note.written()}
+    return {**autoscaler, "metadata": {**metadata, "annotations": annotations}}
 
 
 def _scaled_objects(resource: PDInference, revision: str, keda: KedaSettings) -> dict[Role, Manifest]:

@@ -31,9 +31,9 @@ before one looked. While a download is not done, P and D pods of a new revision 
 
 PROGRESSING = "Progressing"
 """True while the operator works towards the current spec (`RollingOut`), or waits for GPUs of its budget to do so
-(`GpuBudget`). False when it is done (`RolloutComplete`) and
-when it cannot go on without a person (`InvalidSpec`, `NameConflict`, `NotServed`, or the API server's reason for a
-refusal)."""
+(`GpuBudget`), or, with all of it rolled out, for pods to get ready (`NotAllReady`). False when it is done
+(`RolloutComplete`) and when it cannot go on without a person (`InvalidSpec`, `NameConflict`, `NotServed`, or the API
+server's reason for a refusal)."""
 
 MEMORY_FITS = "MemoryFits"
 """True when the memory plan finds room for the model and at least one request of the longest length on the devices of

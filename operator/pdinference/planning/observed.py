@@ -1,5 +1,6 @@
 """What planning knows of the live cluster: small, immutable facts that `cluster` takes from whole objects."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -129,12 +130,35 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """The shortest time that a D pod of a revision ever took for a token: decode load is measured against it."""
+
+    revision: str
+    token_seconds: float
+
+    def written(self) -> str:
+        """As the HPA carries it."""
+        return f"{self.token_seconds:.3g} seconds a token in {self.revision}"
+
+    @classmethod
+    def read(cls, text: str) -> "Pace | None":
+        """What an HPA carries; None when that is nothing."""
+        seconds, _, revision = text.partition(" seconds a token in ")
+        try:
+            pace = cls(revision, float(seconds))
+        except ValueError:
+            return None
+        return pace if revision and 0 < pace.token_seconds < math.inf else None
+
+
+@dataclass(frozen=True, slots=True)
 class AutoscalerState:
     """A HorizontalPodAutoscaler, reduced to what it thinks.
 
     Attributes:
         workload: Name of what it follows.
         grant: An earlier maximum; None when there was none, or none that matters.
+        pace: Of idle D pods; None where nobody noted it.
         judged: Whether it has ever looked at the load.
         replicas: Pods that it saw last.
         desired: Pods that it decided on last; None before it has.
@@ -148,6 +172,7 @@ class AutoscalerState:
     minimum: int
     maximum: int
     grant: Grant | None = None
+    pace: Pace | None = None
     judged: bool = False
     replicas: int = 0
     desired: int | None = None
@@ -156,6 +181,11 @@ class AutoscalerState:
     able: Verdict | None = None
     active: Verdict | None = None
     limited: Verdict | None = None
+
+    @property
+    def sees(self) -> bool:
+        """Whether it knows the load."""
+        return self.active is not None and self.active.status == "True"
 
 
 @dataclass(frozen=True, slots=True)

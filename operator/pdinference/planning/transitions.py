@@ -1,16 +1,17 @@
 """Which Events a change of status is worth: those that a person would want to find in `kubectl describe`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from pdinference.api.names import ENGINE_ROLES
+from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.planning.conditions import ASLEEP, AUTOSCALING, MODEL_READY, PROGRESSING, READY
 from pdinference.planning.model import CHECKED, UNDER_WAY
 from pdinference.planning.scaling.bounds import Cause
-from pdinference.planning.scaling.condition import LOADS_END
 
 _ORDINARY = frozenset({"RollingOut", "RolloutComplete"})
+_NOBODY: Mapping[Role, str] = MappingProxyType({})
 
 
 class Transition(NamedTuple):
@@ -21,8 +22,14 @@ class Transition(NamedTuple):
     note: str
 
 
-def transitions(old: Status, new: Status) -> Iterator[Transition]:
-    """The Events between two statuses; none when nothing that matters changed."""
+def transitions(old: Status, new: Status, *, loads: Mapping[Role, str] = _NOBODY) -> Iterator[Transition]:
+    """The Events between two statuses; none when nothing that matters changed.
+
+    Args:
+        old: Before.
+        new: Now.
+        loads: What made HPAs decide on the numbers of pods that there are now, where they tell.
+    """
     if new.revision != old.revision:
         yield _rollout_started(old, new)
     if new.serving_revision == new.revision != old.serving_revision:
@@ -31,7 +38,7 @@ def transitions(old: Status, new: Status) -> Iterator[Transition]:
     yield from _sleep(_find(old, READY), _find(new, READY))
     yield from _model(_find(old, MODEL_READY), _find(new, MODEL_READY))
     yield from _trouble(_find(old, PROGRESSING), _find(new, PROGRESSING))
-    yield from _scaling(old, new)
+    yield from _scaling(old, new, loads)
     yield from _blindness(_find(old, AUTOSCALING), _find(new, AUTOSCALING))
     yield from _limits(_find(old, AUTOSCALING), _find(new, AUTOSCALING))
 
@@ -80,16 +87,16 @@ def _trouble(old: Condition | None, new: Condition | None) -> Iterator[Transitio
         yield Transition("Warning", new.reason, new.message)
 
 
-def _scaling(old: Status, new: Status) -> Iterator[Transition]:
-    """An HPA has changed the number of pods of the revision that is there."""
+def _scaling(old: Status, new: Status, loads: Mapping[Role, str]) -> Iterator[Transition]:
+    """The number of pods of the revision that is there has changed."""
     if old.revision != new.revision:
         return
     for role in ENGINE_ROLES:
         before, after = getattr(old.roles, role), getattr(new.roles, role)
-        if before.scaling and after.scaling and before.desired != after.desired:
+        # What has no pods yet has not been scaled, but starts.
+        if before.scaling and after.scaling and before.replicas and before.desired != after.desired:
             reason = "ScaledUp" if after.desired > before.desired else "ScaledDown"
-            known = LOADS_END in before.scaling  # of KEDA's HPA only the range is
-            load = f" Load of a pod/target was {before.scaling}." if known else ""
+            load = f" Load of a pod/target was {loads[role]}." if role in loads else ""
             yield Transition("Normal", reason, f"{role}: {before.desired} to {after.desired} pods.{load}")
 
 

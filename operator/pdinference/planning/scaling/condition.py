@@ -12,8 +12,6 @@ from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.targets import label, written
 
 _NAMED_PODS = 3
-LOADS_END = "; "
-"""Between the loads and the range, where loads are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +23,14 @@ class Measured:
         served: Whether HPAs of this cluster get the operator's metrics; None when that is not known.
         silent: Names of the pods of each role that should answer and do not.
         kv_caches: The KV cache of each pod of a role that has told its size.
+        paces: The shortest time that a D pod of each revision took for a token, as far as HPAs go by that.
     """
 
     problem: tuple[str, str] | None = None
     served: bool | None = None
     silent: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
     kv_caches: Mapping[Role, Mapping[str, KvCache]] = field(default_factory=dict)
+    paces: Mapping[str, float] = field(default_factory=dict)
 
 
 def judgement(
@@ -58,8 +58,13 @@ def judgement(
 
 def scaling_text(hpa: AutoscalerState) -> str:
     """Load of a pod/target for each metric, as far as Kubernetes tells, and the range, for printing."""
-    loads = f"{', '.join(map(_load, hpa.loads))}{LOADS_END}" if hpa.loads else ""
+    loads = f"{loads_text(hpa)}; " if hpa.loads else ""
     return f"{loads}{hpa.minimum}-{hpa.maximum} pods"
+
+
+def loads_text(hpa: AutoscalerState) -> str:
+    """The loads alone."""
+    return ", ".join(map(_load, hpa.loads))
 
 
 def _load(load: Load) -> str:
@@ -76,8 +81,7 @@ def _role(
     if hpa is None:
         why = "Not set up yet." if serves else "Starts as soon as a revision answers requests."
         return Judgement("Unknown", "Starting", why)
-    sees = hpa.active is not None and hpa.active.status == "True"
-    if measured.problem is not None and not sees and _ours(hpa.loads):
+    if measured.problem is not None and not hpa.sees and _ours(hpa.loads):
         return Judgement("False", *measured.problem)
     if not hpa.judged:
         return Judgement("Unknown", "Starting", "Kubernetes has not looked at the load yet.")

@@ -14,7 +14,7 @@ def wanted_by(hpa: AutoscalerState, live: int) -> int | None:
         hpa: The HPA of the role.
         live: Pods that the role has.
     """
-    if hpa.active is None or hpa.active.status != "True" or hpa.desired is None:
+    if not hpa.sees or hpa.desired is None:
         return None
     if _limited(hpa.limited, "TooManyReplicas"):
         return max(hpa.maximum + 1, hpa.momentary or 0)

@@ -1,50 +1,68 @@
-"""The status of a resource whose stored spec is invalid."""
+"""The status of a resource whose stored spec is invalid.
+
+Its children are left alone, but they go on: pods come and go, and HPAs decide. So what can be seen is told all the same.
+"""
 
 from datetime import datetime
 
-from pdinference.api.v1alpha1 import Status
+from pdinference.api.names import SERVING_ROLES, Role
+from pdinference.api.v1alpha1 import RolesStatus, Status
 from pdinference.planning import conditions
 from pdinference.planning.conditions import ASLEEP, Judgement
-from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
-from pdinference.planning.observed import WorkloadState
+from pdinference.planning.scaling.condition import judgement
 from pdinference.planning.status.model import memory_fits
+from pdinference.planning.status.problems import role_problem
 from pdinference.planning.status.ready import answers
+from pdinference.planning.status.roles import role_ready, role_status
+from pdinference.planning.status.situation import Situation
 
 _INVALID = "InvalidSpec"
 
 
-def invalid_status(
-    generation: int,
-    message: str,
-    *,
-    router: WorkloadState | None,
-    previous: Status,
-    now: datetime,
-    memory: MemoryVerdict = NO_VERDICT,
-) -> Status:
-    """What the spec breaks is told; the children are left alone, and so is what is known of them."""
-    ready, *others = conditions.written(
-        {
-            conditions.READY: _ready(router, previous),
-            conditions.PROGRESSING: Judgement("False", _INVALID, message),
-            conditions.MEMORY_FITS: memory_fits(memory),
-        },
-        generation=generation,
-        now=now,
-    )
-    told = {ready.type, *(other.type for other in others)}
+def invalid_status(situation: Situation, message: str, *, previous: Status, now: datetime) -> Status:
+    """What the spec breaks, and how that is which an earlier spec asked for.
+
+    Args:
+        situation: What is there, of the revision that was asked for last.
+        message: What the spec breaks.
+        previous: The status so far.
+        now: The time.
+    """
+    roles = {role: role_status(situation, role) for role in situation.workloads}
+    problems = {role: role_problem(situation, role, counts) for role, counts in roles.items() if counts.desired}
+    judgements = {
+        conditions.READY: _ready(situation, previous),
+        **{conditions.ROLE_CONDITIONS[role]: role_ready(role, roles[role], found) for role, found in problems.items()},
+        conditions.PROGRESSING: Judgement("False", _INVALID, message),
+        conditions.MEMORY_FITS: memory_fits(situation.memory),
+        conditions.AUTOSCALING: _autoscaling(situation, previous),
+    }
+    fresh = conditions.written(judgements, generation=situation.generation, now=now)
+    told = {condition.type for condition in fresh}
     kept = [old for old in previous.conditions if old.type not in told]
+    counts = {role.value: roles.get(role) or getattr(previous.roles, role) for role in SERVING_ROLES}
     return previous.model_copy(
         update={
-            "observed_generation": generation,
-            "plan": memory.status,
-            "conditions": conditions.carry_over([ready, *kept, *others], previous.conditions),
+            "observed_generation": situation.generation,
+            "plan": situation.memory.status,
+            "roles": RolesStatus(**counts),
+            "conditions": conditions.carry_over([*fresh, *kept], previous.conditions),
         }
     )
 
 
-def _ready(router: WorkloadState | None, previous: Status) -> Judgement:
+def _ready(situation: Situation, previous: Status) -> Judgement:
     if any(old.type == conditions.READY and old.reason in {ASLEEP, _INVALID} for old in previous.conditions):
         message = "P and D sleep, and no request starts them before the spec is corrected."
         return Judgement("False", _INVALID, message)
+    router = situation.workloads.get(Role.ROUTER)
     return answers(router) or Judgement("False", "NotServing", "The spec is invalid; nothing was created.")
+
+
+def _autoscaling(situation: Situation, previous: Status) -> Judgement | None:
+    """HPAs go on by what they were told."""
+    if situation.autoscalers:
+        return judgement(situation.autoscalers, situation.measured, serves=True)
+    if any(old.type == conditions.AUTOSCALING for old in previous.conditions):
+        return Judgement("Unknown", _INVALID, "Nothing scales P and D before the spec is corrected.")
+    return None

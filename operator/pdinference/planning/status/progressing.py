@@ -14,10 +14,26 @@ def progressing(situation: Situation, problem: Advice | None) -> Judgement:
     if lasting:
         return Judgement("False", lasting[0].reason, listed(lasting))
     if problem is not None and problem.reason not in {SCALED_TO_ZERO, ASLEEP}:
-        message = f"Rolling out revision {situation.target}. {problem.message}"
+        rolled_out = _rolled_out(situation)
+        done = f"Revision {situation.target} is rolled out." if rolled_out else f"Rolling out revision {situation.target}."
+        message = f"{done} {problem.message}"
         if situation.rollout.serving not in {"", situation.target}:
             message += f" Revision {situation.rollout.serving} keeps answering requests until then."
-        return Judgement("True", "GpuBudget" if problem.reason == Cause.GPU_BUDGET else "RollingOut", message)
+        if problem.reason == Cause.GPU_BUDGET:
+            return Judgement("True", Cause.GPU_BUDGET, message)
+        return Judgement("True", "NotAllReady" if rolled_out else "RollingOut", message)
     if not situation.rollout.complete and situation.desired[Role.ROUTER] > 0 and problem is None:
         return Judgement("True", "RollingOut", f"Traffic moves to revision {situation.target}.")
     return Judgement("False", "RolloutComplete", f"Revision {situation.target} is rolled out.")
+
+
+def _rolled_out(situation: Situation) -> bool:
+    """Whether requests go to the current revision and to no other, so that only pods are missing."""
+    router = situation.workloads.get(Role.ROUTER)
+    return (
+        situation.rollout.serving == situation.target
+        and router is not None
+        and router.observed
+        and router.revision == situation.target
+        and router.replicas == router.updated == router.desired
+    )
