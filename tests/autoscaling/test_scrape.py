@@ -16,11 +16,12 @@ from pdinference.autoscaling.policies import Policies
 from pdinference.autoscaling.scrape import Scraper
 from pdinference.autoscaling.signals import measure
 from pdinference.cluster.cache import Cache
-from pdinference.cluster.kinds import POD, RESOURCE, Owner
-from pdinference.planning.observed import KvCache
+from pdinference.cluster.kinds import AUTOSCALER, POD, RESOURCE, Owner
+from pdinference.planning.observed import KvCache, Pace
 from pdinference.planning.scaling.signals import Signal
 
 OWNER = Owner("ns", "llama")
+EARLIER = (Path(__file__).parent / "recorded" / "decode-busy.txt").read_text(encoding="utf-8")
 METRICS = (Path(__file__).parent / "recorded" / "decode-later.txt").read_text(encoding="utf-8")
 
 
@@ -61,6 +62,13 @@ class Pods:
         }
         body = {"metadata": {**self._metadata(name), "labels": labels}, "status": status}
         self.cache.observe(POD, body, deleted=False)
+
+    def hpa(self, pace: Pace) -> None:
+        owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "llama", "uid": "uid-llama"}
+        metadata = {"annotations": {names.ANNOTATION_PACE: pace.written()}, "ownerReferences": [owner]}
+        spec = {"scaleTargetRef": {"name": "llama-decode-rev"}, "maxReplicas": 3}
+        body = {"metadata": {**self._metadata("llama-decode"), **metadata}, "spec": spec}
+        self.cache.observe(AUTOSCALER, body, deleted=False)
 
     def _metadata(self, name: str) -> dict[str, Any]:
         self._version += 1
@@ -149,6 +157,41 @@ async def test_a_pod_that_falls_silent_is_told_once_and_again_when_it_is_back(po
     await rounds(pods, scraper)
     assert scraper.silent(OWNER)[Role.DECODE] == ()
     assert pods.changed == [OWNER, OWNER]
+
+
+async def test_a_pod_that_keeps_back_what_its_hpa_goes_by_is_as_silent(pods: Pods, scraper: Scraper) -> None:
+    pods.resource(autoscaling={"maxReplicas": 3, "targets": {"kvUsage": 80}})
+    pods.pod("a")
+    pods.text = pods.text.replace("vllm:kv_cache_usage_perc", "vllm:of_another_version")
+    await rounds(pods, scraper, 3)
+    assert scraper.silent(OWNER)[Role.DECODE] == (), "it has just started"
+    pods.changed.clear()
+    await rounds(pods, scraper, 3)
+    assert scraper.silent(OWNER)[Role.DECODE] == ("a",)
+    assert pods.changed == [OWNER]
+    pods.resource(autoscaling={"maxReplicas": 3, "targets": {"waitingRequests": 8}})
+    await rounds(pods, scraper)
+    assert scraper.silent(OWNER)[Role.DECODE] == ()
+    assert pods.changed == [OWNER, OWNER]
+
+
+async def test_the_pace_of_idle_pods_is_noted_for_operators_to_come(pods: Pods, scraper: Scraper) -> None:
+    pods.resource(autoscaling={"maxReplicas": 3})
+    pods.pod("a")
+    pods.text = EARLIER
+    await rounds(pods, scraper)
+    pods.text = METRICS
+    pods.changed.clear()
+    await rounds(pods, scraper)
+    seen = scraper.paces(OWNER)["rev"]
+    assert scraper.idle_token_seconds(OWNER) == seen > 0
+    assert pods.changed == [OWNER]
+    pods.hpa(Pace("rev", seen / 2))
+    assert scraper.idle_token_seconds(OWNER) == pytest.approx(seen / 2, rel=0.01)
+    pods.hpa(Pace("gone", seen / 2))
+    assert scraper.idle_token_seconds(OWNER) == seen
+    pods.resource(autoscaling={"maxReplicas": 3, "targets": {"kvUsage": 80}})
+    assert scraper.paces(OWNER) == {}, "its HPA does not go by that"
 
 
 async def test_a_pod_that_starts_is_not_called_silent(pods: Pods, scraper: Scraper) -> None:

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from pdinference.api.names import REPLICAS_MANAGER
+from pdinference.api.names import ANNOTATION_PACE, REPLICAS_MANAGER
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, STATEFUL_SET
+from pdinference.planning.scaling.condition import Measured
 from tests.controller.test_reconcile import World
 
 Json = dict[str, Any]
@@ -245,6 +246,18 @@ async def test_scaling_is_told(world: World) -> None:
     assert world.condition("Autoscaling")["reason"] == "TooManyReplicas"
     (event,) = [b for p, b in world.api.objects.items() if "/events/" in p and b["reason"] == "ScaledUp"]
     assert event["note"] == "decode: 2 to 6 pods. Load of a pod/target was kvDemand 120%/80%."
+
+
+async def test_the_pace_of_idle_pods_outlives_the_operator(world: World) -> None:
+    first = await serving(world)
+    world.measured = Measured(paces={first: 0.01})
+    await world.reconcile()
+    assert world.api.objects[HPA]["metadata"]["annotations"][ANNOTATION_PACE] == f"0.01 seconds a token in {first}"
+    world.restart()
+    for seen in ({}, {first: 0.03}, {first: 0.0099}):
+        world.measured = Measured(paces=seen)
+        await world.reconcile()
+        assert world.api.writes() == 0
 
 
 async def test_what_a_person_scaled_is_told_without_a_load(world: World) -> None:

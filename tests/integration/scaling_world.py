@@ -2,6 +2,7 @@
 
 import socket
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -102,10 +103,10 @@ class ScalingWorld:
         path = f"/apis/{GROUP}/{VERSION}/namespaces/{self.world.namespace}/{metric}"
         return await self.world.api.get(path, labelSelector=selector)
 
-    async def value(self) -> str:
+    async def value(self, metric: str = "pdinference_kv_demand") -> str:
         """The value that the HPA gets; the reason where there is none."""
         try:
-            (item,) = (await self.query())["items"]
+            (item,) = (await self.query(metric))["items"]
         except ApiError as error:
             return error.reason
         value: str = item["value"]
@@ -118,7 +119,7 @@ class ScalingWorld:
             name = pod["metadata"]["name"]
             if name in self._pods:
                 continue
-            self._pods[name] = await FakeVllm(Load(**vars(load))).start()
+            self._pods[name] = await FakeVllm(replace(load)).start()
             address = self._pods[name].address
             status = {**READY_STATUS, "podIP": address, "podIPs": [{"ip": address}]}
             await self.world.api.merge(POD.path(self.world.namespace, name) + "/status", {"status": status})

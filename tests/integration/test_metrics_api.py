@@ -9,10 +9,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from pdinference.api.names import ANNOTATION_PACE
 from pdinference.autoscaling.metrics_api import GROUP, VERSION
 from tests.integration.conftest import Operators
 from tests.integration.scaling_world import SCALED, ScalingWorld, condition
-from tests.integration.vllm_metrics import Load
+from tests.integration.vllm_metrics import Decoding, Load
 from tests.integration.world import World, until
 
 HPA_USER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
@@ -157,6 +158,35 @@ async def test_while_the_operator_is_down_the_number_of_pods_stays(scaling: Scal
     await autoscaling(scaling, "True")
     await scaling.looks(3)
     assert await scaling.pods_wanted() == 2
+
+
+async def test_busy_pods_are_as_busy_to_an_operator_that_has_never_seen_them_idle(
+    scaling: ScalingWorld, operators: Operators
+) -> None:
+    await serving(scaling, Decoding(running=1), autoscaling={**SCALED["autoscaling"], "targets": {"decodeLoad": 90}})
+
+    async def noted() -> bool:
+        return ANNOTATION_PACE in (await scaling.hpa())["metadata"].get("annotations", {})
+
+    await until(noted, "the pace of an idle pod is noted")
+    (pod,) = await scaling.bring_up(Load())
+    # Tokens take three times as long: that pod does 1 - (1 - 0.3) / 3 of what it can.
+    pod.load = Decoding(kv_usage=0.3, running=10, token_seconds=0.03)
+    await until(lambda: told(scaling, "767m"), "the pod is busy")
+    operators.kill_all()
+    await scaling.start()
+    answers = set()
+
+    async def answered() -> bool:
+        answers.add(await scaling.value("pdinference_decode_load"))
+        return any(answer.endswith("m") for answer in answers)
+
+    await until(answered, "the next operator knows the load")
+    assert {answer for answer in answers if answer.endswith("m")} == {"767m"}
+
+
+async def told(scaling: ScalingWorld, value: str) -> bool:
+    return await scaling.value("pdinference_decode_load") == value
 
 
 async def test_where_another_server_has_the_group_the_condition_says_so(scaling: ScalingWorld) -> None:

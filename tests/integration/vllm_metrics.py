@@ -2,7 +2,8 @@
 
 import asyncio
 import itertools
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import Self
 
 from aiohttp import web
@@ -37,6 +38,35 @@ class Load:
                 f"vllm:kv_cache_usage_perc{{{_LABELS}}} {self.kv_usage}",
             ]
         return "\n".join(lines) + "\n"
+
+
+@dataclass
+class Decoding(Load):
+    """What a D pod tells that generates tokens all the time, from now on."""
+
+    token_seconds: float = 0.01
+    began: float = field(default_factory=time.monotonic)
+
+    def text(self) -> str:
+        """With the counters of a process that began just then."""
+        seconds = (time.monotonic() - self.began) * self.running
+        tokens = seconds / self.token_seconds
+        lines = [
+            "# TYPE vllm:generation_tokens counter",
+            f"vllm:generation_tokens_total{{{_LABELS}}} {tokens}",
+            *_histogram("vllm:inter_token_latency_seconds", seconds, tokens),
+            *_histogram("vllm:request_generation_tokens", 0, 0),
+        ]
+        return super().text() + "\n".join(lines) + "\n"
+
+
+def _histogram(name: str, total: float, count: float) -> list[str]:
+    return [
+        f"# TYPE {name} histogram",
+        f'{name}_bucket{{{_LABELS},le="+Inf"}} {count}',
+        f"{name}_sum{{{_LABELS}}} {total}",
+        f"{name}_count{{{_LABELS}}} {count}",
+    ]
 
 
 class FakeVllm:

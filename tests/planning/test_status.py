@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pdinference.api.names import SERVING_ROLES, Role
+from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, PlanStatus, RoleMemory, Status
 from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, PodTrouble, Verdict, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.status import Situation, build_status, invalid_status, service_url
+from pdinference.planning.transitions import transitions
 
 NOW = datetime(2026, 11, 5, 12, 0, tzinfo=UTC)
 NAMES = {Role.PARAMETER: "x-parameter-r1", Role.DECODE: "x-decode-r1", Role.ROUTER: "x-router"}
@@ -159,6 +160,26 @@ def test_only_pods_of_the_current_revision_count() -> None:
     status = built(replace(SERVING, pods=(*SERVING.pods, pod(Role.DECODE, revision="r0"))))
     assert status.roles.decode.replicas == 1
     assert "pdinference.io/revision=r1" in status.roles.decode.selector
+
+
+def test_a_pair_that_sleeps_and_of_which_one_role_is_stopped_answers_nobody() -> None:
+    none = {role: replace(workload(role), desired=0) for role in ENGINE_ROLES}
+    asleep = replace(
+        SERVING,
+        workloads={**SERVING.workloads, **none},
+        pods=(pod(Role.ROUTER),),
+        autoscalers={Role.PARAMETER: None, Role.DECODE: None},
+        holds=True,
+        asleep=True,
+    )
+    before = built(asleep)
+    assert conditions(before)["Ready"].reason == "Asleep"
+    stopped = replace(asleep, desired={**SERVING.desired, Role.DECODE: 0}, autoscalers={Role.PARAMETER: None})
+    status = built(stopped, previous=before)
+    assert (conditions(status)["Ready"].status, conditions(status)["Ready"].reason) == ("False", "ScaledToZero")
+    assert "spec.decode.replicas is 0" in conditions(status)["Ready"].message
+    assert "the next request starts its pods" in conditions(status)["ParameterReady"].message
+    assert [event.reason for event in transitions(before, status)] == ["NotReady"]
 
 
 def test_an_invalid_spec_is_told_beside_what_goes_on() -> None:

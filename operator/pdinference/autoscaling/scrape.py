@@ -16,6 +16,7 @@ from pdinference.autoscaling.exposition import reading
 from pdinference.autoscaling.metrics import ScrapeMetrics
 from pdinference.autoscaling.policies import Policies
 from pdinference.autoscaling.signals import PodLoad
+from pdinference.autoscaling.telling import lacks
 from pdinference.autoscaling.window import Dated, Window, decode_window
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import AUTOSCALER, ChildKey, Owner
@@ -72,6 +73,7 @@ class Scraper:
         self._containers: dict[_Place, tuple[str, int]] = {}
         self._caches: dict[_Place, KvCache] = {}
         self._paces: dict[tuple[Owner, str], float] = {}
+        self._lacking: set[_Place] = set()
         self._slots = asyncio.Semaphore(_CONCURRENCY)
 
     async def forever(self) -> None:
@@ -117,11 +119,14 @@ class Scraper:
                 sorted(
                     pod.summary.name
                     for pod in self._engine_pods(owner, role)
-                    if pod.summary.ready and self._windows[_place(pod)].failures >= _SILENT_AFTER
+                    if pod.summary.ready and self._is_silent(pod)
                 )
             )
             for role in ENGINE_ROLES
         }
+
+    def _is_silent(self, pod: PodRecord) -> bool:
+        return self._windows[_place(pod)].failures >= _SILENT_AFTER or _place(pod) in self._lacking
 
     def kv_caches(self, owner: Owner, role: Role) -> dict[str, KvCache]:
         """The KV cache of each pod of a role that has told its size, by the pod's name."""
@@ -190,6 +195,7 @@ class Scraper:
         revisions = {(pod.owner, pod.summary.revision) for _, pod in self._cache.pods.items()}
         self._paces = {key: seconds for key, seconds in self._paces.items() if key in revisions}
         self._caches = {place: cache for place, cache in self._caches.items() if place in live}
+        self._lacking &= live.keys()
 
     async def _scrape(self, session: aiohttp.ClientSession, pod: PodRecord) -> None:
         async with self._slots:
@@ -207,12 +213,22 @@ class Scraper:
         window = self._windows[_place(pod)]
         changed = window.failures >= _SILENT_AFTER
         window.add(dated)
+        changed |= self._note_lack(pod, window)
         changed |= self._note_pace(pod, window)
         cache = dated.reading.cache
         if cache is not None and self._caches.get(_place(pod)) != cache:
             self._caches[_place(pod)] = cache
             changed = True
         self._note(pod, changed=changed)
+
+    def _note_lack(self, pod: PodRecord, window: Window) -> bool:
+        """Whether the pod began, or ceased, to keep back what its HPA goes by."""
+        resource = self._cache.resources.get(pod.owner) if pod.owner is not None else None
+        signals = self._policies.of(resource).get(pod.summary.role, {}) if pod.summary.role is not None else {}
+        now = {_place(pod)} if lacks(window, signals, self._clock()) else set()
+        before = {_place(pod)} & self._lacking
+        self._lacking = self._lacking - before | now
+        return now != before
 
     def _note_pace(self, pod: PodRecord, window: Window) -> bool:
         """Whether the pod was faster than any before."""

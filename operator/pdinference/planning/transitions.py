@@ -9,6 +9,7 @@ from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.planning.conditions import ASLEEP, AUTOSCALING, MODEL_READY, PROGRESSING, READY
 from pdinference.planning.model import CHECKED, UNDER_WAY
 from pdinference.planning.scaling.bounds import Cause
+from pdinference.planning.status.problems import SCALED_TO_ZERO
 
 _ORDINARY = frozenset({"RollingOut", "RolloutComplete"})
 _NOBODY: Mapping[Role, str] = MappingProxyType({})
@@ -54,7 +55,7 @@ def _readiness(old: Condition | None, new: Condition | None) -> Iterator[Transit
         return
     if new.status == "True":
         yield Transition("Normal", "Ready", new.message)
-    elif old is not None and old.reason != ASLEEP:
+    elif old is not None and (old.reason != ASLEEP or new.reason == SCALED_TO_ZERO):
         yield Transition("Warning", "NotReady", new.message)
 
 
@@ -63,7 +64,7 @@ def _sleep(old: Condition | None, new: Condition | None) -> Iterator[Transition]
         return
     if new.reason == ASLEEP:
         yield Transition("Normal", "FellAsleep", new.message)
-    elif new.reason != "InvalidSpec":
+    elif new.reason not in {"InvalidSpec", SCALED_TO_ZERO}:
         yield Transition("Normal", "WokeUp", "P and D get pods again.")
 
 

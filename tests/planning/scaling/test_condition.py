@@ -68,6 +68,22 @@ def test_what_keeps_it_from_following(hpa: AutoscalerState | None, status: str, 
     assert word in found.message
 
 
+def test_the_server_of_the_metrics_is_quoted_without_the_controllers_preface() -> None:
+    said = (
+        "the HPA was unable to compute the replica count: unable to get external metric ns/pdinference_kv_demand/"
+        "&LabelSelector{}: unable to fetch metrics from external metrics API: decode of ns/x: no pod serves yet"
+    )
+    blind = replace(FINE, active=Verdict("False", "FailedGetExternalMetric", said))
+    assert of(blind).message.endswith("stays as it is: decode of ns/x: no pod serves yet")
+
+
+def test_a_metric_that_cannot_be_read_beside_others_is_named() -> None:
+    loads = (*FINE.loads, Load("pdinference_waiting_requests", None, 4000))
+    found = of(replace(FINE, loads=loads))
+    assert found.status == "True"
+    assert found.message.endswith(" No pod goes as long as waitingRequests cannot be read.")
+
+
 def test_before_any_revision_serves_there_is_nothing_to_follow() -> None:
     assert of(None, serves=False).message == "D: Starts as soon as a revision answers requests."
 

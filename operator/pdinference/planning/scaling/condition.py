@@ -71,8 +71,12 @@ def _load(load: Load) -> str:
     now = None if load.tenths is None else load.tenths * load.target_milli / 10
     if load.metric in set(Signal):
         signal = Signal(load.metric)
-        return f"{label(signal)} {'?' if now is None else written(signal, now)}/{written(signal, load.target_milli)}"
-    return f"{load.metric} {'?' if now is None else f'{now / 1000:.4g}'}/{load.target_milli / 1000:.4g}"
+        return f"{_label(load)} {'?' if now is None else written(signal, now)}/{written(signal, load.target_milli)}"
+    return f"{_label(load)} {'?' if now is None else f'{now / 1000:.4g}'}/{load.target_milli / 1000:.4g}"
+
+
+def _label(load: Load) -> str:
+    return label(Signal(load.metric)) if load.metric in set(Signal) else load.metric
 
 
 def _role(
@@ -88,11 +92,11 @@ def _role(
     if hpa.able is not None and hpa.able.status == "False":
         return Judgement("False", hpa.able.reason, f"The number of pods cannot be changed: {hpa.able.message}")
     if hpa.active is not None and hpa.active.status == "False":
-        message = f"The load is not known, so the number of pods stays as it is: {hpa.active.message}"
+        message = f"The load is not known, so the number of pods stays as it is: {_cause(hpa.active.message)}"
         return Judgement("False", hpa.active.reason, message)
     limits = together.ranges.get(role)
     reason, message = (_together(hpa, limits, together) if limits is not None else None) or _working(hpa)
-    return Judgement("True", reason, message + _silence(measured.silent.get(role, ())))
+    return Judgement("True", reason, message + _unknown(hpa.loads) + _silence(measured.silent.get(role, ())))
 
 
 def _together(hpa: AutoscalerState, limits: Range, together: Coordination) -> tuple[str, str] | None:
@@ -125,6 +129,17 @@ def _working(hpa: AutoscalerState) -> tuple[str, str]:
     if hpa.able is not None and hpa.able.reason == "ScaleDownStabilized":
         return "ScaleDownStabilized", "Fewer pods would do for the moment; they go when that lasts."
     return "Active", "The number of pods follows the load."
+
+
+def _cause(message: str) -> str:
+    """What the server of the metrics said, without the HPA controller's preface: it names no field of ours."""
+    return message.rpartition("from external metrics API: ")[2]
+
+
+def _unknown(loads: Iterable[Load]) -> str:
+    """Of several metrics an HPA goes by those that it can read, but takes no pod away."""
+    unread = [_label(load) for load in loads if load.tenths is None]
+    return f" No pod goes as long as {', '.join(unread)} cannot be read." if unread else ""
 
 
 def _silence(pods: tuple[str, ...]) -> str:

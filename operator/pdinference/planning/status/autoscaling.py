@@ -15,7 +15,7 @@ def autoscaling(situation: Situation) -> Judgement | None:
     """What HPAs do, and whether the pair can sleep; None without autoscaling."""
     if not situation.autoscalers:
         return None
-    if situation.asleep:
+    if situation.asleep and not situation.stopped:
         message = "P and D have no pods because nobody asks; their load counts again from the next request on."
         return Judgement("True", ASLEEP, message)
     if situation.pair_starts:

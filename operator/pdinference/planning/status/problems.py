@@ -21,7 +21,8 @@ def first_problem(failures: Sequence[Failure], problems: Mapping[Role, Advice | 
     if failures:
         return Advice(failures[0].reason, listed(failures))
     engine = [problem for role in ENGINE_ROLES if (problem := problems[role]) is not None]
-    return engine[0] if engine else problems[Role.ROUTER]
+    for_good = [problem for problem in engine if problem.reason != ASLEEP]
+    return next(iter([*for_good, *engine]), problems[Role.ROUTER])
 
 
 def listed(failures: Iterable[Failure]) -> str:
@@ -66,7 +67,7 @@ def _held_back(situation: Situation, role: Role, counts: RoleStatus, workload: W
 
 def _without_pods(situation: Situation, role: Role) -> Advice:
     """Why no pod is wanted."""
-    if situation.asleep and role in ENGINE_ROLES:
+    if situation.asleep and role in ENGINE_ROLES and situation.desired[role] > 0:
         return Advice(ASLEEP, f"{ROLE_WORDS[role]}: asleep, because nobody asks; the next request starts its pods.")
     if situation.desired[role] > 0 and situation.together.budget is not None:
         why = "spec.autoscaling.gpuBudget leaves no GPUs until other pods let go of theirs."

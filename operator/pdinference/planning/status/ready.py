@@ -10,7 +10,7 @@ from pdinference.planning.troubles import Advice
 def ready(situation: Situation, problem: Advice | None) -> Judgement:
     """Whether requests are answered, and if not, because of which problem."""
     router = situation.workloads.get(Role.ROUTER)
-    if situation.asleep and router is not None and router.ready > 0:
+    if situation.asleep and not situation.stopped and router is not None and router.ready > 0:
         message = (
             "No request came for a while, so P and D have no pods. The next one starts them, and waits until then."
         )

@@ -63,6 +63,11 @@ class Situation:
         return [pod for pod in self.pods if pod.role is role and pod.revision == self.target and not pod.gone]
 
     @property
+    def stopped(self) -> bool:
+        """Whether the spec wants no pods of P or of D, so that no request is answered."""
+        return any(self.desired.get(role) == 0 for role in ENGINE_ROLES)
+
+    @property
     def pair_starts(self) -> bool:
         """Whether requests wait because the revision that they go to has no P or no D pod that is ready."""
         serving = self.rollout.serving
