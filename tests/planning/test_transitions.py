@@ -85,7 +85,10 @@ def scaled(desired: int, *, replicas: int = 1) -> Status:
 
 def test_a_changed_number_of_pods_is_told_with_the_load_that_decided() -> None:
     (event,) = transitions(scaled(1), scaled(3), loads={Role.DECODE: "kvDemand 200%/80%"})
-    assert (event.reason, event.note) == ("ScaledUp", "decode: 1 to 3 pods. Load of a pod/target was kvDemand 200%/80%.")
+    assert (event.reason, event.note) == (
+        "ScaledUp",
+        "decode: 1 to 3 pods. Load of a pod/target was kvDemand 200%/80%.",
+    )
     (event,) = transitions(scaled(3), scaled(1))
     assert (event.reason, event.note) == ("ScaledDown", "decode: 3 to 1 pods.")
 

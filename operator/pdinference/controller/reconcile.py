@@ -181,7 +181,7 @@ class Reconciler:
         return None if moment is None else (moment - self._now()).total_seconds() + 0.1
 
     def _reason_due(self, resource: ResourceRecord, desired: Desired, seen: Observation) -> datetime | None:
-        """Until when the status has to wait, so that it can say why an HPA changed a number of pods; None for no more."""
+        """Until when the status waits, so that it can say why an HPA changed a number of pods; None for no more."""
         told = status_of(resource).roles
         counts = unexplained(
             seen.autoscalers,

@@ -35,7 +35,9 @@ class Reporter:
         self._metrics = metrics
         self._ready: dict[Owner, bool] = {}
 
-    async def report(self, resource: ResourceRecord, status: Status, *, loads: Mapping[Role, str] | None = None) -> bool:
+    async def report(
+        self, resource: ResourceRecord, status: Status, *, loads: Mapping[Role, str] | None = None
+    ) -> bool:
         """Write the status of a PDInference if it changed; False when that failed and should be tried again.
 
         Args:

@@ -158,7 +158,6 @@ class AutoscalerState:
     Attributes:
         workload: Name of what it follows.
         grant: An earlier maximum; None when there was none, or none that matters.
-        pace: Of idle D pods; None where nobody noted it.
         judged: Whether it has ever looked at the load.
         replicas: Pods that it saw last.
         desired: Pods that it decided on last; None before it has.
@@ -166,13 +165,13 @@ class AutoscalerState:
         able: Condition AbleToScale; None before the first look.
         active: Condition ScalingActive.
         limited: Condition ScalingLimited.
+        pace: Of idle D pods; None where nobody noted it.
     """
 
     workload: str
     minimum: int
     maximum: int
     grant: Grant | None = None
-    pace: Pace | None = None
     judged: bool = False
     replicas: int = 0
     desired: int | None = None
@@ -181,6 +180,7 @@ class AutoscalerState:
     able: Verdict | None = None
     active: Verdict | None = None
     limited: Verdict | None = None
+    pace: Pace | None = None
 
     @property
     def sees(self) -> bool:

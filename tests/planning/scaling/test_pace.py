@@ -31,6 +31,8 @@ def test_what_an_hpa_carries_can_be_read_again() -> None:
     assert Pace.read(Pace("r1", 0.01234).written()) == Pace("r1", 0.0123)
 
 
-@pytest.mark.parametrize("text", ["", "fast", "nan seconds a token in r1", "0 seconds a token in r1", "1 seconds a token in "])
+@pytest.mark.parametrize(
+    "text", ["", "fast", "nan seconds a token in r1", "0 seconds a token in r1", "1 seconds a token in "]
+)
 def test_what_somebody_else_wrote_is_nothing(text: str) -> None:
     assert Pace.read(text) is None

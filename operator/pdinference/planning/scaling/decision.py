@@ -48,14 +48,12 @@ def unexplained(
     }
 
 
-def reasons(
-    hpas: Mapping[Role, AutoscalerState | None], workloads: Mapping[Role, WorkloadState]
-) -> dict[Role, str]:
+def reasons(hpas: Mapping[Role, AutoscalerState | None], workloads: Mapping[Role, WorkloadState]) -> dict[Role, str]:
     """The loads that made HPAs decide on the numbers of pods that there are, where their last look was that one."""
     return {
         role: loads_text(hpa)
         for role, hpa in _following(hpas, workloads).items()
-        if hpa.loads and hpa.desired == workloads[role].desired != hpa.replicas
+        if any(load.tenths is not None for load in hpa.loads) and hpa.desired == workloads[role].desired != hpa.replicas
     }
 
 

@@ -1,6 +1,6 @@
 """The status of a resource whose stored spec is invalid.
 
-Its children are left alone, but they go on: pods come and go, and HPAs decide. So what can be seen is told all the same.
+Its children are left alone, but they go on: pods come and go, and HPAs decide. So what can be seen is told as ever.
 """
 
 from datetime import datetime

@@ -15,7 +15,9 @@ def progressing(situation: Situation, problem: Advice | None) -> Judgement:
         return Judgement("False", lasting[0].reason, listed(lasting))
     if problem is not None and problem.reason not in {SCALED_TO_ZERO, ASLEEP}:
         rolled_out = _rolled_out(situation)
-        done = f"Revision {situation.target} is rolled out." if rolled_out else f"Rolling out revision {situation.target}."
+        done = (
+            f"Revision {situation.target} is rolled out." if rolled_out else f"Rolling out revision {situation.target}."
+        )
         message = f"{done} {problem.message}"
         if situation.rollout.serving not in {"", situation.target}:
             message += f" Revision {situation.rollout.serving} keeps answering requests until then."
