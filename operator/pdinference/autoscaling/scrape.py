@@ -14,15 +14,15 @@ from pdinference.api import names
 from pdinference.api.names import ENGINE_PORT, ENGINE_ROLES, Role
 from pdinference.autoscaling.exposition import reading
 from pdinference.autoscaling.metrics import ScrapeMetrics
+from pdinference.autoscaling.paces import Paces
 from pdinference.autoscaling.policies import Policies
 from pdinference.autoscaling.signals import PodLoad
 from pdinference.autoscaling.telling import lacks
-from pdinference.autoscaling.window import Dated, Window, decode_window
+from pdinference.autoscaling.window import Dated, Window
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import AUTOSCALER, ChildKey, Owner
 from pdinference.cluster.records import PodRecord
 from pdinference.planning.observed import AutoscalerState, KvCache, PodSummary
-from pdinference.planning.scaling.pace import is_better, noted
 from pdinference.planning.scaling.signals import Signal
 
 _LOG = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Scraper:
         self._windows: defaultdict[_Place, Window] = defaultdict(Window)
         self._containers: dict[_Place, tuple[str, int]] = {}
         self._caches: dict[_Place, KvCache] = {}
-        self._paces: dict[tuple[Owner, str], float] = {}
+        self._paces = Paces()
         self._lacking: set[_Place] = set()
         self._slots = asyncio.Semaphore(_CONCURRENCY)
 
@@ -137,15 +137,9 @@ class Scraper:
         }
 
     def idle_token_seconds(self, owner: Owner) -> float | None:
-        """The shortest time that a D pod of this resource, of a revision that is there, ever took for a token.
-
-        What an operator before this one saw counts too: the pods may have been busy ever since.
-        """
-        hpa = self._autoscaler(owner, Role.DECODE)
-        revisions = {pod.summary.revision for pod in self._engine_pods(owner, Role.DECODE)}
-        earlier = [pace.token_seconds for name in revisions if (pace := noted(hpa, name)) is not None]
-        seen = [self._paces[owner, name] for name in revisions if (owner, name) in self._paces]
-        return min([*earlier, *seen], default=None)
+        """The shortest time that a D pod of this resource, of a revision that is there, ever took for a token."""
+        revisions = (pod.summary.revision for pod in self._engine_pods(owner, Role.DECODE))
+        return self._paces.shortest(owner, revisions, self._autoscaler(owner, Role.DECODE))
 
     def paces(self, owner: Owner) -> dict[str, float]:
         """The shortest time that this operator saw a D pod of each revision take for a token.
@@ -153,9 +147,7 @@ class Scraper:
         Nothing where no HPA goes by it.
         """
         policy = self._policies.of(self._cache.resources.get(owner)).get(Role.DECODE, {})
-        if Signal.DECODE_LOAD not in policy:
-            return {}
-        return {revision: seconds for (known, revision), seconds in self._paces.items() if known == owner}
+        return self._paces.of(owner) if Signal.DECODE_LOAD in policy else {}
 
     def _autoscaler(self, owner: Owner, role: Role) -> AutoscalerState | None:
         key = ChildKey(AUTOSCALER.name, owner.namespace, names.role_object(owner.name, role))
@@ -192,8 +184,7 @@ class Scraper:
             if known != container:
                 self._caches.pop(place, None)
         self._containers = live
-        revisions = {(pod.owner, pod.summary.revision) for _, pod in self._cache.pods.items()}
-        self._paces = {key: seconds for key, seconds in self._paces.items() if key in revisions}
+        self._paces.keep({(pod.owner, pod.summary.revision) for _, pod in self._cache.pods.items()})
         self._caches = {place: cache for place, cache in self._caches.items() if place in live}
         self._lacking &= live.keys()
 
@@ -214,7 +205,8 @@ class Scraper:
         changed = window.failures >= _SILENT_AFTER
         window.add(dated)
         changed |= self._note_lack(pod, window)
-        changed |= self._note_pace(pod, window)
+        if pod.summary.role is Role.DECODE and pod.owner is not None:
+            changed |= self._paces.note(pod.owner, pod.summary.revision, window, self._clock())
         cache = dated.reading.cache
         if cache is not None and self._caches.get(_place(pod)) != cache:
             self._caches[_place(pod)] = cache
@@ -229,16 +221,6 @@ class Scraper:
         before = {_place(pod)} & self._lacking
         self._lacking = self._lacking - before | now
         return now != before
-
-    def _note_pace(self, pod: PodRecord, window: Window) -> bool:
-        """Whether the pod was faster than any before."""
-        decoding = decode_window(window, self._clock()) if pod.summary.role is Role.DECODE else None
-        if decoding is None or not decoding.token_seconds or pod.owner is None:
-            return False
-        key = (pod.owner, pod.summary.revision)
-        before, now = self._paces.get(key), decoding.token_seconds
-        self._paces[key] = now if before is None else min(now, before)
-        return is_better(now, before)
 
     def _failed(self, pod: PodRecord, error: Exception) -> None:
         window = self._windows[_place(pod)]
