@@ -74,7 +74,7 @@ def test_the_server_of_the_metrics_is_quoted_without_the_controllers_preface() -
         "&LabelSelector{}: unable to fetch metrics from external metrics API: decode of ns/x: no pod serves yet"
     )
     blind = replace(FINE, active=Verdict("False", "FailedGetExternalMetric", said))
-    assert of(blind).message.endswith("stays as it is: decode of ns/x: no pod serves yet")
+    assert of(blind).message.endswith("stays as it is: decode of ns/x: no pod serves yet.")
 
 
 def test_a_metric_that_cannot_be_read_beside_others_is_named() -> None:
@@ -114,6 +114,12 @@ def test_the_worse_of_two_roles_decides_and_both_are_told() -> None:
     assert (found.status, found.reason) == ("False", "FailedGetExternalMetric")
     assert found.message.startswith("P: ")
     assert "D: The number of pods follows the load." in found.message
+
+
+def test_the_reason_is_that_of_the_role_that_gets_least_of_what_it_wants() -> None:
+    few, many = (replace(FINE, limited=Verdict("True", reason)) for reason in ("TooFewReplicas", "TooManyReplicas"))
+    for p, d, reason in ((FINE, few, "TooFewReplicas"), (few, many, "TooManyReplicas"), (FINE, FINE, "Active")):
+        assert judgement({P: p, D: d}, Measured(), serves=True).reason == reason
 
 
 def test_loads_are_shown_as_users_write_their_targets() -> None:

@@ -12,6 +12,7 @@ from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.targets import label, written
 
 _NAMED_PODS = 3
+_FOLLOWS = "Active"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,16 @@ def judgement(
         together: What the roles may have together.
     """
     roles = {role: _role(hpa, measured, role, serves=serves, together=together) for role, hpa in hpas.items()}
-    worst = min(
-        roles.values(), key=lambda one: (("False", "Unknown", "True").index(one.status), one.reason not in set(Cause))
-    )
+    worst = min(roles.values(), key=_rank)
     message = " ".join(f"{ROLE_WORDS[role]}: {one.message}" for role, one in roles.items())
     return Judgement(worst.status, worst.reason, message)
+
+
+def _rank(one: Judgement) -> tuple[int, int]:
+    """Lower is worse: a load that is not followed, one that wants more than there may be, any other limit."""
+    limits = (*Cause, "TooManyReplicas")
+    limit = limits.index(one.reason) if one.reason in limits else len(limits)
+    return ("False", "Unknown", "True").index(one.status), limit + (one.reason == _FOLLOWS)
 
 
 def scaling_text(hpa: AutoscalerState) -> str:
@@ -128,12 +134,12 @@ def _working(hpa: AutoscalerState) -> tuple[str, str]:
             return limit, "The number of pods changes as fast as behavior allows."
     if hpa.able is not None and hpa.able.reason == "ScaleDownStabilized":
         return "ScaleDownStabilized", "Fewer pods would do for the moment; they go when that lasts."
-    return "Active", "The number of pods follows the load."
+    return _FOLLOWS, "The number of pods follows the load."
 
 
 def _cause(message: str) -> str:
     """What the server of the metrics said, without the HPA controller's preface: it names no field of ours."""
-    return message.rpartition("from external metrics API: ")[2]
+    return message.rpartition("from external metrics API: ")[2].rstrip(".") + "."
 
 
 def _unknown(loads: Iterable[Load]) -> str:
