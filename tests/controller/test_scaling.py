@@ -260,6 +260,22 @@ async def test_the_pace_of_idle_pods_outlives_the_operator(world: World) -> None
         assert world.api.writes() == 0
 
 
+async def test_of_an_invalid_spec_pods_and_range_are_told_as_they_are(world: World) -> None:
+    first = await serving(world)
+    world.edit(decode=SCALED, engine={"args": {"no-such-option": 1}})
+    hpa_scales(world, first, 5)
+    await world.reconcile()
+    assert world.condition("Progressing")["reason"] == "InvalidSpec"
+    assert (world.status["roles"]["decode"]["desired"], world.status["roles"]["decode"]["scaling"]) == (
+        5,
+        "kvDemand ?/80%; 1-6 pods",
+    )
+    assert world.condition("Autoscaling")["message"].endswith("targets and range stay as they were.")
+    assert (count(world, first), follows(world)) == (5, first)
+    await world.reconcile()
+    assert world.api.writes() == 0
+
+
 async def test_what_a_person_scaled_is_told_without_a_load(world: World) -> None:
     first = await serving(world)
     external = world.api.objects[HPA]["spec"]["metrics"][0]["external"]

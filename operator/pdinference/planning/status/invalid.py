@@ -62,7 +62,8 @@ def _ready(situation: Situation, previous: Status) -> Judgement:
 def _autoscaling(situation: Situation, previous: Status) -> Judgement | None:
     """HPAs go on by what they were told."""
     if situation.autoscalers:
-        return judgement(situation.autoscalers, situation.measured, serves=True)
+        judged = judgement(situation.autoscalers, situation.measured, serves=True)
+        return judged._replace(message=f"{judged.message} The spec is invalid, so targets and range stay as they were.")
     if any(old.type == conditions.AUTOSCALING for old in previous.conditions):
         return Judgement("Unknown", _INVALID, "Nothing scales P and D before the spec is corrected.")
     return None
