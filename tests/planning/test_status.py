@@ -234,3 +234,10 @@ def test_the_memory_plan_has_a_condition_and_its_numbers(fits: bool | None, stat
     assert (conditions(made)["MemoryFits"].status, conditions(made)["MemoryFits"].message) == (status, "because")
     assert made.plan is not None
     assert made.plan.decode == plan.decode
+
+
+def test_routers_that_do_not_tell_who_asks_are_named_unless_they_have_just_started() -> None:
+    unheard = replace(SERVING, holds=True, heard=False, autoscalers={Role.PARAMETER: None, Role.DECODE: None})
+    assert "do not tell on port 8082" in conditions(built(unheard))["Autoscaling"].message
+    starts = {**SERVING.workloads, Role.ROUTER: replace(workload(Role.ROUTER), updated=0)}
+    assert "do not tell" not in conditions(built(replace(unheard, workloads=starts)))["Autoscaling"].message

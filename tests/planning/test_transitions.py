@@ -93,5 +93,6 @@ def test_a_changed_number_of_pods_is_told_with_the_load_that_decided() -> None:
     assert (event.reason, event.note) == ("ScaledDown", "decode: 3 to 1 pods.")
 
 
-def test_pods_that_could_not_start_before_have_not_been_scaled() -> None:
+def test_what_starts_or_stops_has_not_been_scaled() -> None:
     assert reasons(scaled(1, replicas=0), scaled(3, replicas=0)) == []
+    assert reasons(scaled(1), scaled(0)) == []

@@ -94,8 +94,9 @@ def _scaling(old: Status, new: Status, loads: Mapping[Role, str]) -> Iterator[Tr
         return
     for role in ENGINE_ROLES:
         before, after = getattr(old.roles, role), getattr(new.roles, role)
-        # What has no pods yet has not been scaled, but starts.
-        if before.scaling and after.scaling and before.replicas and before.desired != after.desired:
+        # What has no pods yet starts, and what loses all of them stops or sleeps: neither is scaled.
+        scaled = before.replicas > 0 and after.desired > 0 and before.desired != after.desired
+        if scaled and before.scaling and after.scaling:
             reason = "ScaledUp" if after.desired > before.desired else "ScaledDown"
             load = f" Load of a pod/target was {loads[role]}." if role in loads else ""
             yield Transition("Normal", reason, f"{role}: {before.desired} to {after.desired} pods.{load}")

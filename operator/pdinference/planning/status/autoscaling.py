@@ -1,6 +1,7 @@
 """The condition Autoscaling: whether the number of pods follows the load."""
 
 from pdinference.api import names
+from pdinference.api.names import Role
 from pdinference.planning.conditions import ASLEEP, Judgement
 from pdinference.planning.scaling.condition import judgement
 from pdinference.planning.status.situation import Situation
@@ -21,6 +22,12 @@ def autoscaling(situation: Situation) -> Judgement | None:
     if situation.pair_starts:
         return Judgement("Unknown", "Starting", "P and D start; their load counts as soon as they answer.")
     judged = judgement(situation.autoscalers, situation.measured, serves=situation.scaled, together=situation.together)
-    if situation.holds and not situation.heard:
+    if situation.holds and not situation.heard and _routers_rest(situation):
         return judged._replace(message=f"{judged.message} {_NOT_HEARD}")
     return judged
+
+
+def _routers_rest(situation: Situation) -> bool:
+    """Whether no router pod comes or goes: one that starts tells in a moment."""
+    router = situation.workloads.get(Role.ROUTER)
+    return router is not None and router.complete
