@@ -216,6 +216,25 @@ async def test_a_pod_that_restarts_is_still_expected_but_its_numbers_are_gone(po
     assert load.window.latest(pods.now) is None
 
 
+NOBODY_LISTENS = "127.0.0.2"
+
+
+@pytest.mark.parametrize("how", [{"address": NOBODY_LISTENS}, {"ready": False}])
+async def test_what_a_pod_told_before_it_went_down_is_not_counted_beside_what_others_took_over(
+    pods: Pods, scraper: Scraper, how: dict[str, Any]
+) -> None:
+    pods.resource(autoscaling={"maxReplicas": 3})
+    pods.pod("a")
+    pods.pod("b")
+    await rounds(pods, scraper)
+    assert demand(pods, scraper) == pytest.approx(2 * 22 / 23)
+    pods.status = 503
+    pods.pod("b", **how)
+    await rounds(pods, scraper)
+    told = {load.window.latest(pods.now) is not None: load.expected for load in scraper.pods(OWNER, Role.DECODE)}
+    assert told == {True: True, False: True}, "the one that answers no more for the moment still counts as it was"
+
+
 @pytest.mark.parametrize("status", [302, 404])
 async def test_redirects_and_refusals_are_no_readings(pods: Pods, scraper: Scraper, status: int) -> None:
     pods.resource(autoscaling={"maxReplicas": 3})

@@ -13,6 +13,7 @@ import aiohttp
 from pdinference.api import names
 from pdinference.api.names import ENGINE_PORT, ENGINE_ROLES, Role
 from pdinference.autoscaling.exposition import reading
+from pdinference.autoscaling.fetch import fetch, is_down
 from pdinference.autoscaling.metrics import ScrapeMetrics
 from pdinference.autoscaling.paces import Paces
 from pdinference.autoscaling.policies import Policies
@@ -32,8 +33,6 @@ _ROUNDS_OF_OTHERS: Final = 12
 """Pods that are not autoscaled are asked every so many rounds, until they have told the size of their KV cache."""
 _SILENT_AFTER: Final = 3
 """Failed scrapes in a row after which a pod is called silent."""
-_LARGEST: Final = 8 * 2**20
-_CHUNK: Final = 2**16
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=4)
 _CONCURRENCY: Final = 64
 
@@ -192,7 +191,7 @@ class Scraper:
         async with self._slots:
             try:
                 with self._metrics.seconds.time():
-                    text = await _fetch(session, pod.address, self._port)
+                    text = await fetch(session, pod.address, self._port)
                 told = reading(text)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
                 self._failed(pod, error)
@@ -228,6 +227,8 @@ class Scraper:
             return  # it has not started to listen yet
         self._metrics.scrapes.labels("error").inc()
         window.failures += 1
+        if is_down(error) or not pod.summary.ready:
+            window.restart()  # its requests go to others, who tell of them
         if window.failures == _SILENT_AFTER:
             place = {"namespace": pod.namespace, "pod": pod.summary.name}
             _LOG.warning("Metrics of a pod cannot be read: %s", error or type(error).__name__, extra=place)
@@ -245,17 +246,3 @@ def _told_by(pod: PodSummary) -> bool:
 
 def _place(pod: PodRecord) -> _Place:
     return pod.namespace, pod.summary.name
-
-
-async def _fetch(session: aiohttp.ClientSession, address: str, port: int) -> str:
-    """The text of /metrics; what is too long, or elsewhere, is not read."""
-    host = f"[{address}]" if ":" in address else address
-    async with session.get(f"http://{host}:{port}/metrics", allow_redirects=False) as response:
-        if response.status != 200:
-            raise ValueError(f"/metrics answers with status {response.status}")
-        body = bytearray()
-        async for chunk in response.content.iter_chunked(_CHUNK):
-            body += chunk
-            if len(body) > _LARGEST:
-                raise ValueError(f"/metrics is longer than {_LARGEST} bytes")
-    return body.decode("utf-8", "replace")

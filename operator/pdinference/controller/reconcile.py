@@ -188,10 +188,12 @@ class Reconciler:
             live_workloads(self._cache, resource, desired.revision),
             {Role.PARAMETER: told.parameter.desired, Role.DECODE: told.decode.desired},
         )
-        known = self._changes.get(resource.owner)
-        if known is None or known.counts != counts:
-            known = self._changes[resource.owner] = Change(counts, self._now())
-        return known.waits_until(self._now()) if counts else None
+        known = self._changes.pop(resource.owner, None)
+        if not counts:
+            return None
+        change = known if known is not None and known.counts == counts else Change(counts, self._now())
+        self._changes[resource.owner] = change
+        return change.waits_until(self._now())
 
     def _unwanted(
         self, resource: ResourceRecord, wanted: Collection[ChildKey], plan: RolloutPlan
