@@ -1,6 +1,7 @@
 """Plays the metrics endpoint of vLLM pods that do not run here, on loopback addresses."""
 
 import asyncio
+import errno
 import itertools
 import time
 from dataclasses import dataclass, field
@@ -69,12 +70,16 @@ def _histogram(name: str, total: float, count: float) -> list[str]:
     ]
 
 
+def _next_address() -> str:
+    number = next(_NUMBERS)
+    return f"127.77.{number // 250}.{number % 250 + 1}"
+
+
 class FakeVllm:
     """One pod's endpoint, at an address of its own."""
 
     def __init__(self, load: Load) -> None:
-        number = next(_NUMBERS)
-        self.address = f"127.77.{number // 250}.{number % 250 + 1}"
+        self.address = _next_address()
         self.load = load
         self._runner: web.AppRunner | None = None
         self._going = asyncio.Event()
@@ -85,8 +90,19 @@ class FakeVllm:
         app.add_routes([web.get("/metrics", self._answer)])
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, self.address, ENGINE_PORT).start()
+        while not await self._listens(self._runner):
+            self.address = _next_address()
         return self
+
+    async def _listens(self, runner: web.AppRunner) -> bool:
+        """Another checkout's tests may have the address."""
+        try:
+            await web.TCPSite(runner, self.address, ENGINE_PORT).start()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return False
+        return True
 
     async def stop(self) -> None:
         """Refuse connections from now on."""
