@@ -20,6 +20,7 @@ SCALED = {"replicas": 2, "autoscaling": {"maxReplicas": 6}}
 HPA = AUTOSCALER.path("ns", "llama-decode")
 KEDA = SCALED_OBJECT.path("ns", "llama-decode")
 KEDAS_HPA = AUTOSCALER.path("ns", "keda-hpa-llama-decode")
+EXTERNAL = {"name": "s0-prometheus"}
 OURS, ELSEWHERE, UNKNOWN = (Measured(served=served) for served in (True, False, None))
 
 
@@ -45,8 +46,15 @@ def play_keda(world: World) -> None:
             "labels": scaled["metadata"]["labels"],
             "ownerReferences": [{**owner, "uid": scaled["metadata"]["uid"], "controller": True}],
         }
-        target = scaled["spec"]["scaleTargetRef"]
-        world.api.put(KEDAS_HPA, {"metadata": metadata, "spec": {"scaleTargetRef": target, "maxReplicas": 6}})
+        (trigger,) = scaled["spec"]["triggers"]
+        aim = {"type": "AverageValue", "averageValue": trigger["metadata"]["threshold"]}
+        spec = {
+            "scaleTargetRef": scaled["spec"]["scaleTargetRef"],
+            "maxReplicas": 6,
+            "metrics": [{"type": "External", "external": {"metric": EXTERNAL, "target": aim}}],
+        }
+        status = world.api.objects.get(KEDAS_HPA, {}).get("status", {})
+        world.api.put(KEDAS_HPA, {"metadata": metadata, "spec": spec, "status": status})
     else:
         world.api.objects.pop(KEDAS_HPA, None)
     world.sync()
@@ -166,20 +174,27 @@ async def test_the_condition_says_what_keda_says(world: World) -> None:
     await until_at_rest(world)
     assert world.condition("Autoscaling")["status"] == "Unknown"
 
-    async def told(*conditions: tuple[str, str, str]) -> Json:
-        known = [{"type": t, "status": s, "reason": f"{t}Reason", "message": m} for t, s, m in conditions]
-        world.api.put(KEDA, {**world.api.objects[KEDA], "status": {"conditions": known}})
+    async def told(ready: Json, seen: Json, load: str = "450m") -> Json:
+        world.api.put(KEDA, {**world.api.objects[KEDA], "status": {"conditions": [{"type": "Ready", **ready}]}})
+        value = {"type": "External", "external": {"metric": EXTERNAL, "current": {"averageValue": load}}}
+        status = {"conditions": [{"type": "ScalingActive", **seen}], "currentMetrics": [value]}
+        world.api.put(KEDAS_HPA, {**world.api.objects[KEDAS_HPA], "status": status})
         world.sync()
         await world.reconcile()
         return world.condition("Autoscaling")
 
-    assert (await told(("Ready", "True", "fine")))["status"] == "True"
-    assert world.status["roles"][Role.DECODE]["scaling"] == "1-6 pods"
-    blind = await told(("Ready", "True", "fine"), ("HPAActive", "False", "no answer from Prometheus"))
-    assert (blind["status"], blind["reason"]) == ("False", "HPAActiveReason")
-    assert "no answer from Prometheus" in blind["message"]
-    broken = await told(("Ready", "False", "no such secret"), ("HPAActive", "True", ""))
+    fine, blind = {"status": "True"}, {"status": "False", "reason": "NoMetric", "message": "no answer from Prometheus"}
+    assert (await told(fine, fine))["status"] == "True"
+    assert world.status["roles"][Role.DECODE]["scaling"] == "decodeLoad 45%/90%; 1-6 pods"
+    unseen = await told(fine, blind)
+    assert (unseen["status"], unseen["reason"]) == ("False", "NoMetric")
+    assert "no answer from Prometheus" in unseen["message"]
+    broken = await told({"status": "False", "reason": "Check", "message": "no such secret"}, fine)
     assert "no such secret" in broken["message"]
+    del world.api.objects[KEDAS_HPA]
+    world.sync()
+    await world.reconcile()
+    assert "no such secret" in world.condition("Autoscaling")["message"]
 
 
 async def test_without_keda_in_the_cluster_the_condition_names_what_is_missing(world: World) -> None:

@@ -190,7 +190,13 @@ def whatever_scales(cache: Cache, resource: ResourceRecord) -> Mapping[Role, fro
 
 
 def _autoscaler(cache: Cache, resource: ResourceRecord, role: Role) -> AutoscalerState | None:
-    return next((record.autoscaler for record in _scalers(cache, resource, role)), None)
+    record = next(_scalers(cache, resource, role), None)
+    state = record.autoscaler if record is not None else None
+    if record is None or state is None or record.key.kind != SCALED_OBJECT.name:
+        return state
+    *_, key = _scaler_keys(resource.owner, role)
+    made = cache.children.get(key)
+    return state.by(made.autoscaler) if made and made.autoscaler and made.owner_uid == record.uid else state
 
 
 def _scalers(cache: Cache, resource: ResourceRecord, role: Role) -> Iterator[ChildRecord]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from pdinference.api.names import Role
 from pdinference.planning.conditions import ROLE_WORDS, Judgement
@@ -12,13 +13,17 @@ from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.targets import label, written
 
 _NAMED_PODS = 3
+_SIGNALS: Final = {name: signal for signal in Signal for name in (str(signal), label(signal))}
+"""By the names of the operator's metrics, and of KEDA's triggers."""
 STILL_THERE = "StillThere"
 """Reason where something waits until what scaled before is gone."""
 LET_GO = (
     "A ScaledObject goes when KEDA lets go of it; where KEDA is no longer installed, take the finalizers out of it."
 )
 LOADS_END = "; "
-"""Between the loads and the range, where loads are known."""
+"""Between the loads and the range, where there are loads."""
+UNKNOWN: Final = "?"
+"""In place of a load that Kubernetes does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ def judgement(
     worst = min(
         roles.values(), key=lambda one: (("False", "Unknown", "True").index(one.status), one.reason not in set(Cause))
     )
-    message = " ".join(f"{ROLE_WORDS[role]}: {one.message}" for role, one in roles.items())
+    message = " ".join(f"{ROLE_WORDS[role]}: {one.message.removesuffix('.')}." for role, one in roles.items())
     return Judgement(worst.status, worst.reason, message)
 
 
@@ -74,10 +79,11 @@ def scaling_text(hpa: AutoscalerState) -> str:
 
 def _load(load: Load) -> str:
     now = None if load.tenths is None else load.tenths * load.target_milli / 10
-    if load.metric in set(Signal):
-        signal = Signal(load.metric)
-        return f"{label(signal)} {'?' if now is None else written(signal, now)}/{written(signal, load.target_milli)}"
-    return f"{load.metric} {'?' if now is None else f'{now / 1000:.4g}'}/{load.target_milli / 1000:.4g}"
+    if (signal := _SIGNALS.get(load.metric)) is not None:
+        return (
+            f"{label(signal)} {UNKNOWN if now is None else written(signal, now)}/{written(signal, load.target_milli)}"
+        )
+    return f"{load.metric} {UNKNOWN if now is None else f'{now / 1000:.4g}'}/{load.target_milli / 1000:.4g}"
 
 
 def _absent(lingers: bool, *, serves: bool) -> Judgement:
