@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,6 +11,8 @@ from aiohttp import web
 from pdinference.api.names import ENGINE_PORT
 
 _LABELS = 'engine="0",model_name="m"'
+_NETWORK = f"127.{80 + os.getpid() % 170}"
+"""Of this process: tests of another checkout may run at the same time."""
 _NUMBERS = itertools.count(2)
 
 
@@ -44,7 +47,7 @@ class FakeVllm:
 
     def __init__(self, load: Load) -> None:
         number = next(_NUMBERS)
-        self.address = f"127.77.{number // 250}.{number % 250 + 1}"
+        self.address = f"{_NETWORK}.{number // 250}.{number % 250 + 1}"
         self.load = load
         self._runner: web.AppRunner | None = None
         self._going = asyncio.Event()

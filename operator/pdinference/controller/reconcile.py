@@ -21,11 +21,9 @@ from pdinference.controller.observing import Observation, live_router, live_work
 from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.results import Result, count_writes
 from pdinference.controller.scaling import (
-    asleep_now,
     autoscalers,
     chosen_autoscalers,
     held_back,
-    live_scalers,
     trailing_counts,
     wanted_counts,
 )
@@ -96,7 +94,7 @@ class Reconciler:
         waits = bool(failures or any(outcome.waiting for outcome in outcomes) or not written)
         looks = (
             self._seconds_to(after.together),
-            seconds_to_sleep(self._cache, resource, desired, after.activity),
+            seconds_to_sleep(desired, after.activity, asleep=after.empty),
         )
         return Result(
             retry=waits,
@@ -125,7 +123,7 @@ class Reconciler:
         """Apply what scales the roles; the keys of all that should exist come back too."""
         if seen.undecided:
             # One that wakes, and waits for GPUs maybe, has HPAs already; one that sleeps has none.
-            return Outcome(), live_scalers(self._cache, resource, desired)
+            return Outcome(), frozenset[ChildKey]().union(*seen.scalers.values())
         if seen.sleeps:
             # Nothing scales a pair that sleeps: an HPA would not, but others start it again by themselves (KEDA).
             return Outcome(), ()
@@ -158,7 +156,7 @@ class Reconciler:
     def _counts(self, resource: ResourceRecord, desired: Desired, seen: Observation) -> dict[ChildKey, WantedCount]:
         """How many pods those have whose manifests do not say it."""
         counts = wanted_counts(self._cache, resource, desired, seen.followed, seen.together)
-        return dict.fromkeys(counts, NO_PODS) if seen.sleeps else counts
+        return dict.fromkeys(counts, NO_PODS) if seen.pods_go else counts
 
     def _seconds_to(self, together: Coordination) -> float | None:
         """When HPAs have forgotten earlier maximums, others may get what they had."""
@@ -198,7 +196,9 @@ class Reconciler:
             looks=desired.looks,
             holds=desired.sleeps_after is not None,
             heard=seen.activity is not None,
-            asleep=seen.asleep and asleep_now(self._cache, resource, desired),
+            asleep=seen.asleep,
+            dozes=seen.sleeps and not seen.empty,
+            lingering=seen.lingering,
         )
         status = build_status(situation, previous=status_of(resource), now=self._now())
         return await self._reporter.report(resource, status)

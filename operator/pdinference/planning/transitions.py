@@ -8,7 +8,7 @@ from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.planning.conditions import ASLEEP, AUTOSCALING, MODEL_READY, PROGRESSING, READY
 from pdinference.planning.model import CHECKED, UNDER_WAY
 from pdinference.planning.scaling.bounds import Cause
-from pdinference.planning.scaling.condition import LOADS_END
+from pdinference.planning.scaling.condition import LOADS_END, UNKNOWN
 
 _ORDINARY = frozenset({"RollingOut", "RolloutComplete"})
 
@@ -88,7 +88,7 @@ def _scaling(old: Status, new: Status) -> Iterator[Transition]:
         before, after = getattr(old.roles, role), getattr(new.roles, role)
         if before.scaling and after.scaling and before.desired != after.desired:
             reason = "ScaledUp" if after.desired > before.desired else "ScaledDown"
-            known = LOADS_END in before.scaling  # of KEDA's HPA only the range is
+            known = LOADS_END in before.scaling and UNKNOWN not in before.scaling
             load = f" Load of a pod/target was {before.scaling}." if known else ""
             yield Transition("Normal", reason, f"{role}: {before.desired} to {after.desired} pods.{load}")
 

@@ -1,7 +1,8 @@
 """What the status says about autoscaling: the HPAs' own verdicts, in plain words."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from pdinference.api.names import Role
 from pdinference.planning.conditions import ROLE_WORDS, Judgement
@@ -12,8 +13,17 @@ from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.targets import label, written
 
 _NAMED_PODS = 3
+_SIGNALS: Final = {name: signal for signal in Signal for name in (str(signal), label(signal))}
+"""By the names of the operator's metrics, and of KEDA's triggers."""
+STILL_THERE = "StillThere"
+"""Reason where something waits until what scaled before is gone."""
+LET_GO = (
+    "A ScaledObject goes when KEDA lets go of it; where KEDA is no longer installed, take the finalizers out of it."
+)
 LOADS_END = "; "
-"""Between the loads and the range, where loads are known."""
+"""Between the loads and the range, where there are loads."""
+UNKNOWN: Final = "?"
+"""In place of a load that Kubernetes does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,7 @@ def judgement(
     measured: Measured,
     *,
     serves: bool,
+    lingering: Collection[Role] = (),
     together: Coordination = Coordination(),  # noqa: B008 - immutable
 ) -> Judgement:
     """The condition over all autoscaled roles: as bad as the worst of them.
@@ -46,13 +57,17 @@ def judgement(
         hpas: The live HPA of each autoscaled role; None where there is none yet.
         measured: What is known of the load.
         serves: Whether there is a revision for HPAs to follow.
+        lingering: Roles that wait until what scaled them is gone.
         together: What the roles may have together.
     """
-    roles = {role: _role(hpa, measured, role, serves=serves, together=together) for role, hpa in hpas.items()}
+    roles = {
+        role: _absent(role in lingering, serves=serves) if hpa is None else _role(hpa, measured, role, together)
+        for role, hpa in hpas.items()
+    }
     worst = min(
         roles.values(), key=lambda one: (("False", "Unknown", "True").index(one.status), one.reason not in set(Cause))
     )
-    message = " ".join(f"{ROLE_WORDS[role]}: {one.message}" for role, one in roles.items())
+    message = " ".join(f"{ROLE_WORDS[role]}: {one.message.removesuffix('.')}." for role, one in roles.items())
     return Judgement(worst.status, worst.reason, message)
 
 
@@ -64,18 +79,21 @@ def scaling_text(hpa: AutoscalerState) -> str:
 
 def _load(load: Load) -> str:
     now = None if load.tenths is None else load.tenths * load.target_milli / 10
-    if load.metric in set(Signal):
-        signal = Signal(load.metric)
-        return f"{label(signal)} {'?' if now is None else written(signal, now)}/{written(signal, load.target_milli)}"
-    return f"{load.metric} {'?' if now is None else f'{now / 1000:.4g}'}/{load.target_milli / 1000:.4g}"
+    if (signal := _SIGNALS.get(load.metric)) is not None:
+        return (
+            f"{label(signal)} {UNKNOWN if now is None else written(signal, now)}/{written(signal, load.target_milli)}"
+        )
+    return f"{load.metric} {UNKNOWN if now is None else f'{now / 1000:.4g}'}/{load.target_milli / 1000:.4g}"
 
 
-def _role(
-    hpa: AutoscalerState | None, measured: Measured, role: Role, *, serves: bool, together: Coordination
-) -> Judgement:
-    if hpa is None:
-        why = "Not set up yet." if serves else "Starts as soon as a revision answers requests."
-        return Judgement("Unknown", "Starting", why)
+def _absent(lingers: bool, *, serves: bool) -> Judgement:
+    if lingers:
+        return Judgement("Unknown", STILL_THERE, f"Waits until what scaled before is gone. {LET_GO}")
+    why = "Not set up yet." if serves else "Starts as soon as a revision answers requests."
+    return Judgement("Unknown", "Starting", why)
+
+
+def _role(hpa: AutoscalerState, measured: Measured, role: Role, together: Coordination) -> Judgement:
     sees = hpa.active is not None and hpa.active.status == "True"
     if measured.problem is not None and not sees and _ours(hpa.loads):
         return Judgement("False", *measured.problem)
