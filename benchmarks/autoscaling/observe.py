@@ -8,7 +8,8 @@ from benchmarks.autoscaling import constants as const
 from benchmarks.autoscaling.fleet import Fleet
 from benchmarks.autoscaling.pods import DecodePod, PrefillPod
 from pdinference.planning.scaling.decode import DecodeWindow, decode_load, idle_token_seconds
-from pdinference.planning.scaling.signals import WINDOW_SECONDS, PrefillWindow, Signal, prefill_load
+from pdinference.planning.scaling.prefill import LATELY_SECONDS, PrefillWindow, arrival_rate, prefill_load
+from pdinference.planning.scaling.signals import WINDOW_SECONDS, Signal
 
 IN_FLIGHT_SECONDS = "in-flight prompt tokens / measured rate"
 """What llm-d's templates scale prefill by."""
@@ -21,7 +22,7 @@ class _Prefill:
     at: float
     prefill_seconds: float
     finished: int
-    present: int
+    come: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Scraper:
             Signal.DECODE_LOAD: decode_load(
                 decode,
                 idle=self._idle,
-                arrivals=sum(w.arrived / w.seconds for w in prefill if w.seconds),
+                arrivals=arrival_rate(prefill),
                 waiting_for_prefill=sum(window.waiting for window in prefill),
             ),
             Signal.KV_USAGE: used,
@@ -70,15 +71,19 @@ class Scraper:
         }
 
     def _prefill_window(self, pod: PrefillPod) -> PrefillWindow:
-        seen = _Prefill(self._fleet.env.now, pod.prefill_seconds, pod.finished, pod.present)
-        first = _window(self._prefill.setdefault(pod, deque()), seen)[0]
+        seen = _Prefill(self._fleet.env.now, pod.prefill_seconds, pod.finished, pod.finished + pod.present)
+        window = _window(self._prefill.setdefault(pod, deque()), seen)
+        first = window[0]
+        late = next((scrape for scrape in reversed(window) if scrape.at <= seen.at - LATELY_SECONDS), first)
         return PrefillWindow(
             seconds=seen.at - first.at,
             prefill_seconds=seen.prefill_seconds - first.prefill_seconds,
             finished=seen.finished - first.finished,
-            present_before=first.present,
+            arrived=seen.come - first.come,
             waiting=pod.waiting,
             running=pod.running,
+            late_seconds=seen.at - late.at,
+            late_arrived=seen.come - late.come,
         )
 
     def _decode_window(self, pod: DecodePod) -> DecodeWindow:

@@ -137,6 +137,25 @@ def _short_bursts(rng: random.Random, seconds: float) -> Streams:
     return {CHAT: lambda at: 6 + 12 * pulse(at)}
 
 
+def _levels(rng: random.Random, seconds: float) -> Streams:
+    steps: list[tuple[float, float]] = []
+    at = 0.0
+    while at < seconds:
+        steps.append((at, min(18.0, max(2.0, rng.lognormvariate(math.log(7), 0.6)))))
+        at += rng.uniform(60, 300)
+
+    def rate(now: float) -> float:
+        return next(level for begin, level in reversed(steps) if begin <= now)
+
+    return {CHAT: rate}
+
+
+def _sawtooth(rng: random.Random, seconds: float) -> Streams:
+    period = seconds / 4
+    phase = rng.uniform(0, period)
+    return {CHAT: lambda at: 4 + 13 * ((at + phase) % period) / period, DOCUMENT: lambda _at: 0.4}
+
+
 TRACES = (
     Trace("steady", 3600, _steady),
     Trace("diurnal", 7200, _diurnal),
@@ -145,4 +164,6 @@ TRACES = (
     Trace("flash crowd", 3600, _flash),
     Trace("reasoning", 3600, _reasoning),
     Trace("short bursts", 3600, _short_bursts),
+    Trace("levels", 3600, _levels),
+    Trace("sawtooth", 3600, _sawtooth),
 )

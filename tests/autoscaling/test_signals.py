@@ -152,4 +152,19 @@ class TestDecodeLoad:
         idle = Upstream(idle_token_seconds=0.01)
         pulled = self.windows(waiting=3.0, holding=3.0)
         assert self.value(pulled, upstream=idle) == self.value(self.windows(), upstream=idle)
-        assert self.value(self.windows(waiting=3.0), upstream=idle) > 1.0
+        assert self.value(self.windows(waiting=3.0), upstream=idle) == 1.0
+
+    def test_a_burst_is_seen_when_it_begins(self) -> None:
+        """A request a second for 20 seconds, then four: what comes now counts, not the mean of half a minute."""
+        prompts = {NOW - 30: lengths(0.0, 0), NOW - 10: lengths(6.0, 20), NOW: lengths(18.0, 60)}
+        steady = {at: lengths(0.3 * (at - NOW + 30), at - NOW + 30) for at in prompts}
+        load, usual = (
+            self.value(
+                self.windows(),
+                upstream=Upstream(
+                    [pod(*((at, told(prefill=done)) for at, done in p.items()))], idle_token_seconds=0.01
+                ),
+            )
+            for p in (prompts, steady)
+        )
+        assert load == pytest.approx(4 * usual)

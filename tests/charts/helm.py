@@ -119,7 +119,7 @@ WITH_PROMETHEUS: Values = {
             "enabled": True,
             "prometheus": "https://thanos.monitoring:9090",
             "windowSeconds": 240,
-            "authentication": {"kind": "TriggerAuthentication", "name": "thanos"},
+            "authentication": {"kind": "TriggerAuthentication", "name": "thanos", "modes": ["tls", "bearer"]},
         },
         "prometheusAdapter": {"enabled": True, "namespace": "monitoring"},
         "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},

@@ -26,6 +26,7 @@ from tests.charts.helm import (
     RELEASE,
     VALUE_SETS,
     WITH_MONITOR,
+    WITH_PROMETHEUS,
     WITHOUT_EXTRAS,
     HelmError,
     Object,
@@ -141,6 +142,14 @@ class TestArguments:
         subcommand, *arguments = container(rendered(values))["args"]
         assert subcommand == "run"
         command.make_context("run", list(arguments))
+
+    def test_keda_is_told_how_to_use_its_secrets(self) -> None:
+        keda = [argument for argument in container(rendered(WITH_PROMETHEUS))["args"] if "--keda-auth" in argument]
+        assert keda == [
+            "--keda-authentication=TriggerAuthentication/thanos",
+            "--keda-auth-mode=tls",
+            "--keda-auth-mode=bearer",
+        ]
 
     def test_they_say_what_the_values_say(self) -> None:
         assert container(rendered(EVERYTHING))["args"] == [

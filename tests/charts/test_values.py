@@ -35,6 +35,11 @@ def default(path: str) -> Any:
     return value
 
 
+def asking(authentication: Values) -> Values:
+    """With KEDA, which asks Prometheus so."""
+    return {"autoscaling": {"keda": {"enabled": True, "prometheus": "http://p", "authentication": authentication}}}
+
+
 @pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS.keys())
 def test_lint_has_no_complaint(values: Values) -> None:
     helm("lint", "--strict", values=values)
@@ -65,6 +70,9 @@ def test_lint_has_no_complaint(values: Values) -> None:
             {"metrics": {"service": {"enabled": False}, "serviceMonitor": {"enabled": True}}},
             ["needs metrics.service.enabled"],
         ),
+        (asking({"modes": ["bearer"]}), ["authentication needs a name"]),
+        (asking({"name": "prometheus", "mode": "bearer"}), ["/autoscaling/keda/authentication", "mode"]),
+        (asking({"name": "prometheus", "modes": ["password"]}), ["/autoscaling/keda/authentication/modes/0"]),
     ],
     ids=str,
 )

@@ -101,7 +101,11 @@ class FakeApi(ApiServer):
         found = self._found(path)["metadata"]
         if uid != found["uid"] or resource_version not in {"", found["resourceVersion"]}:
             raise ApiError(409, "Conflict", "precondition failed")
-        del self.objects[path]
+        if found.get("finalizers"):
+            body = self.objects[path]
+            self.put(path, {**body, "metadata": {**found, "deletionTimestamp": "2026-11-21T00:00:00Z"}})
+        else:
+            del self.objects[path]
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -41,6 +41,19 @@ def test_the_owner_is_the_resource_that_the_reference_names() -> None:
     assert (record.owner, record.owner_uid) == (OWNER, "cr-1")
 
 
+def test_kedas_hpa_belongs_to_the_resource_whose_scaled_object_it_is_made_of() -> None:
+    """So the resource is looked at when the HPA changes, or goes."""
+    body = live(
+        manifest("HorizontalPodAutoscaler", "keda-hpa-llama-decode", scaleTargetRef={"name": "x"}, maxReplicas=2)
+    )
+    reference = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "llama-decode", "uid": "so-1"}
+    body["metadata"] |= {"ownerReferences": [reference], "labels": {names.LABEL_NAME: OWNER.name}}
+    record = child_record("HorizontalPodAutoscaler", body)
+    assert (record.owner, record.owner_uid) == (OWNER, "so-1")
+    body["metadata"]["labels"] = {}
+    assert child_record("HorizontalPodAutoscaler", body).owner is None
+
+
 def test_a_workloads_revision_is_the_one_of_its_pods() -> None:
     workload = child_record("Deployment", deployment(observedGeneration=1, replicas=2, readyReplicas=1)).workload
     assert workload is not None

@@ -48,11 +48,17 @@ async def serving(world: World) -> None:
 async def asleep(world: World) -> None:
     """Nobody asks for long enough, and Kubernetes has taken the pods away."""
     await serving(world)
-    world.activity = IDLE
-    await world.reconcile()
+    await nobody_asks(world)
     take_pods_away(world)
     await world.reconcile()
     assert counts(world) == [0, 0, 0]
+
+
+async def nobody_asks(world: World) -> None:
+    """For long enough: what scales the pods goes, then the operator takes these away."""
+    world.activity = IDLE
+    await world.reconcile()
+    await world.reconcile()
 
 
 def take_pods_away(world: World) -> None:
@@ -114,8 +120,7 @@ async def test_a_request_that_goes_away_while_the_pods_start_does_not_stop_them(
 
 async def test_pods_that_end_do_not_answer_for_a_pair_that_wakes(world: World) -> None:
     await serving(world)
-    world.activity = IDLE
-    await world.reconcile()
+    await nobody_asks(world)
     for path in [p for p in world.api.objects if "/pods/" in p and "/pods/llama-router" not in p]:
         pod = world.api.objects[path]
         world.api.put(path, {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-11-21T00:00:00Z"}})
@@ -221,8 +226,7 @@ SMALL = {"replicas": 3, "autoscaling": {"minReplicas": 2, "maxReplicas": 6}}
 async def test_hpas_share_the_gpu_budget_again_when_the_pair_wakes(world: World) -> None:
     world.edit(parameter=SMALL, decode=SMALL, autoscaling=BUDGETED)
     await serving(world)
-    world.activity = IDLE
-    await world.reconcile()
+    await nobody_asks(world)
     take_pods_away(world)
     await world.reconcile()
     assert not world.api.names("/horizontalpodautoscalers/")
@@ -239,8 +243,7 @@ async def test_hpas_share_the_gpu_budget_again_when_the_pair_wakes(world: World)
 async def test_both_roles_wake_at_once_when_the_budget_is_just_enough(world: World) -> None:
     world.edit(parameter=SMALL, decode=SMALL, autoscaling={**SLEEPY, "gpuBudget": 4})
     await serving(world)
-    world.activity = IDLE
-    await world.reconcile()
+    await nobody_asks(world)
     take_pods_away(world)
     world.activity = HELD
     await world.reconcile()
@@ -250,8 +253,7 @@ async def test_both_roles_wake_at_once_when_the_budget_is_just_enough(world: Wor
 async def test_a_pair_that_wakes_waits_for_the_gpus_of_pods_that_still_end(world: World) -> None:
     world.edit(parameter=SMALL, decode=SMALL, autoscaling={**SLEEPY, "gpuBudget": 4})
     await serving(world)
-    world.activity = IDLE
-    await world.reconcile()
+    await nobody_asks(world)
     assert replicas(world) == [0, 0]
     world.activity = HELD  # while a pod of each role ends
     await world.reconcile()
@@ -272,8 +274,7 @@ async def test_a_restarted_operator_lets_a_pair_wait_that_wakes(world: World) ->
     role = {"replicas": 1, "parallelism": {"tensor": 2}, "autoscaling": {"maxReplicas": 2}}
     world.edit(parameter=role, decode=role, autoscaling={**SLEEPY, "gpuBudget": 4})
     await serving(world)
-    world.activity = IDLE
-    await world.reconcile()
+    await nobody_asks(world)
     world.activity = HELD
     await world.reconcile()
     await world.reconcile()
@@ -294,7 +295,7 @@ async def test_a_restarted_operator_lets_a_pair_wait_that_wakes(world: World) ->
 
 
 async def test_a_restarted_operator_takes_away_what_scales_once_it_knows_that_nobody_asks(world: World) -> None:
-    """The one before it was killed when it had stopped the pods, before it had deleted the HPAs."""
+    """An operator of before, which stopped the pods first, was killed in between."""
     await serving(world)
     hpas = scalers(world)
     await asleep(world)

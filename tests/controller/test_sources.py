@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
+from pdinference.cluster.kinds import AUTOSCALER, CHILD_BY_NAME, DEPLOYMENT, SCALED_OBJECT, STATEFUL_SET
 from pdinference.manifests import KedaSettings, RenderSettings
 from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.sleep import Activity
@@ -19,6 +20,7 @@ SCALED = {"replicas": 2, "autoscaling": {"maxReplicas": 6}}
 HPA = AUTOSCALER.path("ns", "llama-decode")
 KEDA = SCALED_OBJECT.path("ns", "llama-decode")
 KEDAS_HPA = AUTOSCALER.path("ns", "keda-hpa-llama-decode")
+EXTERNAL = {"name": "s0-prometheus"}
 OURS, ELSEWHERE, UNKNOWN = (Measured(served=served) for served in (True, False, None))
 
 
@@ -44,8 +46,15 @@ def play_keda(world: World) -> None:
             "labels": scaled["metadata"]["labels"],
             "ownerReferences": [{**owner, "uid": scaled["metadata"]["uid"], "controller": True}],
         }
-        target = scaled["spec"]["scaleTargetRef"]
-        world.api.put(KEDAS_HPA, {"metadata": metadata, "spec": {"scaleTargetRef": target, "maxReplicas": 6}})
+        (trigger,) = scaled["spec"]["triggers"]
+        aim = {"type": "AverageValue", "averageValue": trigger["metadata"]["threshold"]}
+        spec = {
+            "scaleTargetRef": scaled["spec"]["scaleTargetRef"],
+            "maxReplicas": 6,
+            "metrics": [{"type": "External", "external": {"metric": EXTERNAL, "target": aim}}],
+        }
+        status = world.api.objects.get(KEDAS_HPA, {}).get("status", {})
+        world.api.put(KEDAS_HPA, {"metadata": metadata, "spec": spec, "status": status})
     else:
         world.api.objects.pop(KEDAS_HPA, None)
     world.sync()
@@ -165,20 +174,27 @@ async def test_the_condition_says_what_keda_says(world: World) -> None:
     await until_at_rest(world)
     assert world.condition("Autoscaling")["status"] == "Unknown"
 
-    async def told(*conditions: tuple[str, str, str]) -> Json:
-        known = [{"type": t, "status": s, "reason": f"{t}Reason", "message": m} for t, s, m in conditions]
-        world.api.put(KEDA, {**world.api.objects[KEDA], "status": {"conditions": known}})
+    async def told(ready: Json, seen: Json, load: str = "450m") -> Json:
+        world.api.put(KEDA, {**world.api.objects[KEDA], "status": {"conditions": [{"type": "Ready", **ready}]}})
+        value = {"type": "External", "external": {"metric": EXTERNAL, "current": {"averageValue": load}}}
+        status = {"conditions": [{"type": "ScalingActive", **seen}], "currentMetrics": [value]}
+        world.api.put(KEDAS_HPA, {**world.api.objects[KEDAS_HPA], "status": status})
         world.sync()
         await world.reconcile()
         return world.condition("Autoscaling")
 
-    assert (await told(("Ready", "True", "fine")))["status"] == "True"
-    assert world.status["roles"][Role.DECODE]["scaling"] == "1-6 pods"
-    blind = await told(("Ready", "True", "fine"), ("HPAActive", "False", "no answer from Prometheus"))
-    assert (blind["status"], blind["reason"]) == ("False", "HPAActiveReason")
-    assert "no answer from Prometheus" in blind["message"]
-    broken = await told(("Ready", "False", "no such secret"), ("HPAActive", "True", ""))
+    fine, blind = {"status": "True"}, {"status": "False", "reason": "NoMetric", "message": "no answer from Prometheus"}
+    assert (await told(fine, fine))["status"] == "True"
+    assert world.status["roles"][Role.DECODE]["scaling"] == "decodeLoad 45%/90%; 1-6 pods"
+    unseen = await told(fine, blind)
+    assert (unseen["status"], unseen["reason"]) == ("False", "NoMetric")
+    assert "no answer from Prometheus" in unseen["message"]
+    broken = await told({"status": "False", "reason": "Check", "message": "no such secret"}, fine)
     assert "no such secret" in broken["message"]
+    del world.api.objects[KEDAS_HPA]
+    world.sync()
+    await world.reconcile()
+    assert "no such secret" in world.condition("Autoscaling")["message"]
 
 
 async def test_without_keda_in_the_cluster_the_condition_names_what_is_missing(world: World) -> None:
@@ -205,12 +221,97 @@ async def test_prometheus_adapters_hpas_share_a_gpu_budget(world: World) -> None
     assert world.api.objects[HPA]["spec"]["maxReplicas"] == 3, "P has one pod and keeps it"
 
 
-async def test_nothing_of_keda_wakes_a_pair_that_sleeps_and_it_is_back_when_somebody_asks(world: World) -> None:
-    world.edit(parameter=SCALED, decode=SCALED, autoscaling={"source": "KEDA", "scaleToZero": {"afterSeconds": 900}})
-    await serving(world)
-    assert (await until_at_rest(world))[-1] == {KEDA, KEDAS_HPA}
-    world.activity = Activity(held=False, idle_seconds=901)
-    await until_at_rest(world)
-    assert scalers(world) == set()
-    world.activity = Activity(held=True, idle_seconds=0)
-    assert (await until_at_rest(world))[-1] == {KEDA, KEDAS_HPA}
+ASKED, IDLE = Activity(held=True, idle_seconds=0), Activity(held=False, idle_seconds=901)
+
+
+class TestAPairThatMaySleep:
+    """KEDA starts whatever has a ScaledObject and no pods: so there must never be both."""
+
+    @pytest.fixture
+    async def world(self, world: World) -> World:
+        world.edit(
+            parameter=SCALED, decode=SCALED, autoscaling={"source": "KEDA", "scaleToZero": {"afterSeconds": 900}}
+        )
+        self.first = await serving(world)
+        assert (await until_at_rest(world))[-1] == {KEDA, KEDAS_HPA}
+        return world
+
+    async def test_pods_go_when_keda_has_let_go_of_them_and_come_before_it_does(self, world: World) -> None:
+        hold(world)
+        world.activity = IDLE
+        for _ in range(3):
+            play_keda(world)
+            await world.reconcile()
+            assert scalers(world) == {KEDA, KEDAS_HPA}
+            assert count(world, self.first) == 2
+        autoscaling = world.condition("Autoscaling")
+        assert (autoscaling["status"], autoscaling["reason"]) == ("Unknown", "StillThere")
+        assert "Nobody asks, so P and D stop when nothing scales them" in autoscaling["message"]
+        assert "finalizers" in autoscaling["message"]
+        assert world.api.writes() == 0, "it waits without a write"
+        let_go(world)
+        await world.reconcile()
+        assert scalers(world) == {KEDAS_HPA}
+        assert count(world, self.first) == 2
+        await until_at_rest(world)
+        assert scalers(world) == set()
+        assert count(world, self.first) == 0
+        world.activity = ASKED
+        await world.reconcile()
+        assert count(world, self.first) == 1
+        assert (await until_at_rest(world))[-1] == {KEDA, KEDAS_HPA}
+
+    async def test_a_request_meanwhile_keeps_it_awake(self, world: World) -> None:
+        hold(world)
+        world.activity = IDLE
+        await world.reconcile()
+        world.activity = ASKED
+        let_go(world)
+        assert (await until_at_rest(world))[-1] == {KEDA, KEDAS_HPA}
+        assert count(world, self.first) == 2
+
+    @pytest.mark.parametrize("verb", ["apply", "delete"])
+    @pytest.mark.parametrize("role", [Role.PARAMETER, Role.DECODE])
+    async def test_an_operator_may_be_killed_at_any_write(self, world: World, role: Role, verb: str) -> None:
+        workload = names.engine_workload("llama", role, self.first)
+        kinds = {Role.PARAMETER: STATEFUL_SET, Role.DECODE: DEPLOYMENT}
+        for activity, pods in ((IDLE, 0), (ASKED, 1)):
+            world.activity = activity
+            for path in (SCALED_OBJECT.path("ns", f"llama-{role}"), kinds[role].path("ns", workload)):
+                world.api.fail(verb, path, ApiError(0, "Unreachable", "killed"))
+            for _ in range(8):
+                play_keda(world)
+                await world.reconcile()
+                assert not started_by_keda(world)
+                world.restart()
+                assert not started_by_keda(world)
+            assert count(world, self.first) == pods
+
+    async def test_it_falls_asleep_where_keda_never_made_an_hpa(self, world: World) -> None:
+        del world.api.objects[KEDAS_HPA]
+        world.activity = IDLE
+        for _ in range(3):
+            world.sync()
+            await world.reconcile()
+        assert scalers(world) == set()
+        assert count(world, self.first) == 0
+
+
+def hold(world: World) -> None:
+    """KEDA has taken the ScaledObject of D up."""
+    found = world.api.objects[KEDA]
+    world.api.put(KEDA, {**found, "metadata": {**found["metadata"], "finalizers": ["finalizer.keda.sh"]}})
+    world.sync()
+
+
+def let_go(world: World) -> None:
+    """KEDA has taken its finalizer away from a ScaledObject that is deleted."""
+    assert "deletionTimestamp" in world.api.objects.pop(KEDA)["metadata"]
+    world.sync()
+
+
+def started_by_keda(world: World) -> list[str]:
+    """Workloads without pods that KEDA knows."""
+    targets = [body["spec"]["scaleTargetRef"] for path, body in world.api.objects.items() if "/scaledobjects/" in path]
+    paths = [CHILD_BY_NAME[target["kind"]].path("ns", target["name"]) for target in targets]
+    return [path for path in paths if world.api.objects[path]["spec"]["replicas"] == 0]

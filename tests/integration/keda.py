@@ -7,6 +7,7 @@ from pathlib import Path
 
 import yaml
 
+from pdinference.api.names import Role
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
@@ -24,7 +25,7 @@ class Keda:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._object = SCALED_OBJECT.path(world.namespace, "llama-decode")
+        self._object = self._path(Role.DECODE)
         self.autoscaler = "keda-hpa-llama-decode"
 
     async def install(self) -> None:
@@ -45,7 +46,7 @@ class Keda:
 
     async def take_up(self) -> Json:
         """Make an HPA of the ScaledObject, with its labels, and hold the ScaledObject by a finalizer."""
-        await self._world.api.merge(self._object, {"metadata": {"finalizers": [_FINALIZER]}})
+        await self.hold(Role.DECODE)
         scaled = await self._world.api.get(self._object)
         spec, metadata = scaled["spec"], scaled["metadata"]
         owner = {
@@ -79,15 +80,22 @@ class Keda:
         }
         return await self._world.api.create(AUTOSCALER.path(self._world.namespace), body)
 
-    async def let_go(self) -> None:
+    async def hold(self, role: Role) -> None:
+        """See to it that a ScaledObject is there until KEDA lets go of it."""
+        await self._world.api.merge(self._path(role), {"metadata": {"finalizers": [_FINALIZER]}})
+
+    async def let_go(self, role: Role = Role.DECODE) -> None:
         """Give up the ScaledObject once it is deleted; garbage collection takes the HPA."""
 
         async def deleted() -> bool:
-            scaled = await self._world.api.get(self._object)
+            scaled = await self._world.api.get(self._path(role))
             return "deletionTimestamp" in scaled["metadata"]
 
         await until(deleted, "the ScaledObject is deleted")
-        await self._world.api.merge(self._object, {"metadata": {"finalizers": None}})
+        await self._world.api.merge(self._path(role), {"metadata": {"finalizers": None}})
+
+    def _path(self, role: Role) -> str:
+        return SCALED_OBJECT.path(self._world.namespace, f"llama-{role}")
 
 
 def _definition() -> Json:

@@ -116,14 +116,14 @@ class ScalingWorld:
         """Play the kubelet for every pod of a role: it runs, is ready, and tells a load."""
         pods = await self.world.pods(role)
         for pod in pods:
-            name = pod["metadata"]["name"]
-            if name in self._pods:
+            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]  # pods of StatefulSets come back by their names
+            if uid in self._pods:
                 continue
-            self._pods[name] = await FakeVllm(replace(load)).start()
-            address = self._pods[name].address
+            self._pods[uid] = await FakeVllm(replace(load)).start()
+            address = self._pods[uid].address
             status = {**READY_STATUS, "podIP": address, "podIPs": [{"ip": address}]}
             await self.world.api.merge(POD.path(self.world.namespace, name) + "/status", {"status": status})
-        return [self._pods[pod["metadata"]["name"]] for pod in pods]
+        return [self._pods[pod["metadata"]["uid"]] for pod in pods]
 
     async def pods_wanted(self) -> int:
         revision = (await self.world.status())["revision"]

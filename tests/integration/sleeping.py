@@ -1,5 +1,6 @@
 """Pairs that sleep: a real activator in place of the router's pod, on loopback addresses."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +13,8 @@ from pdinference.api.names import ACTIVATOR_STATE_PORT, Role
 from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, POD, STATEFUL_SET
 from tests.integration.world import World, until
 
-ADDRESS = "127.78.0.1"
+ADDRESS = f"127.78.{os.getpid() // 256 % 256}.{os.getpid() % 256}"
+"""A loopback address of this process alone: the activator's port is the same everywhere."""
 SLEEPY: dict[str, Any] = {
     "parameter": {"autoscaling": {"maxReplicas": 2}},
     "decode": {"autoscaling": {"maxReplicas": 2}},

@@ -1,13 +1,16 @@
 """Sleep and a GPU budget together, with Kubernetes' own HPA controller; every pod is watched."""
 
+import asyncio
 from typing import Any
+
+import aiohttp
 
 from pdinference.activator.gate import Gate
 from pdinference.api.names import ENGINE_ROLES
 from tests.integration.gpu_watch import GpuWatch
 from tests.integration.scaling_world import ScalingWorld
-from tests.integration.sleeping import Router, activator, hpas, is_ready, tell
-from tests.integration.test_budget import SCALED, TWO_GPUS, D, P, scaling, serving
+from tests.integration.sleeping import Router, activator, counts, hpas, is_ready, tell
+from tests.integration.test_budget import SCALED, TWO_GPUS, D, P, held, scaling, serving
 from tests.integration.world import until
 
 __all__ = ["scaling"]  # a fixture
@@ -49,3 +52,41 @@ async def test_a_pair_that_sleeps_frees_its_share_and_another_revision_waits_for
 
         await until(free, "a pair that sleeps has no GPU")
     assert gpus.most == 7
+
+
+async def test_a_pair_that_wakes_waits_for_the_gpus_of_its_old_pods(scaling: ScalingWorld) -> None:
+    """P pods have one GPU, D pods two; so P could start first, and must not."""
+    router = Router()
+    async with (
+        GpuWatch(scaling.world) as gpus,
+        activator(router, Gate(limit=10, max_wait=300)) as url,
+        aiohttp.ClientSession() as client,
+        serving(scaling, TOGETHER, **PAIR) as pair,
+    ):
+        world = scaling.world
+        revision = (await world.status())["servingRevision"]
+        pair.drains = True
+        pair.running[D] = 60  # wants 6 pods of 2 GPUs each
+        await pair.come_to(1, 3)
+        await until(lambda: held(pair), "all pods would drain")
+        await tell(world, revision)
+        await is_ready(world, "Asleep")
+        await pair.come_to(0, 0)
+        pair.running[D] = 0
+        assert gpus.now == 7, "pods that drain hold their GPUs"
+
+        router.pair = False
+        answer = asyncio.create_task(client.post(f"{url}/v1/completions", json={"prompt": "Hello"}))
+        await pair.says("Ready", "GpuBudget", "leaves no GPUs until other pods let go of theirs")
+        assert await counts(world, revision) == [0, 0]
+        await pair.release(P)
+        await pair.come_to(0, 1)
+        assert len(await pair.leaving(D)) == 3
+        await pair.says("ParameterReady", "GpuBudget", "leaves no GPUs")
+        await pair.release(D)
+        await pair.come_to(1, 1)
+        await is_ready(world, "Serving")
+        router.pair = True
+        assert (await answer).status == 200
+        assert await hpas(world) == ["llama-decode", "llama-parameter"]
+    assert gpus.most == 8

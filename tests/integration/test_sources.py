@@ -11,7 +11,11 @@ from tests.integration.keda import Keda
 from tests.integration.test_autoscaling import hpa_writes, replicas
 from tests.integration.world import World, until
 
-WITH_KEDA = ("--keda-prometheus=http://prometheus.monitoring:9090", "--keda-authentication=TriggerAuthentication/prom")
+WITH_KEDA = (
+    "--keda-prometheus=http://prometheus.monitoring:9090",
+    "--keda-authentication=TriggerAuthentication/prom",
+    "--keda-auth-mode=basic",
+)
 TARGETS = {
     "decodeLoad": 90,
     "prefillLoad": 90,
@@ -75,6 +79,7 @@ async def test_a_switch_to_keda_and_back_has_one_scaler_at_a_time_and_keeps_ever
     scaled = await world.get(SCALED_OBJECT, "llama-decode") or {}
     assert scaled["spec"]["scaleTargetRef"]["name"] == f"llama-decode-{revision}"
     assert len(scaled["spec"]["triggers"]) == len(TARGETS)
+    assert {trigger["metadata"]["authModes"] for trigger in scaled["spec"]["triggers"]} == {"basic"}
     await keda.take_up()
 
     await world.apply(decode=SCALED, autoscaling={"source": "Builtin"})

@@ -1,8 +1,8 @@
 """Plays the metrics endpoint of vLLM pods that do not run here, on loopback addresses."""
 
 import asyncio
-import errno
 import itertools
+import os
 import time
 from dataclasses import dataclass, field
 from typing import Self
@@ -12,6 +12,8 @@ from aiohttp import web
 from pdinference.api.names import ENGINE_PORT
 
 _LABELS = 'engine="0",model_name="m"'
+_NETWORK = f"127.{80 + os.getpid() % 170}"
+"""Of this process: tests of another checkout may run at the same time."""
 _NUMBERS = itertools.count(2)
 
 
@@ -70,16 +72,12 @@ def _histogram(name: str, total: float, count: float) -> list[str]:
     ]
 
 
-def _next_address() -> str:
-    number = next(_NUMBERS)
-    return f"127.77.{number // 250}.{number % 250 + 1}"
-
-
 class FakeVllm:
     """One pod's endpoint, at an address of its own."""
 
     def __init__(self, load: Load) -> None:
-        self.address = _next_address()
+        number = next(_NUMBERS)
+        self.address = f"{_NETWORK}.{number // 250}.{number % 250 + 1}"
         self.load = load
         self._runner: web.AppRunner | None = None
         self._going = asyncio.Event()
@@ -90,19 +88,8 @@ class FakeVllm:
         app.add_routes([web.get("/metrics", self._answer)])
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        while not await self._listens(self._runner):
-            self.address = _next_address()
+        await web.TCPSite(self._runner, self.address, ENGINE_PORT).start()
         return self
-
-    async def _listens(self, runner: web.AppRunner) -> bool:
-        """Another checkout's tests may have the address."""
-        try:
-            await web.TCPSite(runner, self.address, ENGINE_PORT).start()
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-            return False
-        return True
 
     async def stop(self) -> None:
         """Refuse connections from now on."""

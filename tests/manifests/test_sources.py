@@ -19,7 +19,7 @@ Make = Callable[..., PDInference]
 GOLDEN = Path(__file__).parent / "golden" / "scaled-objects.yaml"
 SCALED = {"autoscaling": {"minReplicas": 2, "maxReplicas": 5}}
 KEDA = RenderSettings(
-    keda=KedaSettings("https://prometheus:9090", 60, ("ClusterTriggerAuthentication", "prometheus")),
+    keda=KedaSettings("https://prometheus:9090", 60, ("ClusterTriggerAuthentication", "prometheus"), ("tls", "bearer")),
 )
 
 
@@ -48,6 +48,7 @@ def test_a_scaled_object_has_the_range_the_pace_and_the_targets_of_the_hpa(resou
         assert trigger["metadata"]["threshold"] == str(PRESETS[role].target_milli / 1000)
         assert trigger["metadata"]["ignoreNullValues"] == "false"  # or an empty answer would be a load of 0
         assert trigger["authenticationRef"] == {"kind": "ClusterTriggerAuthentication", "name": "prometheus"}
+        assert trigger["metadata"]["authModes"] == "tls,bearer"  # or KEDA does not use its secrets
     assert objects.revision == hpas.revision
 
 

@@ -14,7 +14,8 @@ from typing import Final, TypeVar
 from pdinference.autoscaling.exposition import Histogram, Reading
 from pdinference.autoscaling.window import Dated, Window, decode_window, grown, prefill_window
 from pdinference.planning.scaling.decode import DecodeWindow, decode_load
-from pdinference.planning.scaling.signals import Signal, prefill_load
+from pdinference.planning.scaling.prefill import arrival_rate, prefill_load
+from pdinference.planning.scaling.signals import Signal
 
 Told = TypeVar("Told")
 
@@ -112,11 +113,11 @@ def _told(windows: Mapping[int, Told | None]) -> dict[int, Told]:
 
 def _decode_load(pods: Iterable[DecodeWindow], upstream: Upstream, now: float) -> float:
     windows = (prefill_window(pod.window, now) for pod in upstream.prefill)
-    prefill = [window for window in windows if window is not None and window.seconds > 0]
+    prefill = [window for window in windows if window is not None]
     return decode_load(
         pods,
         idle=upstream.idle_token_seconds,
-        arrivals=sum(window.arrived / window.seconds for window in prefill),
+        arrivals=arrival_rate(prefill) if prefill else None,
         waiting_for_prefill=sum(window.waiting for window in prefill),
     )
 

@@ -7,7 +7,8 @@ from typing import Final
 
 from pdinference.autoscaling.exposition import Histogram, Reading
 from pdinference.planning.scaling.decode import DecodeWindow
-from pdinference.planning.scaling.signals import WINDOW_SECONDS, PrefillWindow
+from pdinference.planning.scaling.prefill import LATELY_SECONDS, PrefillWindow
+from pdinference.planning.scaling.signals import WINDOW_SECONDS
 
 FRESH_S: Final = 20.0
 """How old a reading may be and still count as the present: three scrapes may fail, the fourth may not."""
@@ -73,6 +74,11 @@ class Window:
             return None
         return self._readings[0], last
 
+    def before(self, seconds: float) -> Dated:
+        """The newest reading that is so much older than the last, or the oldest; only where there is a `span`."""
+        since = self._readings[-1].at - seconds
+        return next((dated for dated in reversed(self._readings) if dated.at <= since), self._readings[0])
+
     def mean_kv_usage(self) -> float | None:
         """Over all readings at hand."""
         usages = [usage for dated in self._readings if (usage := dated.reading.kv_usage) is not None]
@@ -116,16 +122,25 @@ def prefill_window(window: Window, now: float) -> PrefillWindow | None:
     span = window.span(now)
     if span is None:
         return None
-    first, last = span[0].reading, span[1].reading
-    prefill = grown(last.prefill, first.prefill)
-    before = (first.waiting, first.running)
-    if prefill is None or None in before or last.waiting is None or last.running is None:
+    first, last, lately = *span, window.before(LATELY_SECONDS)
+    prefill = grown(last.reading.prefill, first.reading.prefill)
+    come, before, late = _come(last.reading), _come(first.reading), _come(lately.reading)
+    if prefill is None or come is None or before is None or late is None:
         return None
     return PrefillWindow(
-        seconds=span[1].at - span[0].at,
+        seconds=last.at - first.at,
         prefill_seconds=prefill.total,
         finished=prefill.count,
-        present_before=sum(number or 0.0 for number in before),
-        waiting=last.waiting,
-        running=last.running,
+        arrived=max(0.0, come - before),
+        waiting=last.reading.waiting or 0.0,
+        running=last.reading.running or 0.0,
+        late_seconds=last.at - lately.at,
+        late_arrived=max(0.0, come - late),
     )
+
+
+def _come(reading: Reading) -> float | None:
+    """Requests that ever reached a P pod: those that it has done, and those that it has."""
+    if reading.prefill is None or reading.waiting is None or reading.running is None:
+        return None
+    return reading.prefill.count + reading.waiting + reading.running

@@ -11,6 +11,7 @@ from pdinference.manifests import KedaSettings, RenderSettings
 from pdinference.planning.scaling.queries import DEFAULT_WINDOW_SECONDS
 
 _AUTHENTICATIONS: Final = ("TriggerAuthentication", "ClusterTriggerAuthentication")
+_AUTH_MODES: Final = ("bearer", "basic", "tls", "custom", "oauth", "apiKey")
 
 
 def installation(command: Callable[..., None]) -> Callable[..., None]:
@@ -73,6 +74,13 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
         callback=_authentication,
         help="TriggerAuthentication or ClusterTriggerAuthentication with which KEDA asks.  [default: none]",
     )
+    @click.option(
+        "--keda-auth-mode",
+        "keda_auth_modes",
+        type=click.Choice(_AUTH_MODES),
+        multiple=True,
+        help="What KEDA does with its secrets; repeatable.  [default: a pod identity]",
+    )
     @wraps(command)
     def with_settings(
         *,
@@ -86,8 +94,10 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
         keda_prometheus: str,
         keda_window_seconds: int,
         keda_authentication: tuple[str, str] | None,
+        keda_auth_modes: tuple[str, ...],
         **options: Any,
     ) -> None:
+        keda = KedaSettings(keda_prometheus, keda_window_seconds, keda_authentication, keda_auth_modes)
         settings = RenderSettings(
             router_image=router_image,
             allowed_host_paths=allowed_host_paths,
@@ -96,7 +106,7 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
             operator_namespace=operator_namespace,
             operator_labels=tuple(_pair(label) for label in operator_labels),
             prometheus_namespace=prometheus_namespace,
-            keda=KedaSettings(keda_prometheus, keda_window_seconds, keda_authentication) if keda_prometheus else None,
+            keda=keda if keda_prometheus else None,
         )
         command(settings=settings, **options)
 

@@ -43,17 +43,16 @@ def autoscaler_state(body: Json) -> AutoscalerState:
 
 
 def scaled_object_state(body: Json) -> AutoscalerState:
-    """Of a ScaledObject: whether KEDA has made an HPA of it, and whether that knows the load."""
+    """Of a ScaledObject: whether KEDA can work with it. The HPA that KEDA makes of it knows the rest, and sooner."""
     spec = body["spec"]
-    status = body.get("status") or {}
-    ready = _verdict(status, "Ready")
-    scales = _verdict(status, "HPAActive")  # told by KEDA 2.20 and later
+    ready = _verdict(body.get("status") or {}, "Ready")
     return AutoscalerState(
         workload=spec["scaleTargetRef"]["name"],
         minimum=spec.get("minReplicaCount", 0),
         maximum=spec.get("maxReplicaCount", _KEDA_MAXIMUM),
         judged=ready is not None and ready.status != "Unknown",
-        active=ready if scales is None or (ready is not None and ready.status == "False") else scales,
+        active=ready,
+        triggers=tuple(str(trigger.get("name", trigger["type"])) for trigger in spec["triggers"]),
     )
 
 

@@ -155,10 +155,15 @@ def _settable(body: Json) -> dict[str, Any]:
 
 
 def controller_of(metadata: Json) -> tuple[Owner | None, str]:
-    """The PDInference or PDBatch that owns this object."""
+    """The PDInference or PDBatch that owns this object, and the uid that its reference names.
+
+    KEDA's HPA belongs to a ScaledObject of ours, and so by that to a PDInference, whose name KEDA copies from it.
+    """
     for reference in metadata.get("ownerReferences") or ():
         if reference["kind"] in RESOURCE_BY_NAME and reference["apiVersion"].startswith(f"{names.GROUP}/"):
             return Owner(metadata["namespace"], reference["name"], reference["kind"]), reference["uid"]
+        if reference["kind"] == SCALED_OBJECT.name and (name := (metadata.get("labels") or {}).get(names.LABEL_NAME)):
+            return Owner(metadata["namespace"], name), reference["uid"]
     return None, ""
 
 

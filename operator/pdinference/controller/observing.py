@@ -11,7 +11,13 @@ from pdinference.cluster.kinds import DEPLOYMENT, JOB, ChildKey, Owner
 from pdinference.cluster.records import ResourceRecord
 from pdinference.controller.desired import Desired
 from pdinference.controller.report import status_of
-from pdinference.controller.scaling import coordinated, followed_revision, live_autoscalers
+from pdinference.controller.scaling import (
+    asleep_now,
+    coordinated,
+    followed_revision,
+    live_autoscalers,
+    whatever_scales,
+)
 from pdinference.controller.sleeping import sleeps_now
 from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.model import ModelView
@@ -35,6 +41,8 @@ class Observation:
         model: The Job for the model; None when none is wanted.
         activity: How many requests there are; None when router pods do not tell.
         sleeps: Whether P and D are to have no pods: because nobody asks, or because they have none, and nobody knows.
+        empty: Whether they may sleep, and have none.
+        scalers: All that may change the number of pods of a role.
     """
 
     plan: RolloutPlan
@@ -44,6 +52,8 @@ class Observation:
     model: ModelView | None
     activity: Activity | None
     sleeps: bool
+    empty: bool
+    scalers: Mapping[Role, frozenset[ChildKey]]
 
     @property
     def undecided(self) -> bool:
@@ -52,8 +62,18 @@ class Observation:
 
     @property
     def asleep(self) -> bool:
-        """Whether nobody asks. What scales a pair goes when it falls asleep, and comes back before pods do."""
-        return self.sleeps and not (self.undecided and any(self.autoscalers.values()))
+        """Whether P and D have no pods because nobody asks; a pair that waits for GPUs has its HPAs already."""
+        return self.empty and self.sleeps and not (self.undecided and any(self.autoscalers.values()))
+
+    @property
+    def pods_go(self) -> bool:
+        """Whether P and D are to have no pods now: what scales them goes first, or KEDA would start them again."""
+        return self.sleeps and (self.empty or not any(self.scalers.values()))
+
+    @property
+    def lingering(self) -> frozenset[Role]:
+        """Roles that wait until what scaled them is gone."""
+        return frozenset(role for role, live in self.autoscalers.items() if live is None and self.scalers[role])
 
     @property
     def awaits_model(self) -> bool:
@@ -91,6 +111,7 @@ def observe(
     )
     followed = followed_revision(cache, resource, desired, plan)
     autoscalers = live_autoscalers(cache, resource, desired.scales)
+    empty = asleep_now(cache, resource, desired)
     return Observation(
         plan=plan,
         followed=followed,
@@ -98,7 +119,9 @@ def observe(
         together=coordinated(cache, resource, desired, autoscalers, followed=followed, now=now),
         model=model,
         activity=activity,
-        sleeps=sleeps_now(cache, resource, desired, router, activity),
+        sleeps=sleeps_now(desired, router, activity, asleep=empty),
+        empty=empty,
+        scalers=whatever_scales(cache, resource),
     )
 
 

@@ -28,11 +28,9 @@ from pdinference.controller.observing import (
 from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.results import Result, count_writes
 from pdinference.controller.scaling import (
-    asleep_now,
     autoscalers,
     chosen_autoscalers,
     held_back,
-    live_scalers,
     trailing_counts,
     wanted_counts,
 )
@@ -107,7 +105,7 @@ class Reconciler:
         looks = (
             reason_due,
             self._seconds_to(after.together.settled_at),
-            seconds_to_sleep(self._cache, resource, desired, after.activity),
+            seconds_to_sleep(desired, after.activity, asleep=after.empty),
         )
         return Result(
             retry=waits,
@@ -136,7 +134,7 @@ class Reconciler:
         """Apply what scales the roles; the keys of all that should exist come back too."""
         if seen.undecided:
             # One that wakes, and waits for GPUs maybe, has HPAs already; one that sleeps has none.
-            return Outcome(), live_scalers(self._cache, resource, desired)
+            return Outcome(), frozenset[ChildKey]().union(*seen.scalers.values())
         if seen.sleeps:
             # Nothing scales a pair that sleeps: an HPA would not, but others start it again by themselves (KEDA).
             return Outcome(), ()
@@ -175,7 +173,7 @@ class Reconciler:
     def _counts(self, resource: ResourceRecord, desired: Desired, seen: Observation) -> dict[ChildKey, WantedCount]:
         """How many pods those have whose manifests do not say it."""
         counts = wanted_counts(self._cache, resource, desired, seen.followed, seen.together)
-        return dict.fromkeys(counts, NO_PODS) if seen.sleeps else counts
+        return dict.fromkeys(counts, NO_PODS) if seen.pods_go else counts
 
     def _seconds_to(self, moment: datetime | None) -> float | None:
         return None if moment is None else (moment - self._now()).total_seconds() + 0.1
@@ -230,7 +228,9 @@ class Reconciler:
             looks=desired.looks,
             holds=desired.sleeps_after is not None,
             heard=seen.activity is not None,
-            asleep=seen.asleep and asleep_now(self._cache, resource, desired),
+            asleep=seen.asleep,
+            dozes=seen.sleeps and not seen.empty,
+            lingering=seen.lingering,
         )
         status = build_status(situation, previous=status_of(resource), now=self._now())
         return await self._reporter.report(resource, status, loads=reasons(seen.autoscalers, workloads))

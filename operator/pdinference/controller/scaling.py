@@ -57,13 +57,14 @@ def wanted_counts(
 ) -> dict[ChildKey, WantedCount]:
     """How many pods the workloads of the target revision should have, where their manifests do not say so."""
     counts: dict[ChildKey, WantedCount] = {}
-    asleep = asleep_now(cache, resource, desired)
     for role, scale in desired.counted.items():
+        record = _record(cache, resource, role, desired.revision)
+        wakes = desired.sleeps_after is not None and record is not None and _count(record) == 0
         allowed = scale.capped(together.most[role]) if role in together.most else scale
         elsewhere = followed if followed != desired.revision and role in desired.scales else ""
         counts[_key(resource.owner, role, desired.revision)] = wanted_count(
-            allowed.least() if asleep else allowed,
-            live=_count(_record(cache, resource, role, desired.revision)),
+            allowed.least() if wakes else allowed,
+            live=_count(record),
             serving=_count(_record(cache, resource, role, elsewhere)),
             followed=followed == desired.revision and role in desired.scales,
         )
@@ -182,10 +183,15 @@ def held_back(cache: Cache, resource: ResourceRecord, wanted: Iterable[Child]) -
 
 
 def _rivals(key: ChildKey, role: Role, owner: Owner) -> tuple[ChildKey, ...]:
-    if key.kind == SCALED_OBJECT.name:
-        return (key._replace(kind=AUTOSCALER.name),)
-    kedas = ChildKey(AUTOSCALER.name, key.namespace, names.keda_autoscaler(owner.name, role))
-    return (key._replace(kind=SCALED_OBJECT.name), kedas)
+    hpa, scaled_object, kedas = _scaler_keys(owner, role)
+    return (hpa,) if key == scaled_object else (scaled_object, kedas)
+
+
+def _scaler_keys(owner: Owner, role: Role) -> tuple[ChildKey, ChildKey, ChildKey]:
+    """Where an HPA of ours is, a ScaledObject, and the HPA that KEDA makes of that."""
+    hpa = ChildKey(AUTOSCALER.name, owner.namespace, names.role_object(owner.name, role))
+    kedas = hpa._replace(name=names.keda_autoscaler(owner.name, role))
+    return hpa, hpa._replace(kind=SCALED_OBJECT.name), kedas
 
 
 def live_autoscalers(
@@ -195,13 +201,22 @@ def live_autoscalers(
     return {role: _autoscaler(cache, resource, role) for role in roles}
 
 
-def live_scalers(cache: Cache, resource: ResourceRecord, desired: Desired) -> set[ChildKey]:
-    """Whatever scales the roles now, by key."""
-    return {record.key for role in desired.scales for record in _scalers(cache, resource, role)}
+def whatever_scales(cache: Cache, resource: ResourceRecord) -> Mapping[Role, frozenset[ChildKey]]:
+    """All that may change the number of pods of each role: also what is being deleted, and what KEDA made of it."""
+    return {
+        role: frozenset(key for key in _scaler_keys(resource.owner, role) if cache.children.get(key) is not None)
+        for role in names.ENGINE_ROLES
+    }
 
 
 def _autoscaler(cache: Cache, resource: ResourceRecord, role: Role) -> AutoscalerState | None:
-    return next((record.autoscaler for record in _scalers(cache, resource, role)), None)
+    record = next(_scalers(cache, resource, role), None)
+    state = record.autoscaler if record is not None else None
+    if record is None or state is None or record.key.kind != SCALED_OBJECT.name:
+        return state
+    *_, key = _scaler_keys(resource.owner, role)
+    made = cache.children.get(key)
+    return state.by(made.autoscaler) if made and made.autoscaler and made.owner_uid == record.uid else state
 
 
 def _scalers(cache: Cache, resource: ResourceRecord, role: Role) -> Iterator[ChildRecord]:

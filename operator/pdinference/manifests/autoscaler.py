@@ -86,6 +86,7 @@ def _scaled_objects(resource: PDInference, revision: str, keda: KedaSettings) ->
             autoscaler=names.keda_autoscaler(name, role),
             prometheus=keda.prometheus,
             authentication=_authentication(keda),
+            auth_modes=",".join(keda.auth_modes),
             triggers=[
                 {
                     "name": label(signal),

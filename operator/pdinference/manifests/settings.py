@@ -14,11 +14,14 @@ class KedaSettings:
         prometheus: Its URL.
         window_seconds: Over how long rates are taken: at least four scrapes.
         authentication: Kind and name of a TriggerAuthentication or ClusterTriggerAuthentication; None without.
+        auth_modes: What KEDA is to do with the secrets of that (bearer, basic, ...), which it else leaves unused; empty
+            with a pod identity.
     """
 
     prometheus: str
     window_seconds: int = DEFAULT_WINDOW_SECONDS
     authentication: tuple[str, str] | None = None
+    auth_modes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

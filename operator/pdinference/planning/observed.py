@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -165,6 +165,7 @@ class AutoscalerState:
         able: Condition AbleToScale; None before the first look.
         active: Condition ScalingActive.
         limited: Condition ScalingLimited.
+        triggers: Of a ScaledObject: what its loads are called, which KEDA's HPA counts only.
         pace: Of idle D pods; None where nobody noted it.
     """
 
@@ -180,12 +181,25 @@ class AutoscalerState:
     able: Verdict | None = None
     active: Verdict | None = None
     limited: Verdict | None = None
+    triggers: tuple[str, ...] = ()
     pace: Pace | None = None
 
     @property
     def sees(self) -> bool:
         """Whether it knows the load."""
         return self.active is not None and self.active.status == "True"
+
+    def by(self, hpa: "AutoscalerState") -> "AutoscalerState":
+        """A ScaledObject as the HPA sees it that KEDA has made of it, unless KEDA itself complains."""
+        named = zip(self.triggers, hpa.loads, strict=True) if len(self.triggers) == len(hpa.loads) else ()
+        return replace(
+            hpa,
+            workload=self.workload,
+            minimum=self.minimum,
+            maximum=self.maximum,
+            loads=tuple(replace(load, metric=name) for name, load in named),
+            active=self.active if self.active is not None and self.active.status == "False" else hpa.active,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,19 @@ def test_before_any_revision_serves_there_is_nothing_to_follow() -> None:
     assert of(None, serves=False).message == "D: Starts as soon as a revision answers requests."
 
 
+def test_what_is_said_of_a_role_ends_before_what_is_said_of_the_other() -> None:
+    """Messages of Kubernetes and of KEDA have no full stop."""
+    blind = replace(FINE, active=Verdict("False", "NoMetric", "no such metric"))
+    assert "no such metric. D: The" in judgement({P: blind, D: FINE}, Measured(), serves=True).message
+
+
+def test_what_scaled_before_and_does_not_go_is_named() -> None:
+    found = judgement({P: None, D: FINE}, Measured(), serves=True, lingering={P})
+    assert (found.status, found.reason) == ("Unknown", "StillThere")
+    assert "P: Waits until what scaled before is gone." in found.message
+    assert "finalizers" in found.message
+
+
 def test_a_metrics_api_that_is_not_ours_is_named_once_the_hpa_is_blind() -> None:
     blind = replace(FINE, active=Verdict("False", "FailedGetExternalMetric", "404"))
     assert of(blind, ELSEWHERE).reason == "MetricsApiElsewhere"

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdinference.planning.scaling.decode import DecodeWindow, decode_load, idle_token_seconds
+from pdinference.planning.scaling.decode import KEEPS, DecodeWindow, decode_load, idle_token_seconds
 
 IDLE = 0.0044
 
@@ -64,6 +66,38 @@ def test_what_waits_in_either_role_counts_as_work_to_be_done_in_time() -> None:
     assert load == pytest.approx(1 + 120 * 0.5 / 60)
 
 
+def test_pods_that_are_full_for_a_while_stay_and_ask_for_no_more() -> None:
+    """They catch up: half of what they can do arrives."""
+    full = window(1, 0.037, generated=30_000, finished=60)
+    assert decode_load([full, full], idle=IDLE, arrivals=2) == pytest.approx(2 * KEEPS)
+
+
+def test_full_pods_ask_for_more_where_as_much_arrives_as_they_can_do() -> None:
+    """Clients that wait for answers before they ask again: what arrives is what is done, and an HPA ignores 10 %."""
+    full = window(1, 0.037, generated=30_000, finished=60, waiting=5)
+    assert decode_load([full, full], idle=IDLE, arrivals=4) > 2 * 0.9 * 1.1
+
+
+def test_where_no_answer_ends_full_pods_count_in_full() -> None:
+    full = window(1, 0.037, generated=30_000, waiting=5)
+    assert decode_load([full, full], idle=IDLE, arrivals=0.1) == 2
+
+
+def test_where_no_p_pod_tells_full_pods_count_in_full() -> None:
+    full = window(1, 0.037, generated=30_000, finished=60, waiting=5)
+    assert decode_load([full, full], idle=IDLE, arrivals=None) == 2
+
+
+def test_a_new_pod_takes_its_part_of_the_work_and_does_not_add_to_it() -> None:
+    """Half a pod's work for half a minute: the last five seconds it was all with the new one."""
+    old = window(0.5 * 25 / 30, generated=12_500, finished=25)
+    new = replace(window(0.5, generated=2500, finished=5), seconds=5.0)
+    assert decode_load([old, new], idle=None, arrivals=1) == pytest.approx(0.5)
+    assert decode_load([replace(old, finished=0), replace(new, finished=0)], idle=None, arrivals=1) == pytest.approx(
+        0.5
+    )
+
+
 _windows = st.builds(
     DecodeWindow,
     st.sampled_from((0.0, 30.0)),
@@ -78,10 +112,9 @@ _windows = st.builds(
 
 @settings(deadline=None)
 @given(st.lists(_windows, max_size=5), st.floats(0, 100), st.none() | st.floats(1e-4, 0.1))
-def test_load_is_never_below_what_the_pods_do_and_grows_with_arrivals(
+def test_load_keeps_the_pods_that_work_and_grows_with_arrivals(
     pods: list[DecodeWindow], arrivals: float, idle: float | None
 ) -> None:
-    served = sum(pod.load(idle) for pod in pods if pod.seconds)
     load = decode_load(pods, idle=idle, arrivals=arrivals)
-    assert load >= served >= sum(pod.kv_usage for pod in pods if pod.seconds) - 1e-9
+    assert load >= sum(min(KEEPS, pod.load(idle)) for pod in pods if pod.seconds) - 1e-9
     assert decode_load(pods, idle=idle, arrivals=arrivals + 1) >= load

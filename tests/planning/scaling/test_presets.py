@@ -27,8 +27,7 @@ def test_going_up_is_faster_than_going_down(role: Role) -> None:
     assert preset.scale_up.stabilization_seconds < preset.scale_down.stabilization_seconds
 
 
-def test_p_lets_go_of_pods_more_slowly_than_d() -> None:
+def test_p_lets_go_of_pods_later_than_d() -> None:
     p, d = (PRESETS[role].scale_down for role in (Role.PARAMETER, Role.DECODE))
     assert p.stabilization_seconds > d.stabilization_seconds
-    slowest = {rules: min(policy.period_seconds for policy in rules.policies) for rules in (p, d)}
-    assert slowest[p] > slowest[d]
+    assert p.policies == d.policies

@@ -1,7 +1,8 @@
 """What the status says about autoscaling: the HPAs' own verdicts, in plain words."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from pdinference.api.names import Role
 from pdinference.planning.conditions import ROLE_WORDS, Judgement
@@ -13,6 +14,13 @@ from pdinference.planning.scaling.targets import label, written
 
 _NAMED_PODS = 3
 _FOLLOWS = "Active"
+_SIGNALS: Final = {name: signal for signal in Signal for name in (str(signal), label(signal))}
+"""By the names of the operator's metrics, and of KEDA's triggers."""
+STILL_THERE = "StillThere"
+"""Reason where something waits until what scaled before is gone."""
+LET_GO = (
+    "A ScaledObject goes when KEDA lets go of it; where KEDA is no longer installed, take the finalizers out of it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,7 @@ def judgement(
     measured: Measured,
     *,
     serves: bool,
+    lingering: Collection[Role] = (),
     together: Coordination = Coordination(),  # noqa: B008 - immutable
 ) -> Judgement:
     """The condition over all autoscaled roles: as bad as the worst of them.
@@ -47,11 +56,15 @@ def judgement(
         hpas: The live HPA of each autoscaled role; None where there is none yet.
         measured: What is known of the load.
         serves: Whether there is a revision for HPAs to follow.
+        lingering: Roles that wait until what scaled them is gone.
         together: What the roles may have together.
     """
-    roles = {role: _role(hpa, measured, role, serves=serves, together=together) for role, hpa in hpas.items()}
+    roles = {
+        role: _absent(role in lingering, serves=serves) if hpa is None else _role(hpa, measured, role, together)
+        for role, hpa in hpas.items()
+    }
     worst = min(roles.values(), key=_rank)
-    message = " ".join(f"{ROLE_WORDS[role]}: {one.message}" for role, one in roles.items())
+    message = " ".join(f"{ROLE_WORDS[role]}: {one.message.removesuffix('.')}." for role, one in roles.items())
     return Judgement(worst.status, worst.reason, message)
 
 
@@ -75,22 +88,23 @@ def loads_text(hpa: AutoscalerState) -> str:
 
 def _load(load: Load) -> str:
     now = None if load.tenths is None else load.tenths * load.target_milli / 10
-    if load.metric in set(Signal):
-        signal = Signal(load.metric)
+    if (signal := _SIGNALS.get(load.metric)) is not None:
         return f"{_label(load)} {'?' if now is None else written(signal, now)}/{written(signal, load.target_milli)}"
     return f"{_label(load)} {'?' if now is None else f'{now / 1000:.4g}'}/{load.target_milli / 1000:.4g}"
 
 
 def _label(load: Load) -> str:
-    return label(Signal(load.metric)) if load.metric in set(Signal) else load.metric
+    return label(_SIGNALS[load.metric]) if load.metric in _SIGNALS else load.metric
 
 
-def _role(
-    hpa: AutoscalerState | None, measured: Measured, role: Role, *, serves: bool, together: Coordination
-) -> Judgement:
-    if hpa is None:
-        why = "Not set up yet." if serves else "Starts as soon as a revision answers requests."
-        return Judgement("Unknown", "Starting", why)
+def _absent(lingers: bool, *, serves: bool) -> Judgement:
+    if lingers:
+        return Judgement("Unknown", STILL_THERE, f"Waits until what scaled before is gone. {LET_GO}")
+    why = "Not set up yet." if serves else "Starts as soon as a revision answers requests."
+    return Judgement("Unknown", "Starting", why)
+
+
+def _role(hpa: AutoscalerState, measured: Measured, role: Role, together: Coordination) -> Judgement:
     if measured.problem is not None and not hpa.sees and _ours(hpa.loads):
         return Judgement("False", *measured.problem)
     if not hpa.judged:

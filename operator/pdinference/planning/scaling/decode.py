@@ -12,12 +12,20 @@ that with a full cache, `(u / t) / (1 / (t0 + b))`, it is
     1 - (1 - u) t0 / t
 
 0 in an idle pod, 1 when the cache is full, and just `u` where the cache fills before it slows the pod down.
+
+What pods do says how many are needed only as long as they are not full, and a moment late. So what reaches P decides
+how many pods come, and what the pods do keeps them.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pdinference.planning.scaling.signals import DRAIN_SECONDS
+
+KEEPS = 0.9
+"""What a busy pod counts for at most, where it is known what arrives: enough to keep it at any target up to 90 %, and
+too little to bring another. Pods that are full for a while, because they catch up, need no more of them; where that
+does not end, more arrives than they can do, and waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +73,30 @@ def decode_load(
     pods: Iterable[DecodeWindow],
     *,
     idle: float | None,
-    arrivals: float,
+    arrivals: float | None,
     waiting_for_prefill: float = 0,
     drain_seconds: float = DRAIN_SECONDS,
 ) -> float:
     """Decode work of a role in units of pods: what arrives a second, and what it takes to work off the queue in time.
 
+    All pods are counted over the same time, although one that is new has been there for a part of it only: what it
+    does now, the others did before.
+
     Args:
         pods: The pods that serve.
         idle: What `idle_token_seconds` found.
         arrivals: Requests a second that reach P. They reach D too, later: so D's pods start together with P's.
+            None where no P pod tells.
         waiting_for_prefill: Requests that wait in P.
         drain_seconds: Within how long what waits should be worked off.
     """
     windows = [pod for pod in pods if pod.seconds > 0]
-    served = sum(pod.load(idle) for pod in windows)
+    seconds = max((pod.seconds for pod in windows), default=1.0)
     generated = sum(pod.generated for pod in windows)
     finished = sum(pod.finished for pod in windows)
-    if not generated or not finished:
-        return served
+    if not generated or not finished or arrivals is None:
+        return sum(pod.load(idle) * pod.seconds for pod in windows) / seconds
+    served = sum(min(KEEPS, pod.load(idle)) * pod.seconds for pod in windows) / seconds
     seconds_per_token = sum(pod.load(idle) * pod.seconds for pod in windows) / generated
     each = seconds_per_token * sum(pod.finished_tokens for pod in windows) / finished
     waiting = sum(pod.waiting for pod in windows) + waiting_for_prefill

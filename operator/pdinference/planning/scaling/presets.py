@@ -66,11 +66,12 @@ class Preset:
 
 
 _UP = ScalingRules(0, (ScalingPolicy("Percent", 100, 15), ScalingPolicy("Pods", 4, 15)))
-# A P pod that comes too late costs a queue, which takes minutes to work off: so P pods stay a while for the next burst.
-# A D pod that is missing slows the others down, but they go on: so D follows the load down sooner.
-# A tenth at a time counts in fleets of more than ten pods.
-_P_DOWN = ScalingRules(300, (ScalingPolicy("Percent", 10, 120), ScalingPolicy("Pods", 1, 120)))
-_D_DOWN = ScalingRules(120, (ScalingPolicy("Percent", 10, 60), ScalingPolicy("Pods", 1, 60)))
+# Pods stay for minutes and go one at a time, because one burst often follows another, and a pod that comes too late
+# costs more than one that waits: a queue in P takes minutes to work off. A D pod that is missing slows the others
+# down, but they go on, so D follows the load down a little sooner. In fleets of more than ten pods a tenth goes.
+_STEPS = (ScalingPolicy("Percent", 10, 300), ScalingPolicy("Pods", 1, 300))
+_P_DOWN = ScalingRules(300, _STEPS)
+_D_DOWN = ScalingRules(240, _STEPS)
 
 
 PRESETS: Final = {

@@ -1,7 +1,7 @@
 """The scaling signals as PromQL, for autoscalers that ask a Prometheus instead of the operator.
 
 Each query is one number: the sum over the pods of a role, in the unit of the signal, so that the same targets hold.
-They compute what `signals` and `decode` in this package do, from the same metrics of vLLM; docs/autoscaling.md says in
+They compute what `prefill` and `decode` in this package do, from the same metrics of vLLM; docs/autoscaling.md says in
 what they differ. A query answers nothing, and never NaN, where nothing is known: nothing changes the number of pods.
 """
 
@@ -12,6 +12,7 @@ from typing import Final
 
 from pdinference.api import names
 from pdinference.api.names import Role
+from pdinference.planning.scaling.decode import KEEPS
 from pdinference.planning.scaling.signals import DRAIN_SECONDS, Signal
 from pdinference.planning.scaling.vllm_metrics import HOLDING_STAGES, VllmMetric
 
@@ -175,7 +176,7 @@ _AMOUNTS: Final[Mapping[Signal, Callable[[_Pods], str]]] = {
 
 
 def _prefill_load(pods: _Pods) -> str:
-    """`signals.prefill_load`: work in hand, times what arrives and waits for each request that is finished."""
+    """`prefill.prefill_load`: work in hand, times what arrives and waits for each request that is finished."""
     finished = f"sum({pods.rate(VllmMetric.PREFILL_SECONDS, '_count')})"
     asked_for = f"sum({pods.arrived()}) + sum({pods.gauge(VllmMetric.WAITING)}) / {DRAIN_SECONDS}"
     return f"sum({pods.prefill_busy()}) * (({asked_for}) / ({finished} > 0) or vector(1))"
@@ -188,7 +189,9 @@ def _decode_load(pods: _Pods, parameter: _Pods) -> str:
     tokens = f"sum({pods.rate(VllmMetric.ANSWER_LENGTHS, '_sum')})"
     # By how much the pods that decode now would have to decode longer for one more request a second.
     each = f"({tokens} / (({generated} > 0) * ({finished} > 0)))"
-    arrivals = f"(sum({parameter.arrived()}) or vector(0))"
+    arrivals = f"sum({parameter.arrived()})"
     waiting = f"(sum({pods.queued()}) + (sum({parameter.gauge(VllmMetric.WAITING)}) or vector(0)))"
-    asked_for = f"clamp_min({arrivals} * {each}, 1) + {waiting} * {each} / {DRAIN_SECONDS}"
-    return f"sum({pods.decoding()}) * ({asked_for} or vector(1))"
+    does = f"sum({pods.decoding()})"
+    keeps = f"scalar(sum(clamp_max({pods.decoding()}, {KEEPS})))"
+    asked_for = f"clamp_min({does} * {arrivals} * {each}, {keeps}) + {does} * {waiting} * {each} / {DRAIN_SECONDS}"
+    return f"({asked_for} or {does})"

@@ -3,7 +3,7 @@
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.planning.conditions import ASLEEP, Judgement
-from pdinference.planning.scaling.condition import judgement
+from pdinference.planning.scaling.condition import LET_GO, STILL_THERE, judgement
 from pdinference.planning.status.situation import Situation
 
 _NOT_HEARD = (
@@ -21,7 +21,15 @@ def autoscaling(situation: Situation) -> Judgement | None:
         return Judgement("True", ASLEEP, message)
     if situation.pair_starts:
         return Judgement("Unknown", "Starting", "P and D start; their load counts as soon as they answer.")
-    judged = judgement(situation.autoscalers, situation.measured, serves=situation.scaled, together=situation.together)
+    if situation.dozes and None in situation.autoscalers.values():
+        return Judgement("Unknown", STILL_THERE, f"Nobody asks, so P and D stop when nothing scales them. {LET_GO}")
+    judged = judgement(
+        situation.autoscalers,
+        situation.measured,
+        serves=situation.scaled,
+        lingering=situation.lingering,
+        together=situation.together,
+    )
     if situation.holds and not situation.heard and _routers_rest(situation):
         return judged._replace(message=f"{judged.message} {_NOT_HEARD}")
     return judged

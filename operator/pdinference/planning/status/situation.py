@@ -29,6 +29,8 @@ class Situation:
         together: What P and D may have together.
         holds: Whether requests wait in router pods while P and D have none, so that a ready router says little.
         asleep: Whether P and D have no pods because nobody asks.
+        dozes: Whether nobody asks, but P or D still have pods.
+        lingering: Roles that wait until what scaled them is gone.
         heard: Whether router pods tell how many requests there are.
     """
 
@@ -51,6 +53,8 @@ class Situation:
     together: Coordination = field(default_factory=Coordination)
     holds: bool = False
     asleep: bool = False
+    dozes: bool = False
+    lingering: frozenset[Role] = frozenset()
     heard: bool = True
 
     def wanted(self, role: Role) -> int:
