@@ -62,7 +62,7 @@ class TestBlindness:
             value(KV, pod(expected=False))
 
     def test_a_metric_that_no_pod_tells_is_named(self) -> None:
-        with pytest.raises(BlindError, match="do not tell pdinference_kv_demand"):
+        with pytest.raises(BlindError, match="1 of 1 pods answer, but tell no pdinference_kv_demand yet"):
             value(KV, pod((NOW, told(kv_usage=None))))
 
     def test_a_silent_pod_is_taken_to_be_at_its_target_rather_than_idle(self) -> None:
@@ -120,6 +120,31 @@ def test_prefill_load_counts_what_works_and_what_waits() -> None:
     assert value(Signal.PREFILL_LOAD, pod((NOW - 30, first), (NOW, last))) == pytest.approx(
         91 / 30 * 0.5 + 60 * 0.5 / DRAIN_SECONDS
     )
+
+
+class TestRoughRates:
+    """Five seconds in which three pods' work came, to one pod: an operator has just started, or the pod has."""
+
+    BURST = (told(), told(prefill=lengths(5.0, 10), waiting=20.0))
+
+    def load(self, *pods: PodLoad) -> float:
+        return value(Signal.PREFILL_LOAD, *pods, target=0.9)
+
+    def test_they_bring_no_pods(self) -> None:
+        first, last = self.BURST
+        assert self.load(pod((NOW - 5, first), (NOW, last))) == pytest.approx(0.9)
+
+    def test_but_keep_those_there_are(self) -> None:
+        first, last = told(), told(prefill=lengths(2.0, 10))
+        assert self.load(pod((NOW - 5, first), (NOW, last))) == pytest.approx(0.4)
+        assert self.load(pod((NOW - 5, first), (NOW, last)), pod(SILENT)) == pytest.approx(0.4 + 0.9)
+
+    def test_beside_a_pod_that_is_known_for_longer_they_count(self) -> None:
+        first, last = self.BURST
+        old = pod((NOW - 20, first), (NOW, first))
+        assert self.load(pod((NOW - 5, first), (NOW, last)), old) == pytest.approx(
+            30 / 20 * 0.5 + 20 * 0.5 / DRAIN_SECONDS
+        )
 
 
 def test_queued_tokens_are_requests_times_their_usual_length() -> None:

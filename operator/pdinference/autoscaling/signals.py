@@ -17,6 +17,10 @@ from pdinference.planning.scaling.decode import DecodeWindow, decode_load
 from pdinference.planning.scaling.prefill import arrival_rate, prefill_load
 from pdinference.planning.scaling.signals import Signal
 
+_YOUNG_S: Final = 15.0
+"""Rates over less than that are rough: they may keep pods, but bring none. So long are all rates after a restart of the
+operator, and those of a role after its pods have come for the first time or have all restarted."""
+
 Told = TypeVar("Told")
 
 
@@ -67,6 +71,7 @@ class Upstream:
 
 
 _NOTHING: Final = Upstream()
+_LOADS: Final = frozenset({Signal.PREFILL_LOAD, Signal.DECODE_LOAD})
 
 
 def measure(
@@ -100,9 +105,11 @@ def measure(
         raise BlindError(_why_blind(signal, pods, answering=len(known)))
     missing = sum(pod.expected and number not in told for number, pod in enumerate(pods))
     assumed = target if target is not None else total / len(told)
-    replicas = sum(pod.counted for pod in pods)
+    enough = sum(pod.counted for pod in pods) * assumed
+    if signal in _LOADS and all(pods[number].window.age(now) < _YOUNG_S for number in told):
+        total = min(total, enough)
     return Measurement(
-        _cautious(total, missing, assumed, replicas), min(last.when for number, last in known.items() if number in told)
+        _cautious(total, missing, assumed, enough), min(last.when for number, last in known.items() if number in told)
     )
 
 
@@ -122,9 +129,8 @@ def _decode_load(pods: Iterable[DecodeWindow], upstream: Upstream, now: float) -
     )
 
 
-def _cautious(total: float, missing: int, assumed: float, replicas: int) -> float:
+def _cautious(total: float, missing: int, assumed: float, enough: float) -> float:
     """With missing pods: at target where that keeps pods, at nothing where it would bring more."""
-    enough = replicas * assumed
     if not missing or total >= enough:
         return total
     return min(total + missing * assumed, enough)
@@ -132,7 +138,7 @@ def _cautious(total: float, missing: int, assumed: float, replicas: int) -> floa
 
 def _why_blind(signal: Signal, pods: Sequence[PodLoad], *, answering: int) -> str:
     if answering:
-        return f"{answering} pods answer, but do not tell {signal} yet"
+        return f"{answering} of {len(pods)} pods answer, but tell no {signal} yet"
     if any(pod.expected for pod in pods):
         return "no pod answers the operator on its metrics port; a NetworkPolicy of your own may be in the way"
     return "no pod serves yet"
