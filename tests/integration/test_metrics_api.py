@@ -135,7 +135,7 @@ async def test_a_metric_that_vanishes_stops_scaling_and_says_so(scaling: Scaling
     for pod in await scaling.bring_up(Load()):
         pod.load = Load(kv_usage=None)
     told = await autoscaling(scaling, "False", "FailedGetExternalMetric")
-    assert "do not tell pdinference_kv_demand" in told["message"]
+    assert "tell no pdinference_kv_demand yet" in told["message"]
     await scaling.looks(3)
     assert await scaling.pods_wanted() == 2
 
