@@ -99,7 +99,7 @@ async def test_a_request_that_waits_starts_as_many_pods_as_there_must_be(world: 
     assert world.condition("Ready")["status"] == "False"
     assert world.condition("Autoscaling")["status"] == "Unknown"
     assert "WokeUp" in events(world)
-    assert not {"NotReady", "AutoscalingStopped"} & set(events(world))
+    assert not {"NotReady", "AutoscalingInactive"} & set(events(world))
     await world.reconcile()
     assert world.api.requests.total() == 0, "while the pods start, the request still waits"
     world.activity = BUSY

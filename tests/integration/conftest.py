@@ -10,7 +10,9 @@ import pytest
 from e2e.cluster import Cluster
 from pdinference.api.crd import definitions
 from pdinference.cluster.client import ApiServer, load_configuration
-from tests.integration.operator_process import OperatorProcess
+from tests.integration.operators import Operators
+from tests.integration.scaling_world import ScalingWorld
+from tests.integration.webhook import Webhook
 from tests.integration.world import World
 
 
@@ -34,40 +36,27 @@ async def world(cluster: Cluster) -> AsyncIterator[World]:
 
 
 @pytest.fixture
-def operators(world: World, tmp_path: Path) -> Iterator["Operators"]:
+def operators(world: World, tmp_path: Path) -> Iterator[Operators]:
     """Starts operators that serve the test's namespace; none survives the test."""
     started = Operators(world, tmp_path)
     yield started
     started.kill_all()
 
 
-class Operators:
-    """Makes operator processes."""
+@pytest.fixture
+async def scaling(world: World, operators: Operators) -> AsyncIterator[ScalingWorld]:
+    """The metrics API is registered; the test starts the operator that serves it."""
+    scaling = ScalingWorld(world, operators)
+    await scaling.install()
+    yield scaling
+    operators.kill_all()
+    await scaling.close()
 
-    def __init__(self, world: World, folder: Path) -> None:
-        self._world = world
-        self._folder = folder
-        self._processes: list[OperatorProcess] = []
 
-    async def start(self, *flags: str, kubeconfig: Path | None = None, elect: bool = False) -> OperatorProcess:
-        """Start one and wait until it is ready."""
-        number = len(self._processes)
-        leadership = (
-            ["--leader-elect", f"--lease-namespace={self._world.namespace}"] if elect else ["--no-leader-elect"]
-        )
-        process = OperatorProcess(
-            [
-                f"--namespace={self._world.namespace}",
-                f"--kubeconfig={kubeconfig or self._world.cluster.kubeconfig}",
-                *leadership,
-                *flags,
-            ],
-            log=self._folder / f"operator-{number}.log",
-        )
-        self._processes.append(process)
-        await process.until_ready()
-        return process
-
-    def kill_all(self) -> None:
-        for process in self._processes:
-            process.kill()
+@pytest.fixture
+async def webhook(world: World) -> AsyncIterator[Webhook]:
+    """Installed, with nobody to answer."""
+    webhook = Webhook(world)
+    await webhook.install()
+    yield webhook
+    await webhook.remove()

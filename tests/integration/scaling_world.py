@@ -16,8 +16,8 @@ from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, POD
-from tests.integration.conftest import Operators
 from tests.integration.operator_process import OperatorProcess
+from tests.integration.operators import Operators
 from tests.integration.vllm_metrics import FakeVllm, Load
 from tests.integration.world import READY_STATUS, World, until
 

@@ -1,7 +1,7 @@
 """The webhook on a real API server: fails closed, and renews itself."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,23 +10,14 @@ import pytest
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import BATCH, RESOURCE
 from pdinference.serving.authority import KeyMaterial, Lifetimes, renewed
-from tests.integration.conftest import Operators
 from tests.integration.operator_process import free_port
+from tests.integration.operators import Operators
 from tests.integration.webhook import Webhook
 from tests.integration.world import World, until
 from tests.planning.memory.configs import LLAMA_8B
 
 LARGE = {"model": {"source": {"path": "/models/tiny"}, "architecture": {"config": LLAMA_8B}}}
 L4 = {"accelerator": {"products": ["NVIDIA-L4"]}}
-
-
-@pytest.fixture
-async def webhook(world: World) -> AsyncIterator[Webhook]:
-    """Installed, with nobody to answer."""
-    webhook = Webhook(world)
-    await webhook.install()
-    yield webhook
-    await webhook.remove()
 
 
 async def test_a_batch_that_cannot_work_is_refused_in_the_same_words(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT
-from tests.integration.conftest import Operators
+from tests.integration.operators import Operators
 from tests.integration.world import World, until
 
 SCALED = {"replicas": 3, "autoscaling": {"maxReplicas": 6}}

@@ -11,7 +11,7 @@ from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import BATCH, JOB, POD, RESOURCE
 from pdinference.runner.progress import Progress
-from tests.integration.conftest import Operators
+from tests.integration.operators import Operators
 from tests.integration.test_operator import QUIET_S as CALM_S
 from tests.integration.test_operator import calm
 from tests.integration.world import World, until

@@ -5,15 +5,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
-
 from pdinference.api.names import Role
 from pdinference.cluster.kinds import POD, STATEFUL_SET
-from tests.integration.conftest import Operators
 from tests.integration.gpu_watch import GpuWatch
+from tests.integration.operators import Operators
 from tests.integration.scaling_world import ScalingWorld, condition
 from tests.integration.vllm_metrics import Load
-from tests.integration.world import World, until
+from tests.integration.world import until
 
 P, D = Role.PARAMETER, Role.DECODE
 SETTLE = "--hpa-settle-seconds=8"  # four rounds of the controller here, as in a cluster with its defaults
@@ -106,15 +104,6 @@ class Budgeted:
             return all(condition(hpa, "ScalingActive").get("status") == "True" for hpa in hpas)
 
         await until(seen, "both HPAs see the load", within=PATIENCE_S)
-
-
-@pytest.fixture
-async def scaling(world: World, operators: Operators) -> AsyncIterator[ScalingWorld]:
-    scaling = ScalingWorld(world, operators)
-    await scaling.install()
-    yield scaling
-    operators.kill_all()
-    await scaling.close()
 
 
 @asynccontextmanager

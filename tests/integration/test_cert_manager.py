@@ -19,7 +19,7 @@ from e2e.cluster.build import TOOLS, binary
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from tests.charts.helm import CERT_MANAGER, of_kind, rendered
-from tests.integration.conftest import Operators
+from tests.integration.operators import Operators
 from tests.integration.webhook import Webhook
 from tests.integration.world import World, until
 

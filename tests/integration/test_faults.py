@@ -12,8 +12,8 @@ from pdinference.api.crd import custom_resource_definition
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE
-from tests.integration.conftest import Operators
 from tests.integration.front import in_front
+from tests.integration.operators import Operators
 from tests.integration.proxy import Proxy
 from tests.integration.world import SERVICE, World, until
 

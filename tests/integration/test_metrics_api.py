@@ -2,7 +2,6 @@
 
 import ssl
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +10,12 @@ import pytest
 
 from pdinference.api.names import ANNOTATION_PACE
 from pdinference.autoscaling.metrics_api import GROUP, VERSION
-from tests.integration.conftest import Operators
+from tests.integration.operators import Operators
 from tests.integration.scaling_world import SCALED, ScalingWorld, condition
 from tests.integration.vllm_metrics import Decoding, Load
-from tests.integration.world import World, until
+from tests.integration.world import until
 
 HPA_USER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
-
-
-@pytest.fixture
-async def scaling(world: World, operators: Operators) -> AsyncIterator[ScalingWorld]:
-    scaling = ScalingWorld(world, operators)
-    await scaling.install()
-    yield scaling
-    operators.kill_all()
-    await scaling.close()
 
 
 async def serving(scaling: ScalingWorld, load: Load, **spec: Any) -> None:

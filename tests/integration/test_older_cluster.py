@@ -8,7 +8,7 @@ import pytest
 from e2e.cluster import Cluster
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, RESOURCE_CLAIM_TEMPLATE, SCALED_OBJECT
-from tests.integration.conftest import Operators
+from tests.integration.operators import Operators
 from tests.integration.world import World, until
 
 

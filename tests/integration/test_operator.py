@@ -5,8 +5,8 @@ import asyncio
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE, STATEFUL_SET
-from tests.integration.conftest import Operators
 from tests.integration.operator_process import RECONCILED
+from tests.integration.operators import Operators
 from tests.integration.world import SERVICE, SERVICE_ACCOUNT, World, until
 
 QUIET_S = 3.0

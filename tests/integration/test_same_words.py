@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
@@ -17,19 +16,11 @@ from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import RESOURCE
 from tests.checks.wrong_specs import WRONG, Wrong
-from tests.integration.conftest import Operators
+from tests.integration.operators import Operators
 from tests.integration.webhook import Webhook
 from tests.integration.world import World, until
 
 STORABLE = {name: wrong for name, wrong in WRONG.items() if isinstance(wrong.spec, dict) and not wrong.name}
-
-
-@pytest.fixture
-async def webhook(world: World) -> AsyncIterator[Webhook]:
-    webhook = Webhook(world)
-    await webhook.install()
-    yield webhook
-    await webhook.remove()
 
 
 def resource(world: World, name: str, wrong: Wrong) -> Json:

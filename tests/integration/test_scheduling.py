@@ -15,9 +15,9 @@ from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import POD, RESOURCE, RESOURCE_CLAIM_TEMPLATE, WORKLOADS
 from pdinference.manifests import RenderSettings, render
 from tests.conftest import EXAMPLES, example_documents
-from tests.integration.conftest import Operators
 from tests.integration.fitting import add_exact_devices, add_fitting_nodes, add_volume, volume_claims
 from tests.integration.fleet import DRIVER, Device, Fleet
+from tests.integration.operators import Operators
 from tests.integration.world import World, until
 
 PRIORITY_CLASS = "/apis/scheduling.k8s.io/v1/priorityclasses/models-first"

@@ -6,7 +6,7 @@ import aiohttp
 
 from pdinference.activator.gate import Gate
 from pdinference.api.names import Role
-from tests.integration.conftest import Operators
+from tests.integration.operators import Operators
 from tests.integration.sleeping import SLEEPY, Router, activator, awake, counts, hpas, is_ready, tell
 from tests.integration.world import World, until
 

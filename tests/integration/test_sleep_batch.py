@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pdinference.activator.gate import Gate
 from pdinference.runner.run import Exit
-from tests.integration.conftest import Operators
+from tests.integration.operators import Operators
 from tests.integration.sleeping import SLEEPY, Router, activator, awake, is_ready, tell
 from tests.integration.test_batch import create, end_pod, job, phase, run_pod, status
 from tests.integration.world import World, until

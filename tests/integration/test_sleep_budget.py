@@ -10,10 +10,8 @@ from pdinference.api.names import ENGINE_ROLES
 from tests.integration.gpu_watch import GpuWatch
 from tests.integration.scaling_world import ScalingWorld
 from tests.integration.sleeping import Router, activator, counts, hpas, is_ready, tell
-from tests.integration.test_budget import SCALED, TWO_GPUS, D, P, held, scaling, serving
+from tests.integration.test_budget import SCALED, TWO_GPUS, D, P, held, serving
 from tests.integration.world import until
-
-__all__ = ["scaling"]  # a fixture
 
 TOGETHER: dict[str, Any] = {"gpuBudget": 8, "scaleToZero": {"afterSeconds": 10}}
 PAIR: dict[str, Any] = {"parameter": SCALED, "decode": TWO_GPUS}

@@ -9,9 +9,9 @@ from aiohttp import web
 from pdinference.activator.gate import Gate
 from pdinference.api.names import ENGINE_ROLES
 from pdinference.cluster.kinds import SCALED_OBJECT
-from tests.integration.conftest import Operators
 from tests.integration.front import in_front
 from tests.integration.keda import Keda
+from tests.integration.operators import Operators
 from tests.integration.sleeping import SLEEPY, Router, activator, awake, counts, is_ready, tell
 from tests.integration.test_sources import WITH_KEDA, keda
 from tests.integration.world import World, until

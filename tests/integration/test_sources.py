@@ -1,15 +1,14 @@
 """KEDA instead of the operator's metrics, with KEDA's own definition of a ScaledObject in a real API server."""
 
-import json
 from typing import Any
 
 import pytest
 
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
-from tests.integration.conftest import Operators
 from tests.integration.keda import Keda
+from tests.integration.operators import Operators
 from tests.integration.test_autoscaling import hpa_writes, replicas
-from tests.integration.world import World, until
+from tests.integration.world import READS, World, until
 
 WITH_KEDA = (
     "--keda-prometheus=http://prometheus.monitoring:9090",
@@ -42,25 +41,16 @@ async def exists(world: World, kind: Any, name: str = "llama-decode") -> bool:
 
 
 def changes(world: World, mark: int) -> list[tuple[str, str]]:
-    """Who came and who went among what scales, in order: verb and resource, all clients."""
-    found = []
-    with world.cluster.audit_log.open("rb") as log:
-        log.seek(mark)
-        for line in log:
-            event = json.loads(line)
-            reference = event.get("objectRef", {})
-            if (
-                event["stage"] == "ResponseComplete"
-                and event["verb"] not in {"get", "list", "watch"}
-                and event["responseStatus"]["code"] < 300
-                and reference.get("namespace") == world.namespace
-                and reference.get("name") == "llama-decode"
-                and reference.get("resource") in {AUTOSCALER.plural, SCALED_OBJECT.plural}
-                and "subresource" not in reference
-                and event.get("userAgent") == "pdinference-operator"
-            ):
-                found.append((event["verb"], reference["resource"]))
-    return found
+    """What the operator made and deleted among what scales, in order: verb and resource."""
+    return [
+        (event["verb"], event["objectRef"]["resource"])
+        for event in world.audited(mark)
+        if event["verb"] not in READS
+        and event["responseStatus"]["code"] < 300
+        and event["objectRef"].get("name") == "llama-decode"
+        and event["objectRef"]["resource"] in {AUTOSCALER.plural, SCALED_OBJECT.plural}
+        and "subresource" not in event["objectRef"]
+    ]
 
 
 async def test_a_switch_to_keda_and_back_has_one_scaler_at_a_time_and_keeps_every_pod(

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -157,20 +157,24 @@ class World:
 
     def requests(self, mark: int) -> Counter[tuple[str, str]]:
         """The operator's requests in this namespace since a mark, by verb and resource."""
-        found: Counter[tuple[str, str]] = Counter()
+        return Counter(
+            (event["verb"], event["objectRef"]["resource"])
+            for event in self.audited(mark)
+            if event["objectRef"]["resource"] != "leases"
+        )
+
+    def audited(self, mark: int) -> Iterator[Json]:
+        """What the audit log has of the operator's requests in this namespace since a mark, in order."""
         with self.cluster.audit_log.open("rb") as log:
             log.seek(mark)
-            for line in log:
-                event = json.loads(line)
-                reference = event.get("objectRef", {})
+            for event in map(json.loads, log):
                 if (
                     event["stage"] == "ResponseComplete"
                     and event.get("userAgent") == names.FIELD_MANAGER
-                    and reference.get("namespace") == self.namespace
-                    and reference.get("resource") != "leases"
+                    and event.get("objectRef", {}).get("namespace") == self.namespace
+                    and "resource" in event["objectRef"]
                 ):
-                    found[event["verb"], reference["resource"]] += 1
-        return found
+                    yield event
 
     def writes(self, mark: int) -> Counter[tuple[str, str]]:
         """The same, without reads."""

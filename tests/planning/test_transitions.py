@@ -1,6 +1,7 @@
 """Events tell what changed, once."""
 
 from datetime import UTC, datetime
+from typing import Literal
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Condition, RolesStatus, RoleStatus, Status
@@ -57,12 +58,20 @@ def test_what_stops_progress_is_a_warning_once() -> None:
     assert reasons(stuck, stuck) == []
 
 
-def autoscaling(reason: str) -> Status:
+def autoscaling(reason: str, status: Literal["True", "False", "Unknown"] = "True") -> Status:
     now = datetime(2026, 11, 5, tzinfo=UTC)
     condition = Condition(
-        type="Autoscaling", status="True", reason=reason, message="m", last_transition_time=now, observed_generation=1
+        type="Autoscaling", status=status, reason=reason, message="m", last_transition_time=now, observed_generation=1
     )
     return Status(conditions=[condition])
+
+
+def test_a_load_that_is_not_known_is_a_warning_and_its_return_is_told() -> None:
+    starts, follows = autoscaling("Starting", "Unknown"), autoscaling("Active")
+    blind = autoscaling("FailedGetExternalMetric", "False")
+    assert reasons(starts, blind) == reasons(follows, blind) == ["AutoscalingInactive"]
+    assert reasons(blind, follows) == ["AutoscalingActive"]
+    assert reasons(starts, follows) == reasons(blind, starts) == reasons(blind, blind) == []
 
 
 def test_a_limit_of_both_roles_is_told_when_it_begins_to_stop_one() -> None:

@@ -103,12 +103,13 @@ def _scaling(old: Status, new: Status, loads: Mapping[Role, str]) -> Iterator[Tr
 
 
 def _blindness(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
+    """Named by what is the case now: an HPA may be blind before it ever followed a load."""
     if old is None or new is None or old.status == new.status:
         return
     if new.status == "False":
-        yield Transition("Warning", "AutoscalingStopped", new.message)
+        yield Transition("Warning", "AutoscalingInactive", new.message)
     elif old.status == "False" and new.status == "True":
-        yield Transition("Normal", "AutoscalingResumed", new.message)
+        yield Transition("Normal", "AutoscalingActive", new.message)
 
 
 def _limits(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
