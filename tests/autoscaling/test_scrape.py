@@ -93,7 +93,7 @@ async def pods() -> AsyncIterator[Pods]:
 async def scraper(pods: Pods) -> Scraper:
     return Scraper(
         pods.cache,
-        Policies(),
+        Policies(pods.cache),
         ScrapeMetrics(CollectorRegistry()),
         on_change=pods.changed.append,
         port=pods.port,  # type: ignore[attr-defined]

@@ -60,11 +60,7 @@ async def test_the_hpa_follows_the_kv_demand_up_and_down(scaling: ScalingWorld) 
     await scaling.scaled_to(1)
     told = await autoscaling(scaling, "True")
     assert told["reason"] in {"Active", "TooFewReplicas"}
-
-    async def shown() -> bool:
-        return "kvDemand" in (await scaling.world.status())["roles"]["decode"]["scaling"]
-
-    await until(shown, "the load is in the status")
+    await until(lambda: shown(scaling, "kvDemand"), "the load is in the status")
 
     async def told_in_events() -> bool:
         path = f"/apis/events.k8s.io/v1/namespaces/{scaling.world.namespace}/events"
@@ -72,6 +68,11 @@ async def test_the_hpa_follows_the_kv_demand_up_and_down(scaling: ScalingWorld) 
         return {"ScaledUp", "ScaledDown"} <= {e["reason"] for e in events if e["regarding"]["name"] == "llama"}
 
     await until(told_in_events, "Events tell of both")
+
+
+async def shown(scaling: ScalingWorld, load: str) -> bool:
+    """Whether the status tells this load of D."""
+    return load in (await scaling.world.status())["roles"]["decode"]["scaling"]
 
 
 async def test_a_pod_that_falls_silent_changes_nothing_and_is_named(scaling: ScalingWorld) -> None:
@@ -127,6 +128,24 @@ async def test_a_metric_that_vanishes_stops_scaling_and_says_so(scaling: Scaling
     told = await autoscaling(scaling, "False", "FailedGetExternalMetric")
     assert "tell no pdinference_kv_demand yet" in told["message"]
     await scaling.looks(3)
+    assert await scaling.pods_wanted() == 2
+
+
+async def test_an_invalid_edit_does_not_blind_the_hpa(scaling: ScalingWorld, operators: Operators) -> None:
+    await serving(scaling, Load(kv_usage=0.5))
+    # The API server lets this through, and there is no webhook here.
+    await scaling.world.apply(engine={"args": {"no-such-option": 1}})
+    assert "spec.engine.args.no-such-option" in await scaling.world.refusal_of()
+    (pod,) = await scaling.bring_up(Load())
+    pod.load = Load(kv_usage=1.5)
+    await scaling.scaled_to(2)
+    for pod in await scaling.bring_up(Load()):
+        pod.load = Load(kv_usage=0.7)
+    operators.kill_all()
+    await scaling.start()
+    told = await autoscaling(scaling, "True")
+    assert told["message"].endswith("The spec is invalid, so targets and range stay as they were.")
+    await until(lambda: shown(scaling, "kvDemand 72%/80%"), "its load is told, in tenths of the target")
     assert await scaling.pods_wanted() == 2
 
 

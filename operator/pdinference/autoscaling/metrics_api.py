@@ -17,7 +17,6 @@ from pdinference.autoscaling.metrics import ScrapeMetrics
 from pdinference.autoscaling.policies import Policies
 from pdinference.autoscaling.scrape import Scraper
 from pdinference.autoscaling.signals import BlindError, Measurement, Upstream, measure
-from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import Owner
 from pdinference.planning.scaling.signals import WINDOW_SECONDS, Signal
@@ -56,7 +55,6 @@ class MetricsApi:
     def __init__(
         self,
         *,
-        cache: Cache,
         scraper: Scraper,
         policies: Policies,
         proxy: FrontProxy,
@@ -64,7 +62,6 @@ class MetricsApi:
         metrics: ScrapeMetrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._cache = cache
         self._scraper = scraper
         self._policies = policies
         self._proxy = proxy
@@ -142,7 +139,7 @@ class MetricsApi:
         if metric in LATENCY_METRICS:
             return measure_latency(metric, pods, now=now)
         signal = Signal(metric)
-        policy = self._policies.of(self._cache.resources.get(owner)).get(role, {})
+        policy = self._policies.of(owner).get(role, {})
         upstream = Upstream(self._scraper.pods(owner, Role.PARAMETER), self._scraper.idle_token_seconds(owner))
         return measure(signal, pods, target=policy.get(signal), now=now, upstream=upstream)
 
@@ -178,7 +175,7 @@ class MetricsApi:
         if labels.keys() != {names.LABEL_NAME, names.LABEL_ROLE} or role not in ENGINE_ROLES:
             example = f"{names.LABEL_NAME}=llama,{names.LABEL_ROLE}={Role.DECODE}"
             self._wrong(400, "BadRequest", f"Select one role of one PDInference by its labels, as in {example}.")
-        if not self._policies.of(self._cache.resources.get(Owner(namespace, name))):
+        if not self._policies.of(Owner(namespace, name)):
             self._wrong(404, "NotFound", f"There is no PDInference {namespace}/{name} with autoscaling.")
         return Owner(namespace, name), Role(role)
 

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 
+from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.validation import InvalidResourceError, validated
-from pdinference.cluster.kinds import Owner
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.kinds import AUTOSCALER, ChildKey, Owner
 from pdinference.cluster.records import ResourceRecord
+from pdinference.planning.observed import AutoscalerState
 from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.targets import targets_milli
 
@@ -16,26 +19,49 @@ _MARK = b'"autoscaling"'
 _NONE: Policy = {}
 
 
+def autoscaler_of(cache: Cache, owner: Owner, role: Role) -> AutoscalerState | None:
+    """The live HPA of a role; None where there is none."""
+    record = cache.children.get(ChildKey(AUTOSCALER.name, owner.namespace, names.role_object(owner.name, role)))
+    return record.autoscaler if record is not None and record.owner == owner else None
+
+
 class Policies:
-    """Policies by resource, each read once a generation."""
+    """What each HPA aims at, and where there is none yet, what the spec asks for.
 
-    def __init__(self) -> None:
-        self._known: dict[Owner, tuple[str, int, Policy]] = {}
+    An HPA is told nothing new while the spec is invalid, so it goes on by what an earlier spec asked for.
+    """
 
-    def of(self, record: ResourceRecord | None) -> Policy:
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._asked: dict[Owner, tuple[str, int, Policy]] = {}
+
+    def of(self, owner: Owner) -> Policy:
         """The policy of a resource; empty when no role is autoscaled, or by others' metrics."""
-        if record is None or _MARK not in record.spec:
+        record = self._cache.resources.get(owner)
+        if record is None:
+            self._asked.pop(owner, None)
             return _NONE
-        known = self._known.get(record.owner)
+        hpas = {role: autoscaler_of(self._cache, owner, role) for role in ENGINE_ROLES}
+        told = {role: aims for role, hpa in hpas.items() if hpa is not None and (aims := _aims(hpa))}
+        return {**self._of_spec(record), **told}
+
+    def _of_spec(self, record: ResourceRecord) -> Policy:
+        """Read once a generation."""
+        if _MARK not in record.spec:
+            return _NONE
+        known = self._asked.get(record.owner)
         if known is not None and known[:2] == (record.uid, record.generation):
             return known[2]
         policy = _read(record)
-        self._known[record.owner] = (record.uid, record.generation, policy)
+        self._asked[record.owner] = (record.uid, record.generation, policy)
         return policy
 
-    def forget(self, owner: Owner) -> None:
-        """The resource is gone."""
-        self._known.pop(owner, None)
+
+def _aims(hpa: AutoscalerState) -> dict[Signal, float]:
+    """Of each metric of the operator's that the HPA divides by its pods."""
+    signals = frozenset(Signal)
+    ours = (load for load in hpa.loads if load.averaged and load.metric in signals)
+    return {Signal(load.metric): load.target_milli / 1000 for load in ours}
 
 
 def _read(record: ResourceRecord) -> Policy:

@@ -10,20 +10,19 @@ from typing import Final
 
 import aiohttp
 
-from pdinference.api import names
 from pdinference.api.names import ENGINE_PORT, ENGINE_ROLES, Role
 from pdinference.autoscaling.exposition import reading
 from pdinference.autoscaling.fetch import fetch, is_down
 from pdinference.autoscaling.metrics import ScrapeMetrics
 from pdinference.autoscaling.paces import Paces
-from pdinference.autoscaling.policies import Policies
+from pdinference.autoscaling.policies import Policies, autoscaler_of
 from pdinference.autoscaling.signals import PodLoad
 from pdinference.autoscaling.telling import lacks
 from pdinference.autoscaling.window import Dated, Window
 from pdinference.cluster.cache import Cache
-from pdinference.cluster.kinds import AUTOSCALER, ChildKey, Owner
+from pdinference.cluster.kinds import Owner
 from pdinference.cluster.records import PodRecord
-from pdinference.planning.observed import AutoscalerState, KvCache, PodSummary
+from pdinference.planning.observed import KvCache, PodSummary
 from pdinference.planning.scaling.signals import Signal
 
 _LOG = logging.getLogger(__name__)
@@ -101,7 +100,7 @@ class Scraper:
 
     def pods(self, owner: Owner, role: Role) -> list[PodLoad]:
         """The pods of a role that are not about to go."""
-        hpa = self._autoscaler(owner, role)
+        hpa = autoscaler_of(self._cache, owner, role)
         found = []
         for pod in self._engine_pods(owner, role):
             window = self._windows[_place(pod)]
@@ -138,20 +137,15 @@ class Scraper:
     def idle_token_seconds(self, owner: Owner) -> float | None:
         """The shortest time that a D pod of this resource, of a revision that is there, ever took for a token."""
         revisions = (pod.summary.revision for pod in self._engine_pods(owner, Role.DECODE))
-        return self._paces.shortest(owner, revisions, self._autoscaler(owner, Role.DECODE))
+        return self._paces.shortest(owner, revisions, autoscaler_of(self._cache, owner, Role.DECODE))
 
     def paces(self, owner: Owner) -> dict[str, float]:
         """The shortest time that this operator saw a D pod of each revision take for a token.
 
         Nothing where no HPA goes by it.
         """
-        policy = self._policies.of(self._cache.resources.get(owner)).get(Role.DECODE, {})
+        policy = self._policies.of(owner).get(Role.DECODE, {})
         return self._paces.of(owner) if Signal.DECODE_LOAD in policy else {}
-
-    def _autoscaler(self, owner: Owner, role: Role) -> AutoscalerState | None:
-        key = ChildKey(AUTOSCALER.name, owner.namespace, names.role_object(owner.name, role))
-        record = self._cache.children.get(key)
-        return record.autoscaler if record is not None and record.owner == owner else None
 
     def _engine_pods(self, owner: Owner, role: Role) -> Iterator[PodRecord]:
         for pod in self._cache.pods.owned_by(owner):
@@ -165,7 +159,7 @@ class Scraper:
             summary = pod.summary
             if pod.owner is None or summary.role not in ENGINE_ROLES or not _told_by(summary):
                 continue
-            scaled = self._policies.of(self._cache.resources.get(pod.owner))
+            scaled = self._policies.of(pod.owner)
             if scaled or (others and summary.ready and _place(pod) not in self._caches):
                 yield pod
 
@@ -214,8 +208,8 @@ class Scraper:
 
     def _note_lack(self, pod: PodRecord, window: Window) -> bool:
         """Whether the pod began, or ceased, to keep back what its HPA goes by."""
-        resource = self._cache.resources.get(pod.owner) if pod.owner is not None else None
-        signals = self._policies.of(resource).get(pod.summary.role, {}) if pod.summary.role is not None else {}
+        policy = self._policies.of(pod.owner) if pod.owner is not None else {}
+        signals = policy.get(pod.summary.role, {}) if pod.summary.role is not None else {}
         now = {_place(pod)} if lacks(window, signals, self._clock()) else set()
         before = {_place(pod)} & self._lacking
         self._lacking = self._lacking - before | now

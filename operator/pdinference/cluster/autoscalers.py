@@ -74,7 +74,7 @@ def _load(wanted: Json, current: Json) -> Load:
     now = _source(current).get("current") or {}
     aim, value = _amount(target), _amount(now)
     tenths = round(10 * value / aim) if aim and value is not None else None
-    return Load(_name(wanted), tenths, 1000 * (aim or 0.0))
+    return Load(_name(wanted), tenths, 1000 * (aim or 0.0), averaged=target.get("type") != "Value")
 
 
 def _name(metric: Json) -> str:

@@ -47,7 +47,7 @@ class Measuring:
     ) -> None:
         self._cache = cache
         self._enqueue = enqueue
-        self._policies = Policies()
+        self._policies = Policies(cache)
         metrics = ScrapeMetrics(registry)
         self._scraper = Scraper(
             cache,
@@ -65,7 +65,6 @@ class Measuring:
         if self._proxy is not None:
             answering.add(
                 MetricsApi(
-                    cache=cache,
                     scraper=self._scraper,
                     policies=self._policies,
                     proxy=self._proxy,
@@ -113,5 +112,5 @@ class Measuring:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _all_changed(self) -> None:
-        records = [record for _, record in self._cache.resources.items()]
-        self._enqueue([record.owner for record in records if self._policies.of(record)])
+        owners = [record.owner for _, record in self._cache.resources.items()]
+        self._enqueue([owner for owner in owners if self._policies.of(owner)])

@@ -92,11 +92,13 @@ class Load:
         metric: Name of the metric.
         tenths: Load of a pod, in tenths of its target; None when the HPA has not read it.
         target_milli: What a pod is to bear, in thousandths.
+        averaged: Whether the target is of a pod; else it is of all pods together.
     """
 
     metric: str
     tenths: int | None
     target_milli: float
+    averaged: bool = True
 
 
 @dataclass(frozen=True, slots=True)
