@@ -218,7 +218,8 @@ async def test_without_a_router_the_wanted_revision_is_followed(document: Callab
     assert follows(world) == world.status["revision"]
 
 
-async def test_scaling_is_told(world: World) -> None:
+@pytest.mark.parametrize("invalid", [{}, {"engine": {"args": {"no-such-option": 1}}}])
+async def test_scaling_is_told(world: World, invalid: Json) -> None:
     first = await serving(world)
     external = world.api.objects[HPA]["spec"]["metrics"][0]["external"]
     condition = [
@@ -234,6 +235,7 @@ async def test_scaling_is_told(world: World) -> None:
         world.sync()
 
     hpa_tells(2)
+    world.edit(decode=SCALED, **invalid)
     await world.reconcile()
     hpa_scales(world, first, 6)
     result = await world.reconcile()
@@ -313,6 +315,33 @@ class TestPOfSeveralNodes:
             assert groups(world, first) == [pods] * 3
             await world.reconcile()
             assert world.api.writes() == 0
+
+    async def test_they_follow_while_the_stored_spec_is_invalid_also_in_the_middle_of_a_roll_out(
+        self, world: World
+    ) -> None:
+        first = await serving(world)
+        world.edit(parameter=GROUPS, engine={"image": "v:2"})
+        await world.reconcile()
+        second = world.status["revision"]
+        world.edit(parameter=GROUPS, engine={"args": {"no-such-option": 1}})
+        for pods in (5, 1):
+            world.api.scale(leader(first), pods)
+            world.restart()
+            await world.reconcile()
+            assert world.condition("Progressing")["reason"] == "InvalidSpec"
+            assert (groups(world, first), groups(world, second)) == ([pods] * 3, [2] * 3)
+            await world.reconcile()
+            assert world.api.writes() == 0
+
+    async def test_of_an_invalid_spec_a_write_that_failed_is_tried_again(self, world: World) -> None:
+        first = await serving(world)
+        world.edit(parameter=GROUPS, engine={"args": {"no-such-option": 1}})
+        world.api.scale(leader(first), 3)
+        world.sync()
+        world.api.fail("apply", node(first, 2), ApiError(0, "Unreachable", "killed"))
+        assert (await world.reconcile()).retry
+        assert not (await world.reconcile()).retry
+        assert groups(world, first) == [3] * 3
 
     async def test_they_are_put_right_when_somebody_else_counts_them(self, world: World) -> None:
         first = await serving(world)

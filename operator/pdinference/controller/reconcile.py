@@ -31,12 +31,14 @@ from pdinference.controller.scaling import (
     autoscalers,
     chosen_autoscalers,
     held_back,
+    scaled_leader,
     trailing_counts,
     wanted_counts,
+    whole_instances,
 )
 from pdinference.controller.sleeping import seconds_to_sleep
 from pdinference.manifests import RenderSettings
-from pdinference.planning.observed import Failure
+from pdinference.planning.observed import AutoscalerState, Failure
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.decision import Change, reasons, unexplained
@@ -99,7 +101,7 @@ class Reconciler:
         found = (failure for outcome in outcomes for failure in outcome.failures)
         failures = tuple(sorted(found, key=lambda f: (f.transient, f.kind, f.name)))
         after = self._observe(resource, desired, seen.plan)
-        reason_due = self._seconds_to(self._reason_due(resource, desired, after))
+        reason_due = self._seconds_to(self._reason_due(resource, desired.revision, after.autoscalers))
         written = reason_due is not None or await self._report(resource, desired, after, failures)
         waits = bool(failures or any(outcome.waiting for outcome in outcomes) or not written)
         looks = (
@@ -178,12 +180,14 @@ class Reconciler:
     def _seconds_to(self, moment: datetime | None) -> float | None:
         return None if moment is None else (moment - self._now()).total_seconds() + 0.1
 
-    def _reason_due(self, resource: ResourceRecord, desired: Desired, seen: Observation) -> datetime | None:
+    def _reason_due(
+        self, resource: ResourceRecord, revision: str, hpas: Mapping[Role, AutoscalerState | None]
+    ) -> datetime | None:
         """Until when the status waits, so that it can say why an HPA changed a number of pods; None for no more."""
         told = status_of(resource).roles
         counts = unexplained(
-            seen.autoscalers,
-            live_workloads(self._cache, resource, desired.revision),
+            hpas,
+            live_workloads(self._cache, resource, revision),
             {Role.PARAMETER: told.parameter.desired, Role.DECODE: told.decode.desired},
         )
         known = self._changes.pop(resource.owner, None)
@@ -236,9 +240,18 @@ class Reconciler:
         return await self._reporter.report(resource, status, loads=reasons(seen.autoscalers, workloads))
 
     async def _report_invalid(self, resource: ResourceRecord, error: InvalidSpecError) -> Result:
+        """Leave everything alone, but keep whole the instances whose first nodes an HPA goes on scaling."""
         self._metrics.errors.labels("InvalidSpec").inc()
+        leader = scaled_leader(self._cache, resource)
+        recounted = await self._applier.recount(whole_instances(self._cache, resource, leader))
+        count_writes(self._metrics, recounted)
         situation = situation_of_unreadable(
             self._cache, resource, memory=error.memory, measured=self._measured(resource.owner)
         )
+        reason_due = self._seconds_to(self._reason_due(resource, situation.target, situation.autoscalers))
+        if reason_due is not None:
+            return Result(retry=bool(recounted.failures), again_after=reason_due)
         status = invalid_status(situation, str(error), previous=status_of(resource), now=self._now())
-        return Result(retry=not await self._reporter.report(resource, status))
+        loads = reasons(situation.autoscalers, situation.workloads)
+        written = await self._reporter.report(resource, status, loads=loads)
+        return Result(retry=bool(recounted.failures) or not written)

@@ -87,15 +87,30 @@ def trailing_counts(
     cache: Cache, resource: ResourceRecord, desired: Desired, followed: str
 ) -> dict[ChildKey, WantedCount]:
     """What is to change in the further nodes of P instances of an old revision, whose first nodes an HPA scales."""
-    leader = _record(cache, resource, Role.PARAMETER, followed)
-    if Role.PARAMETER not in desired.scales or leader is None or followed == desired.revision:
+    if Role.PARAMETER not in desired.scales or followed == desired.revision:
         return {}
-    wanted = WantedCount(_count(leader), followed=False)
+    return whole_instances(cache, resource, _record(cache, resource, Role.PARAMETER, followed))
+
+
+def whole_instances(cache: Cache, resource: ResourceRecord, leader: ChildRecord | None) -> dict[ChildKey, WantedCount]:
+    """What is to change in the further nodes of P instances, so that there are as many of each as of first nodes."""
+    if leader is None or leader.workload is None:
+        return {}
+    revision, wanted = leader.workload.revision, WantedCount(_count(leader), followed=False)
     return {
         child.key: wanted
         for child in cache.children_of(resource.owner)
-        if child.owner_uid == resource.uid and not child.deleting and _trails(child, followed, wanted)
+        if child.owner_uid == resource.uid and not child.deleting and _trails(child, revision, wanted)
     }
+
+
+def scaled_leader(cache: Cache, resource: ResourceRecord) -> ChildRecord | None:
+    """The first nodes of P's instances that something scales at the moment, whatever the spec says; None without."""
+    scaler = _autoscaler(cache, resource, Role.PARAMETER)
+    if scaler is None:
+        return None
+    kind = names.WORKLOAD_KINDS[Role.PARAMETER]
+    return _owned(cache, resource, ChildKey(kind, resource.owner.namespace, scaler.workload))
 
 
 def _trails(child: ChildRecord, followed: str, wanted: WantedCount) -> bool:
@@ -226,9 +241,8 @@ def _scalers(cache: Cache, resource: ResourceRecord, role: Role) -> Iterator[Chi
 
 
 def _own(cache: Cache, resource: ResourceRecord, kind: str, role: Role) -> ChildRecord | None:
-    key = ChildKey(kind, resource.owner.namespace, names.role_object(resource.owner.name, role))
-    record = cache.children.get(key)
-    return record if record is not None and record.owner_uid == resource.uid and not record.deleting else None
+    name = names.role_object(resource.owner.name, role)
+    return _owned(cache, resource, ChildKey(kind, resource.owner.namespace, name))
 
 
 def _key(owner: Owner, role: Role, revision: str) -> ChildKey:
@@ -237,7 +251,11 @@ def _key(owner: Owner, role: Role, revision: str) -> ChildKey:
 
 
 def _record(cache: Cache, resource: ResourceRecord, role: Role, revision: str) -> ChildRecord | None:
-    record = cache.children.get(_key(resource.owner, role, revision)) if revision else None
+    return _owned(cache, resource, _key(resource.owner, role, revision)) if revision else None
+
+
+def _owned(cache: Cache, resource: ResourceRecord, key: ChildKey) -> ChildRecord | None:
+    record = cache.children.get(key)
     return record if record is not None and record.owner_uid == resource.uid and not record.deleting else None
 
 
