@@ -3,8 +3,9 @@
 import pytest
 
 from pdinference.autoscaling.exposition import Histogram
-from pdinference.autoscaling.latencies import LATENCY_METRICS, measure_latency, quantile_of
+from pdinference.autoscaling.latencies import measure_latency, quantile_of
 from pdinference.autoscaling.signals import BlindError, Measurement, PodLoad
+from pdinference.planning.scaling.signals import LATENCY_METRICS
 from tests.autoscaling.readings import pod, told
 
 NOW = 200.0

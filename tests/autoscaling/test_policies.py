@@ -81,4 +81,16 @@ def test_metrics_of_others_and_targets_of_all_pods_together_are_no_aims_of_a_pod
     cluster.hpa("queue_length", type="AverageValue", averageValue="3")
     assert cluster.policies.of(OWNER) == {}
     cluster.hpa(Signal.WAITING_REQUESTS, type="Value", value="30")
-    assert cluster.policies.of(OWNER) == {}
+    assert cluster.policies.of(OWNER) == {Role.DECODE: {}}
+
+
+def test_an_hpa_that_goes_by_latencies_alone_goes_on_too(cluster: Cluster) -> None:
+    metric = "pdinference_time_to_first_token_milliseconds_p90"
+    target = {"type": "Value", "value": "500"}
+    external = {"type": "External", "external": {"metric": {"name": metric}, "target": target}}
+    scaled = {"autoscaling": {"maxReplicas": 3, "metrics": [external]}}
+    cluster.resource(**scaled)
+    assert cluster.policies.of(OWNER) == {Role.DECODE: {}}
+    cluster.hpa(metric, **target)
+    cluster.resource(**scaled, **INVALID)
+    assert cluster.policies.of(OWNER) == {Role.DECODE: {}}

@@ -12,7 +12,7 @@ from pdinference.api.names import Role
 from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import CHILDREN, DEPLOYMENT, POD, RESOURCE, SCALED_OBJECT, Owner
+from pdinference.cluster.kinds import DEPLOYMENT, POD, RESOURCE, Owner, watched
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.reconcile import Reconciler
@@ -74,8 +74,8 @@ class World:
         self.sync()
 
     def sync(self) -> None:
-        """Everything that is live gets into the cache, and what is gone gets out."""
-        for kind in (RESOURCE, *CHILDREN, SCALED_OBJECT, POD):
+        """Everything that is live gets into the cache, as far as it is watched, and what is gone gets out."""
+        for kind in watched(keda=self.settings.keda is not None):
             prefix = kind.path("ns") + "/"
             bodies = [body for path, body in self.api.objects.items() if path.startswith(prefix)]
             for body in bodies:

@@ -169,6 +169,21 @@ async def test_a_restart_in_the_middle_changes_nothing(world: World) -> None:
     assert (count(world, second), follows(world), world.api.writes()) == (5, first, 0)
 
 
+async def test_a_roll_out_that_ends_while_the_operator_is_away_is_noticed_although_the_next_one_begins(
+    world: World,
+) -> None:
+    await serving(world)
+    world.edit(decode=SCALED, engine={"image": "v:2"})
+    await world.reconcile()
+    second = world.status["revision"]
+    world.roll_out()
+    world.edit(decode=SCALED, engine={"image": "v:3"})
+    world.restart()
+    await world.reconcile()
+    assert (world.status["servingRevision"], follows(world)) == (second, second)
+    assert world.status["revision"] not in {"", second}
+
+
 async def test_recreate_hands_the_number_of_pods_on_too(document: Callable[..., Json]) -> None:
     world = World(document(decode=SCALED, rollout={"strategy": "Recreate"}))
     first = await serving(world)
@@ -276,6 +291,28 @@ async def test_of_an_invalid_spec_pods_and_range_are_told_as_they_are(world: Wor
     assert (count(world, first), follows(world)) == (5, first)
     await world.reconcile()
     assert world.api.writes() == 0
+
+
+async def test_of_an_invalid_spec_a_roll_out_that_ends_is_told_and_that_nothing_scales_what_serves(
+    world: World,
+) -> None:
+    first = await serving(world)
+    world.edit(decode=SCALED, engine={"image": "v:2"})
+    await world.reconcile()
+    second = world.status["revision"]
+    world.edit(decode=SCALED, engine={"args": {"no-such-option": 1}})
+    await world.reconcile()
+    assert world.status["servingRevision"] == first
+    assert world.condition("Autoscaling")["status"] == "Unknown", "its HPA has not looked yet"
+    world.roll_out()
+    await world.reconcile()
+    assert (world.status["servingRevision"], follows(world)) == (second, first)
+    told = world.condition("Autoscaling")
+    assert (told["status"], told["reason"]) == ("False", "InvalidSpec")
+    assert f"Requests go to revision {second}" in told["message"]
+    world.edit(decode=SCALED, engine={"image": "v:2"})
+    await world.reconcile()
+    assert follows(world) == second
 
 
 async def test_what_a_person_scaled_is_told_without_a_load(world: World) -> None:

@@ -206,6 +206,37 @@ async def test_without_keda_in_the_cluster_the_condition_names_what_is_missing(w
     assert "Install KEDA" in progressing["message"]
 
 
+async def test_an_operator_that_no_longer_uses_keda_tells_that_keda_goes_on(world: World) -> None:
+    """It may not see ScaledObjects any more, so it refuses the spec, and leaves pods to KEDA's HPA."""
+    first = await serving(world)
+    world.edit(decode=SCALED, autoscaling={"source": "KEDA"})
+    await until_at_rest(world)
+    world.settings = RenderSettings()
+    world.restart()
+    hold(world)
+    await world.reconcile()
+    assert world.condition("Progressing")["reason"] == "InvalidSpec"
+    assert world.status["roles"][Role.DECODE]["scaling"] == "1-6 pods"
+    assert "Nothing scales" not in world.condition("Autoscaling")["message"]
+    hpa_scales(world, first, 5)
+    await world.reconcile()
+    assert world.status["roles"][Role.DECODE]["desired"] == 5
+
+
+async def test_an_operator_that_no_longer_uses_keda_never_scales_beside_it(world: World) -> None:
+    world.measured = ELSEWHERE
+    await serving(world)
+    await until_at_rest(world)
+    world.settings = RenderSettings()
+    world.restart()
+    for _ in range(3):
+        await world.reconcile()
+        assert scalers(world) == {KEDA, KEDAS_HPA}
+    assert "no longer installed to use KEDA, delete it" in world.condition("Autoscaling")["message"]
+    del world.api.objects[KEDA]
+    assert (await until_at_rest(world))[-1] == {HPA}
+
+
 async def test_each_role_is_told_of_its_own_scaler(world: World) -> None:
     world.edit(parameter={"autoscaling": {"maxReplicas": 3}}, decode=SCALED)
     await serving(world)

@@ -1,28 +1,15 @@
 """Quantiles of latencies over the pods of a role, for HPA metrics of the type Value, and for people."""
 
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
-from itertools import product
 from typing import Final
 
 from pdinference.autoscaling.exposition import Histogram
 from pdinference.autoscaling.signals import BlindError, Measurement, PodLoad
 from pdinference.autoscaling.window import Dated, grown
+from pdinference.planning.scaling.signals import LATENCY_METRICS, Latency
 
 _WARM_UP_S: Final = 60.0
 """The first requests of a process are slow, which says nothing about its load."""
-
-
-class Latency(StrEnum):
-    """What is timed."""
-
-    TIME_TO_FIRST_TOKEN = "pdinference_time_to_first_token_milliseconds"  # noqa: S105 - no password
-    INTER_TOKEN = "pdinference_inter_token_latency_milliseconds"  # noqa: S105 - no password
-
-
-_QUANTILES: Final = (50, 90, 99)
-LATENCY_METRICS: Final = {f"{kind}_p{percent}": (kind, percent / 100) for kind, percent in product(Latency, _QUANTILES)}
-"""Metric names, and the latency and quantile that each stands for."""
 
 
 def measure_latency(metric: str, pods: Sequence[PodLoad], *, now: float) -> Measurement:

@@ -12,22 +12,20 @@ from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.autoscaling.access import Access, Question
 from pdinference.autoscaling.front_proxy import FrontProxy
-from pdinference.autoscaling.latencies import LATENCY_METRICS, measure_latency
+from pdinference.autoscaling.latencies import measure_latency
 from pdinference.autoscaling.metrics import ScrapeMetrics
 from pdinference.autoscaling.policies import Policies
 from pdinference.autoscaling.scrape import Scraper
 from pdinference.autoscaling.signals import BlindError, Measurement, Upstream, measure
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import Owner
-from pdinference.planning.scaling.signals import WINDOW_SECONDS, Signal
+from pdinference.planning.scaling.signals import LATENCY_METRICS, METRICS, WINDOW_SECONDS, Signal
 
 _LOG = logging.getLogger(__name__)
 
 GROUP: Final = "external.metrics.k8s.io"
 VERSION: Final = "v1beta1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
-METRICS: Final = (*Signal, *LATENCY_METRICS)
-"""Every metric that can be asked for."""
 
 _Handler = Callable[[web.Request], Awaitable[web.Response]]
 

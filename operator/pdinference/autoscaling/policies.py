@@ -9,7 +9,7 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import AUTOSCALER, ChildKey, Owner
 from pdinference.cluster.records import ResourceRecord
 from pdinference.planning.observed import AutoscalerState
-from pdinference.planning.scaling.signals import Signal
+from pdinference.planning.scaling.signals import METRICS, Signal
 from pdinference.planning.scaling.targets import targets_milli
 
 Policy = Mapping[Role, Mapping[Signal, float]]
@@ -17,6 +17,7 @@ Policy = Mapping[Role, Mapping[Signal, float]]
 
 _MARK = b'"autoscaling"'
 _NONE: Policy = {}
+_SIGNALS = frozenset(Signal)
 
 
 def autoscaler_of(cache: Cache, owner: Owner, role: Role) -> AutoscalerState | None:
@@ -42,7 +43,7 @@ class Policies:
             self._asked.pop(owner, None)
             return _NONE
         hpas = {role: autoscaler_of(self._cache, owner, role) for role in ENGINE_ROLES}
-        told = {role: aims for role, hpa in hpas.items() if hpa is not None and (aims := _aims(hpa))}
+        told = {role: _aims(hpa) for role, hpa in hpas.items() if hpa is not None and _asks_us(hpa)}
         return {**self._of_spec(record), **told}
 
     def _of_spec(self, record: ResourceRecord) -> Policy:
@@ -57,10 +58,14 @@ class Policies:
         return policy
 
 
+def _asks_us(hpa: AutoscalerState) -> bool:
+    """Whether one of its metrics is the operator's."""
+    return any(load.metric in METRICS for load in hpa.loads)
+
+
 def _aims(hpa: AutoscalerState) -> dict[Signal, float]:
     """Of each metric of the operator's that the HPA divides by its pods."""
-    signals = frozenset(Signal)
-    ours = (load for load in hpa.loads if load.averaged and load.metric in signals)
+    ours = (load for load in hpa.loads if load.averaged and load.metric in _SIGNALS)
     return {Signal(load.metric): load.target_milli / 1000 for load in ours}
 
 

@@ -19,14 +19,11 @@ from pdinference.controller.scaling import (
     whatever_scales,
 )
 from pdinference.controller.sleeping import sleeps_now
-from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.model import ModelView
 from pdinference.planning.observed import AutoscalerState, WorkloadState
 from pdinference.planning.rollout import RolloutPlan, plan_rollout
-from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.coordination import Coordination
 from pdinference.planning.scaling.sleep import Activity
-from pdinference.planning.status import Situation
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,29 +131,6 @@ def live_workloads(cache: Cache, resource: ResourceRecord, revision: str) -> dic
         for state in states
         if state.node_rank == 0 and (state.revision == revision or state.role is Role.ROUTER)
     }
-
-
-def situation_of_unreadable(
-    cache: Cache, resource: ResourceRecord, *, memory: MemoryVerdict, measured: Measured
-) -> Situation:
-    """What is there of a resource whose spec cannot be read: of the revision that was asked for last."""
-    before = status_of(resource)
-    workloads = live_workloads(cache, resource, before.revision)
-    hpas = live_autoscalers(cache, resource, names.ENGINE_ROLES)
-    return Situation(
-        namespace=resource.owner.namespace,
-        name=resource.owner.name,
-        generation=resource.generation,
-        port=0,
-        target=before.revision,
-        desired={role: workload.desired for role, workload in workloads.items()},
-        rollout=RolloutPlan(serving=before.serving_revision, complete=False, keep=None),
-        workloads=workloads,
-        autoscalers={role: hpa for role, hpa in hpas.items() if hpa is not None},
-        pods=cache.pods_of(resource.owner),
-        measured=measured,
-        memory=memory,
-    )
 
 
 def live_router(cache: Cache, resource: ResourceRecord) -> WorkloadState | None:

@@ -23,7 +23,6 @@ from pdinference.controller.observing import (
     live_workloads,
     observe,
     router_key,
-    situation_of_unreadable,
 )
 from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.results import Result, count_writes
@@ -31,12 +30,11 @@ from pdinference.controller.scaling import (
     autoscalers,
     chosen_autoscalers,
     held_back,
-    scaled_leader,
     trailing_counts,
     wanted_counts,
-    whole_instances,
 )
 from pdinference.controller.sleeping import seconds_to_sleep
+from pdinference.controller.unreadable import situation_of_unreadable, unfinished_instances
 from pdinference.manifests import RenderSettings
 from pdinference.planning.observed import AutoscalerState, Failure
 from pdinference.planning.rollout import RolloutPlan
@@ -242,8 +240,7 @@ class Reconciler:
     async def _report_invalid(self, resource: ResourceRecord, error: InvalidSpecError) -> Result:
         """Leave everything alone, but keep whole the instances whose first nodes an HPA goes on scaling."""
         self._metrics.errors.labels("InvalidSpec").inc()
-        leader = scaled_leader(self._cache, resource)
-        recounted = await self._applier.recount(whole_instances(self._cache, resource, leader))
+        recounted = await self._applier.recount(unfinished_instances(self._cache, resource))
         count_writes(self._metrics, recounted)
         situation = situation_of_unreadable(
             self._cache, resource, memory=error.memory, measured=self._measured(resource.owner)

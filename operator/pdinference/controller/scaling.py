@@ -104,15 +104,6 @@ def whole_instances(cache: Cache, resource: ResourceRecord, leader: ChildRecord 
     }
 
 
-def scaled_leader(cache: Cache, resource: ResourceRecord) -> ChildRecord | None:
-    """The first nodes of P's instances that something scales at the moment, whatever the spec says; None without."""
-    scaler = _autoscaler(cache, resource, Role.PARAMETER)
-    if scaler is None:
-        return None
-    kind = names.WORKLOAD_KINDS[Role.PARAMETER]
-    return _owned(cache, resource, ChildKey(kind, resource.owner.namespace, scaler.workload))
-
-
 def _trails(child: ChildRecord, followed: str, wanted: WantedCount) -> bool:
     workload = child.workload
     return (
@@ -242,7 +233,7 @@ def _scalers(cache: Cache, resource: ResourceRecord, role: Role) -> Iterator[Chi
 
 def _own(cache: Cache, resource: ResourceRecord, kind: str, role: Role) -> ChildRecord | None:
     name = names.role_object(resource.owner.name, role)
-    return _owned(cache, resource, ChildKey(kind, resource.owner.namespace, name))
+    return live_child(cache, resource, ChildKey(kind, resource.owner.namespace, name))
 
 
 def _key(owner: Owner, role: Role, revision: str) -> ChildKey:
@@ -251,10 +242,11 @@ def _key(owner: Owner, role: Role, revision: str) -> ChildKey:
 
 
 def _record(cache: Cache, resource: ResourceRecord, role: Role, revision: str) -> ChildRecord | None:
-    return _owned(cache, resource, _key(resource.owner, role, revision)) if revision else None
+    return live_child(cache, resource, _key(resource.owner, role, revision)) if revision else None
 
 
-def _owned(cache: Cache, resource: ResourceRecord, key: ChildKey) -> ChildRecord | None:
+def live_child(cache: Cache, resource: ResourceRecord, key: ChildKey) -> ChildRecord | None:
+    """A child of this very resource, unless it is about to go."""
     record = cache.children.get(key)
     return record if record is not None and record.owner_uid == resource.uid and not record.deleting else None
 

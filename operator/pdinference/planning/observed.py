@@ -191,6 +191,18 @@ class AutoscalerState:
         """Whether it knows the load."""
         return self.active is not None and self.active.status == "True"
 
+    @property
+    def limit(self) -> str:
+        """What limits it, as a reason; empty for nothing.
+
+        What it said of an earlier minimum or maximum does not hold for the one that it has now.
+        """
+        if self.limited is None or self.limited.status != "True":
+            return ""
+        raised = self.limited.reason == "TooManyReplicas" and self.desired is not None and self.desired < self.maximum
+        lowered = self.limited.reason == "TooFewReplicas" and self.desired is not None and self.desired > self.minimum
+        return "" if raised or lowered else self.limited.reason
+
     def by(self, hpa: "AutoscalerState") -> "AutoscalerState":
         """A ScaledObject as the HPA sees it that KEDA has made of it, unless KEDA itself complains."""
         named = zip(self.triggers, hpa.loads, strict=True) if len(self.triggers) == len(hpa.loads) else ()

@@ -51,6 +51,8 @@ def plan_rollout(
     routed = {pod.revision for pod in pods if pod.role is Role.ROUTER and not pod.gone}
     if complete:
         serving = target
+    elif serving and serving not in routed and len(others := _answering(pods) - {target}) == 1:
+        (serving,) = others  # a roll-out ended that nobody saw, and the next one has begun
     if recreate:
         keep: frozenset[str] | None = frozenset({target})
     elif complete or _nobody_routes(router, routed):

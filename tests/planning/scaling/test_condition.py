@@ -115,6 +115,49 @@ def test_an_hpa_with_other_metrics_alone_does_not_care() -> None:
     assert of(cpu, ELSEWHERE).reason == "FailedGetResourceMetric"
 
 
+def test_another_hpa_for_the_same_pods_is_told_as_what_it_is() -> None:
+    said = "pods by selector x are controlled by multiple HPAs: [ns/llama-decode ns/mine]"
+    found = of(replace(FINE, active=Verdict("False", "AmbiguousSelector", said)))
+    assert (found.status, found.reason) == ("False", "AmbiguousSelector")
+    assert found.message == (
+        "D: Another HorizontalPodAutoscaler scales the same pods, so neither does; delete it: "
+        "pods by selector x are controlled by multiple HPAs: [ns/llama-decode ns/mine]."
+    )
+
+
+@pytest.mark.parametrize("metric", ["decodeLoad", "pdinference_decode_decode_load", "cpu"])
+def test_pods_that_the_operator_cannot_read_do_not_matter_where_others_read_them(metric: str) -> None:
+    others = replace(FINE, loads=(Load(metric, 5, 900),))
+    assert of(others, Measured(silent={D: ("a",)})) == of(others)
+
+
+def test_latencies_are_metrics_of_the_operator_too() -> None:
+    slow = replace(FINE, loads=(Load("pdinference_time_to_first_token_milliseconds_p90", 5, 500_000, averaged=False),))
+    assert "do not tell their load" in of(slow, Measured(silent={D: ("a",)})).message
+    blind = replace(slow, active=Verdict("False", "FailedGetExternalMetric", "404"))
+    assert of(blind, ELSEWHERE).reason == "MetricsApiElsewhere"
+
+
+@pytest.mark.parametrize(
+    ("looked", "now", "reason"),
+    [
+        (4, (1, 4), "TooManyReplicas"),
+        (4, (1, 8), "Active"),  # raised since
+        (4, (1, 3), "TooManyReplicas"),
+        (4, (4, 8), "TooFewReplicas"),
+        (4, (2, 8), "Active"),  # lowered since
+        (4, (5, 8), "TooFewReplicas"),
+    ],
+)
+def test_a_limit_that_was_moved_is_no_limit_until_the_hpa_has_looked(
+    looked: int, now: tuple[int, int], reason: str
+) -> None:
+    said = "TooManyReplicas" if looked >= now[1] or now[0] == 1 else "TooFewReplicas"
+    minimum, maximum = now
+    hpa = replace(FINE, minimum=minimum, maximum=maximum, desired=looked, limited=Verdict("True", said))
+    assert of(hpa).reason == reason
+
+
 def test_silent_pods_are_named() -> None:
     found = of(FINE, Measured(silent={D: ("a", "b", "c", "d")}))
     assert found.status == "True"

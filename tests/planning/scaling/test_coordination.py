@@ -262,6 +262,10 @@ class TestWanted:
         assert wanted_by(replace(limited, momentary=9), live=6) == 9
         assert wanted_by(replace(limited, momentary=None), live=6) == 7
 
+    def test_a_maximum_that_was_raised_since_is_not_what_it_asked_for(self) -> None:
+        limited = replace(self.STATE, limited=Verdict("True", "TooManyReplicas"), replicas=4, desired=4, momentary=5)
+        assert wanted_by(replace(limited, maximum=12), live=4) == 5
+
     def test_less_than_the_minimum_is_believed_one_pod_at_a_time(self) -> None:
         limited = replace(self.STATE, limited=Verdict("True", "TooFewReplicas"), replicas=3, desired=3, momentary=1)
         assert wanted_by(limited, live=3) == 2

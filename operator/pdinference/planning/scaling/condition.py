@@ -9,7 +9,7 @@ from pdinference.planning.conditions import ROLE_WORDS, Judgement
 from pdinference.planning.observed import AutoscalerState, KvCache, Load
 from pdinference.planning.scaling.bounds import Cause, Range
 from pdinference.planning.scaling.coordination import Coordination
-from pdinference.planning.scaling.signals import Signal
+from pdinference.planning.scaling.signals import METRICS, Signal
 from pdinference.planning.scaling.targets import label, written
 
 _NAMED_PODS = 3
@@ -19,8 +19,15 @@ _SIGNALS: Final = {name: signal for signal in Signal for name in (str(signal), l
 STILL_THERE = "StillThere"
 """Reason where something waits until what scaled before is gone."""
 LET_GO = (
-    "A ScaledObject goes when KEDA lets go of it; where KEDA is no longer installed, take the finalizers out of it."
+    "A ScaledObject goes when KEDA lets go of it; where KEDA is no longer installed, take the finalizers out of it; "
+    "where this operator is no longer installed to use KEDA, delete it."
 )
+_BLIND: Final = "The load is not known, so the number of pods stays as it is"
+_OTHER_CAUSES: Final = {
+    "AmbiguousSelector": "Another HorizontalPodAutoscaler scales the same pods, so neither does; delete it",
+    "ScalingDisabled": "There are no pods, and an HPA starts none",
+}
+"""What it means that an HPA is not active, where that says nothing of the load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +119,17 @@ def _role(hpa: AutoscalerState, measured: Measured, role: Role, together: Coordi
     if hpa.able is not None and hpa.able.status == "False":
         return Judgement("False", hpa.able.reason, f"The number of pods cannot be changed: {hpa.able.message}")
     if hpa.active is not None and hpa.active.status == "False":
-        message = f"The load is not known, so the number of pods stays as it is: {_cause(hpa.active.message)}"
+        message = f"{_OTHER_CAUSES.get(hpa.active.reason, _BLIND)}: {_cause(hpa.active.message)}"
         return Judgement("False", hpa.active.reason, message)
     limits = together.ranges.get(role)
     reason, message = (_together(hpa, limits, together) if limits is not None else None) or _working(hpa)
-    return Judgement("True", reason, message + _unknown(hpa.loads) + _silence(measured.silent.get(role, ())))
+    silent = measured.silent.get(role, ()) if _ours(hpa.loads) else ()  # others read the pods themselves
+    return Judgement("True", reason, message + _unknown(hpa.loads) + _silence(silent))
 
 
 def _together(hpa: AutoscalerState, limits: Range, together: Coordination) -> tuple[str, str] | None:
     """What one role may not for the sake of the other; None when that is not what stops it."""
-    limit = hpa.limited.reason if hpa.limited is not None and hpa.limited.status == "True" else ""
+    limit = hpa.limit
     if limit == "TooManyReplicas" and limits.cause is Cause.GPU_BUDGET:
         more = "; more may come within a minute, when the other role has let go" if together.settled_at else ""
         used = f"{together.used} of {together.budget} GPUs are in use{more}"
@@ -138,8 +146,7 @@ def _together(hpa: AutoscalerState, limits: Range, together: Coordination) -> tu
 
 
 def _working(hpa: AutoscalerState) -> tuple[str, str]:
-    limit = hpa.limited.reason if hpa.limited is not None and hpa.limited.status == "True" else ""
-    match limit:
+    match limit := hpa.limit:
         case "TooManyReplicas":
             return limit, f"The load asks for more pods than maxReplicas ({hpa.maximum}) allows."
         case "TooFewReplicas":
@@ -170,4 +177,4 @@ def _silence(pods: tuple[str, ...]) -> str:
 
 
 def _ours(loads: Iterable[Load]) -> bool:
-    return any(load.metric in set(Signal) for load in loads)
+    return any(load.metric in METRICS for load in loads)

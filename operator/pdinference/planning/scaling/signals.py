@@ -5,6 +5,8 @@ ceil(sum / target), whatever number of pods there is at the moment.
 """
 
 from enum import StrEnum
+from itertools import product
+from typing import Final
 
 
 class Signal(StrEnum):
@@ -29,6 +31,20 @@ class Signal(StrEnum):
     GENERATION_TOKENS_PER_SECOND = "pdinference_generation_tokens_per_second"
     """Tokens generated."""
 
+
+class Latency(StrEnum):
+    """What is timed: for people, and for HPA metrics of the type Value."""
+
+    TIME_TO_FIRST_TOKEN = "pdinference_time_to_first_token_milliseconds"  # noqa: S105 - no password
+    INTER_TOKEN = "pdinference_inter_token_latency_milliseconds"  # noqa: S105 - no password
+
+
+_QUANTILES: Final = (50, 90, 99)
+LATENCY_METRICS: Final = {f"{kind}_p{percent}": (kind, percent / 100) for kind, percent in product(Latency, _QUANTILES)}
+"""Metric names, and the latency and quantile that each stands for."""
+
+METRICS: Final = (*Signal, *LATENCY_METRICS)
+"""Every metric that the operator's metrics API serves."""
 
 WINDOW_SECONDS = 30
 """Over how long rates are taken: long enough for some requests to finish, short enough to notice a burst."""

@@ -17,7 +17,8 @@ def wanted_by(hpa: AutoscalerState, live: int) -> int | None:
     if not hpa.sees or hpa.desired is None:
         return None
     if _limited(hpa.limited, "TooManyReplicas"):
-        return max(hpa.maximum + 1, hpa.momentary or 0)
+        # Not by its maximum, which may have been raised since it looked.
+        return max(hpa.desired + 1, hpa.momentary or 0)
     if _limited(hpa.limited, "TooFewReplicas"):
         if hpa.replicas == live == hpa.minimum:
             # One fewer is sure, and asked for anew when that is reached; if the load grows again, it is not.

@@ -3,18 +3,20 @@
 Its children are left alone, but they go on: pods come and go, and HPAs decide. So what can be seen is told as ever.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from pdinference.api.names import SERVING_ROLES, Role
-from pdinference.api.v1alpha1 import RolesStatus, Status
+from pdinference.api.v1alpha1 import RolesStatus, RoleStatus, Status
 from pdinference.planning import conditions
-from pdinference.planning.conditions import ASLEEP, Judgement
+from pdinference.planning.conditions import Judgement
 from pdinference.planning.scaling.condition import judgement
 from pdinference.planning.status.model import memory_fits
 from pdinference.planning.status.problems import role_problem
 from pdinference.planning.status.ready import answers
 from pdinference.planning.status.roles import role_ready, role_status
 from pdinference.planning.status.situation import Situation
+from pdinference.planning.troubles import Advice
 
 _INVALID = "InvalidSpec"
 
@@ -29,9 +31,9 @@ def invalid_status(situation: Situation, message: str, *, previous: Status, now:
         now: The time.
     """
     roles = {role: role_status(situation, role) for role in situation.workloads}
-    problems = {role: role_problem(situation, role, counts) for role, counts in roles.items() if counts.desired}
+    problems = {role: _problem(situation, role, counts) for role, counts in roles.items()}
     judgements = {
-        conditions.READY: _ready(situation, previous),
+        conditions.READY: _ready(situation, problems),
         **{conditions.ROLE_CONDITIONS[role]: role_ready(role, roles[role], found) for role, found in problems.items()},
         conditions.PROGRESSING: Judgement("False", _INVALID, message),
         conditions.MEMORY_FITS: memory_fits(situation.memory),
@@ -44,6 +46,7 @@ def invalid_status(situation: Situation, message: str, *, previous: Status, now:
     return previous.model_copy(
         update={
             "observed_generation": situation.generation,
+            "serving_revision": situation.rollout.serving,
             "plan": situation.memory.status,
             "roles": RolesStatus(**counts),
             "conditions": conditions.carry_over([*fresh, *kept], previous.conditions),
@@ -51,16 +54,32 @@ def invalid_status(situation: Situation, message: str, *, previous: Status, now:
     )
 
 
-def _ready(situation: Situation, previous: Status) -> Judgement:
-    if any(old.type == conditions.READY and old.reason in {ASLEEP, _INVALID} for old in previous.conditions):
-        message = "P and D sleep, and no request starts them before the spec is corrected."
-        return Judgement("False", _INVALID, message)
-    router = situation.workloads.get(Role.ROUTER)
-    return answers(router) or Judgement("False", "NotServing", "The spec is invalid; nothing was created.")
+def _problem(situation: Situation, role: Role, counts: RoleStatus) -> Advice | None:
+    if counts.desired:
+        return role_problem(situation, role, counts)
+    return Advice(_INVALID, f"{conditions.ROLE_WORDS[role]}: has no pods, and none start before the spec is corrected.")
+
+
+def _ready(situation: Situation, problems: Mapping[Role, Advice | None]) -> Judgement:
+    waits = situation.rollout.serving and situation.pair_starts
+    if not waits and (answered := answers(situation.workloads.get(Role.ROUTER))) is not None:
+        return answered
+    if not situation.workloads:
+        return Judgement("False", "NotServing", "The spec is invalid; nothing was created.")
+    problem = next((problem for problem in problems.values() if problem is not None), None)
+    return Judgement("False", *(problem or Advice("NotServing", "No pod is ready to answer requests.")))
 
 
 def _autoscaling(situation: Situation, previous: Status) -> Judgement | None:
     """HPAs go on by what they were told."""
+    serving = situation.rollout.serving
+    behind = [hpa for hpa in situation.autoscalers.values() if hpa and not hpa.workload.endswith(f"-{serving}")]
+    if behind and serving:
+        message = (
+            f"Requests go to revision {serving} since its roll-out was over, but HPAs go on scaling the one before it, "
+            "and follow when the spec is corrected. The number of pods that serve stays as it is."
+        )
+        return Judgement("False", _INVALID, message)
     if situation.autoscalers:
         judged = judgement(situation.autoscalers, situation.measured, serves=True)
         return judged._replace(message=f"{judged.message} The spec is invalid, so targets and range stay as they were.")
