@@ -21,6 +21,7 @@ from pdinference.planning.observed import KvCache, Pace
 from pdinference.planning.scaling.signals import Signal
 
 OWNER = Owner("ns", "llama")
+NOBODY_LISTENS = "127.0.0.2"
 EARLIER = (Path(__file__).parent / "recorded" / "decode-busy.txt").read_text(encoding="utf-8")
 METRICS = (Path(__file__).parent / "recorded" / "decode-later.txt").read_text(encoding="utf-8")
 
@@ -49,7 +50,15 @@ class Pods:
         self.cache.observe(RESOURCE, body, deleted=False)
 
     def pod(
-        self, name: str, *, ready: bool = True, restarts: int = 0, address: str = "127.0.0.1", node: int | None = None
+        self,
+        name: str,
+        *,
+        ready: bool = True,
+        started: bool = False,
+        restarts: int = 0,
+        address: str = "127.0.0.1",
+        node: int | None = None,
+        uid: str = "",
     ) -> None:
         """A D pod; with a node rank, a pod of a P instance of several nodes."""
         labels = names.role_selector("llama", Role.DECODE, "rev")
@@ -58,9 +67,10 @@ class Pods:
             "phase": "Running",
             "podIP": address,
             "conditions": [{"type": "Ready", "status": str(ready)}],
-            "containerStatuses": [{"name": "vllm", "restartCount": restarts}],
+            "containerStatuses": [{"name": "vllm", "restartCount": restarts, "started": started}],
         }
-        body = {"metadata": {**self._metadata(name), "labels": labels}, "status": status}
+        metadata = {**self._metadata(name), "labels": labels, **({"uid": uid} if uid else {})}
+        body = {"metadata": metadata, "status": status}
         self.cache.observe(POD, body, deleted=False)
 
     def hpa(self, pace: Pace) -> None:
@@ -144,6 +154,22 @@ async def test_other_pods_are_read_once_for_the_size_of_their_cache(pods: Pods, 
     assert pods.asked == 2
 
 
+async def test_what_a_pod_told_long_ago_is_no_part_of_a_rate(pods: Pods, scraper: Scraper) -> None:
+    """As when its resource was not autoscaled before, or by others, or it was silent for long."""
+    pods.resource()
+    pods.pod("a")
+    pods.text = EARLIER
+    await rounds(pods, scraper, others=True)
+    pods.now += 3600
+    pods.resource(autoscaling={"maxReplicas": 3})
+    pods.text = METRICS
+    await rounds(pods, scraper, 2)
+    (load,) = scraper.pods(OWNER, Role.DECODE)
+    assert load.window.age(pods.now) == 5
+    rate = measure(Signal.GENERATION_TOKENS_PER_SECOND, [load], target=None, now=pods.now)
+    assert rate.value == 0, "nothing was generated in the last five seconds"
+
+
 async def test_a_pod_that_falls_silent_is_told_once_and_again_when_it_is_back(pods: Pods, scraper: Scraper) -> None:
     pods.resource(autoscaling={"maxReplicas": 3})
     pods.pod("a")
@@ -204,6 +230,34 @@ async def test_a_pod_that_starts_is_not_called_silent(pods: Pods, scraper: Scrap
     assert not load.expected
 
 
+async def test_a_pod_that_hung_before_the_operator_came_is_expected(pods: Pods, scraper: Scraper) -> None:
+    """Its startup probe tells it from a pod that never served: a restart of the operator must not shrink the role."""
+    pods.resource(autoscaling={"maxReplicas": 3, "targets": {"kvUsage": 90}})
+    pods.pod("a")
+    await rounds(pods, scraper)
+    pods.pod("b", ready=False, started=True, address=NOBODY_LISTENS)
+    await rounds(pods, scraper, 3)
+    loads = scraper.pods(OWNER, Role.DECODE)
+    assert all(load.expected for load in loads)
+    assert measure(Signal.KV_USAGE, loads, target=0.9, now=pods.now).value == pytest.approx(1.8)
+
+
+async def test_a_pod_of_the_same_name_begins_anew(pods: Pods, scraper: Scraper) -> None:
+    """As the pods of a StatefulSet do."""
+    pods.resource(autoscaling={"maxReplicas": 3, "targets": {"kvUsage": 80}})
+    pods.text = METRICS.replace("vllm:kv_cache_usage_perc", "vllm:of_another_version")
+    pods.pod("a")
+    await rounds(pods, scraper, 5)
+    assert scraper.silent(OWNER)[Role.DECODE] == ("a",)
+    pods.status = 503
+    pods.pod("a", ready=False, uid="another")
+    await rounds(pods, scraper)
+    (load,) = scraper.pods(OWNER, Role.DECODE)
+    assert not load.expected
+    pods.pod("a", uid="another")
+    assert scraper.silent(OWNER)[Role.DECODE] == ()
+
+
 async def test_a_pod_that_restarts_is_still_expected_but_its_numbers_are_gone(pods: Pods, scraper: Scraper) -> None:
     pods.resource(autoscaling={"maxReplicas": 3})
     pods.pod("a")
@@ -214,9 +268,6 @@ async def test_a_pod_that_restarts_is_still_expected_but_its_numbers_are_gone(po
     (load,) = scraper.pods(OWNER, Role.DECODE)
     assert load.expected
     assert load.window.latest(pods.now) is None
-
-
-NOBODY_LISTENS = "127.0.0.2"
 
 
 @pytest.mark.parametrize("how", [{"address": NOBODY_LISTENS}, {"ready": False}])

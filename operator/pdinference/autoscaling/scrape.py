@@ -106,7 +106,7 @@ class Scraper:
             window = self._windows[_place(pod)]
             summary = pod.summary
             followed = hpa is None or hpa.workload.endswith(f"-{summary.revision}")
-            expected = summary.ready or window.answered or summary.restarts > 0
+            expected = pod.serves or window.answered or summary.restarts > 0
             found.append(PodLoad(window, expected=expected, counted=followed))
         return found
 
@@ -176,6 +176,7 @@ class Scraper:
                 self._windows[place].restart()
             if known != container:
                 self._caches.pop(place, None)
+                self._lacking.discard(place)
         self._containers = live
         self._paces.keep({(pod.owner, pod.summary.revision) for _, pod in self._cache.pods.items()})
         self._caches = {place: cache for place, cache in self._caches.items() if place in live}
@@ -217,7 +218,7 @@ class Scraper:
 
     def _failed(self, pod: PodRecord, error: Exception) -> None:
         window = self._windows[_place(pod)]
-        if not (pod.summary.ready or window.answered):
+        if not (pod.serves or window.answered):
             return  # it has not started to listen yet
         self._metrics.scrapes.labels("error").inc()
         window.failures += 1

@@ -41,9 +41,7 @@ class Window:
 
     def add(self, reading: Dated) -> None:
         """Take a new reading; one that counts less than the last is of a new process."""
-        if self._readings and any(
-            new < old for new, old in zip(reading.reading.counters, self._readings[-1].reading.counters, strict=True)
-        ):
+        if self._readings and _is_apart(self._readings[-1], reading):
             self.restart()
         if self._since is None:
             self._since = reading.at
@@ -54,7 +52,7 @@ class Window:
         self.answered = True
 
     def restart(self) -> None:
-        """The process is a new one: nothing that was counted before can be compared."""
+        """As of a new process: nothing that was counted before can be compared."""
         self._readings.clear()
         self._since = None
 
@@ -83,6 +81,12 @@ class Window:
         """Over all readings at hand."""
         usages = [usage for dated in self._readings if (usage := dated.reading.kv_usage) is not None]
         return sum(usages) / len(usages) if usages else None
+
+
+def _is_apart(last: Dated, new: Dated) -> bool:
+    """Whether what was counted between two readings says nothing of the load: by two processes, or long ago as well."""
+    counters = zip(new.reading.counters, last.reading.counters, strict=True)
+    return new.at - last.at > WINDOW_SECONDS or any(now < before for now, before in counters)
 
 
 def grown(new: Histogram | None, old: Histogram | None) -> Histogram | None:

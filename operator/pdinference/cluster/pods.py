@@ -55,6 +55,7 @@ def pod_record(body: Json) -> PodRecord | None:
             **(_runner_facts(metadata, status) if batch is not None else {}),
         ),
         address=status.get("podIP", ""),
+        started=any(c.get("name") == names.ENGINE_CONTAINER and c.get("started", False) for c in containers),
     )
 
 

@@ -80,6 +80,7 @@ class PodRecord:
 
     Attributes:
         address: Its IP address; empty as long as it has none.
+        started: Whether vLLM in it has answered, in the container that runs; it may not any more.
     """
 
     namespace: str
@@ -89,6 +90,12 @@ class PodRecord:
     owner: Owner | None
     summary: PodSummary
     address: str = ""
+    started: bool = False
+
+    @property
+    def serves(self) -> bool:
+        """Whether it has requests, or had until it fell silent."""
+        return self.summary.ready or self.started
 
 
 def version_of(resource_version: str) -> int:
