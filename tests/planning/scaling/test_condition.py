@@ -84,6 +84,11 @@ def test_a_metric_that_cannot_be_read_beside_others_is_named() -> None:
     assert found.message.endswith(" No pod goes as long as waitingRequests cannot be read.")
 
 
+def test_an_hpa_that_brought_pods_into_its_range_has_not_looked_and_is_not_blind() -> None:
+    loads = tuple(replace(load, tenths=None) for load in FINE.loads)
+    assert of(replace(FINE, loads=loads)) == of(FINE)
+
+
 def test_before_any_revision_serves_there_is_nothing_to_follow() -> None:
     assert of(None, serves=False).message == "D: Starts as soon as a revision answers requests."
 

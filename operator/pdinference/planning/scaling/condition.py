@@ -1,6 +1,6 @@
 """What the status says about autoscaling: the HPAs' own verdicts, in plain words."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -163,10 +163,13 @@ def _cause(message: str) -> str:
     return message.rpartition("from external metrics API: ")[2].rstrip(".") + "."
 
 
-def _unknown(loads: Iterable[Load]) -> str:
-    """Of several metrics an HPA goes by those that it can read, but takes no pod away."""
+def _unknown(loads: Sequence[Load]) -> str:
+    """Of several metrics an HPA goes by those that it can read, but takes no pod away.
+
+    It tells none of them where it looked at none, because there were more or fewer pods than its range allows.
+    """
     unread = [_label(load) for load in loads if load.tenths is None]
-    return f" No pod goes as long as {', '.join(unread)} cannot be read." if unread else ""
+    return f" No pod goes as long as {', '.join(unread)} cannot be read." if 0 < len(unread) < len(loads) else ""
 
 
 def _silence(pods: tuple[str, ...]) -> str:
