@@ -34,6 +34,7 @@ class Pods:
         self.status = 200
         self.asked = 0
         self.cache = Cache()
+        self.registry = CollectorRegistry()
         self.changed: list[Owner] = []
         self.now = 1000.0
         self._version = 0
@@ -104,7 +105,7 @@ async def scraper(pods: Pods) -> Scraper:
     return Scraper(
         pods.cache,
         Policies(pods.cache),
-        ScrapeMetrics(CollectorRegistry()),
+        ScrapeMetrics(pods.registry),
         on_change=pods.changed.append,
         port=pods.port,  # type: ignore[attr-defined]
         clock=lambda: pods.now,
@@ -152,6 +153,23 @@ async def test_other_pods_are_read_once_for_the_size_of_their_cache(pods: Pods, 
     pods.pod("a", restarts=1)
     await rounds(pods, scraper, others=True)
     assert pods.asked == 2
+
+
+async def test_silent_pods_are_counted_only_where_an_hpa_goes_by_them(pods: Pods, scraper: Scraper) -> None:
+    def silent() -> float | None:
+        return pods.registry.get_sample_value("pdinference_silent_pods")
+
+    pods.status = 500
+    pods.pod("a")
+    pods.resource()
+    await rounds(pods, scraper, 4, others=True)
+    assert silent() == 0
+    pods.resource(autoscaling={"maxReplicas": 3})
+    await rounds(pods, scraper)
+    assert silent() == 1
+    pods.resource()
+    await rounds(pods, scraper)
+    assert silent() == 0
 
 
 async def test_what_a_pod_told_long_ago_is_no_part_of_a_rate(pods: Pods, scraper: Scraper) -> None:

@@ -94,9 +94,9 @@ class Scraper:
             others: Whether to ask pods too that are not autoscaled.
         """
         self._forget_what_is_gone()
-        pods = [pod for pod in self._due(others=others) if pod.address]
-        await asyncio.gather(*(self._scrape(session, pod) for pod in pods))
-        self._metrics.silent.set(sum(window.failures >= _SILENT_AFTER for window in self._windows.values()))
+        due = [(pod, scaled) for pod, scaled in self._due(others=others) if pod.address]
+        await asyncio.gather(*(self._scrape(session, pod) for pod, _ in due))
+        self._metrics.silent.set(sum(scaled and self._is_silent(pod) for pod, scaled in due))
 
     def pods(self, owner: Owner, role: Role) -> list[PodLoad]:
         """The pods of a role that are not about to go."""
@@ -153,15 +153,16 @@ class Scraper:
             if summary.role is role and _told_by(summary):
                 yield pod
 
-    def _due(self, *, others: bool) -> Iterator[PodRecord]:
+    def _due(self, *, others: bool) -> Iterator[tuple[PodRecord, bool]]:
+        """Whom to ask, and whether an HPA goes by the answer."""
         everything = [pod for _, pod in self._cache.pods.items()]
         for pod in everything:
             summary = pod.summary
             if pod.owner is None or summary.role not in ENGINE_ROLES or not _told_by(summary):
                 continue
-            scaled = self._policies.of(pod.owner)
+            scaled = bool(self._policies.of(pod.owner))
             if scaled or (others and summary.ready and _place(pod) not in self._caches):
-                yield pod
+                yield pod, scaled
 
     def _forget_what_is_gone(self) -> None:
         """Windows of pods that are gone, and all that was counted in a container that was replaced."""
