@@ -65,5 +65,4 @@ def situation_of_unreadable(
         pods=pods,
         measured=measured,
         memory=memory,
-        holds=True,  # maybe; without, a router pod is ready only with a P and a D pod, so that it makes no difference
     )

@@ -6,7 +6,7 @@ Its children are left alone, but they go on: pods come and go, and HPAs decide. 
 from collections.abc import Mapping
 from datetime import datetime
 
-from pdinference.api.names import SERVING_ROLES, Role
+from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import RolesStatus, RoleStatus, Status
 from pdinference.planning import conditions
 from pdinference.planning.conditions import Judgement
@@ -30,7 +30,7 @@ def invalid_status(situation: Situation, message: str, *, previous: Status, now:
         previous: The status so far.
         now: The time.
     """
-    roles = {role: role_status(situation, role) for role in situation.workloads}
+    roles = {role: role_status(situation, role) for role in SERVING_ROLES if role in situation.workloads}
     problems = {role: _problem(situation, role, counts) for role, counts in roles.items()}
     judgements = {
         conditions.READY: _ready(situation, problems),
@@ -61,13 +61,21 @@ def _problem(situation: Situation, role: Role, counts: RoleStatus) -> Advice | N
 
 
 def _ready(situation: Situation, problems: Mapping[Role, Advice | None]) -> Judgement:
-    waits = situation.rollout.serving and situation.pair_starts
-    if not waits and (answered := answers(situation.workloads.get(Role.ROUTER))) is not None:
+    answered = answers(situation.workloads.get(Role.ROUTER))
+    if answered is not None and _has_pair(situation):
         return answered
     if not situation.workloads:
         return Judgement("False", "NotServing", "The spec is invalid; nothing was created.")
     problem = next((problem for problem in problems.values() if problem is not None), None)
     return Judgement("False", *(problem or Advice("NotServing", "No pod is ready to answer requests.")))
+
+
+def _has_pair(situation: Situation) -> bool:
+    """Whether a ready router pod has a pair behind it; it may hold requests instead (`scaleToZero`)."""
+    live = [pod for pod in situation.pods if pod.ready and not pod.terminating and pod.node_rank == 0]
+    routed = {pod.revision for pod in live if pod.role is Role.ROUTER}
+    ready = {(pod.role, pod.revision) for pod in live}
+    return any(all((role, revision) in ready for role in ENGINE_ROLES) for revision in routed)
 
 
 def _autoscaling(situation: Situation, previous: Status) -> Judgement | None:
