@@ -89,7 +89,7 @@ def test_p_holds_kv_cache_for_d_although_it_has_nothing_to_do() -> None:
 
 def test_latencies_of_d() -> None:
     window = pod("decode-warm").window
-    for at, name in ((25.0, "decode-warm"), (50.0, "decode-busy"), (60.0, "decode-later")):
+    for at, name in ((40.0, "decode-warm"), (50.0, "decode-busy"), (60.0, "decode-later")):
         window.add(Dated(at, START + timedelta(seconds=at), recorded(name)))
     loads = [PodLoad(window, expected=True, counted=True)]
     found = measure_latency("pdinference_inter_token_latency_milliseconds_p50", loads, now=60.0)

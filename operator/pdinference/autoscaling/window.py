@@ -14,6 +14,8 @@ FRESH_S: Final = 20.0
 """How old a reading may be and still count as the present: three scrapes may fail, the fourth may not."""
 _SHORTEST_S: Final = 4.0
 """A rate over less than that is noise."""
+_LONGEST_S: Final = 60.0
+"""What was counted over more than that between two readings says little of the present."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class Window:
 def _is_apart(last: Dated, new: Dated) -> bool:
     """Whether what was counted between two readings says nothing of the load: by two processes, or long ago as well."""
     counters = zip(new.reading.counters, last.reading.counters, strict=True)
-    return new.at - last.at > WINDOW_SECONDS or any(now < before for now, before in counters)
+    return new.at - last.at > _LONGEST_S or any(now < before for now, before in counters)
 
 
 def grown(new: Histogram | None, old: Histogram | None) -> Histogram | None:
