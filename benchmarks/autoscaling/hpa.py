@@ -48,6 +48,8 @@ class Hpa:
     def _wanted(self, now: float, current: int, metrics: Mapping[str, float | None]) -> int:
         if current == 0:
             return 0  # off
+        if not self._recommendations:
+            self._recommendations.append((now, current))  # as the controller does when it first sees an HPA
         if not self.minimum <= current <= self.maximum:
             return min(max(current, self.minimum), self.maximum)
         proposal = self._propose(current, metrics)

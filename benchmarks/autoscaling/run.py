@@ -52,7 +52,7 @@ def simulate(
     env = simpy.Environment()
     streams = trace.streams(seed)
     peak = policy.name == STATIC.name
-    first = _peak(trace, streams) if peak else {role: math.ceil(n) for role, n in needed(streams, 0).items()}
+    first = _peak(trace, streams) if peak else _pods(needed(streams, 0))
     fleet = Fleet(env, replicas=first, startup=startup, seed=seed, routing=routing)
     watch = _Watch(fleet, streams)
     scraper = Scraper(fleet)
@@ -82,7 +82,12 @@ def needed(streams: Streams, at: float) -> dict[Role, float]:
 def _peak(trace: Trace, streams: Streams) -> dict[Role, int]:
     """What the highest load of the trace needs; known only afterwards, so nobody can do as well for the price."""
     moments = [needed(streams, at) for at in range(0, int(trace.seconds), 10)]
-    return {role: math.ceil(max(moment[role] for moment in moments)) for role in ENGINE_ROLES}
+    return _pods({role: max(moment[role] for moment in moments) for role in ENGINE_ROLES})
+
+
+def _pods(need: dict[Role, float]) -> dict[Role, int]:
+    """Whole ones, and no fewer than the least that a scaler may have: an HPA takes none for switched off."""
+    return {role: max(const.MIN_PODS, math.ceil(pods)) for role, pods in need.items()}
 
 
 def _clients(env: simpy.Environment, fleet: Fleet, trace: Trace, seed: int) -> Generator[simpy.Event, Any, None]:

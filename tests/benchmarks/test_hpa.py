@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from benchmarks.autoscaling.hpa import Hpa, Target, replicas_for
+from pdinference.api.names import Role
+from pdinference.planning.scaling.presets import PRESETS
 
 UNLIMITED = {"policies": [{"type": "Percent", "value": 100_000, "periodSeconds": 15}]}
 
@@ -99,6 +101,36 @@ def test_down_follows_the_most_of_the_window() -> None:
     for now in range(15, 300, 15):
         assert scaler.sync(now, 10, {"load": 2}) == 10
     assert scaler.sync(300, 10, {"load": 3}) == 3
+
+
+def test_the_pods_that_it_finds_count_as_asked_for() -> None:
+    """The controller notes them when it first sees an HPA, so it does not go down before the window is over."""
+    scaler = hpa(down={"stabilizationWindowSeconds": 300})
+    for now in range(0, 300, 15):
+        assert scaler.sync(now, 4, {"load": 1}) == 4
+    assert scaler.sync(300, 4, {"load": 1}) == 1
+
+
+def _back(role: Role, *, lasts: int, until: int) -> list[tuple[int, int]]:
+    """When the preset of a role gives pods back, and how many it keeps, after a burst that asks for 6 instead of 2."""
+    preset = PRESETS[role]
+    scaler = Hpa(1, 16, [Target("load", preset.target_milli / 1000)], preset.behavior())
+    pods, steps = 2, []
+    for now in range(0, until, 15):
+        before, pods = pods, scaler.sync(now, pods, {"load": 5.4 if now < lasts else 1.5})
+        if pods < before:
+            steps.append((now - lasts, pods))
+    return steps
+
+
+def test_p_gives_back_one_pod_at_a_time() -> None:
+    assert _back(Role.PARAMETER, lasts=120, until=1500) == [(285, 5), (585, 4), (885, 3), (1185, 2)]
+
+
+def test_d_gives_back_at_once_what_came_in_the_last_five_minutes() -> None:
+    """A policy counts from the pods that there were when its period began: so does Kubernetes."""
+    assert _back(Role.DECODE, lasts=120, until=1500) == [(105, 2)]
+    assert _back(Role.DECODE, lasts=600, until=2100) == [(105, 5), (405, 4), (705, 3), (1005, 2)]
 
 
 def test_up_follows_the_least_of_its_window() -> None:

@@ -8,7 +8,7 @@ from benchmarks.autoscaling import constants as const
 from benchmarks.autoscaling.calibration import MEASURED, simulated
 from benchmarks.autoscaling.policies import ALL, OURS, STATIC, Kpa, Policy
 from benchmarks.autoscaling.run import simulate
-from benchmarks.autoscaling.traces import TRACES, Trace
+from benchmarks.autoscaling.traces import CHAT, TRACES, Trace
 
 BURST = replace(next(trace for trace in TRACES if trace.name == "burst"), seconds=200)
 
@@ -22,6 +22,11 @@ def test_enough_pods_keep_the_objectives() -> None:
     outcome = simulate(BURST, 5, STATIC)
     assert outcome.met > 0.97
     assert outcome.flaps == 0
+
+
+def test_a_load_may_begin_with_silence() -> None:
+    quiet = Trace("quiet", 200, lambda _rng, _seconds: {CHAT: lambda at: 1.0 if at > 100 else 0.0})
+    assert simulate(quiet, 5, OURS).met > 0.97
 
 
 def test_pods_that_start_later_help_later() -> None:

@@ -68,7 +68,9 @@ class Preset:
 _UP = ScalingRules(0, (ScalingPolicy("Percent", 100, 15), ScalingPolicy("Pods", 4, 15)))
 # Pods stay for minutes and go one at a time, because one burst often follows another, and a pod that comes too late
 # costs more than one that waits: a queue in P takes minutes to work off. A D pod that is missing slows the others
-# down, but they go on, so D follows the load down sooner. In fleets of more than ten pods a tenth goes.
+# down, but they go on, so D follows the load down sooner, and what came within the last 300 s goes at once: an HPA
+# counts from the pods that there were when a policy's period began, and D's period is longer than its window. In
+# fleets of more than ten pods a tenth goes.
 _STEPS = (ScalingPolicy("Percent", 10, 300), ScalingPolicy("Pods", 1, 300))
 _P_DOWN = ScalingRules(300, _STEPS)
 _D_DOWN = ScalingRules(120, _STEPS)
