@@ -248,6 +248,7 @@ def test_a_pair_that_sleeps_and_that_no_request_could_start_is_not_called_ready(
     ready = conditions(now)["Ready"]
     assert (ready.status, ready.reason) == ("Unknown", "Asleep")
     assert "would not start them" in ready.message
+    assert "next request" not in conditions(now)["DecodeReady"].message
     assert [event.reason for event in transitions(before, now)] == ["NotReady"]
     assert [event.reason for event in transitions(now, before)] == ["Ready"]
 
@@ -304,6 +305,8 @@ def test_requests_are_answered_as_soon_as_one_router_pod_has_a_pair() -> None:
         holds=True,
     )
     assert conditions(built(moving))["Ready"].status == "True"
+    left = replace(moving, pods=(pod(Role.ROUTER), *(pod(role, revision="r0") for role in ENGINE_ROLES)))
+    assert conditions(built(left))["Ready"].status == "False", "an old pair to which no router pod sends anything"
 
 
 def test_a_router_pod_in_which_requests_still_wait_is_not_ready_without_a_pair() -> None:

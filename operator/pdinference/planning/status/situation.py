@@ -94,6 +94,6 @@ class Situation:
     @property
     def _has_pair(self) -> bool:
         live = [pod for pod in self.pods if pod.ready and not pod.terminating and pod.node_rank == 0]
-        routed = {pod.revision for pod in live if pod.role is Role.ROUTER} | {self.rollout.serving}
+        routed = {pod.revision for pod in live if pod.role is Role.ROUTER} or {self.rollout.serving}
         pairs = ({pod.role for pod in live if pod.revision == revision} for revision in routed)
         return any(pair >= set(ENGINE_ROLES) for pair in pairs)
