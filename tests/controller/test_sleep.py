@@ -316,6 +316,20 @@ async def test_zero_replicas_stop_the_role_and_no_request_starts_it(document: Ca
     assert world.condition("DecodeReady")["reason"] == "ScaledToZero"
 
 
+async def test_a_pair_that_is_stopped_is_not_ready_though_its_old_router_pods_are(world: World) -> None:
+    """Requests may wait in them, and new ones do not get ready without P and D."""
+    await serving(world)
+    world.edit(decode={**SCALED, "replicas": 0})
+    await world.reconcile()
+    for path in [path for path in world.api.objects if "/pods/llama-decode" in path]:
+        del world.api.objects[path]
+    world.sync()
+    looked_at(world, replicas=2, updatedReplicas=1)
+    await world.reconcile()
+    assert world.condition("Ready")["status"] == "False"
+    assert world.condition("DecodeReady")["reason"] == "ScaledToZero"
+
+
 BUDGETED = {**SLEEPY, "gpuBudget": 8}
 SMALL = {"replicas": 3, "autoscaling": {"minReplicas": 2, "maxReplicas": 6}}
 

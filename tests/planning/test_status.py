@@ -318,17 +318,3 @@ def test_a_router_pod_in_which_requests_still_wait_is_not_ready_without_a_pair()
         pods=(*STARTING.pods, pod(Role.ROUTER)),
     )
     assert conditions(built(old))["Ready"].status == "False"
-
-
-def test_a_pair_of_which_one_role_is_stopped_is_not_said_to_start() -> None:
-    none = {**SERVING.workloads, Role.DECODE: replace(workload(Role.DECODE), desired=0)}
-    stopped = replace(
-        SERVING,
-        desired={**SERVING.desired, Role.DECODE: 0},
-        workloads=none,
-        pods=(pod(Role.PARAMETER), pod(Role.ROUTER)),
-        autoscalers={Role.PARAMETER: AutoscalerState("x-parameter-r1", 1, 5)},
-        holds=True,
-    )
-    found = conditions(built(stopped))["Autoscaling"]
-    assert (found.status, found.reason) == ("Unknown", "ScaledToZero")

@@ -3,7 +3,6 @@
 from pdinference.api import names
 from pdinference.planning.conditions import ASLEEP, Judgement
 from pdinference.planning.scaling.condition import LET_GO, STILL_THERE, judgement
-from pdinference.planning.status.problems import SCALED_TO_ZERO
 from pdinference.planning.status.situation import Situation
 
 _NOT_HEARD = (
@@ -36,8 +35,6 @@ def _without_load(situation: Situation) -> Judgement | None:
     if situation.asleep and not situation.stopped:
         message = "P and D have no pods because nobody asked; their load counts again when a request has started them."
         return Judgement("True", ASLEEP, message)
-    if situation.pair_starts and situation.stopped:
-        return Judgement("Unknown", SCALED_TO_ZERO, "There is no load as long as P or D is stopped (replicas: 0).")
     if situation.pair_starts:
         return Judgement("Unknown", "Starting", "P and D start; their load counts as soon as they answer.")
     if situation.dozes and None in situation.autoscalers.values():
