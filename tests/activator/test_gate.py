@@ -89,6 +89,17 @@ async def test_nobody_waits_for_a_process_that_ends() -> None:
     assert refusal.value.status == 503
 
 
+async def test_nobody_begins_to_wait_at_a_process_that_ends() -> None:
+    found = gate(Clock())
+    found.set(opened=True)
+    found.end()
+    await passing(found)
+    found.set(opened=False)
+    with pytest.raises(TurnedAwayError) as refusal:
+        await asyncio.wait_for(passing(found), 1)
+    assert refusal.value.status == 503
+
+
 async def test_idle_is_the_time_since_there_was_a_request() -> None:
     clock = Clock()
     found = gate(clock)
@@ -99,6 +110,19 @@ async def test_idle_is_the_time_since_there_was_a_request() -> None:
         assert found.idle_seconds == 0
     clock.now += 3
     assert found.idle_seconds == 3
+
+
+async def test_nobody_could_ask_before_it_was_open_once() -> None:
+    """Pods that take longer to start than they may be idle for would go the moment they are ready."""
+    clock = Clock()
+    found = gate(clock)
+    clock.now += 1200
+    found.set(opened=True)
+    assert found.idle_seconds == 0
+    clock.now += 5
+    found.set(opened=False)
+    found.set(opened=True)
+    assert found.idle_seconds == 5
 
 
 async def test_who_gave_up_counts_until_the_pods_may_be_expected_no_longer() -> None:

@@ -1,6 +1,7 @@
 """Real requests through an activator to a small server that plays the router."""
 
 import asyncio
+import gzip
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -14,6 +15,9 @@ from pdinference.activator.gate import Gate
 from pdinference.activator.run import Places, serving
 from pdinference.api.names import METRIC_HELD_REQUESTS
 
+LONG = b"x" * 3_000_000
+"""Too long to be kept."""
+
 
 class Router:
     """What stands behind; without a pair it answers as vllm-router does."""
@@ -24,6 +28,7 @@ class Router:
         self.bodies: list[bytes] = []
         self.left = asyncio.Event()
         self.go_on = asyncio.Event()
+        self.asked = asyncio.Event()
 
     async def readiness(self, _request: web.Request) -> web.Response:
         return web.Response(status=200 if self.pair else 503)
@@ -46,6 +51,18 @@ class Router:
             self.left.set()
             raise
         return response
+
+    async def slow(self, request: web.Request) -> web.Response:
+        await request.read()
+        self.asked.set()
+        await self.go_on.wait()
+        return web.Response(status=200 if self.pair else 503)
+
+    async def vanishing(self, request: web.Request) -> web.Response:
+        """The last pods go while the request is on its way."""
+        await request.read()
+        self.pair = False
+        return web.Response(status=503)
 
     async def broken(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -94,10 +111,12 @@ async def front() -> AsyncIterator[Front]:
             web.get("/readiness", router.readiness),
             web.post("/v1/stream", router.stream),
             web.post("/v1/broken", router.broken),
+            web.post("/v1/slow", router.slow),
+            web.post("/v1/vanishing", router.vanishing),
             web.route("*", "/v1/{tail:.*}", router.answer),
         ]
     )
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, auto_decompress=False)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     gate = Gate(limit=2, max_wait=10)
@@ -125,11 +144,40 @@ async def test_a_request_goes_through_as_it_is(front: Front) -> None:
     assert front.router.bodies == [b'{"prompt": "x"}']
 
 
+async def test_nothing_is_unpacked_or_added_on_the_way(front: Front) -> None:
+    await front.opened()
+    packed = gzip.compress(b"x" * 3_000_000, mtime=0) + b"y" * 300_000
+    added = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+    async with front.client.post(
+        front.url + "/v1/completions", data=packed, headers={"Content-Encoding": "gzip"}, skip_auto_headers=added
+    ) as answer:
+        assert answer.status == 201
+    assert front.router.bodies == [packed]
+    assert not set(added) & set(front.router.seen[0].headers)
+
+
+async def test_what_is_too_long_to_be_kept_waits_for_a_pair_before_it_is_sent(front: Front) -> None:
+    """The gate is still open, because nobody has looked since the last pods went."""
+    await front.opened()
+    front.router.pair = False
+    front.gate.set(opened=True)
+    task = asyncio.create_task(front.post(body=LONG))
+    await front.held(1)
+    front.router.pair = True
+    assert await task == (201, "answer")
+
+
+async def test_what_cannot_be_sent_again_is_told_to_come_back(front: Front) -> None:
+    await front.opened()
+    async with front.client.post(front.url + "/v1/vanishing", data=LONG) as answer:
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "10")
+        assert "ask again" in (await answer.json())["error"]["message"]
+
+
 async def test_what_is_too_long_to_be_kept_is_passed_on_as_it_comes(front: Front) -> None:
     await front.opened()
-    body = b"x" * 3_000_000
-    assert (await front.post(body=body))[0] == 201
-    assert front.router.bodies == [body]
+    assert (await front.post(body=LONG))[0] == 201
+    assert front.router.bodies == [LONG]
 
 
 async def test_an_answer_is_passed_on_as_it_comes(front: Front) -> None:
@@ -231,3 +279,15 @@ async def test_what_is_being_answered_when_it_stops_is_finished(front: Front) ->
         front.router.go_on.set()
         assert await answer.content.readuntil(b"\n\n") == b"data: 2\n\n"
     await asyncio.wait_for(running, 10)
+
+
+async def test_a_router_that_stops_turns_away_whom_the_last_pods_have_left(front: Front) -> None:
+    """Instead of asking a router without pods again and again for as long as it may take to stop."""
+    await front.opened()
+    asking = asyncio.create_task(front.post("/v1/slow"))
+    await front.router.asked.wait()
+    front.gate.end()
+    front.router.pair = False
+    front.router.go_on.set()
+    status, text = await asyncio.wait_for(asking, 5)
+    assert (status, "This router stops" in text) == (503, True)

@@ -115,6 +115,15 @@ async def test_one_pod_that_does_not_tell_is_enough_to_know_nothing(routers: Rou
     assert activities.of(OWNER) == Activity(held=False, idle_seconds=7.5)
 
 
+async def test_a_request_that_waits_is_known_whoever_does_not_tell(routers: Routers, activities: Activities) -> None:
+    routers.resource(**SLEEPY)
+    routers.pod()
+    routers.pod("router-1", address="")
+    routers.held, routers.idle = 1, 0
+    await rounds(activities)
+    assert activities.of(OWNER) == Activity(held=True, idle_seconds=0)
+
+
 async def test_what_is_old_is_not_known(routers: Routers, activities: Activities) -> None:
     routers.resource(**SLEEPY)
     routers.pod()

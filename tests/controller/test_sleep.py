@@ -68,6 +68,16 @@ def take_pods_away(world: World) -> None:
     world.sync()
 
 
+def looked_at(world: World, **status: int) -> None:
+    """Kubernetes says so of the router's pods."""
+    router = world.api.objects[ROUTER]
+    router["status"] |= status
+    world.api.put(ROUTER, router)
+    live = world.api.objects[ROUTER]
+    live["status"]["observedGeneration"] = live["metadata"]["generation"]
+    world.sync()
+
+
 def events(world: World) -> list[str]:
     return [body["reason"] for path, body in world.api.objects.items() if "/events/" in path]
 
@@ -137,6 +147,9 @@ async def test_blindness_neither_sends_to_sleep_nor_wakes(world: World) -> None:
     await asleep(world)
     world.activity = None
     await world.reconcile()
+    assert counts(world) == [0, 0, 0]
+    assert (world.condition("Ready")["status"], world.condition("Ready")["reason"]) == ("Unknown", "Asleep")
+    await world.reconcile()
     assert world.api.requests.total() == 0
 
 
@@ -150,7 +163,25 @@ async def test_a_spec_that_became_invalid_is_not_called_ready_for_requests(world
         parameter = world.condition("ParameterReady")
         assert (parameter["status"], parameter["reason"]) == ("False", "InvalidSpec")
         assert "none start before the spec is corrected" in parameter["message"]
+        assert "the next request" not in world.condition("ParameterReady")["message"]
     assert "WokeUp" not in events(world)
+    before = len(events(world))
+    world.edit()
+    await world.reconcile()
+    assert world.condition("Ready")["reason"] == "Asleep"
+    assert "FellAsleep" not in events(world)[before:]
+
+
+async def test_a_spec_that_became_invalid_while_the_pair_wakes_is_ready_only_with_its_pods(world: World) -> None:
+    await asleep(world)
+    world.activity = HELD
+    await world.reconcile()
+    world.edit(decode={"replicas": -1})
+    await world.reconcile()
+    assert (world.condition("Ready")["status"], world.condition("Ready")["reason"]) == ("False", "Starting")
+    world.roll_out()
+    await world.reconcile()
+    assert world.condition("Ready")["reason"] == "Serving"
 
 
 async def test_of_an_invalid_spec_a_router_that_only_holds_requests_answers_nobody(world: World) -> None:
@@ -178,11 +209,64 @@ async def test_routers_that_do_not_tell_are_mentioned(world: World) -> None:
 
 async def test_a_restarted_operator_lets_it_sleep(world: World) -> None:
     await asleep(world)
-    world.activity = None
     world.restart()
     await world.reconcile()
     assert world.api.writes() == 0
     assert counts(world) == [0, 0, 0]
+
+
+async def test_nothing_scales_the_old_pair_when_the_spec_changes_during_sleep(world: World) -> None:
+    """KEDA would start it."""
+    await asleep(world)
+    world.edit(engine={"seed": 7})
+    for _ in range(2):
+        await world.reconcile()
+        assert not world.api.names("/horizontalpodautoscalers/")
+    world.activity = HELD
+    world.roll_out()
+    await world.reconcile()
+    await world.reconcile()
+    hpas = scalers(world).values()
+    assert {hpa["spec"]["scaleTargetRef"]["name"].rpartition("-")[2] for hpa in hpas} == {world.status["revision"]}
+
+
+async def test_fewer_router_pods_start_nothing(world: World) -> None:
+    world.edit(router={"replicas": 2})
+    await asleep(world)
+    before = len(events(world))
+    world.edit(router={"replicas": 1})
+    await world.reconcile()
+    assert world.condition("Ready")["reason"] == "Asleep"
+    deployment = world.api.objects[ROUTER]
+    assert (deployment["spec"]["replicas"], deployment["status"]["replicas"]) == (1, 2)
+    looked_at(world)
+    await world.reconcile()
+    assert counts(world) == [0, 0, 0]
+    assert not scalers(world)
+    assert "WokeUp" not in events(world)[before:]
+
+
+async def test_a_router_pod_more_starts_the_pair(world: World) -> None:
+    await asleep(world)
+    world.edit(router={"replicas": 2})
+    await world.reconcile()
+    looked_at(world, replicas=2, updatedReplicas=2, availableReplicas=1)
+    await world.reconcile()
+    assert counts(world) == [2, 2, 2]
+
+
+async def test_a_pair_that_may_sleep_no_longer_is_ready_when_its_pods_are(world: World) -> None:
+    """Its old router pods are all the time, because requests may wait in them."""
+    await asleep(world)
+    world.edit(autoscaling=None)
+    await world.reconcile()
+    assert counts(world) == [3, 3, 3]
+    ready = world.condition("Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "Starting")
+    assert "WokeUp" in events(world)
+    world.roll_out()
+    await world.reconcile()
+    assert world.condition("Ready")["reason"] == "Serving"
 
 
 async def test_a_changed_pair_is_started_and_sleeps_again_when_nobody_asks(world: World) -> None:
@@ -199,11 +283,7 @@ async def test_a_changed_pair_is_started_and_sleeps_again_when_nobody_asks(world
 async def test_a_router_pod_that_has_never_seen_a_pair_gets_one(world: World) -> None:
     """A node with the router's pod went away, say: the new one would not get ready without P and D."""
     await asleep(world)
-    router = world.api.objects[ROUTER]
-    router["status"] |= {"availableReplicas": 0, "readyReplicas": 0}
-    world.api.put(ROUTER, router)
-    world.api.objects[ROUTER]["status"]["observedGeneration"] = world.api.objects[ROUTER]["metadata"]["generation"]
-    world.sync()
+    looked_at(world, availableReplicas=0, readyReplicas=0)
     await world.reconcile()
     assert counts(world) == [2, 2, 2]
 
@@ -233,6 +313,20 @@ async def test_zero_replicas_stop_the_role_and_no_request_starts_it(document: Ca
         world.roll_out()
     await world.reconcile()
     assert counts(world)[0] == 0
+    assert world.condition("DecodeReady")["reason"] == "ScaledToZero"
+
+
+async def test_a_pair_that_is_stopped_is_not_ready_though_its_old_router_pods_are(world: World) -> None:
+    """Requests may wait in them, and new ones do not get ready without P and D."""
+    await serving(world)
+    world.edit(decode={**SCALED, "replicas": 0})
+    await world.reconcile()
+    for path in [path for path in world.api.objects if "/pods/llama-decode" in path]:
+        del world.api.objects[path]
+    world.sync()
+    looked_at(world, replicas=2, updatedReplicas=1)
+    await world.reconcile()
+    assert world.condition("Ready")["status"] == "False"
     assert world.condition("DecodeReady")["reason"] == "ScaledToZero"
 
 

@@ -134,6 +134,7 @@ TOLD = (
 def test_pods_tell_whether_the_model_on_a_volume_is_whole() -> None:
     assert "ModelReady" not in conditions(built(STARTING))
     assert (looking().status, looking().reason) == ("Unknown", "NotChecked")
+    assert looking().message.startswith("There is no pod"), "of a pair that sleeps, pods have looked"
     found = looking(WITH, pod(Role.DECODE, ready=False))
     assert (found.status, found.reason) == ("True", "Checked")
     found = looking(WITH, WITHOUT)

@@ -44,6 +44,15 @@ STARTING = replace(
     pods=tuple(pod(role, ready=False) for role in SERVING_ROLES),
 )
 
+ASLEEP = replace(
+    SERVING,
+    workloads={**SERVING.workloads, **{role: replace(workload(role), desired=0) for role in ENGINE_ROLES}},
+    pods=(pod(Role.ROUTER),),
+    autoscalers={Role.PARAMETER: None, Role.DECODE: None},
+    holds=True,
+    asleep=True,
+)
+
 
 def built(situation: Situation, previous: Status | None = None, now: datetime = NOW) -> Status:
     return build_status(situation, previous=previous or Status(), now=now)
@@ -163,18 +172,9 @@ def test_only_pods_of_the_current_revision_count() -> None:
 
 
 def test_a_pair_that_sleeps_and_of_which_one_role_is_stopped_answers_nobody() -> None:
-    none = {role: replace(workload(role), desired=0) for role in ENGINE_ROLES}
-    asleep = replace(
-        SERVING,
-        workloads={**SERVING.workloads, **none},
-        pods=(pod(Role.ROUTER),),
-        autoscalers={Role.PARAMETER: None, Role.DECODE: None},
-        holds=True,
-        asleep=True,
-    )
-    before = built(asleep)
+    before = built(ASLEEP)
     assert conditions(before)["Ready"].reason == "Asleep"
-    stopped = replace(asleep, desired={**SERVING.desired, Role.DECODE: 0}, autoscalers={Role.PARAMETER: None})
+    stopped = replace(ASLEEP, desired={**SERVING.desired, Role.DECODE: 0}, autoscalers={Role.PARAMETER: None})
     status = built(stopped, previous=before)
     assert (conditions(status)["Ready"].status, conditions(status)["Ready"].reason) == ("False", "ScaledToZero")
     assert "spec.decode.replicas is 0" in conditions(status)["Ready"].message
@@ -241,3 +241,80 @@ def test_routers_that_do_not_tell_who_asks_are_named_unless_they_have_just_start
     assert "do not tell on port 8082" in conditions(built(unheard))["Autoscaling"].message
     starts = {**SERVING.workloads, Role.ROUTER: replace(workload(Role.ROUTER), updated=0)}
     assert "do not tell" not in conditions(built(replace(unheard, workloads=starts)))["Autoscaling"].message
+
+
+def test_a_pair_that_sleeps_and_that_no_request_could_start_is_not_called_ready() -> None:
+    before, now = built(ASLEEP), built(replace(ASLEEP, heard=False))
+    ready = conditions(now)["Ready"]
+    assert (ready.status, ready.reason) == ("Unknown", "Asleep")
+    assert "would not start them" in ready.message
+    assert "next request" not in conditions(now)["DecodeReady"].message
+    assert [event.reason for event in transitions(before, now)] == ["NotReady"]
+    assert [event.reason for event in transitions(now, before)] == ["Ready"]
+
+
+def test_an_invalid_spec_of_a_pair_that_sleeps_promises_no_start() -> None:
+    before = built(ASLEEP)
+    invalid = replace(
+        ASLEEP, asleep=False, autoscalers={}, desired={**SERVING.desired, **dict.fromkeys(ENGINE_ROLES, 0)}
+    )
+    status = invalid_status(invalid, "spec.x: wrong", previous=before, now=NOW)
+    found = conditions(status)
+    for name in ("Ready", "ParameterReady", "DecodeReady"):
+        assert (found[name].status, found[name].reason) == ("False", "InvalidSpec")
+    assert "next request starts" not in " ".join(condition.message for condition in found.values())
+    assert [event.reason for event in transitions(before, status)] == ["InvalidSpec"]
+    assert [event.reason for event in transitions(status, before)] == ["Ready"], "it has slept all the time"
+    wakes = replace(ASLEEP, asleep=False, workloads=STARTING.workloads)
+    assert "WokeUp" in [event.reason for event in transitions(status, built(wakes))]
+
+
+def test_an_invalid_spec_of_a_pair_that_wakes_does_not_make_it_ready() -> None:
+    """Its router pods are, because requests may wait in them."""
+    starts = {**SERVING.workloads, Role.PARAMETER: workload(Role.PARAMETER, ready=0)}
+    wakes = replace(SERVING, workloads=starts, pods=(pod(Role.PARAMETER, ready=False), *SERVING.pods[1:]), holds=True)
+    found = conditions(invalid_status(wakes, "spec.x: wrong", previous=built(wakes), now=NOW))["Ready"]
+    assert (found.status, found.reason) == ("False", "Starting")
+    assert "P: 0 of 1 pods ready" in found.message
+    ready = invalid_status(replace(SERVING, holds=True), "spec.x: wrong", previous=Status(), now=NOW)
+    assert conditions(ready)["Ready"].status == "True"
+
+
+def test_an_old_pair_that_sleeps_is_not_said_to_answer_while_a_new_one_starts() -> None:
+    rollout = replace(
+        STARTING,
+        rollout=RolloutPlan(serving="r0", complete=False, keep=frozenset({"r0", "r1"})),
+        workloads={**STARTING.workloads, Role.ROUTER: replace(workload(Role.ROUTER), replicas=2)},
+        pods=(*STARTING.pods, pod(Role.ROUTER, revision="r0")),
+        holds=True,
+    )
+    found = conditions(built(rollout))
+    assert found["Ready"].status == "False"
+    assert "keeps answering" not in found["Progressing"].message
+    awake = replace(rollout, pods=(*rollout.pods, *(pod(role, revision="r0") for role in ENGINE_ROLES)))
+    assert "r0 keeps answering" in conditions(built(awake))["Progressing"].message
+
+
+def test_requests_are_answered_as_soon_as_one_router_pod_has_a_pair() -> None:
+    """The others may still belong to a pair that sleeps."""
+    moving = replace(
+        SERVING,
+        rollout=RolloutPlan(serving="r0", complete=False, keep=frozenset({"r0", "r1"})),
+        workloads={**SERVING.workloads, Role.ROUTER: replace(workload(Role.ROUTER), replicas=2)},
+        pods=(*SERVING.pods, pod(Role.ROUTER, revision="r0")),
+        holds=True,
+    )
+    assert conditions(built(moving))["Ready"].status == "True"
+    left = replace(moving, pods=(pod(Role.ROUTER), *(pod(role, revision="r0") for role in ENGINE_ROLES)))
+    assert conditions(built(left))["Ready"].status == "False", "an old pair to which no router pod sends anything"
+
+
+def test_a_router_pod_in_which_requests_still_wait_is_not_ready_without_a_pair() -> None:
+    """Its spec, with `scaleToZero`, is of yesterday."""
+    old = replace(
+        STARTING,
+        rollout=RolloutPlan(serving="r1", complete=False, keep=frozenset({"r1"})),
+        workloads={**STARTING.workloads, Role.ROUTER: replace(workload(Role.ROUTER), replicas=2, updated=1)},
+        pods=(*STARTING.pods, pod(Role.ROUTER)),
+    )
+    assert conditions(built(old))["Ready"].status == "False"

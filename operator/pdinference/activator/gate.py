@@ -4,6 +4,9 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
+
+_ENDS: Final = "This router stops; ask again."
 
 
 class TurnedAwayError(Exception):
@@ -47,6 +50,8 @@ class Gate:
     def idle_seconds(self) -> float:
         """Time since there was a request; 0 while there is one, or while one that gave up might still be waiting.
 
+        Nobody can ask before the gate was open once, so the time counts from then at the earliest.
+
         Clients with less patience than P and D take to start come back. If these were let go meanwhile, such a client
         would never be answered.
         """
@@ -58,11 +63,11 @@ class Gate:
     def set(self, *, opened: bool) -> None:
         """Note whether the router can answer."""
         if opened:
-            if self._clock() < self._hoped_until:
+            if not self.latched or self._clock() < self._hoped_until:
                 self._left = self._hoped_until = self._clock()  # who gave up has all the time to come back
             self.latched = True
             self._open.set()
-        elif not self._ending:
+        else:
             self._open.clear()
 
     def end(self) -> None:
@@ -90,6 +95,8 @@ class Gate:
             await self._wait(until)
 
     async def _wait(self, until: float) -> None:
+        if self._ending:
+            raise TurnedAwayError(503, _ENDS)
         if self.held >= self._limit:
             raise TurnedAwayError(503, f"The model is being started, and {self.held} requests wait already.")
         self.held += 1
@@ -101,4 +108,4 @@ class Gate:
             self.held -= 1
             self._hoped_until = max(self._hoped_until, until)
         if self._ending:
-            raise TurnedAwayError(503, "This router stops; ask again.")
+            raise TurnedAwayError(503, _ENDS)

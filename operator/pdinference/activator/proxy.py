@@ -12,7 +12,10 @@ from pdinference.activator.gate import Gate, TurnedAwayError
 
 _ASLEEP: Final = 503
 _REPEATABLE: Final = 2**18
-"""Bytes of a body that is kept until the router has taken it, so that it can be sent again; longer ones wait unread."""
+"""Bytes of a body that is kept until the router has taken it, so that it can be sent again.
+
+Longer ones wait unread, and are sent only after another look at whether there are pods.
+"""
 _LOOKS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 """They ask nothing of the model: they neither wake it nor keep it awake."""
 _RETRY_AFTER_S: Final = 10
@@ -69,6 +72,8 @@ class Proxy:
         body = await request.read() if length is not None and length <= _REPEATABLE else None
         while True:
             await self._gate.passed(until)
+            if body is None and not await self._look():
+                continue
             try:
                 answer = await self._sent(request, body)
             except aiohttp.ClientConnectorError:
@@ -77,8 +82,10 @@ class Proxy:
                 self._gate.set(opened=False)
                 continue
             # The last pods may have gone since somebody looked: then the request waits for new ones.
-            if answer.status == _ASLEEP and body is not None and not await self._look():
+            if answer.status == _ASLEEP and not await self._look():
                 answer.release()
+                if body is None:
+                    raise TurnedAwayError(_ASLEEP, "The last pods have just gone; ask again, and others start.")
                 continue
             return await self._relay(request, answer)
 

@@ -5,6 +5,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Final
 
 import aiohttp
 from aiohttp import web
@@ -13,6 +14,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, gen
 from pdinference.activator.gate import Gate
 from pdinference.activator.proxy import Proxy
 from pdinference.api.names import METRIC_HELD_REQUESTS, METRIC_IDLE_SECONDS
+
+_UNASKED: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+"""Headers that aiohttp would add; a client that does not say that it takes gzip must not get it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ async def serving(places: Places, gate: Gate, *, drain_seconds: float) -> AsyncI
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(
-        connector=connector, timeout=timeout, auto_decompress=False, trust_env=False
+        connector=connector, timeout=timeout, auto_decompress=False, trust_env=False, skip_auto_headers=_UNASKED
     ) as session:
         proxy = Proxy(gate, session, f"http://{places.router_host}:{places.router}")
         watching = asyncio.create_task(proxy.watch(), name="watch")
@@ -65,7 +69,9 @@ async def serving(places: Places, gate: Gate, *, drain_seconds: float) -> AsyncI
 
 async def _server(app: web.Application, host: str, port: int, *, drain_seconds: float) -> web.AppRunner:
     # A client that goes away leaves the queue, and its answer is not computed any further.
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=drain_seconds)
+    runner = web.AppRunner(
+        app, access_log=None, handler_cancellation=True, shutdown_timeout=drain_seconds, auto_decompress=False
+    )
     await runner.setup()
     await web.TCPSite(runner, host, port).start()
     return runner

@@ -86,17 +86,18 @@ class Activities:
         self.asked.set()
 
     def of(self, owner: Owner) -> Activity | None:
-        """What all router pods of a resource tell together; None when one of them does not."""
-        told = []
+        """What all router pods of a resource tell together; None when one of them does not, and none has requests."""
+        told, silent = [], False
         for pod in self._routers(owner):
             last = self._told.get(pod.uid)
             if last is not None and self._clock() - last.at <= _FRESH_S:
                 told.append(last.activity)
-            elif not pod.summary.terminating:
-                return None
-        if not told:
+            else:
+                silent |= not pod.summary.terminating
+        held = any(one.held for one in told)
+        if not told or (silent and not held):
             return None
-        return Activity(any(one.held for one in told), min(one.idle_seconds for one in told))
+        return Activity(held, min(one.idle_seconds for one in told))
 
     def _routers(self, owner: Owner) -> list[PodRecord]:
         return [

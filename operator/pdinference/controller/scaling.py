@@ -22,8 +22,13 @@ from pdinference.planning.scaling.source import stands_in
 
 
 def followed_revision(cache: Cache, resource: ResourceRecord, desired: Desired, plan: RolloutPlan) -> str:
-    """The revision that HPAs follow; empty as long as none serves."""
-    exists = all(_record(cache, resource, role, plan.serving) is not None for role in names.ENGINE_ROLES)
+    """The revision that HPAs follow; empty as long as none serves.
+
+    An old pair without P or D serves nobody and never will: it was asleep, or stopped, when the spec changed. KEDA
+    would start it.
+    """
+    records = [_record(cache, resource, role, plan.serving) for role in names.ENGINE_ROLES]
+    exists = None not in records and (plan.serving == desired.revision or all(map(_count, records)))
     routed = desired.replicas[Role.ROUTER] > 0
     return scaled_revision(plan, desired.revision, serving_exists=exists, routed=routed)
 

@@ -65,4 +65,5 @@ def situation_of_unreadable(
         pods=pods,
         measured=measured,
         memory=memory,
+        holds=True,  # maybe: nobody can read whether requests wait in router pods
     )

@@ -13,7 +13,8 @@ from pdinference.api.v1alpha1 import Condition
 READY = "Ready"
 """True while requests are answered: at least one router pod is ready, which it is only with a P and a D pod of its
 revision behind it. Stays True through a roll-out, and when a roll-out is stuck, as long as the old pair answers. True
-(`Asleep`) as well while P and D have no pods because nobody asks (`scaleToZero`); False again while they start."""
+(`Asleep`) as well while P and D have no pods because nobody asks (`scaleToZero`), but Unknown when not every router pod
+tells whether a request waits; False again while they start."""
 
 PARAMETER_READY = "ParameterReady"
 """True when every wanted P pod of the current revision is ready."""
@@ -47,6 +48,9 @@ the first time."""
 
 ASLEEP = "Asleep"
 """Reason of conditions while P and D have no pods because nobody asks."""
+
+INVALID = "InvalidSpec"
+"""Reason of conditions that do not hold before the stored spec is corrected."""
 
 ROLE_CONDITIONS = {
     Role.PARAMETER: PARAMETER_READY,

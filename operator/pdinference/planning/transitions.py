@@ -6,12 +6,14 @@ from typing import Literal, NamedTuple
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, Status
-from pdinference.planning.conditions import ASLEEP, AUTOSCALING, MODEL_READY, PROGRESSING, READY
+from pdinference.planning.conditions import ASLEEP, AUTOSCALING, INVALID, MODEL_READY, PROGRESSING, READY
 from pdinference.planning.model import CHECKED, UNDER_WAY
 from pdinference.planning.scaling.bounds import Cause
 from pdinference.planning.status.problems import SCALED_TO_ZERO
 
 _ORDINARY = frozenset({"RollingOut", "RolloutComplete"})
+_WITHOUT_PODS = frozenset({ASLEEP, INVALID})
+"""Reasons of `Ready`; the latter only of a pair that has no pods, whatever is wrong with the spec."""
 _NOBODY: Mapping[Role, str] = MappingProxyType({})
 
 
@@ -55,16 +57,16 @@ def _readiness(old: Condition | None, new: Condition | None) -> Iterator[Transit
         return
     if new.status == "True":
         yield Transition("Normal", "Ready", new.message)
-    elif old is not None and (old.reason != ASLEEP or new.reason == SCALED_TO_ZERO):
+    elif old is not None and (old.reason != ASLEEP or new.reason in {ASLEEP, SCALED_TO_ZERO}):
         yield Transition("Warning", "NotReady", new.message)
 
 
 def _sleep(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
-    if old is None or new is None or (old.reason == ASLEEP) == (new.reason == ASLEEP):
+    if old is None or new is None or (old.reason in _WITHOUT_PODS) == (new.reason in _WITHOUT_PODS):
         return
     if new.reason == ASLEEP:
         yield Transition("Normal", "FellAsleep", new.message)
-    elif new.reason not in {"InvalidSpec", SCALED_TO_ZERO}:
+    elif old.reason in _WITHOUT_PODS and new.reason != SCALED_TO_ZERO:
         yield Transition("Normal", "WokeUp", "P and D get pods again.")
 
 

@@ -57,3 +57,4 @@ def test_nobody_waits_long() -> None:
     change = Change({D: 3}, now)
     assert change.waits_until(now) == now + timedelta(seconds=1)
     assert change.waits_until(now + timedelta(seconds=1)) is None
+    assert change.waits_until(now - timedelta(hours=1)) is None, "somebody has put the clock back"

@@ -25,9 +25,9 @@ class Change:
     noticed: datetime
 
     def waits_until(self, now: datetime) -> datetime | None:
-        """How long its reason is worth waiting for; None when it has been long enough."""
+        """How long its reason is worth waiting for; None when it has been long enough, or the clock was put back."""
         until = self.noticed + _SOON
-        return until if now < until else None
+        return until if self.noticed <= now < until else None
 
 
 def unexplained(

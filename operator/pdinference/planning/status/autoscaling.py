@@ -1,7 +1,6 @@
 """The condition Autoscaling: whether the number of pods follows the load."""
 
 from pdinference.api import names
-from pdinference.api.names import Role
 from pdinference.planning.conditions import ASLEEP, Judgement
 from pdinference.planning.scaling.condition import LET_GO, STILL_THERE, judgement
 from pdinference.planning.status.situation import Situation
@@ -16,13 +15,8 @@ def autoscaling(situation: Situation) -> Judgement | None:
     """What HPAs do, and whether the pair can sleep; None without autoscaling."""
     if not situation.autoscalers:
         return None
-    if situation.asleep and not situation.stopped:
-        message = "P and D have no pods because nobody asks; their load counts again from the next request on."
-        return Judgement("True", ASLEEP, message)
-    if situation.pair_starts:
-        return Judgement("Unknown", "Starting", "P and D start; their load counts as soon as they answer.")
-    if situation.dozes and None in situation.autoscalers.values():
-        return Judgement("Unknown", STILL_THERE, f"Nobody asks, so P and D stop when nothing scales them. {LET_GO}")
+    if (judged := _without_load(situation)) is not None:
+        return judged
     judged = judgement(
         situation.autoscalers,
         situation.measured,
@@ -30,12 +24,19 @@ def autoscaling(situation: Situation) -> Judgement | None:
         lingering=situation.lingering,
         together=situation.together,
     )
-    if situation.holds and not situation.heard and _routers_rest(situation):
+    # A router pod that starts tells in a moment.
+    if situation.holds and not situation.heard and not situation.routers_change:
         return judged._replace(message=f"{judged.message} {_NOT_HEARD}")
     return judged
 
 
-def _routers_rest(situation: Situation) -> bool:
-    """Whether no router pod comes or goes: one that starts tells in a moment."""
-    router = situation.workloads.get(Role.ROUTER)
-    return router is not None and router.complete
+def _without_load(situation: Situation) -> Judgement | None:
+    """That there is none to follow, as the pair sleeps, starts, or is about to go; None when there is."""
+    if situation.asleep and not situation.stopped:
+        message = "P and D have no pods because nobody asked; their load counts again when a request has started them."
+        return Judgement("True", ASLEEP, message)
+    if situation.pair_starts:
+        return Judgement("Unknown", "Starting", "P and D start; their load counts as soon as they answer.")
+    if situation.dozes and None in situation.autoscalers.values():
+        return Judgement("Unknown", STILL_THERE, f"Nobody asks, so P and D stop when nothing scales them. {LET_GO}")
+    return None

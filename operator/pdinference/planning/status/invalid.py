@@ -6,19 +6,17 @@ Its children are left alone, but they go on: pods come and go, and HPAs decide. 
 from collections.abc import Mapping
 from datetime import datetime
 
-from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
+from pdinference.api.names import SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import RolesStatus, RoleStatus, Status
 from pdinference.planning import conditions
-from pdinference.planning.conditions import Judgement
+from pdinference.planning.conditions import INVALID, Judgement
 from pdinference.planning.scaling.condition import judgement
 from pdinference.planning.status.model import memory_fits
 from pdinference.planning.status.problems import role_problem
-from pdinference.planning.status.ready import answers
+from pdinference.planning.status.ready import answered
 from pdinference.planning.status.roles import role_ready, role_status
 from pdinference.planning.status.situation import Situation
 from pdinference.planning.troubles import Advice
-
-_INVALID = "InvalidSpec"
 
 
 def invalid_status(situation: Situation, message: str, *, previous: Status, now: datetime) -> Status:
@@ -35,7 +33,7 @@ def invalid_status(situation: Situation, message: str, *, previous: Status, now:
     judgements = {
         conditions.READY: _ready(situation, problems),
         **{conditions.ROLE_CONDITIONS[role]: role_ready(role, roles[role], found) for role, found in problems.items()},
-        conditions.PROGRESSING: Judgement("False", _INVALID, message),
+        conditions.PROGRESSING: Judgement("False", INVALID, message),
         conditions.MEMORY_FITS: memory_fits(situation.memory),
         conditions.AUTOSCALING: _autoscaling(situation, previous),
     }
@@ -57,25 +55,16 @@ def invalid_status(situation: Situation, message: str, *, previous: Status, now:
 def _problem(situation: Situation, role: Role, counts: RoleStatus) -> Advice | None:
     if counts.desired:
         return role_problem(situation, role, counts)
-    return Advice(_INVALID, f"{conditions.ROLE_WORDS[role]}: has no pods, and none start before the spec is corrected.")
+    return Advice(INVALID, f"{conditions.ROLE_WORDS[role]}: has no pods, and none start before the spec is corrected.")
 
 
 def _ready(situation: Situation, problems: Mapping[Role, Advice | None]) -> Judgement:
-    answered = answers(situation.workloads.get(Role.ROUTER))
-    if answered is not None and _has_pair(situation):
-        return answered
+    if (judged := answered(situation)) is not None:
+        return judged
     if not situation.workloads:
         return Judgement("False", "NotServing", "The spec is invalid; nothing was created.")
     problem = next((problem for problem in problems.values() if problem is not None), None)
     return Judgement("False", *(problem or Advice("NotServing", "No pod is ready to answer requests.")))
-
-
-def _has_pair(situation: Situation) -> bool:
-    """Whether a ready router pod has a pair behind it; it may hold requests instead (`scaleToZero`)."""
-    live = [pod for pod in situation.pods if pod.ready and not pod.terminating and pod.node_rank == 0]
-    routed = {pod.revision for pod in live if pod.role is Role.ROUTER}
-    ready = {(pod.role, pod.revision) for pod in live}
-    return any(all((role, revision) in ready for role in ENGINE_ROLES) for revision in routed)
 
 
 def _autoscaling(situation: Situation, previous: Status) -> Judgement | None:
@@ -87,10 +76,10 @@ def _autoscaling(situation: Situation, previous: Status) -> Judgement | None:
             f"Requests go to revision {serving} since its roll-out was over, but HPAs go on scaling the one before it, "
             "and follow when the spec is corrected. The number of pods that serve stays as it is."
         )
-        return Judgement("False", _INVALID, message)
+        return Judgement("False", INVALID, message)
     if situation.autoscalers:
         judged = judgement(situation.autoscalers, situation.measured, serves=True)
         return judged._replace(message=f"{judged.message} The spec is invalid, so targets and range stay as they were.")
     if any(old.type == conditions.AUTOSCALING for old in previous.conditions):
-        return Judgement("Unknown", _INVALID, "Nothing scales P and D before the spec is corrected.")
+        return Judgement("Unknown", INVALID, "Nothing scales P and D before the spec is corrected.")
     return None

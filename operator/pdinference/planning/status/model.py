@@ -30,7 +30,7 @@ def model_ready(situation: Situation) -> Judgement | None:
         return None
     if any(pod.has_model for pod in pods):
         return Judgement("True", CHECKED, "Pods looked at the model before vLLM started, and found nothing wrong.")
-    return Judgement("Unknown", NOT_CHECKED, "No pod of the current revision has looked at the model yet.")
+    return Judgement("Unknown", NOT_CHECKED, "There is no pod of the current revision that has looked at the model.")
 
 
 def job_advice(situation: Situation, model: ModelView) -> Advice:

@@ -68,7 +68,8 @@ def _held_back(situation: Situation, role: Role, counts: RoleStatus, workload: W
 def _without_pods(situation: Situation, role: Role) -> Advice:
     """Why no pod is wanted."""
     if situation.asleep and role in ENGINE_ROLES and situation.desired[role] > 0:
-        return Advice(ASLEEP, f"{ROLE_WORDS[role]}: asleep, because nobody asks; the next request starts its pods.")
+        then = "; the next request starts its pods" if situation.heard else ""
+        return Advice(ASLEEP, f"{ROLE_WORDS[role]}: asleep, because nobody asks{then}.")
     if situation.desired[role] > 0 and situation.together.budget is not None:
         why = "spec.autoscaling.gpuBudget leaves no GPUs until other pods let go of theirs."
         return Advice(Cause.GPU_BUDGET, f"{ROLE_WORDS[role]}: {why}")

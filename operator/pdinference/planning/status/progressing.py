@@ -19,7 +19,7 @@ def progressing(situation: Situation, problem: Advice | None) -> Judgement:
             f"Revision {situation.target} is rolled out." if rolled_out else f"Rolling out revision {situation.target}."
         )
         message = f"{done} {problem.message}"
-        if situation.rollout.serving not in {"", situation.target}:
+        if situation.rollout.serving not in {"", situation.target} and situation.answers:
             message += f" Revision {situation.rollout.serving} keeps answering requests until then."
         if problem.reason == Cause.GPU_BUDGET:
             return Judgement("True", Cause.GPU_BUDGET, message)

@@ -73,8 +73,27 @@ class Situation:
 
     @property
     def pair_starts(self) -> bool:
-        """Whether requests wait because the revision that they go to has no P or no D pod that is ready."""
-        serving = self.rollout.serving
-        live = (pod for pod in self.pods if pod.ready and not pod.terminating and pod.node_rank == 0)
-        ready = {pod.role for pod in live if pod.revision == serving}
-        return self.holds and not ready >= set(ENGINE_ROLES)
+        """Whether requests wait because no revision that they go to has a P and a D pod that are ready."""
+        return self.holds and not self._has_pair
+
+    @property
+    def answers(self) -> bool:
+        """Whether a router pod is ready, and not just because requests may wait in it.
+
+        So may those in router pods of an earlier spec, as long as they are there.
+        """
+        router = self.workloads.get(Role.ROUTER)
+        return router is not None and router.ready > 0 and (self._has_pair or not (self.holds or self.routers_change))
+
+    @property
+    def routers_change(self) -> bool:
+        """Whether router pods come or go."""
+        router = self.workloads.get(Role.ROUTER)
+        return router is None or not router.complete
+
+    @property
+    def _has_pair(self) -> bool:
+        live = [pod for pod in self.pods if pod.ready and not pod.terminating and pod.node_rank == 0]
+        routed = {pod.revision for pod in live if pod.role is Role.ROUTER} or {self.rollout.serving}
+        pairs = ({pod.role for pod in live if pod.revision == revision} for revision in routed)
+        return any(pair >= set(ENGINE_ROLES) for pair in pairs)
