@@ -11,6 +11,7 @@ from tests.cluster.objects import OWNER, Json, live, manifest
 
 SERVICE = CHILD_BY_NAME["Service"]
 KEY = ChildKey("Service", "ns", "llama")
+DELETED = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
 
 
 def pod(version: int, *, ready: str = "True") -> Json:
@@ -139,6 +140,17 @@ def test_a_pod_without_a_role_is_not_ours() -> None:
     del body["metadata"]["labels"][names.LABEL_ROLE]
     assert record_of(POD, body) is None
     assert Cache().observe(POD, body, deleted=False) == set()
+
+
+def test_an_edit_that_is_in_the_answer_to_a_status_write_is_noticed_all_the_same() -> None:
+    """Written between the last event and our write, it comes back with the answer, before the watch tells of it."""
+    for edited in (resource(2, generation=2), {**resource(2), "metadata": {**resource(2)["metadata"], **DELETED}}):
+        cache = Cache()
+        cache.observe(RESOURCE, resource(1), deleted=False)
+        written = {**edited, "metadata": {**edited["metadata"], "resourceVersion": "3"}, "status": {"revision": "r1"}}
+        cache.status_written(RESOURCE.name, written)
+        assert cache.observe(RESOURCE, edited, deleted=False) == {OWNER}
+        assert cache.observe(RESOURCE, written, deleted=False) == {OWNER}
 
 
 def test_our_own_status_write_wakes_nobody() -> None:

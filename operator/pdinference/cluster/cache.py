@@ -71,9 +71,15 @@ class Cache:
         self.children.put(record.key, record)
 
     def status_written(self, kind: str, body: Json) -> None:
-        """Take the answer to our own status write."""
+        """Take the answer to our own status write.
+
+        Not when it brings more than that: an edit that a watch is about to tell of would be nothing new then, and
+        nobody would look at it.
+        """
         record = resource_record(kind, body)
-        self.resources.put(record.owner, record)
+        known = self.resources.get(record.owner)
+        if known is not None and _same_wish(known, record):
+            self.resources.put(record.owner, record)
 
     def children_of(self, owner: Owner) -> list[ChildRecord]:
         """Every child whose owner reference names this resource, whatever the uid."""
@@ -141,7 +147,11 @@ def _owners(*records: ChildRecord | PodRecord | None) -> set[Owner]:
 
 
 def _same_resource(old: ResourceRecord, new: ResourceRecord) -> bool:
-    return (old.uid, old.generation, old.deleting, old.status) == (new.uid, new.generation, new.deleting, new.status)
+    return _same_wish(old, new) and old.status == new.status
+
+
+def _same_wish(old: ResourceRecord, new: ResourceRecord) -> bool:
+    return (old.uid, old.generation, old.deleting) == (new.uid, new.generation, new.deleting)
 
 
 def _same_child(old: ChildRecord, new: ChildRecord) -> bool:
