@@ -1,4 +1,7 @@
-"""A server in front of the API server: a test sees each request of the operator, and may do something before it."""
+"""A server in front of the API server: a test sees each request of the operator, and may do something before it.
+
+It may also keep an answer back, that of a watch for example.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -16,14 +19,21 @@ Before = Callable[[web.Request], Awaitable[None]]
 _HOP_BY_HOP = frozenset({"connection", "host", "transfer-encoding"})
 
 
+async def _at_once(_: web.Request) -> None:
+    pass
+
+
 @asynccontextmanager
-async def in_front(kubeconfig: Path, folder: Path, before: Before) -> AsyncIterator[Path]:
+async def in_front(
+    kubeconfig: Path, folder: Path, before: Before, *, before_answer: Before = _at_once
+) -> AsyncIterator[Path]:
     """A kubeconfig of a server that passes everything on.
 
     Args:
         kubeconfig: Where the API server is, and who calls it: what clients say of themselves is passed on, too.
         folder: Where the other kubeconfig is written to.
         before: Done before a request is passed on.
+        before_answer: Done before each part of its answer is passed back.
     """
     configuration = await load_configuration(kubeconfig)
     async with (
@@ -43,6 +53,7 @@ async def in_front(kubeconfig: Path, folder: Path, before: Before) -> AsyncItera
                 response = web.StreamResponse(status=answer.status, headers=_passed(answer.headers))
                 await response.prepare(request)
                 async for chunk in answer.content.iter_any():
+                    await before_answer(request)
                     await response.write(chunk)
                 return response
 

@@ -94,6 +94,50 @@ async def test_what_is_deleted_between_the_first_list_and_the_watch_is_noticed(
         second.kill()
 
 
+async def test_an_edit_right_before_a_status_write_is_not_overlooked(
+    world: World, operators: Operators, tmp_path: Path
+) -> None:
+    """The answer to the write brings it before the watch does."""
+    due, edited = asyncio.Event(), asyncio.Event()
+
+    async def edit_before_the_status_is_written(request: web.Request) -> None:
+        if request.method == "PATCH" and request.path.endswith("/m0/status") and due.is_set() and not edited.is_set():
+            edited.set()
+            await world.apply("m0", parameter={"replicas": 2})
+
+    async def lag(request: web.Request) -> None:
+        if edited.is_set() and "watch" in request.query and request.path == RESOURCE.path(world.namespace):
+            await asyncio.sleep(2)
+
+    async with in_front(
+        world.cluster.kubeconfig,
+        tmp_path,
+        edit_before_the_status_is_written,
+        before_answer=lag,
+    ) as kubeconfig:
+        operator = await operators.start(kubeconfig=kubeconfig)
+        await world.apply("m0")
+        await until(lambda: complete(world, 1), "all is there")
+        await until(lambda: at_rest(world), "nothing is written any more")
+        due.set()
+        # The operator writes it anew, and nothing else happens that would make it look once more.
+        await world.api.merge(f"{RESOURCE.path(world.namespace, 'm0')}/status", {"status": None})
+
+        async def looked_at() -> bool:
+            return (await world.status("m0")).get("observedGeneration") == 2
+
+        await until(looked_at, "the edit is looked at")
+        assert (await world.status("m0"))["roles"]["parameter"]["desired"] == 2
+        operator.kill()
+
+
+async def at_rest(world: World) -> bool:
+    """Whether the operator asks for nothing for two seconds."""
+    mark = world.audit_mark()
+    await asyncio.sleep(2)
+    return not world.requests(mark)
+
+
 async def test_of_two_operators_only_the_leader_writes_and_the_other_takes_over(
     world: World, operators: Operators
 ) -> None:
