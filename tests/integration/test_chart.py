@@ -168,7 +168,8 @@ def resource(installed: Kubernetes) -> Iterator[PDInference]:
     installed.apply([document])
     name = document["metadata"]["name"]
     yield PDInference.model_validate(installed.get("pdi", name, "--namespace=models"))
-    installed.kubectl("delete", "pdi", name, "--namespace=models")
+    # With its children: the next one has the same name, and must not find those of this one.
+    installed.kubectl("delete", "pdi", name, "--namespace=models", "--cascade=foreground")
 
 
 @pytest.mark.parametrize(
