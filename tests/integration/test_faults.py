@@ -15,6 +15,7 @@ from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE
 from tests.integration.front import in_front
 from tests.integration.operators import Operators
 from tests.integration.proxy import Proxy
+from tests.integration.test_operator import calm
 from tests.integration.world import SERVICE, World, until
 
 
@@ -118,7 +119,7 @@ async def test_an_edit_right_before_a_status_write_is_not_overlooked(
         operator = await operators.start(kubeconfig=kubeconfig)
         await world.apply("m0")
         await until(lambda: complete(world, 1), "all is there")
-        await until(lambda: at_rest(world), "nothing is written any more")
+        await calm(world, 2)
         due.set()
         # The operator writes it anew, and nothing else happens that would make it look once more.
         await world.api.merge(f"{RESOURCE.path(world.namespace, 'm0')}/status", {"status": None})
@@ -129,13 +130,6 @@ async def test_an_edit_right_before_a_status_write_is_not_overlooked(
         await until(looked_at, "the edit is looked at")
         assert (await world.status("m0"))["roles"]["parameter"]["desired"] == 2
         operator.kill()
-
-
-async def at_rest(world: World) -> bool:
-    """Whether the operator asks for nothing for two seconds."""
-    mark = world.audit_mark()
-    await asyncio.sleep(2)
-    return not world.requests(mark)
 
 
 async def test_of_two_operators_only_the_leader_writes_and_the_other_takes_over(

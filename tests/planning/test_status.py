@@ -280,14 +280,19 @@ def test_an_invalid_spec_of_a_pair_that_wakes_does_not_make_it_ready() -> None:
     assert conditions(ready)["Ready"].status == "True"
 
 
-def test_an_old_pair_that_sleeps_is_not_said_to_answer_while_a_new_one_starts() -> None:
-    rollout = replace(
-        STARTING,
+def beside_an_old_router(pair: Situation) -> Situation:
+    """In the middle of a roll-out, with a router pod of r0 in which requests may wait, and no pair of r0."""
+    return replace(
+        pair,
         rollout=RolloutPlan(serving="r0", complete=False, keep=frozenset({"r0", "r1"})),
-        workloads={**STARTING.workloads, Role.ROUTER: replace(workload(Role.ROUTER), replicas=2)},
-        pods=(*STARTING.pods, pod(Role.ROUTER, revision="r0")),
+        workloads={**pair.workloads, Role.ROUTER: replace(workload(Role.ROUTER), replicas=2)},
+        pods=(*pair.pods, pod(Role.ROUTER, revision="r0")),
         holds=True,
     )
+
+
+def test_an_old_pair_that_sleeps_is_not_said_to_answer_while_a_new_one_starts() -> None:
+    rollout = beside_an_old_router(STARTING)
     found = conditions(built(rollout))
     assert found["Ready"].status == "False"
     assert "keeps answering" not in found["Progressing"].message
@@ -297,13 +302,7 @@ def test_an_old_pair_that_sleeps_is_not_said_to_answer_while_a_new_one_starts() 
 
 def test_requests_are_answered_as_soon_as_one_router_pod_has_a_pair() -> None:
     """The others may still belong to a pair that sleeps."""
-    moving = replace(
-        SERVING,
-        rollout=RolloutPlan(serving="r0", complete=False, keep=frozenset({"r0", "r1"})),
-        workloads={**SERVING.workloads, Role.ROUTER: replace(workload(Role.ROUTER), replicas=2)},
-        pods=(*SERVING.pods, pod(Role.ROUTER, revision="r0")),
-        holds=True,
-    )
+    moving = beside_an_old_router(SERVING)
     assert conditions(built(moving))["Ready"].status == "True"
     left = replace(moving, pods=(pod(Role.ROUTER), *(pod(role, revision="r0") for role in ENGINE_ROLES)))
     assert conditions(built(left))["Ready"].status == "False", "an old pair to which no router pod sends anything"

@@ -9,7 +9,8 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import AUTOSCALER, ChildKey, Owner
 from pdinference.cluster.records import ResourceRecord
 from pdinference.planning.observed import AutoscalerState
-from pdinference.planning.scaling.signals import METRICS, Signal
+from pdinference.planning.scaling.condition import asks_operator
+from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.targets import targets_milli
 
 Policy = Mapping[Role, Mapping[Signal, float]]
@@ -43,7 +44,7 @@ class Policies:
             self._asked.pop(owner, None)
             return _NONE
         hpas = {role: autoscaler_of(self._cache, owner, role) for role in ENGINE_ROLES}
-        told = {role: _aims(hpa) for role, hpa in hpas.items() if hpa is not None and _asks_us(hpa)}
+        told = {role: _aims(hpa) for role, hpa in hpas.items() if hpa is not None and asks_operator(hpa)}
         return {**self._of_spec(record), **told}
 
     def _of_spec(self, record: ResourceRecord) -> Policy:
@@ -56,11 +57,6 @@ class Policies:
         policy = _read(record)
         self._asked[record.owner] = (record.uid, record.generation, policy)
         return policy
-
-
-def _asks_us(hpa: AutoscalerState) -> bool:
-    """Whether one of its metrics is the operator's."""
-    return any(load.metric in METRICS for load in hpa.loads)
 
 
 def _aims(hpa: AutoscalerState) -> dict[Signal, float]:

@@ -80,7 +80,7 @@ def build_batch_status(situation: BatchSituation, *, previous: BatchStatus, now:
 
 def invalid_batch_status(generation: int, message: str, *, previous: BatchStatus, now: datetime) -> BatchStatus:
     """The status of a batch whose stored spec is invalid: its Job is left alone, and so is what is known."""
-    state = State(previous.phase, "InvalidSpec", message)
+    state = State(previous.phase, conditions.INVALID, message)
     fresh = _conditions(state, generation, previous, now)
     return previous.model_copy(update={"observed_generation": generation, "conditions": fresh})
 

@@ -1,6 +1,6 @@
 """What the status says about autoscaling: the HPAs' own verdicts, in plain words."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -112,7 +112,7 @@ def _absent(lingers: bool, *, serves: bool) -> Judgement:
 
 
 def _role(hpa: AutoscalerState, measured: Measured, role: Role, together: Coordination) -> Judgement:
-    if measured.problem is not None and not hpa.sees and _ours(hpa.loads):
+    if measured.problem is not None and not hpa.sees and asks_operator(hpa):
         return Judgement("False", *measured.problem)
     if not hpa.judged:
         return Judgement("Unknown", "Starting", "Kubernetes has not looked at the load yet.")
@@ -123,7 +123,7 @@ def _role(hpa: AutoscalerState, measured: Measured, role: Role, together: Coordi
         return Judgement("False", hpa.active.reason, message)
     limits = together.ranges.get(role)
     reason, message = (_together(hpa, limits, together) if limits is not None else None) or _working(hpa)
-    silent = measured.silent.get(role, ()) if _ours(hpa.loads) else ()  # others read the pods themselves
+    silent = measured.silent.get(role, ()) if asks_operator(hpa) else ()  # others read the pods themselves
     return Judgement("True", reason, message + _unknown(hpa.loads) + _silence(silent))
 
 
@@ -179,5 +179,6 @@ def _silence(pods: tuple[str, ...]) -> str:
     return f" These pods do not tell their load, so no pod goes on their account, nor comes: {named}."
 
 
-def _ours(loads: Iterable[Load]) -> bool:
-    return any(load.metric in METRICS for load in loads)
+def asks_operator(hpa: AutoscalerState) -> bool:
+    """Whether one of its metrics is the operator's."""
+    return any(load.metric in METRICS for load in hpa.loads)
