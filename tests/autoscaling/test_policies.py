@@ -4,46 +4,24 @@ from typing import Any
 
 import pytest
 
-from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.autoscaling.policies import Policies
-from pdinference.cluster.cache import Cache
-from pdinference.cluster.kinds import AUTOSCALER, RESOURCE, Owner
 from pdinference.planning.scaling.signals import Signal
+from tests.autoscaling.autoscaled import OWNER, Autoscaled
 
-OWNER = Owner("ns", "llama")
 SCALED = {"autoscaling": {"maxReplicas": 3, "targets": {"kvDemand": 80}}}
 INVALID = {"parallelism": {"tensor": 0}}
 
 
-class Cluster:
-    """A resource and its HPA."""
+class Cluster(Autoscaled):
+    """A resource, its HPA, and what the operator makes of them."""
 
     def __init__(self) -> None:
-        self.cache = Cache()
+        super().__init__()
         self.policies = Policies(self.cache)
-        self._version = 0
 
-    def resource(self, **decode: Any) -> None:
-        metadata = self._metadata("llama")
-        body = {"metadata": {**metadata, "generation": self._version}, "spec": {"decode": decode}}
-        body["spec"] |= {"model": {"source": {"path": "/m"}}}
-        self.cache.observe(RESOURCE, body, deleted=False)
-
-    def hpa(self, metric: str, **target: str) -> None:
-        owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "llama", "uid": "uid-llama"}
-        metadata = {**self._metadata("llama-decode"), "ownerReferences": [owner]}
-        external = {"metric": {"name": metric}, "target": target}
-        spec = {
-            "scaleTargetRef": {"name": "llama-decode-rev"},
-            "maxReplicas": 3,
-            "metrics": [{"type": "External", "external": external}],
-        }
-        self.cache.observe(AUTOSCALER, {"metadata": metadata, "spec": spec}, deleted=False)
-
-    def _metadata(self, name: str) -> dict[str, Any]:
-        self._version += 1
-        return {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": str(self._version)}
+    def aims(self, metric: str, **target: str) -> None:
+        self.hpa({"type": "External", "external": {"metric": {"name": metric}, "target": target}})
 
 
 @pytest.fixture
@@ -64,7 +42,7 @@ def test_an_hpa_goes_on_by_what_it_was_told_whatever_the_spec_has_become(
     cluster: Cluster, later: dict[str, Any]
 ) -> None:
     cluster.resource(**SCALED)
-    cluster.hpa(Signal.KV_DEMAND, type="AverageValue", averageValue="800m")
+    cluster.aims(Signal.KV_DEMAND, type="AverageValue", averageValue="800m")
     told = cluster.policies.of(OWNER)
     assert told == {Role.DECODE: {Signal.KV_DEMAND: 0.8}}
     cluster.resource(**later)
@@ -78,9 +56,9 @@ def test_without_an_hpa_an_invalid_spec_asks_for_nothing(cluster: Cluster) -> No
 
 def test_metrics_of_others_and_targets_of_all_pods_together_are_no_aims_of_a_pod(cluster: Cluster) -> None:
     cluster.resource()
-    cluster.hpa("queue_length", type="AverageValue", averageValue="3")
+    cluster.aims("queue_length", type="AverageValue", averageValue="3")
     assert cluster.policies.of(OWNER) == {}
-    cluster.hpa(Signal.WAITING_REQUESTS, type="Value", value="30")
+    cluster.aims(Signal.WAITING_REQUESTS, type="Value", value="30")
     assert cluster.policies.of(OWNER) == {Role.DECODE: {}}
 
 
@@ -91,6 +69,6 @@ def test_an_hpa_that_goes_by_latencies_alone_goes_on_too(cluster: Cluster) -> No
     scaled = {"autoscaling": {"maxReplicas": 3, "metrics": [external]}}
     cluster.resource(**scaled)
     assert cluster.policies.of(OWNER) == {Role.DECODE: {}}
-    cluster.hpa(metric, **target)
+    cluster.aims(metric, **target)
     cluster.resource(**scaled, **INVALID)
     assert cluster.policies.of(OWNER) == {Role.DECODE: {}}

@@ -15,40 +15,32 @@ from pdinference.autoscaling.metrics import ScrapeMetrics
 from pdinference.autoscaling.policies import Policies
 from pdinference.autoscaling.scrape import Scraper
 from pdinference.autoscaling.signals import measure
-from pdinference.cluster.cache import Cache
-from pdinference.cluster.kinds import AUTOSCALER, POD, RESOURCE, Owner
+from pdinference.cluster.kinds import POD, Owner
 from pdinference.planning.observed import KvCache, Pace
 from pdinference.planning.scaling.signals import Signal
+from tests.autoscaling.autoscaled import OWNER, Autoscaled
 
-OWNER = Owner("ns", "llama")
 NOBODY_LISTENS = "127.0.0.2"
 EARLIER = (Path(__file__).parent / "recorded" / "decode-busy.txt").read_text(encoding="utf-8")
 METRICS = (Path(__file__).parent / "recorded" / "decode-later.txt").read_text(encoding="utf-8")
 
 
-class Pods:
+class Pods(Autoscaled):
     """One server; every pod has its address."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.text = METRICS
         self.status = 200
         self.asked = 0
-        self.cache = Cache()
         self.registry = CollectorRegistry()
         self.changed: list[Owner] = []
         self.now = 1000.0
-        self._version = 0
 
     async def answer(self, _request: web.Request) -> web.Response:
         self.asked += 1
         headers = {"Location": "/metrics"} if self.status == 302 else {}
         return web.Response(text=self.text, status=self.status, headers=headers)
-
-    def resource(self, **decode: Any) -> None:
-        spec = {"model": {"source": {"path": "/m"}}, "decode": decode}
-        body = {"metadata": self._metadata("llama"), "spec": spec}
-        body["metadata"]["generation"] = self._version
-        self.cache.observe(RESOURCE, body, deleted=False)
 
     def pod(
         self,
@@ -70,20 +62,12 @@ class Pods:
             "conditions": [{"type": "Ready", "status": str(ready)}],
             "containerStatuses": [{"name": "vllm", "restartCount": restarts, "started": started}],
         }
-        metadata = {**self._metadata(name), "labels": labels, **({"uid": uid} if uid else {})}
+        metadata = {**self.metadata(name), "labels": labels, **({"uid": uid} if uid else {})}
         body = {"metadata": metadata, "status": status}
         self.cache.observe(POD, body, deleted=False)
 
-    def hpa(self, pace: Pace) -> None:
-        owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "llama", "uid": "uid-llama"}
-        metadata = {"annotations": {names.ANNOTATION_PACE: pace.written()}, "ownerReferences": [owner]}
-        spec = {"scaleTargetRef": {"name": "llama-decode-rev"}, "maxReplicas": 3}
-        body = {"metadata": {**self._metadata("llama-decode"), **metadata}, "spec": spec}
-        self.cache.observe(AUTOSCALER, body, deleted=False)
-
-    def _metadata(self, name: str) -> dict[str, Any]:
-        self._version += 1
-        return {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": str(self._version)}
+    def paced(self, pace: Pace) -> None:
+        self.hpa(**{names.ANNOTATION_PACE: pace.written()})
 
 
 @pytest.fixture
@@ -230,9 +214,9 @@ async def test_the_pace_of_idle_pods_is_noted_for_operators_to_come(pods: Pods, 
     seen = scraper.paces(OWNER)["rev"]
     assert scraper.idle_token_seconds(OWNER) == seen > 0
     assert pods.changed == [OWNER]
-    pods.hpa(Pace("rev", seen / 2))
+    pods.paced(Pace("rev", seen / 2))
     assert scraper.idle_token_seconds(OWNER) == pytest.approx(seen / 2, rel=0.01)
-    pods.hpa(Pace("gone", seen / 2))
+    pods.paced(Pace("gone", seen / 2))
     assert scraper.idle_token_seconds(OWNER) == seen
     pods.resource(autoscaling={"maxReplicas": 3, "targets": {"kvUsage": 80}})
     assert scraper.paces(OWNER) == {}, "its HPA does not go by that"

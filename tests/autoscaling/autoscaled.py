@@ -1,0 +1,33 @@
+"""A resource and the HPA of its D pods, as the cache has them."""
+
+from typing import Any
+
+from pdinference.api import names
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.kinds import AUTOSCALER, RESOURCE, Owner
+
+OWNER = Owner("ns", "llama")
+
+
+class Autoscaled:
+    """What watches would tell; each object is newer than the ones before."""
+
+    def __init__(self) -> None:
+        self.cache = Cache()
+        self._version = 0
+
+    def resource(self, **decode: Any) -> None:
+        metadata = self.metadata("llama")
+        spec = {"model": {"source": {"path": "/m"}}, "decode": decode}
+        body = {"metadata": {**metadata, "generation": self._version}, "spec": spec}
+        self.cache.observe(RESOURCE, body, deleted=False)
+
+    def hpa(self, *metrics: dict[str, Any], **annotations: str) -> None:
+        owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "llama", "uid": "uid-llama"}
+        metadata = {**self.metadata("llama-decode"), "annotations": annotations, "ownerReferences": [owner]}
+        spec = {"scaleTargetRef": {"name": "llama-decode-rev"}, "maxReplicas": 3, "metrics": metrics}
+        self.cache.observe(AUTOSCALER, {"metadata": metadata, "spec": spec}, deleted=False)
+
+    def metadata(self, name: str) -> dict[str, Any]:
+        self._version += 1
+        return {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": str(self._version)}
