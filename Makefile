@@ -9,6 +9,17 @@ RUN := $(UV) run --no-sync
 CLUSTER ?= local
 REGISTRY ?=
 TAG ?= 0.1.0
+# Programs of this machine that no README command installs must not decide whether anything works (see e2e/programs.py).
+# A cluster of your own is another matter: to log in, kubectl may need any program that you have.
+GO := $(shell command -v go)
+ifeq ($(CLUSTER),local)
+export PATH := $(if $(GO),$(dir $(GO)):)/usr/sbin:/usr/bin:/sbin:/bin
+endif
+# `make setup PYTHON=/path/to/python3.12` takes another Python than Debian's.
+ifdef PYTHON
+export PYTHON
+export UV_PYTHON := $(PYTHON)
+endif
 # Arguments for pytest, for example `make test-unit ARGS='-k render'`.
 ARGS ?=
 ADAPTER_RULES := charts/pdinference-operator/files/prometheus-adapter-rules.yaml

@@ -67,7 +67,7 @@ def test_what_goes_into_an_image_decides_whether_it_is_built_again(
 def test_a_stand_in_for_a_library_can_be_loaded(tmp_path: Path) -> None:
     library = tmp_path / "libcublas.so.13"
     library.write_bytes(load(VLLM / "slim.py").empty_library(library.name))
-    subprocess.run(["python3", "-c", f"import ctypes; ctypes.CDLL({str(library)!r})"], check=True)
+    subprocess.run([sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(library)!r})"], check=True)
 
 
 def test_a_patch_that_no_longer_fits_fails_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from hypothesis import settings
 
+from e2e import programs
 from pdinference.api.v1alpha1 import PDInference
 
 REPOSITORY = Path(__file__).parent.parent
@@ -22,6 +23,11 @@ Document = dict[str, Any]
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("repeatable")
+
+
+def pytest_configure() -> None:
+    """Let the tests start only what a fresh machine has."""
+    programs.restrict()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
