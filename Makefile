@@ -96,6 +96,11 @@ generate: setup ## Write the CRDs, the rules for prometheus-adapter and the gold
 	$(RUN) pdinference adapter-rules > $(ADAPTER_RULES)
 	$(RUN) pytest -q tests/manifests --update-golden
 
+.PHONY: digests
+digests: setup ## Ask the registries for the digests of the images that are taken from others, and pin them
+	$(RUN) python -m e2e.digests
+	$(MAKE) generate
+
 .PHONY: vllm-options
 vllm-options: setup-vllm ## Write the list of vLLM's options anew, from its parser
 	$(RUN) python -m tests.checks.vllm_options > operator/pdinference/checks/vllm-options.txt

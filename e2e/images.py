@@ -208,7 +208,16 @@ def _uv_version() -> str:
 
 def _export_vllm() -> dict[str, str]:
     """The lock's packages of the group `vllm` with their hashes, by name."""
-    command = [str(programs.UV), "export", "--quiet", "--frozen", "--only-group", "vllm", "--no-header", "--no-annotate"]
+    command = [
+        str(programs.UV),
+        "export",
+        "--quiet",
+        "--frozen",
+        "--only-group",
+        "vllm",
+        "--no-header",
+        "--no-annotate",
+    ]
     packages: dict[str, str] = {}
     for block in re.split(r"\n(?=\S)", _output(command).strip()):
         requirement, _, marker = block.partition("\n")[0].removesuffix("\\").partition(";")

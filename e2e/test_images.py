@@ -1,6 +1,7 @@
 """The images, as far as they can be judged without building them; e2e/ runs them for real."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,39 @@ def test_the_vllm_image_installs_what_the_lock_file_says() -> None:
     assert len(expected) == 2
     for path, text in expected.items():
         assert path.read_text() == text, "run `uv run python -m e2e.images requirements`"
+
+
+@pytest.mark.parametrize(
+    "path", sorted(images.REPOSITORY.glob("images/**/*requirements*.txt")), ids=lambda path: path.name
+)
+def test_everything_that_pip_installs_has_a_hash(path: Path) -> None:
+    requirements = path.read_text().replace("\\\n", " ").splitlines()
+    pinned = [line for line in requirements if line and not line.startswith("#")]
+    assert pinned
+    assert all(re.match(r"\S+==\S+ .*--hash=sha256:[0-9a-f]{64}", line) for line in pinned)
+
+
+@pytest.mark.parametrize("name", images.IMAGES)
+def test_an_image_installs_nothing_without_a_hash(name: str) -> None:
+    text = images.IMAGES[name].dockerfile.read_text().replace("\\\n", " ")
+    installs = re.findall(r"pip install[^;&]*", text)
+    assert installs
+    assert all("--require-hashes" in line for line in installs)
+    assert all("--frozen" in line for line in re.findall(r"uv sync[^;&\n]*", text))
+
+
+@pytest.mark.parametrize("name", images.IMAGES)
+def test_the_base_of_an_image_is_pinned_by_its_digest(name: str) -> None:
+    base = re.findall(r"^ARG BASE_IMAGE=(.*)", images.IMAGES[name].dockerfile.read_text(), re.MULTILINE)
+    assert re.fullmatch(r"docker\.io/library/python:[\w.-]+@sha256:[0-9a-f]{64}", *base)
+
+
+def test_both_builds_of_pytorch_have_one_version() -> None:
+    cpu, other = (
+        re.findall(r"^torch==([0-9.]+)", (VLLM / name).read_text(), re.MULTILINE)
+        for name in ("requirements-torch-cpu.txt", "requirements-torch.txt")
+    )
+    assert cpu == other
 
 
 def test_no_cuda_library_is_installed_beside_the_two_that_pytorch_needs() -> None:
