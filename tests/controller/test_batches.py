@@ -363,6 +363,23 @@ async def test_nobody_gets_a_right_to_a_strangers_configmap(world: World) -> Non
     assert JOB_PATH in world.api.objects
 
 
+@pytest.mark.parametrize("taken", ["serviceaccounts", "roles", "rolebindings", "networkpolicies"])
+async def test_no_job_before_all_else_is_known_to_be_ours(world: World, taken: str) -> None:
+    kind = next(kind for kind in CHILDREN if kind.plural == taken)
+    path = kind.path("models", "nightly-batch")
+    world.api.put(path, {"metadata": {"name": "nightly-batch", "namespace": "models"}})
+    world.edit(output={"configMap": {"name": "answers"}})
+    await started(world)
+    assert JOB_PATH not in world.api.objects
+    running = world.condition("Running")
+    assert running["reason"] == "NameConflict"
+    assert "Job nightly-batch will not be applied" in running["message"]
+    del world.api.objects[path]
+    world.sync()
+    await world.reconcile()
+    assert JOB_PATH in world.api.objects
+
+
 async def test_an_operator_that_died_before_the_job_goes_on(world: World) -> None:
     world.edit(output={"configMap": {"name": "answers"}})
     world.serve()
