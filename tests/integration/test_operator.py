@@ -148,7 +148,7 @@ async def test_a_router_never_runs_under_a_strangers_account(world: World, opera
     assert await world.get(DEPLOYMENT, "llama-router") is None
     assert await world.get(ROLE_BINDING, "llama-router") is None
     await world.delete(SERVICE_ACCOUNT, "llama-router")
-    await until(lambda: world.complete(), "everything is applied once the stranger is gone")
+    await until(world.complete, "everything is applied once the stranger is gone")
 
 
 async def _rolling(world: World) -> bool:
