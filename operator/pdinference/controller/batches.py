@@ -75,7 +75,8 @@ class BatchReconciler:
         if resource is None or resource.deleting:
             return Result()
         previous = _status_of(resource)
-        examination = examine_batch(resource.body())
+        begun = previous.finished or self._job(resource) is not None
+        examination = examine_batch(resource.body(), config_maps=begun or self._settings.batch_config_maps)
         if (batch := examination.batch) is None:
             problems = "; ".join(map(str, examination.problems))
             message = f"The stored resource is not valid, so its Job is left alone. Correct it: {problems}"
