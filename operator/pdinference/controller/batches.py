@@ -6,6 +6,7 @@ applied once; later only those members of its spec follow that may change at all
 
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from pydantic import ValidationError
@@ -74,7 +75,8 @@ class BatchReconciler:
         if resource is None or resource.deleting:
             return Result()
         previous = _status_of(resource)
-        examination = examine_batch(resource.body())
+        begun = previous.finished or self._job(resource) is not None
+        examination = examine_batch(resource.body(), config_maps=begun or self._settings.batch_config_maps)
         if (batch := examination.batch) is None:
             problems = "; ".join(map(str, examination.problems))
             message = f"The stored resource is not valid, so its Job is left alone. Correct it: {problems}"
@@ -119,10 +121,10 @@ class BatchReconciler:
         parent = Parent(resource.owner, resource.uid)
         # Nobody gets a right to write into it before it is known to be ours.
         outcome = await ensure_output(self._api, render_output(batch), parent)
-        *others, job_last = (Child.of(m) for m in render_batch(batch, service, self._settings))
-        for wave in (others, [job_last]):  # a Job that exists is taken for complete
-            if outcome.settled:
-                outcome.add(await self._applier.apply(wave, parent))
+        if outcome.settled:
+            *others, job_last = (Child.of(m) for m in render_batch(batch, service, self._settings))
+            # `_adjust` takes a batch whose Job exists for complete.
+            outcome.add(await self._applier.apply([*others, replace(job_last, last=True)], parent))
         return outcome
 
     async def _adjust(self, resource: ResourceRecord, batch: PDBatch, job: JobState) -> Outcome:

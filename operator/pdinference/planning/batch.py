@@ -142,7 +142,7 @@ def _state(situation: BatchSituation) -> State:
     if job is not None and job.outcome is not None and all(pod.gone or pod.terminating for pod in situation.pods):
         return _end(job, situation.pods)  # not before the pod's last words are here: they come by another watch
     if situation.failures:
-        listed = " ".join(f"{f.kind} {f.name}: {f.message}" for f in situation.failures)
+        listed = " ".join(map(str, situation.failures))
         return State("Waiting" if job is None else "Pending", situation.failures[0].reason, listed)
     if job is None:
         if situation.unready:

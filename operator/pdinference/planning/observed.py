@@ -1,7 +1,7 @@
 """What planning knows of the live cluster: small, immutable facts that `cluster` takes from whole objects."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -270,6 +270,7 @@ class Failure:
         reason: CamelCase, for the condition: `NameConflict`, `Forbidden`, `Invalid`, ...
         message: The API server's own words, after the object's kind and name.
         transient: Whether waiting alone may cure it.
+        withheld: Children that need this one and so are not applied either, by kind and name.
     """
 
     kind: str
@@ -277,3 +278,14 @@ class Failure:
     reason: str
     message: str
     transient: bool = False
+    withheld: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.withheld:
+            return f"{self.kind} {self.name}: {self.message}"
+        return f"{self.kind} {self.name}: {self.message} Until then {_and(self.withheld)} will not be applied."
+
+
+def _and(names: Sequence[str]) -> str:
+    *others, last = sorted(names)
+    return f"{', '.join(others)} and {last}" if others else last
