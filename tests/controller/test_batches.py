@@ -34,7 +34,7 @@ class World:
         self.api = FakeApi()
         self.document = document
         self.inference = inference
-        self.metrics_of: dict[str, Progress | None] = {}
+        self.seen: Progress | None = None
         self.settings = RenderSettings(batch_config_maps=True)
         self.restart()
         self.edit()
@@ -50,13 +50,10 @@ class World:
             reporter=Reporter(self.api, self.cache, events, metrics),
             metrics=metrics,
             settings=self.settings,
-            read=self._read,
+            progress=lambda _: self.seen,
             now=lambda: datetime(2026, 11, 21, tzinfo=UTC),
         )
         self.sync()
-
-    async def _read(self, address: str) -> Progress | None:
-        return self.metrics_of.get(address)
 
     def edit(self, **spec: Any) -> None:
         self._put(CR, self.document(**spec))
@@ -203,12 +200,12 @@ async def test_a_job_that_somebody_deleted_is_made_again(world: World) -> None:
 async def test_progress_comes_from_the_runner_while_it_runs(world: World) -> None:
     await started(world)
     world.pod()
-    world.metrics_of["10.0.0.9"] = Progress(20, 7, 1)
+    world.seen = Progress(20, 7, 1)
     result = await world.reconcile()
     assert (world.status["phase"], world.status["progress"]) == ("Running", "8/20")
     assert (world.status["total"], world.status["completed"], world.status["failed"]) == (20, 7, 1)
     assert result.again_after
-    world.metrics_of["10.0.0.9"] = None  # no answer: what is known stays
+    world.seen = None  # no answer: what is known stays
     await world.reconcile()
     assert world.status["progress"] == "8/20"
     assert world.api.requests == {}

@@ -5,7 +5,7 @@ applied once; later only those members of its spec follow that may change at all
 """
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -23,7 +23,6 @@ from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.records import ResourceRecord
 from pdinference.controller.batch_output import ensure_output
 from pdinference.controller.metrics import Metrics
-from pdinference.controller.progress import read_progress
 from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.results import Result, count_writes
 from pdinference.engine.batch import Service
@@ -41,8 +40,8 @@ from pdinference.planning.conditions import READY
 from pdinference.planning.observed import JobState
 
 _LOOK_S = 5.0
-"""How often a batch that is not finished is looked at: at the runner's metrics, and whether the PDInference is Ready.
-The latter is in the cache, so that a batch that waits costs nothing."""
+"""How often a batch that is not finished is looked at: whether the PDInference is Ready. That is in the cache, so that
+a batch that waits costs nothing. The runner's counts come by themselves."""
 
 
 class BatchReconciler:
@@ -57,7 +56,7 @@ class BatchReconciler:
         reporter: Reporter,
         metrics: Metrics,
         settings: RenderSettings,
-        read: Callable[[str], Awaitable[Progress | None]] = read_progress,
+        progress: Callable[[Owner], Progress | None] = lambda batch: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
@@ -66,7 +65,7 @@ class BatchReconciler:
         self._reporter = reporter
         self._metrics = metrics
         self._settings = settings
-        self._read = read
+        self._progress = progress
         self._now = now
 
     async def reconcile(self, owner: Owner) -> Result:
@@ -85,7 +84,7 @@ class BatchReconciler:
         service, unready = self._service(batch)
         outcome = await self._bring(resource, batch, service, previous)
         count_writes(self._metrics, outcome)
-        situation = await self._observe(resource, unready, outcome)
+        situation = self._observe(resource, unready, outcome)
         status = build_batch_status(situation, previous=previous, now=self._now())
         written = await self._publish(resource, previous, status)
         return Result(
@@ -146,16 +145,15 @@ class BatchReconciler:
         outcome.applied.append(key)
         return outcome
 
-    async def _observe(self, resource: ResourceRecord, unready: str, outcome: Outcome) -> BatchSituation:
+    def _observe(self, resource: ResourceRecord, unready: str, outcome: Outcome) -> BatchSituation:
         pods = self._cache.pods_of(resource.owner)
-        running = running_pod(pods)
         return BatchSituation(
             namespace=resource.owner.namespace,
             generation=resource.generation,
             unready=unready,
             job=self._job(resource),
             pods=pods,
-            seen=await self._read(running.address) if running is not None and running.address else None,
+            seen=self._progress(resource.owner) if running_pod(pods) is not None else None,
             failures=tuple(outcome.failures),
         )
 

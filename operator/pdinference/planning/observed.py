@@ -236,7 +236,6 @@ class PodSummary:
         role: What it does for a PDInference; None for the runner of a PDBatch.
         created: Its creation time, as text that sorts; of a runner only.
         gpus: GPUs that vLLM in it runs on.
-        address: Its IP address; of a runner only.
         report: What it left as last words when it ended; of a runner only.
         has_model: Whether it found its model whole before vLLM started; of P and D with something to look at.
     """
@@ -252,7 +251,6 @@ class PodSummary:
     gpus: int = 0
     trouble: PodTrouble | None = None
     created: str = ""
-    address: str = ""
     report: str = ""
     has_model: bool = False
 
