@@ -9,9 +9,7 @@ from pdinference.cli import main
 
 HEAD = "apiVersion: pdinference.io/v1alpha1\nkind: PDInference\nmetadata: {name: llama}\nspec:\n  model: "
 LAUGHS = "a0: &a0 [lol, lol]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
-MERGES = "a0: &a0 {x: 1}\n" + "".join(
-    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 60)}]}}\n" for n in range(1, 12)
-)
+MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 60)}]}}\n" for n in range(1, 12))
 FILES = {
     "deep": HEAD + "[" * 100_000,
     "deep and closed": HEAD + "[" * 5_000 + "]" * 5_000,

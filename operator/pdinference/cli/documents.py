@@ -26,9 +26,7 @@ def file_option(command: Callable[..., None]) -> Callable[..., None]:
 def documents(source: IO[str], namespace: str | None, kinds: Collection[str] = (names.KIND,)) -> list[dict[str, Any]]:
     """Read the documents of these kinds in a file; others, as in any file for kubectl, are passed over."""
     wanted = [
-        document
-        for document in yaml_documents(source)
-        if isinstance(document, dict) and _kind_of(document) in kinds
+        document for document in yaml_documents(source) if isinstance(document, dict) and _kind_of(document) in kinds
     ]
     if not wanted:
         raise click.ClickException(f"{source.name} holds no resource of kind {' or '.join(kinds)}.")
