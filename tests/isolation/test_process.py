@@ -151,7 +151,7 @@ async def test_a_killed_operator_leaves_no_orphan() -> None:
     operator.kill()
     operator.wait()
     async with asyncio.timeout(60):
-        while any(alive(pid) for pid in pids):
+        while any(alive(pid) for pid in pids):  # noqa: ASYNC110 - processes of another process
             await asyncio.sleep(0.05)
 
 

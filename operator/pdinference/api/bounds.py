@@ -31,6 +31,8 @@ def broken_bound(document: object) -> Broken | None:
     """The first bound that a document exceeds; None when it may be examined."""
     if not isinstance(document, Mapping):
         return "", "expected an object (key: value)"
+    if not _has_text_keys(document):
+        return "", _KEY
     if (broken := _broken_structure(_checked_part(document))) is not None:
         return broken
     size = len(_json(document.get("spec")))
@@ -49,7 +51,7 @@ TOO_DEEP: Final = f"is nested deeper than {MAX_DEPTH} levels. Use fewer levels o
 
 
 def _checked_part(document: Mapping[Any, Any]) -> dict[Any, Any]:
-    part = {key: value for key, value in document.items() if key not in _NOT_CHECKED}
+    part: dict[Any, Any] = {key: value for key, value in document.items() if key not in _NOT_CHECKED}
     if isinstance(metadata := part.get("metadata"), Mapping):
         part["metadata"] = {key: value for key, value in metadata.items() if key not in _NOT_CHECKED_METADATA}
     return part
@@ -57,8 +59,6 @@ def _checked_part(document: Mapping[Any, Any]) -> dict[Any, Any]:
 
 def _broken_structure(document: Mapping[Any, Any]) -> Broken | None:
     """Without recursion, and without following the aliases of a YAML file for longer than the bounds allow."""
-    if not _has_text_keys(document):
-        return "", _KEY
     open_: list[tuple[str, Iterator[tuple[Any, Any]]]] = [("", _members(document))]
     values, characters = 0, 0
     while open_:

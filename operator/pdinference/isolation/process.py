@@ -124,24 +124,14 @@ class Lane:
         if outcome == wire.RAISED:
             name, _, frames = answer.decode("utf-8", "replace").partition("\n")
             _LOG.error("An examination failed:\n%s", frames)
-            return (
-                f"The examination failed ({name}). This is a fault of the operator; its log has the details.",
-                "error",
-            )
+            return f"The examination failed ({name}). This is a fault of the operator. Its log says more.", "error"
         if outcome == wire.KILLED and answer == bytes([signal.SIGALRM]):
-            return (
-                f"The examination took longer than {self._limits.seconds:g} s and was ended. "
-                "Make the spec smaller or simpler."
-            ), "time"
-        if outcome in {wire.OUT_OF_MEMORY, wire.TOO_LONG}:
-            return (
-                f"The examination needed more than {MEMORY // 2**20} MiB of memory and was ended. "
-                "Make the spec smaller or simpler."
-            ), "memory"
-        return (
-            f"The examination crashed (signal {answer[0] if answer else 0}). Make the spec smaller or simpler.",
-            "crash",
-        )
+            text, reason = f"took longer than {self._limits.seconds:g} s and was ended", "time"
+        elif outcome in {wire.OUT_OF_MEMORY, wire.TOO_LONG}:
+            text, reason = f"needed more than {MEMORY // 2**20} MiB of memory and was ended", "memory"
+        else:
+            text, reason = f"crashed (signal {answer[0] if answer else 0})", "crash"
+        return f"The examination {text}. Make the spec smaller or simpler.", reason
 
 
 class IsolatedProcess:
