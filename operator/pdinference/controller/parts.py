@@ -1,5 +1,6 @@
 """The parts of the process, wired together; `run` starts and stops them."""
 
+import logging
 import os
 import socket
 import uuid
@@ -30,6 +31,7 @@ from pdinference.controller.settings import OperatorSettings
 from pdinference.controller.workers import ByKind, Workers
 from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
 
+_LOG = logging.getLogger(__name__)
 _COALESCE_S = 0.1
 _LANES = {
     "admission": LaneLimits(seconds=2, patience=4),  # the API server waits for 5 s
@@ -42,7 +44,7 @@ class Parts:
 
     def __init__(self, settings: OperatorSettings, api: ApiServer) -> None:
         self.metrics = Metrics()
-        self.cache = Cache()
+        self.cache = Cache(self._note_unreadable)
         self.kinds = watched(keda=settings.render.keda is not None)
         self._queue: WorkQueue[Owner] = WorkQueue(self.metrics)
         identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
@@ -74,6 +76,10 @@ class Parts:
                 self._queue.add(owner)
             else:
                 self._queue.add_after(owner, _COALESCE_S)  # children change in bursts; one look is enough
+
+    def _note_unreadable(self, kind: Kind) -> None:
+        self.metrics.unreadable.labels(kind.name).inc()
+        _LOG.warning("A %s cannot be read and is left out", kind.name, exc_info=True)
 
     def _enqueue(self, owners: Iterable[Owner]) -> None:
         for owner in owners:
