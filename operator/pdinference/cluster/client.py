@@ -20,6 +20,7 @@ from kubernetes.aio.config import ConfigException, load_incluster_config, load_k
 
 from pdinference.api import names
 from pdinference.cluster.errors import ApiError
+from pdinference.cluster.objects import shallow
 
 Json = dict[str, Any]
 
@@ -164,7 +165,11 @@ class ApiServer:
         await self._request("DELETE", path, body=options)
 
     async def _request(self, method: str, path: str, **details: Any) -> Json:
-        result: Json = json.loads(await self._exchanged(method, path, **details))
+        data = await self._exchanged(method, path, **details)
+        try:
+            result: Json = json.loads(data)
+        except RecursionError:  # a stored object that no parser can read; its status can be written all the same
+            result = json.loads(await asyncio.to_thread(shallow, data))
         return result
 
     async def _exchanged(self, method: str, path: str, **details: Any) -> bytes:
