@@ -12,10 +12,11 @@ from tests.integration.webhook import Webhook
 from tests.integration.world import World, until
 
 MODEL = '"model":{"source":{"path":"/models/tiny"}}'
+VALID = f"{{{MODEL}}}"
 
 
 def overlay(spec: str) -> str:
-    return '{%s,"decode":{"podTemplate":{"spec":%s}}}' % (MODEL, spec)
+    return f'{{{MODEL},"decode":{{"podTemplate":{{"spec":{spec}}}}}}}'
 
 
 DEEP = overlay('{"a":' * 1_500 + "1" + "}" * 1_500)
@@ -92,7 +93,7 @@ async def test_what_comes_by_a_watch_harms_no_other_and_is_mended_by_an_edit(
         await hostile.replace("llama", spec)
         await hostile.says("llama", words)
         assert await world.children("llama"), "children are left alone"
-        await hostile.replace("llama", "{%s}" % MODEL)
+        await hostile.replace("llama", VALID)
         await until(lambda: valid(world), "the spec is valid again")
     await hostile.create("deep", DEEP)
     await hostile.says("deep", TOO_DEEP)
@@ -130,8 +131,8 @@ async def test_the_webhook_refuses_it_and_lets_a_stored_one_be_mended(
         with pytest.raises(Exception, match=words):
             await hostile.create(name, spec)
     label = ("label", "pdinference", "large", "-n", world.namespace, "team=a")
-    await hostile._kubectl(*label)  # noqa: SLF001
-    await hostile.replace("large", "{%s}" % MODEL)
+    await hostile._kubectl(*label)
+    await hostile.replace("large", VALID)
     await until(lambda: world.complete("large"), "the children of the one that was mended")
-    await hostile._kubectl("delete", "pdinference", "deep", "-n", world.namespace)  # noqa: SLF001
+    await hostile._kubectl("delete", "pdinference", "deep", "-n", world.namespace)
     assert json.dumps(await world.get(RESOURCE, "deep")) == "null"

@@ -83,7 +83,7 @@ def opened(body: bytes) -> Envelope:
     request = review.request
     try:
         settled, reduced = _reduced(request)
-    except msgspec.ValidationError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RefusedError(request.uid, f"The object cannot be read: {str(error)[:200]}.") from None
     return Envelope(request.uid, request.namespace, settled, reduced)
 

@@ -103,20 +103,24 @@ def admission_routes(calls: Calls, registry: CollectorRegistry) -> Iterable[web.
 
 async def _answer(calls: Calls, body: bytes, task: str) -> dict[str, Any]:
     """The answer to a review; whatever goes wrong, the object does not get in."""
+    uid = ""
     try:
         envelope = opened(body)
+        uid = envelope.uid
+        if envelope.settled:
+            return allowed(uid)
+        found: dict[str, Any] = msgspec.json.decode(await calls.call(task, envelope.reduced, turn=envelope.namespace))
+    except NotAReviewError:
+        raise
     except RefusedError as error:
         return refused(error.uid, str(error))
-    if envelope.settled:
-        return allowed(envelope.uid)
-    try:
-        found: dict[str, Any] = msgspec.json.decode(await calls.call(task, envelope.reduced, turn=envelope.namespace))
     except (EndedError, BusyError) as error:
-        return refused(envelope.uid, str(error))
+        return refused(uid, str(error))
     except Exception as error:  # noqa: BLE001 - an answer is due
         _LOG.exception("A review failed")
         return refused(
-            envelope.uid,
+            uid,
             f"The examination failed ({type(error).__name__}). This is a fault of the operator. Its log says more.",
         )
+    found["response"]["uid"] = uid
     return found
