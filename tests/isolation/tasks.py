@@ -6,8 +6,6 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
-import re2  # noqa: F401 - as the real program has it
-
 
 def _hang(_: bytes) -> bytes:
     while True:
@@ -31,7 +29,7 @@ def _bomb(_: bytes) -> bytes:
 
 
 def _slow_bomb(_: bytes) -> bytes:
-    kept = []
+    kept: list[dict[str, int]] = []
     while True:
         kept.append({"a": len(kept)})
 
