@@ -58,7 +58,7 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
     adapters = adapters_of(reading.resource.spec, model)
     found = (
         *_problems(reading.resource, facts, settings),
-        *adapter_problems(reading.resource.spec, adapters, facts.config),
+        *adapter_problems(reading.resource.spec, adapters, facts.shape.model_type if facts.shape else ""),
     )
     # A field that was left out because it is no number, say, must not be blamed for its default as well.
     problems = (*reading.problems, *(p for p in found if not reading.concerns(p.field)))
@@ -83,7 +83,7 @@ def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> 
     yield from lora_problems(resource)
     yield from facts.problems
     if facts.shape is not None:
-        yield from model_problems(resource.spec, facts.shape, facts.config)
+        yield from model_problems(resource.spec, facts.shape)
 
 
 def _warnings(resource: PDInference) -> Iterator[Problem]:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from pdinference.planning.memory.figures import ceil_div
-from pdinference.planning.memory.model_facts import ModelFacts
 from pdinference.planning.memory.settings import Settings
+from pdinference.planning.memory.shape import ModelFacts
 from pdinference.planning.memory.tensors import local_kv_heads, stage_layers
 
 

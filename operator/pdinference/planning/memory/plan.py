@@ -11,8 +11,8 @@ from pdinference.planning.memory.activations import activations, overhead
 from pdinference.planning.memory.checkpoint import Checkpoint
 from pdinference.planning.memory.figures import GIB, Figure, computed, derived, measured, unknown
 from pdinference.planning.memory.gpus import smallest_gpu_memory
-from pdinference.planning.memory.model_facts import ModelFacts
 from pdinference.planning.memory.settings import Settings, settings_of
+from pdinference.planning.memory.shape import ModelFacts
 from pdinference.planning.memory.split import split_problems
 from pdinference.planning.memory.tensors import local_kv_heads
 from pdinference.planning.memory.tiers import tier_tokens
@@ -196,6 +196,8 @@ def _stage(inputs: Inputs, settings: Settings, memory: Figure, groups: tuple[kv.
 
 
 def _kv_bytes_per_token(facts: ModelFacts, settings: Settings, stage: int) -> Figure:
+    if facts.unfit:
+        return unknown(facts.unfit_note)
     if facts.other_state:
         return unknown(
             f"Layers of {facts.model_type} keep something else than a KV cache, which is not computed here; start vLLM "
