@@ -65,7 +65,7 @@ def stage_tensors(facts: ModelFacts, settings: Settings, stage: int) -> Iterator
         yield Tensor("embedding", (table * settings.dtype_bytes,))
     if first and facts.position_elements:
         yield Tensor("embedding", (facts.position_elements * settings.dtype_bytes,))
-    for layer, count in _alike(facts, settings, stage):
+    for layer, count in _alike(facts, settings.quantization, stage_layers(settings, stage)):
         for tensor in _layer(facts, settings, layer):
             yield replace(tensor, count=count * tensor.count)
     if last:
@@ -76,7 +76,8 @@ def stage_tensors(facts: ModelFacts, settings: Settings, stage: int) -> Iterator
             yield Tensor("head", (table // facts.hidden * settings.dtype_bytes,))
 
 
-def kinds_of_layers(facts: ModelFacts, quantization: Quantization | None) -> tuple[Hashable, ...]:
+@lru_cache(maxsize=8)  # every variant of a plan asks for the same
+def _kinds_of_layers(facts: ModelFacts, quantization: Quantization | None) -> tuple[Hashable, ...]:
     """Of each layer, a mark that is the same for those with the same tensors."""
     return tuple(
         (
@@ -87,22 +88,20 @@ def kinds_of_layers(facts: ModelFacts, quantization: Quantization | None) -> tup
     )
 
 
-_kinds = lru_cache(maxsize=4)(kinds_of_layers)  # every variant of a plan asks for the same
-
-
+@lru_cache(maxsize=8)
 def too_many_kinds(facts: ModelFacts, quantization: Quantization | None) -> bool:
     """Whether layers differ so much that a plan would take long; a hundred kinds are more than any model has."""
-    return len(set(_kinds(facts, quantization))) > _MOST_KINDS
+    return len(set(_kinds_of_layers(facts, quantization))) > _MOST_KINDS
 
 
-def _alike(facts: ModelFacts, settings: Settings, stage: int) -> Iterator[tuple[int, int]]:
-    """One layer of each kind, and how many the stage has of them."""
-    kinds, first = _kinds(facts, settings.quantization), {}
-    layers = stage_layers(settings, stage)
+@lru_cache(maxsize=512)
+def _alike(facts: ModelFacts, quantization: Quantization | None, layers: range) -> tuple[tuple[int, int], ...]:
+    """One layer of each kind, and how many of them there are."""
+    kinds, first = _kinds_of_layers(facts, quantization), dict[Hashable, int]()
     for layer in layers:
         first.setdefault(kinds[layer], layer)
     counts = Counter(kinds[layer] for layer in layers)
-    return ((layer, counts[kind]) for kind, layer in first.items())
+    return tuple((layer, counts[kind]) for kind, layer in first.items())
 
 
 def _layer(facts: ModelFacts, settings: Settings, layer: int) -> Iterator[Tensor]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 from pdinference.api.words import cut
 from pdinference.planning.memory.checkpoint import Checkpoint
@@ -57,8 +58,7 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, checkp
     note = f"From the architecture ({facts.model_type})"
     if checkpoint is not None and not _quantised_on_load(facts, settings):
         whole = replace(settings, tensor=1, layer_partition=(facts.layers,), data=1, expert_ranks=1)
-        expected = sum(tensor.size for tensor in stage_tensors(facts, whole, 0))
-        size *= _loaded_bytes(checkpoint, settings) / expected
+        size *= _loaded_bytes(checkpoint, settings) / _bytes(facts, whole)
         note = "From the headers of the safetensors files"
     rounding = 0 if settings.cpu else allocator_rounding(tensors)
     slots = lora_bytes(facts, tensors, settings)
@@ -71,6 +71,11 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, checkp
     if settings.offload:
         parts.append("less what cpuOffload keeps in CPU memory")
     return computed(max(0, round(size) + rounding + slots - settings.offload), ", ".join(parts) + ".")
+
+
+@lru_cache(maxsize=8)  # every stage asks for the same
+def _bytes(facts: ModelFacts, whole: Settings) -> int:
+    return sum(tensor.size for tensor in stage_tensors(facts, whole, 0))
 
 
 def _quantised_on_load(facts: ModelFacts, settings: Settings) -> bool:
