@@ -14,10 +14,13 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import DEPLOYMENT, POD, RESOURCE, Owner, watched
 from pdinference.controller.events import EventRecorder
+from pdinference.controller.examinations import tasks
+from pdinference.controller.examining import Examinations
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.reconcile import Reconciler
 from pdinference.controller.report import Reporter
 from pdinference.controller.results import Result
+from pdinference.isolation.calls import InProcess
 from pdinference.manifests import RenderSettings
 from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.sleep import Activity
@@ -53,7 +56,7 @@ class World:
             applier=Applier(self.api, self.cache),
             reporter=Reporter(self.api, self.cache, events, self.metrics),
             metrics=self.metrics,
-            settings=self.settings,
+            examinations=Examinations(InProcess(tasks(self.settings))),
             measured=lambda _: self.measured,
             activity=lambda _: self.activity,
             now=lambda: datetime.now(UTC) + self.ahead,

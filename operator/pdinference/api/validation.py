@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from pdinference.api import names, partial
+from pdinference.api.bounds import broken_bound
 from pdinference.api.partial import path, within
 from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.api.v1alpha1.base import RULES_LATER, ApiModel, broken_rules
@@ -95,11 +96,13 @@ def read_batch(document: Mapping[str, Any]) -> Reading[PDBatch]:
 
 
 def _read(model: type[ResourceT], document: Mapping[str, Any], short_name: str) -> Reading[ResourceT]:
+    if (broken := broken_bound(document)) is not None:
+        return Reading(None, (Problem(*broken),))
     try:
         resource = model.model_validate(dict(document), context=RULES_LATER)
     except ValidationError as error:
         return _partial(model, document, error.errors(include_url=False), short_name)
-    return Reading(resource, tuple(Problem(*broken) for broken in broken_rules(resource)))
+    return Reading(resource, tuple(Problem(*rule) for rule in broken_rules(resource)))
 
 
 def _partial(
@@ -118,7 +121,7 @@ def _partial(
             errors = error.errors(include_url=False)
             continue
         reading = Reading(resource, (), tuple(left_out))
-        broken = (Problem(*broken) for broken in broken_rules(resource))
+        broken = (Problem(*rule) for rule in broken_rules(resource))
         return Reading(resource, (*unfit, *(p for p in broken if not reading.concerns(p.field))), reading.left_out)
     return Reading(None, unfit, tuple(left_out))
 

@@ -27,6 +27,7 @@ def examine_any(
     if document.get("kind") == names.BATCH_KIND:
         return examine_batch(document, old)
     if old is not None:
-        status = old.get("status") or {}
-        return examine(document, settings, lambda _: status.get("model"))
+        status = old.get("status")
+        model = status.get("model") if isinstance(status, Mapping) else None
+        return examine(document, settings, lambda _: model)
     return examine(document, settings, known)

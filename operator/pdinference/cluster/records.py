@@ -25,7 +25,11 @@ _SERVER_METADATA = frozenset(
 
 @dataclass(slots=True)
 class ResourceRecord:
-    """A PDInference or a PDBatch: the stored spec as JSON, for validation, and the last status."""
+    """A PDInference or a PDBatch: the stored spec as JSON, for validation, and the last status.
+
+    Attributes:
+        unreadable: Why the spec is not kept, such as its size; empty for every other one. The spec is null then.
+    """
 
     owner: Owner
     uid: str
@@ -34,6 +38,7 @@ class ResourceRecord:
     deleting: bool
     spec: bytes
     status: bytes
+    unreadable: str = ""
 
     def body(self) -> dict[str, Any]:
         """The resource as the models expect it."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from pdinference.admission import admission_routes
+from pdinference.admission.webhook import admission_routes
 from pdinference.api import names
 from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
@@ -16,6 +16,8 @@ from pdinference.cluster.kinds import RESOURCES, Kind, Owner, watched
 from pdinference.controller.answering import Answering
 from pdinference.controller.batches import BatchReconciler
 from pdinference.controller.events import EventRecorder
+from pdinference.controller.examinations import PROGRAM
+from pdinference.controller.examining import Examinations
 from pdinference.controller.freshness import Freshness
 from pdinference.controller.leader import AlwaysLeader, Leader
 from pdinference.controller.measuring import Measuring
@@ -26,8 +28,13 @@ from pdinference.controller.report import Reporter
 from pdinference.controller.resync import Resync
 from pdinference.controller.settings import OperatorSettings
 from pdinference.controller.workers import ByKind, Workers
+from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
 
 _COALESCE_S = 0.1
+_LANES = {
+    "admission": LaneLimits(seconds=2, patience=4),  # the API server waits for 5 s
+    "reconcile": LaneLimits(seconds=5, patience=60),
+}
 
 
 class Parts:
@@ -50,7 +57,9 @@ class Parts:
         )
         self.freshness = Freshness(on_listed=self.resync.ask)
         self.leader = self._leader(settings, api, identity)
-        self.answering = Answering(settings, api, admission_routes(settings.render, self.metrics.registry))
+        self.isolated = IsolatedProcess(Program(PROGRAM, settings.render), _LANES, self.metrics.registry)
+        admission = admission_routes(self.isolated.lanes["admission"], self.metrics.registry)
+        self.answering = Answering(settings, api, admission)
         self.measuring = Measuring(
             settings, api, self.cache, self.answering, registry=self.metrics.registry, enqueue=self._enqueue
         )
@@ -82,13 +91,14 @@ class Parts:
         """One for each kind of resource; they share cache, applier and reporter."""
         applier = Applier(api, self.cache, concurrency=settings.applies)
         reporter = Reporter(api, self.cache, events, self.metrics)
+        examinations = Examinations(self.isolated.lanes["reconcile"])
         inferences = Reconciler(
             api=api,
             cache=self.cache,
             applier=applier,
             reporter=reporter,
             metrics=self.metrics,
-            settings=settings.render,
+            examinations=examinations,
             measured=self.measuring.measured,
             activity=self.measuring.activity,
             settle=timedelta(seconds=settings.hpa_settle_seconds),
@@ -100,5 +110,6 @@ class Parts:
             reporter=reporter,
             metrics=self.metrics,
             settings=settings.render,
+            examinations=examinations,
         )
         return ByKind({names.KIND: inferences, names.BATCH_KIND: batches})
