@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.api.validation import Problem, read
+from pdinference.api.validation import Problem, first_of, read
 from pdinference.checks.adapters import adapter_problems, adapter_warnings
 from pdinference.checks.batches import batch_problems
 from pdinference.checks.facts import Facts, adapters_of, facts_of
@@ -52,7 +52,7 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
     """
     reading = read(document)
     if reading.resource is None:
-        return Examination(None, reading.problems, (), NO_VERDICT)
+        return Examination(None, first_of(reading.problems), (), NO_VERDICT)
     model = known(reading.resource)
     facts = facts_of(reading.resource.spec, model)
     adapters = adapters_of(reading.resource.spec, model)
@@ -67,8 +67,8 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
     warnings = (*memory.warnings, *_warnings(reading.resource), *adapter_warnings(reading.resource.spec, adapters))
     return Examination(
         resource=None if problems else reading.resource,
-        problems=tuple(dict.fromkeys(problems)),
-        warnings=tuple(dict.fromkeys(warnings)),
+        problems=first_of(problems),
+        warnings=first_of(warnings),
         memory=memory,
     )
 

@@ -130,7 +130,8 @@ def _as_status(plan: RolePlan) -> RoleMemory:
 
 
 def _whole(figure: Figure) -> int | None:
-    return None if figure.value is None else int(figure.value)
+    """For a status, whose numbers have 64 bits."""
+    return int(figure.value) if figure.value is not None and abs(figure.value) < 2**63 else None
 
 
 def _gib(figure: Figure) -> str:

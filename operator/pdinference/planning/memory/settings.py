@@ -1,5 +1,6 @@
 """What of the spec decides about memory, with vLLM's defaults filled in."""
 
+import re
 from dataclasses import dataclass, replace
 
 from pdinference.api.names import Role
@@ -183,7 +184,7 @@ def _kv_budget(environment: dict[str, str], arguments: dict[str, object], *, cpu
 
     Source: VLLM_CPU_KVCACHE_SPACE, GiB, in vllm/platforms/cpu.py; `kv_cache_memory_bytes` in vllm/config/cache.py.
     """
-    if cpu and environment.get(_KV_SPACE, "").isdigit():
+    if cpu and re.fullmatch("[0-9]{1,9}", environment.get(_KV_SPACE, "")):
         return int(environment[_KV_SPACE]) * GIB
     size = quantity(arguments.get("kv-cache-memory-bytes"))
     return int(size) if size else None
