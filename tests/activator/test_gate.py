@@ -7,6 +7,9 @@ import pytest
 from pdinference.activator.gate import Gate, TurnedAwayError
 
 
+pytestmark = pytest.mark.virtual_time
+
+
 class Clock:
     def __init__(self) -> None:
         self.now = 100.0

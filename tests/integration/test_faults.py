@@ -12,7 +12,9 @@ from pdinference.api.crd import custom_resource_definition
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE
+from pdinference.controller.leader import LEASE_NAME
 from tests.integration.front import in_front
+from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
 from tests.integration.proxy import Proxy
 from tests.integration.test_operator import calm
@@ -154,14 +156,18 @@ async def test_of_two_operators_only_the_leader_writes_and_the_other_takes_over(
 
 async def test_a_leader_that_stops_hands_over_at_once(world: World, operators: Operators) -> None:
     first = await operators.start(elect=True)
+
+    async def leads(operator: OperatorProcess) -> bool:
+        return await operator.metric("pdinference_is_leader") == 1
+
+    await until(lambda: leads(first), "the first one leads")
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{world.namespace}/leases/{LEASE_NAME}"
+    held = (await world.api.get(lease))["spec"]["holderIdentity"]
     second = await operators.start(elect=True)
-    await asyncio.sleep(3)
     assert first.stop() == 0
-
-    async def leads() -> bool:
-        return await second.metric("pdinference_is_leader") == 1
-
-    await until(leads, "the second one leads", within=6)
+    # It is free before it would expire: the second one takes it when it next looks.
+    assert (await world.api.get(lease))["spec"].get("holderIdentity") != held
+    await until(lambda: leads(second), "the second one leads")
 
 
 async def test_a_leader_that_was_suspended_stops_when_it_wakes(world: World, operators: Operators) -> None:
