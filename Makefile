@@ -118,6 +118,10 @@ benchmark-autoscaling: setup ## The autoscaling presets against others, in a sim
 images: setup ## Build the three images with buildah; archives in ~/.cache/pdinference/images
 	$(RUN) python -m e2e.images build
 
+.PHONY: sbom
+sbom: setup ## Bills of materials (CycloneDX) of the lock file and of the three images, into dist/sbom
+	$(RUN) python -m e2e.sbom
+
 .PHONY: down
 down: setup ## Take down local clusters; keep what was built, so that the next demo is quick
 	@$(RUN) python -m e2e.demo down --cluster $(CLUSTER)

@@ -6,7 +6,6 @@ import pytest
 
 from pdinference.activator.gate import Gate, TurnedAwayError
 
-
 pytestmark = pytest.mark.virtual_time
 
 

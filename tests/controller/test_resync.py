@@ -14,7 +14,6 @@ from pdinference.controller.freshness import Freshness
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.resync import Resync
 
-
 pytestmark = pytest.mark.virtual_time
 
 
