@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from pdinference.autoscaling.exposition import Reading, reading
+from pdinference.autoscaling.exposition import Histogram, Reading
 from pdinference.autoscaling.latencies import measure_latency
 from pdinference.autoscaling.signals import PodLoad, measure
+from pdinference.autoscaling.unreadable import Reason, UnreadableError
 from pdinference.autoscaling.window import Dated, Window
 from pdinference.planning.observed import KvCache
 from pdinference.planning.scaling.signals import Signal
-from tests.autoscaling.readings import START
+from tests.autoscaling.readings import START, reading
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -39,11 +40,13 @@ def test_gauges_and_counters() -> None:
 
 
 def test_histograms() -> None:
-    lengths = recorded("decode-warm").prompt_lengths
-    assert lengths is not None
-    assert (lengths.total, lengths.count) == (802, 1)
-    assert lengths.buckets[-1] == (float("inf"), 1)
-    assert [count for _, count in lengths.buckets] == sorted(count for _, count in lengths.buckets)
+    found = recorded("decode-busy")
+    assert found.prompt_lengths == Histogram((), 802, 1)
+    assert found.first_token is not None
+    assert found.first_token.count == 4
+    assert found.first_token.buckets[-1] == (float("inf"), 4)
+    counts = [count for _, count in found.first_token.buckets]
+    assert counts == sorted(counts)
 
 
 def test_several_engines_of_a_pod_are_one_pod() -> None:
@@ -64,8 +67,9 @@ def test_nothing_that_vllm_did_not_say_is_made_up() -> None:
 
 @pytest.mark.parametrize("text", ['vllm:num_requests_waiting{engine="0" 1.0', "vllm:num_requests_waiting one"])
 def test_what_is_no_metrics_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"."):
+    with pytest.raises(UnreadableError) as caught:
         reading(text)
+    assert caught.value.reason is Reason.MALFORMED
 
 
 def test_d_under_load_asks_for_the_pods_that_its_queue_needs() -> None:

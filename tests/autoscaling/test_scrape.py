@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -97,10 +96,9 @@ async def scraper(pods: Pods) -> Scraper:
 
 
 async def rounds(pods: Pods, scraper: Scraper, count: int = 1, *, others: bool = False) -> None:
-    async with aiohttp.ClientSession() as session:
-        for _ in range(count):
-            pods.now += 5
-            await scraper.round(session, others=others)
+    for _ in range(count):
+        pods.now += 5
+        await scraper.round(others=others)
 
 
 def demand(pods: Pods, scraper: Scraper) -> float:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from pdinference.autoscaling.fetch import Share
 from pdinference.controller.progress import read_progress
 from pdinference.planning.batch import Progress
 from pdinference.runner.progress import Progress as RunnerProgress
@@ -29,7 +30,7 @@ async def serving(answer: Callable[[], web.Response]) -> AsyncIterator[int]:
 
 async def test_what_the_runner_serves_is_understood() -> None:
     async with RunnerProgress(total=9, completed=4, failed=1).served("127.0.0.1", 0) as port:
-        assert await read_progress("127.0.0.1", port) == Progress(9, 4, 1)
+        assert await read_progress("127.0.0.1", port, share=Share()) == Progress(9, 4, 1)
 
 
 @pytest.mark.parametrize(
@@ -47,10 +48,10 @@ async def test_what_the_runner_serves_is_understood() -> None:
 )
 async def test_anything_else_is_no_progress(answer: Callable[[], web.Response]) -> None:
     async with serving(answer) as port:
-        assert await read_progress("127.0.0.1", port) is None
+        assert await read_progress("127.0.0.1", port, share=Share()) is None
 
 
 async def test_nobody_there_is_no_progress() -> None:
     async with RunnerProgress().served("127.0.0.1", 0) as port:
         pass
-    assert await read_progress("127.0.0.1", port) is None
+    assert await read_progress("127.0.0.1", port, share=Share()) is None

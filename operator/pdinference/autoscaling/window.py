@@ -96,8 +96,8 @@ def grown(new: Histogram | None, old: Histogram | None) -> Histogram | None:
     if new is None or old is None:
         return None
     before = dict(old.buckets)
-    buckets = tuple((bound, count - before.get(bound, 0.0)) for bound, count in new.buckets)
-    return Histogram(buckets, new.total - old.total, new.count - old.count)
+    buckets = tuple((bound, max(0.0, count - before.get(bound, 0.0))) for bound, count in new.buckets)
+    return Histogram(buckets, max(0.0, new.total - old.total), max(0.0, new.count - old.count))
 
 
 def decode_window(window: Window, now: float) -> DecodeWindow | None:

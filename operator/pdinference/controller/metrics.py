@@ -28,6 +28,9 @@ class Metrics:
         self.queue_retries = self._counter("workqueue_retries", "Resources put back with a back-off.")
         self.queue_seconds = self._histogram("workqueue_latency_seconds", "How long a resource waited in the queue.")
         self.is_leader = self._gauge("is_leader", "1 while this process holds the Lease.")
+        self.task_failures = self._counter(
+            "background_task_failures", "Long-lived tasks that ended by themselves; /healthz fails then.", "task"
+        )
         self.resources = self._gauge("resources", "PDInferences, by whether they answer requests.", "ready")
         Info("pdinference_build", "The operator's version.", registry=self.registry).info(
             {"version": version("pdinference")}

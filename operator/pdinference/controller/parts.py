@@ -25,6 +25,7 @@ from pdinference.controller.reconcile import Reconciler
 from pdinference.controller.report import Reporter
 from pdinference.controller.resync import Resync
 from pdinference.controller.settings import OperatorSettings
+from pdinference.controller.supervisor import Supervisor
 from pdinference.controller.workers import ByKind, Workers
 
 _COALESCE_S = 0.1
@@ -35,6 +36,7 @@ class Parts:
 
     def __init__(self, settings: OperatorSettings, api: ApiServer) -> None:
         self.metrics = Metrics()
+        self.supervisor = Supervisor(self.metrics)
         self.cache = Cache()
         self.kinds = watched(keda=settings.render.keda is not None)
         self._queue: WorkQueue[Owner] = WorkQueue(self.metrics)
@@ -50,12 +52,22 @@ class Parts:
         )
         self.freshness = Freshness(on_listed=self.resync.ask)
         self.leader = self._leader(settings, api, identity)
-        self.answering = Answering(settings, api, admission_routes(settings.render, self.metrics.registry))
+        self.answering = Answering(
+            settings, api, self.supervisor, admission_routes(settings.render, self.metrics.registry)
+        )
         self.measuring = Measuring(
-            settings, api, self.cache, self.answering, registry=self.metrics.registry, enqueue=self._enqueue
+            settings,
+            api,
+            self.cache,
+            self.answering,
+            self.supervisor,
+            registry=self.metrics.registry,
+            enqueue=self._enqueue,
         )
         reconcilers = self._reconcilers(settings, api, EventRecorder(api, self.metrics, instance=identity))
-        self.workers = Workers(self._queue, reconcilers, self.metrics, may_write=lambda: self.leader.leads)
+        self.workers = Workers(
+            self._queue, reconcilers, self.metrics, self.supervisor, may_write=lambda: self.leader.leads
+        )
 
     def on_event(self, kind: Kind, body: Mapping[str, Any], deleted: bool) -> None:
         """Take what a watch tells."""
@@ -100,5 +112,6 @@ class Parts:
             reporter=reporter,
             metrics=self.metrics,
             settings=settings.render,
+            progress=self.measuring.progress,
         )
         return ByKind({names.KIND: inferences, names.BATCH_KIND: batches})
