@@ -61,7 +61,7 @@ def of_lock(*options: str) -> str:
     Args:
         options: Which groups, as `uv export` takes them.
     """
-    command = [programs.UV, "export", "--quiet", "--frozen", "--format=cyclonedx1.5", *options]
+    command: list[str | Path] = [programs.UV, "export", "--quiet", "--frozen", "--format=cyclonedx1.5", *options]
     return validated(run([*command, f"--project={images.REPOSITORY}"]))
 
 

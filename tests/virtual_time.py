@@ -2,6 +2,7 @@
 
 import asyncio
 import selectors
+from collections.abc import Callable
 from typing import Any
 
 
@@ -31,6 +32,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Seconds since the loop was made."""
         return self._jumping.skipped
 
-    def run_in_executor(self, *_: Any, **__: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *_: Any) -> Any:  # type: ignore[override]
         """Refused: the clock would run ahead of the thread."""
-        raise NotImplementedError("A thread's work takes real time.")
+        raise NotImplementedError(f"{func} would take real time in a thread.")
