@@ -50,7 +50,7 @@ spec:
 def cluster() -> Iterator[Cluster]:
     with Cluster.fresh(NAME, nodes=2) as up:
         up.kubectl("apply", "--filename=-", stdin=PROBES)
-        up.kubectl("rollout", "status", "daemonset/probes", "--timeout=60s")
+        up.kubectl("rollout", "status", "daemonset/probes", "--timeout=300s", timeout=310)
         yield up
     assert leftovers(up.spec) == []
 
@@ -97,7 +97,7 @@ def run_on_all_nodes(cluster: Cluster, image: str) -> list[set[str]]:
         overrides = json.dumps({"spec": {"nodeName": node.name, "terminationGracePeriodSeconds": 0}})
         flags = [f"--image={image}", "--image-pull-policy=Never", f"--overrides={overrides}"]
         cluster.kubectl("run", pod, *flags, "--", "serve", ":8080")
-    cluster.kubectl("wait", "--for=condition=Ready", *(f"pod/{pod}" for pod in pods), "--timeout=60s")
+    cluster.kubectl("wait", "--for=condition=Ready", *(f"pod/{pod}" for pod in pods), "--timeout=300s", timeout=310)
     found = []
     for pod in pods:
         identity = cluster.kubectl("get", "pod", pod, "--output=jsonpath={.status.containerStatuses[0].containerID}")
@@ -237,9 +237,9 @@ def test_a_second_cluster_beside_it(cluster: Cluster) -> None:
             "metadata": {"name": "fake", "annotations": {"kwok.x-k8s.io/node": "fake"}},
         }
         other.kubectl("apply", "--filename=-", stdin=json.dumps(fake))
-        other.kubectl("wait", "--for=condition=Ready", "node/fake", "--timeout=30s")
+        other.kubectl("wait", "--for=condition=Ready", "node/fake", "--timeout=300s", timeout=310)
         other.kubectl("run", "pod", "--image=any")
-        other.kubectl("wait", "--for=condition=Ready", "pod/pod", "--timeout=30s")
+        other.kubectl("wait", "--for=condition=Ready", "pod/pod", "--timeout=300s", timeout=310)
 
         other.stop_component("kube-apiserver")
         with pytest.raises(ClusterError):

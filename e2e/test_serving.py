@@ -109,7 +109,7 @@ def test_p_and_d_run_on_nodes_that_the_scheduler_chose_and_within_the_restricted
 
 
 def test_wait_and_scale_work_as_for_any_workload(serving: Serving) -> None:
-    serving.kubectl.run("wait", f"pdi/{NAME}", "--for=condition=Ready", "--timeout=60s")
+    serving.kubectl.run("wait", f"pdi/{NAME}", "--for=condition=Ready", "--timeout=300s", timeout=310)
     with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
         serving.kubectl.run("scale", f"pdi/{NAME}", "--replicas=2")
         wait_until("two D pods", lambda: serving.resource()["status"]["roles"]["decode"]["ready"] == 2, timeout=180)
