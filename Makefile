@@ -11,7 +11,7 @@ REGISTRY ?=
 TAG ?= 0.1.0
 # Programs of this machine that no README command installs must not decide whether anything works (see e2e/programs.py).
 # A cluster of your own is another matter: to log in, kubectl may need any program that you have.
-GO := $(shell command -v go)
+GO := $(shell command -v go || command -v /usr/local/go/bin/go)
 ifeq ($(CLUSTER),local)
 export PATH := $(if $(GO),$(dir $(GO)):)/usr/sbin:/usr/bin:/sbin:/bin
 endif
