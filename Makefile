@@ -114,6 +114,10 @@ benchmark: setup ## A burst of 500 resources: rate against bare applies, memory,
 benchmark-autoscaling: setup ## The autoscaling presets against others, in a simulated fleet
 	$(RUN) python -m benchmarks.autoscaling $(ARGS)
 
+.PHONY: benchmark-scraping
+benchmark-scraping: setup ## What 300 hostile pods of one tenant cost the operator, and the samples of another tenant
+	$(RUN) python -m benchmarks.scraping $(ARGS)
+
 .PHONY: images
 images: setup ## Build the three images with buildah; archives in ~/.cache/pdinference/images
 	$(RUN) python -m e2e.images build

@@ -31,7 +31,7 @@ from e2e.cluster import Cluster
 from pdinference.api import names
 from pdinference.api.crd import definitions
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.cluster.apply import child_key
+from pdinference.cluster.child import child_key
 from pdinference.cluster.client import ApiServer, Json, load_configuration
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import BATCH, CHILD_BY_NAME, CHILDREN, RESOURCE

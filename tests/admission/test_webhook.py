@@ -10,10 +10,11 @@ from aiohttp.test_utils import TestServer
 from click.testing import CliRunner
 from prometheus_client import CollectorRegistry
 
-from pdinference.admission import admission_routes
-from pdinference.admission.review import NotAReviewError, reviewed
+from pdinference.admission.review import NotAReviewError, review_tasks, reviewed
+from pdinference.admission.webhook import admission_routes
 from pdinference.api.v1alpha1.source import ModelSource
 from pdinference.cli import main
+from pdinference.isolation.calls import InProcess
 from pdinference.manifests import RenderSettings
 from tests.planning.memory.configs import LLAMA_8B
 
@@ -172,7 +173,7 @@ def test_what_a_batch_asks_is_fixed_and_the_rest_is_not(batch_document: Make) ->
 async def test_over_http(document: Make) -> None:
     registry = CollectorRegistry()
     app = web.Application()
-    app.add_routes(admission_routes(RenderSettings(), registry))
+    app.add_routes(admission_routes(InProcess(review_tasks(RenderSettings())), registry))
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
         for made in (document(), document(**WRONG)):
             async with session.post(server.make_url("/validate"), json=review(made)) as response:

@@ -104,21 +104,83 @@ def test_what_is_not_known_is_neither_refused_nor_guessed(document: Make) -> Non
     assert "spec.model.architecture.config" in without_model.memory.message
 
 
-@pytest.mark.parametrize("block", [[128], [128, 0], ["a", "b"], 128, {"rows": 128}])
-def test_a_block_of_scales_that_is_none_is_named(document: Make, block: Any) -> None:
+@pytest.mark.parametrize("block", [[128], [128, 0], ["a", "b"], 128, {"rows": 128}, [128, 128, 128], [True, 128]])
+def test_a_block_of_scales_that_is_none_leaves_memory_unknown(document: Make, block: Any) -> None:
     config = {**LLAMA_8B, "quantization_config": {"quant_method": "fp8", "weight_block_size": block}}
-    (problem,) = examined(document, config, parameter=H200, decode=H200).problems
-    assert problem.field == "spec.model.architecture.config"
-    assert "weight_block_size" in problem.message
+    found = examined(document, config, parameter=H200, decode=H200)
+    assert (found.problems, found.memory.fits) == ((), None)
+    assert "weight_block_size" in found.memory.message
 
 
-@pytest.mark.parametrize("pattern", ["re:(", 5])
-def test_a_pattern_of_modules_that_is_none_leaves_memory_unknown(document: Make, pattern: Any) -> None:
+@pytest.mark.parametrize(
+    ("patterns", "words"),
+    [
+        (["re:("], "missing )"),
+        ([5], "must be of type string"),
+        (["re:.*(?!mlp)"], "(?!"),
+        (["a" * 257], "at most 256 characters"),
+        (["a"] * 1025, "at most 1024 items"),
+        (["re:.*[a-z]{200}"] * 50, "too large"),
+        ("lm_head", "must be of type array"),
+        ({"lm_head": True}, "must be of type array"),
+    ],
+)
+def test_patterns_of_modules_that_do_not_fit_leave_memory_unknown(document: Make, patterns: Any, words: str) -> None:
     group = {"weights": {"num_bits": 8, "strategy": "tensor"}}
-    quantization = {"quant_method": "compressed-tensors", "config_groups": {"a": group}, "ignore": [pattern]}
+    quantization = {"quant_method": "compressed-tensors", "config_groups": {"a": group}, "ignore": patterns}
     found = examined(document, {**LLAMA_8B, "quantization_config": quantization}, parameter=H200, decode=H200)
     assert (found.problems, found.memory.fits) == ((), None)
-    assert "cannot be computed" in found.memory.message
+    assert "quantization_config cannot be read" in found.memory.message
+    assert words in found.memory.message
+
+
+@pytest.mark.parametrize("pattern", ["([a-z_.0-9]+)+!", "(a|a)*(a|a)*b", "(.*)*x", "((a?){30}){30}b"])
+def test_a_pattern_that_backtracks_forever_elsewhere_takes_no_time(document: Make, pattern: str) -> None:
+    quantization = {"quant_method": "awq", "bits": 4, "modules_to_not_convert": [f"re:{pattern}"]}
+    found = examined(document, {**LLAMA_8B, "quantization_config": quantization}, parameter=H200, decode=H200)
+    assert found.problems == ()
+
+
+@pytest.mark.parametrize("bits", ["4" * 20, [4], True, 0, -4, 17, 4.0, 10**400, {}])
+def test_bits_that_are_no_small_number_leave_memory_unknown(document: Make, bits: Any) -> None:
+    config = {**LLAMA_8B, "quantization_config": {"quant_method": "gptq", "bits": bits}}
+    found = examined(document, config, parameter=H200, decode=H200)
+    assert (found.problems, found.memory.fits) == ((), None)
+    assert "bits" in found.memory.message
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("layer_types", 5),
+        ("intermediate_size", [8192] * 32),
+        ("num_key_value_heads", "8"),
+        ("head_dim", 10**30),
+        ("sliding_window", True),
+        ("tie_word_embeddings", "yes"),
+        ("model_type", ["llama"]),
+        ("mlp_only_layers", [[1]]),
+        ("text_config", 7),
+        ("quantization_config", {"quant_method": "fp8", "kv_cache_scheme": {"num_bits": 0}}),
+    ],
+)
+def test_a_member_that_does_not_fit_leaves_memory_unknown(document: Make, member: str, value: Any) -> None:
+    found = examined(document, LLAMA_8B | {member: value}, parameter=H200, decode=H200)
+    assert (found.problems, found.memory.fits) == ((), None)
+    assert member.removeprefix("quantization_config") in found.memory.message
+    assert found.memory.status is not None
+    assert found.memory.status.decode is not None
+    assert found.memory.status.decode.kv_bytes_per_token is None
+
+
+def test_changes_are_found_for_a_quantised_model_that_the_status_knows(document: Make) -> None:
+    made = document(model={"source": {"path": "/a"}, "quantization": "awq"}, parameter=L4, decode=L4)
+    resource = examine(made, RenderSettings()).resource
+    assert resource is not None
+    stored = {**LLAMA_70B, "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}
+    facts = {"source": resource.spec.model.source.identity(), "config": stored}
+    (problem, _) = examine(made, RenderSettings(), lambda _: {"facts": facts}).problems
+    assert changes(problem.message)
 
 
 def changes(message: str) -> list[dict[str, Any]]:

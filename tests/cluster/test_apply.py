@@ -3,8 +3,9 @@
 import asyncio
 
 from pdinference.api import names
-from pdinference.cluster.apply import Applier, Child
+from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
+from pdinference.cluster.child import Child
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME
 from pdinference.cluster.outcome import Outcome

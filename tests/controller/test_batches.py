@@ -13,9 +13,12 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import BATCH, CHILDREN, CONFIG_MAP, JOB, POD, RESOURCE, Owner
 from pdinference.controller.batches import BatchReconciler
 from pdinference.controller.events import EventRecorder
+from pdinference.controller.examinations import tasks
+from pdinference.controller.examining import Examinations
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.report import Reporter
 from pdinference.controller.results import Result
+from pdinference.isolation.calls import InProcess
 from pdinference.manifests import RenderSettings
 from pdinference.planning.batch import Progress
 from tests.cluster.fake_api import FakeApi
@@ -50,6 +53,7 @@ class World:
             reporter=Reporter(self.api, self.cache, events, metrics),
             metrics=metrics,
             settings=self.settings,
+            examinations=Examinations(InProcess(tasks(self.settings))),
             progress=lambda _: self.seen,
             now=lambda: datetime(2026, 11, 21, tzinfo=UTC),
         )

@@ -60,6 +60,19 @@ async def test_metrics_are_served() -> None:
     assert await status(made(Freshness()), "/metrics") == 200
 
 
+async def test_a_background_task_that_ended_is_not_healthy() -> None:
+    async def fails() -> None:
+        raise RuntimeError("a bug")
+
+    metrics = Metrics()
+    supervisor = Supervisor(metrics)
+    health = Health(Freshness(), metrics, supervisor, unready=lambda: "")
+    assert await status(health, "/healthz") == 200
+    await asyncio.wait({supervisor.start("scraper", fails())})
+    assert await status(health, "/healthz") == 503
+    assert await status(health, "/readyz") == 200
+
+
 async def test_bytes_of_a_watch_and_new_lists_are_noticed() -> None:
     """As Kopf reads: a list, a watch from there on, the same again when it ended, a list again when it expired."""
     begun: list[bool] = []

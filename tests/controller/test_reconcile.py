@@ -14,10 +14,13 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import DEPLOYMENT, POD, RESOURCE, SERVICE_ACCOUNT, Owner, watched
 from pdinference.controller.events import EventRecorder
+from pdinference.controller.examinations import tasks
+from pdinference.controller.examining import Examinations
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.reconcile import Reconciler
 from pdinference.controller.report import Reporter
 from pdinference.controller.results import Result
+from pdinference.isolation.calls import Calls, InProcess
 from pdinference.manifests import RenderSettings
 from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.sleep import Activity
@@ -46,6 +49,11 @@ class World:
     def restart(self) -> None:
         """A new operator process: all that was in memory is gone."""
         self.cache = Cache()
+        self.examinations(InProcess(tasks(self.settings)))
+        self.sync()
+
+    def examinations(self, calls: Calls) -> None:
+        """Let these make the examinations from now on."""
         events = EventRecorder(self.api, self.metrics, instance="test")
         self.reconciler = Reconciler(
             api=self.api,
@@ -53,12 +61,11 @@ class World:
             applier=Applier(self.api, self.cache),
             reporter=Reporter(self.api, self.cache, events, self.metrics),
             metrics=self.metrics,
-            settings=self.settings,
+            examinations=Examinations(calls),
             measured=lambda _: self.measured,
             activity=lambda _: self.activity,
             now=lambda: datetime.now(UTC) + self.ahead,
         )
-        self.sync()
 
     def later(self, seconds: float) -> None:
         """Time passes."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pdinference.api.crd import custom_resource_definition
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings, render
-from pdinference.planning.memory.model_facts import CONFIG_KEYS
+from pdinference.planning.memory.config import CONFIG_KEYS
 from tests.conftest import EXAMPLES, example_documents
 from tests.planning.memory import configs
 from tests.properties.specs import NASTY, SPECS, resource

@@ -1,16 +1,19 @@
-"""The webhook's HTTP side."""
+"""The webhook's HTTP side: every review is answered, and none holds up another."""
 
 import asyncio
-import json
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Final
 
+import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter
 
-from pdinference.admission.review import NotAReviewError, reviewed
+from pdinference.admission.envelope import RefusedError, opened
+from pdinference.admission.review import EARLY_REVIEW, REVIEW, NotAReviewError, allowed, refused
 from pdinference.api import names
-from pdinference.manifests import RenderSettings
+from pdinference.isolation.calls import BusyError, Calls, EndedError
 
 _LOG = logging.getLogger(__name__)
 PATH = "/validate"
@@ -25,29 +28,67 @@ WEBHOOK_RULES = {
 }
 """What the API server calls for. Neither status nor scale is among it."""
 
+_MAX_BODY: Final = 8 * 2**20
+"""The API server accepts objects of 3 MiB and stores 1.5 MiB; a review has both, with some characters escaped."""
+_MAX_BODIES: Final = 24 * 2**20
+"""Of all reviews that are being read."""
+_READ_S: Final = 5.0
 
-def admission_routes(settings: RenderSettings, registry: CollectorRegistry) -> Iterable[web.AbstractRouteDef]:
+
+class _TooBusyError(Exception):
+    """There is no room for another body."""
+
+
+class _Bodies:
+    """Reads bodies within a common limit."""
+
+    def __init__(self) -> None:
+        self._held = 0
+
+    @asynccontextmanager
+    async def read(self, request: web.Request) -> AsyncIterator[bytes]:
+        """The body, which counts until the end of the block."""
+        length = _MAX_BODY if request.content_length is None else request.content_length
+        if length > _MAX_BODY:
+            raise web.HTTPRequestEntityTooLarge(_MAX_BODY, length)
+        if self._held + length > _MAX_BODIES:
+            raise _TooBusyError
+        self._held += length
+        try:
+            async with asyncio.timeout(_READ_S):
+                body = await request.read()
+            yield body
+        finally:
+            self._held -= length
+
+
+def admission_routes(calls: Calls, registry: CollectorRegistry) -> Iterable[web.AbstractRouteDef]:
     """What to add to the HTTPS server.
 
     Args:
-        settings: What the operator was installed with.
+        calls: Makes the examinations.
         registry: Gets a count of reviews.
     """
     reviews = Counter(
         "pdinference_admission_reviews", "Answers of the webhook, by result (allowed, refused).", ["result"],
         registry=registry,
     )  # fmt: skip
+    bodies = _Bodies()
 
     async def answered(request: web.Request, *, early: bool) -> web.Response:
         try:
-            # In a thread: the plan of a huge model with all its remedies takes seconds, and others want answers too.
-            answer = await asyncio.to_thread(reviewed, await request.json(), settings, early=early)
-        except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, NotAReviewError) as error:
+            async with bodies.read(request) as body:
+                answer = await _answer(calls, body, EARLY_REVIEW if early else REVIEW)
+        except NotAReviewError as error:
             return web.Response(status=400, text=f"{error}\n")
-        allowed = answer["response"]["allowed"]
-        if not (early and allowed):  # it comes again
-            reviews.labels("allowed" if allowed else "refused").inc()
-        if not allowed:
+        except _TooBusyError:
+            return web.Response(status=429, text="Too many reviews are being read. Try again.\n")
+        except TimeoutError:
+            return web.Response(status=408, text=f"The body did not arrive within {_READ_S:g} s.\n")
+        passed = answer["response"]["allowed"]
+        if not (early and passed):  # it comes again
+            reviews.labels("allowed" if passed else "refused").inc()
+        if not passed:
             _LOG.info("Refused: %s", answer["response"]["status"]["message"].strip())
         return web.json_response(answer)
 
@@ -58,3 +99,28 @@ def admission_routes(settings: RenderSettings, registry: CollectorRegistry) -> I
         return await answered(request, early=True)
 
     return [web.post(PATH, validate), web.post(EARLY_PATH, validate_early)]
+
+
+async def _answer(calls: Calls, body: bytes, task: str) -> dict[str, Any]:
+    """The answer to a review; whatever goes wrong, the object does not get in."""
+    uid = ""
+    try:
+        envelope = opened(body)
+        uid = envelope.uid
+        if envelope.settled:
+            return allowed(uid)
+        found: dict[str, Any] = msgspec.json.decode(await calls.call(task, envelope.reduced, turn=envelope.namespace))
+    except NotAReviewError:
+        raise
+    except RefusedError as error:
+        return refused(error.uid, str(error))
+    except (EndedError, BusyError) as error:
+        return refused(uid, str(error))
+    except Exception as error:  # noqa: BLE001 - an answer is due
+        _LOG.exception("A review failed")
+        return refused(
+            uid,
+            f"The examination failed ({type(error).__name__}). This is a fault of the operator. Its log says more.",
+        )
+    found["response"]["uid"] = uid
+    return found

@@ -1,6 +1,6 @@
 """What is left of a document without the parts that fit no schema, so that the rest can be looked at all the same."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -60,9 +60,12 @@ def path(location: Location) -> str:
     return text
 
 
-def within(field: str, other: str) -> bool:
-    """Whether a field is another one, or a part of it."""
-    return field == other or field.startswith((f"{other}.", f"{other}["))
+def parents(field: str) -> Iterator[str]:
+    """A field, and everything that it is a part of."""
+    yield field
+    for index, character in enumerate(field):
+        if character in ".[":
+            yield field[:index]
 
 
 def _steps(location: Location) -> Location:

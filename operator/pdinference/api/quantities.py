@@ -7,14 +7,16 @@ import re
 from decimal import Decimal
 from typing import Any
 
-_QUANTITY = re.compile(r"^([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([numkMGTPE]i?)|[eE]([+-]?[0-9]{1,3}))?$")
+_QUANTITY = re.compile(r"^([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([numkMGTPE]i?)|[eE]([+-]?[0-9]{1,2}))?$", re.ASCII)
+_LONGEST = 64
 _DECIMAL_SUFFIX = {None: 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_SUFFIX = {"Ki": 10, "ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
 def quantity(value: Any) -> Decimal | None:
     """The number that a quantity such as `500m`, `0.5` or `2Gi` stands for; None for anything else."""
-    match = _QUANTITY.match(str(value))
+    text = str(value) if isinstance(value, str | int | float) else ""
+    match = _QUANTITY.match(text) if len(text) <= _LONGEST else None
     if match is None:
         return None
     number, suffix, exponent = match.groups()

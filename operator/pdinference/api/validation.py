@@ -2,18 +2,24 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from pdinference.api import names, partial
-from pdinference.api.partial import path, within
+from pdinference.api.bounds import broken_bound
+from pdinference.api.partial import parents, path
 from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.api.v1alpha1.base import RULES_LATER, ApiModel, broken_rules
-from pdinference.api.words import sentence
+from pdinference.api.words import cut, sentence
 
 ResourceT = TypeVar("ResourceT", bound=ApiModel)
+
+
+_LONGEST_FIELD, _LONGEST_MESSAGE = 300, 1500
+_MOST_PROBLEMS = 50
 
 
 @dataclass(frozen=True)
@@ -23,19 +29,38 @@ class Problem:
     Attributes:
         field: Where, for example `spec.decode.parallelism.tensor`; empty for the document as a whole.
         message: What is wrong and what to do.
+
+    Both are cut where they repeat what somebody wrote at length.
     """
 
     field: str
     message: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "field", cut(self.field, _LONGEST_FIELD))
+        object.__setattr__(self, "message", cut(self.message, _LONGEST_MESSAGE))
+
     def __str__(self) -> str:
         return f"{self.field}: {self.message}" if self.field else self.message
+
+
+def first_of(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Each problem once, and of very many the first, with how many more there are."""
+    each = tuple(dict.fromkeys(problems))
+    if len(each) <= _MOST_PROBLEMS:
+        return each
+    more = len(each) - _MOST_PROBLEMS
+    return (*each[:_MOST_PROBLEMS], Problem("", f"There are {more} more problems. Correct these first."))
 
 
 def refusal(name: object, problems: Iterable[Problem], kind: str = names.KIND) -> str:
     """All problems of a resource, one a line, the same from webhook and command line."""
     lines = "\n".join(f"  {problem}" for problem in problems)
-    return f"{kind} {name or 'without a name'} is not valid.\n{lines}"
+    return f"{kind} {_shown(name)} is not valid.\n{lines}"
+
+
+def _shown(name: object) -> str:
+    return cut(name, _LONGEST_FIELD) if isinstance(name, str) and name else "without a name"
 
 
 class InvalidResourceError(ValueError):
@@ -46,8 +71,8 @@ class InvalidResourceError(ValueError):
     """
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
-        super().__init__("; ".join(str(problem) for problem in problems))
-        self.problems = problems
+        self.problems = first_of(problems)
+        super().__init__("; ".join(str(problem) for problem in self.problems))
 
 
 def validated(document: Mapping[str, Any]) -> PDInference:
@@ -81,7 +106,15 @@ class Reading(Generic[ResourceT]):
 
     def concerns(self, field: str) -> bool:
         """Whether what is wrong with this field may well be due to something that was left out."""
-        return any(within(field, other) or within(other, field) for other in self.left_out)
+        return field in self._parents_of_lost or not self._lost.isdisjoint(parents(field))
+
+    @cached_property
+    def _lost(self) -> frozenset[str]:
+        return frozenset(cut(field, _LONGEST_FIELD) for field in self.left_out)
+
+    @cached_property
+    def _parents_of_lost(self) -> frozenset[str]:
+        return frozenset(parent for field in self._lost for parent in parents(field))
 
 
 def read(document: Mapping[str, Any]) -> Reading[PDInference]:
@@ -95,11 +128,13 @@ def read_batch(document: Mapping[str, Any]) -> Reading[PDBatch]:
 
 
 def _read(model: type[ResourceT], document: Mapping[str, Any], short_name: str) -> Reading[ResourceT]:
+    if (broken := broken_bound(document)) is not None:
+        return Reading(None, (Problem(*broken),))
     try:
         resource = model.model_validate(dict(document), context=RULES_LATER)
     except ValidationError as error:
         return _partial(model, document, error.errors(include_url=False), short_name)
-    return Reading(resource, tuple(Problem(*broken) for broken in broken_rules(resource)))
+    return Reading(resource, tuple(Problem(*rule) for rule in broken_rules(resource)))
 
 
 def _partial(
@@ -118,7 +153,7 @@ def _partial(
             errors = error.errors(include_url=False)
             continue
         reading = Reading(resource, (), tuple(left_out))
-        broken = (Problem(*broken) for broken in broken_rules(resource))
+        broken = (Problem(*rule) for rule in broken_rules(resource))
         return Reading(resource, (*unfit, *(p for p in broken if not reading.concerns(p.field))), reading.left_out)
     return Reading(None, unfit, tuple(left_out))
 

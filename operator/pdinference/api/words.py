@@ -44,5 +44,14 @@ def sentence(details: ErrorDetails, short_name: str) -> str:
 
 def _shown(value: Any) -> str:
     """A value as users write it, as far as it helps."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):  # YAML has more than JSON: keys that are no text, endless numbers
+        return f"a value of type {type(value).__name__}"
+    return cut(text, _LONGEST_VALUE)
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many characters of a text, and a sign where it goes on; without what no file can hold."""
+    whole = text.encode("utf-8", "backslashreplace").decode("utf-8") if not text.isascii() else text
+    return whole if len(whole) <= most else f"{whole[: most - 1]}…"

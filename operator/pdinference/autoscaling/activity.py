@@ -22,6 +22,7 @@ INTERVAL_S: Final = 1.0
 _FRESH_S: Final = 10.0
 _TIMEOUT_S: Final = 3.0
 _MARK: Final = b'"scaleToZero"'
+_PREFIX: Final = b"pdinference_"
 _HELD: Final = METRIC_HELD_REQUESTS.encode()
 _IDLE: Final = METRIC_IDLE_SECONDS.encode()
 
@@ -130,7 +131,7 @@ class Activities:
                 values[found.name] = found.value
 
         try:
-            await fetch(pod.address, self._port, take, share=share, seconds=_TIMEOUT_S)
+            await fetch(pod.address, self._port, take, prefix=_PREFIX, share=share, seconds=_TIMEOUT_S)
         except UnreadableError:
             return
         held, idle = values.get(_HELD, math.nan), values.get(_IDLE, math.nan)

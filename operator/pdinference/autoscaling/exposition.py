@@ -11,6 +11,8 @@ from pdinference.autoscaling.unreadable import Reason, UnreadableError
 from pdinference.planning.observed import KvCache
 from pdinference.planning.scaling.vllm_metrics import HOLDING_STAGES, VllmMetric
 
+PREFIX: Final = b"vllm:"
+"""What the lines begin with that are read."""
 _MOST_LINES: Final = 4096
 """Lines of wanted metrics. An engine has 62, and 37 engines fill the longest body."""
 _MOST_BUCKETS: Final = 64

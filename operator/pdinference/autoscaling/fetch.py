@@ -44,8 +44,10 @@ class Share:
                 await asyncio.sleep(max(_SHORTEST_REST_S, _REST * (time.thread_time() - began)))
 
 
-async def fetch(address: str, port: int, take: Callable[[bytes], None], *, share: Share, seconds: float) -> None:
-    """Read /metrics, and pass on each line.
+async def fetch(
+    address: str, port: int, take: Callable[[bytes], None], *, prefix: bytes, share: Share, seconds: float
+) -> None:
+    """Read /metrics, and pass on each line that begins with the prefix.
 
     Redirects are not followed, nothing is decompressed, and lines of more than 4 KiB are left out.
 
@@ -53,6 +55,7 @@ async def fetch(address: str, port: int, take: Callable[[bytes], None], *, share
         address: IP address of the pod.
         port: Where it listens.
         take: Gets the lines. What it raises ends the request.
+        prefix: What the lines begin with.
         share: Of the pod's namespace.
         seconds: Within which the whole answer must be there.
 
@@ -62,7 +65,7 @@ async def fetch(address: str, port: int, take: Callable[[bytes], None], *, share
     try:
         async with asyncio.timeout(seconds):
             with _connection(address) as connection:
-                await _exchange(connection, (address, port), take, share)
+                await _exchange(connection, (address, port), HttpAnswer(prefix), take, share)
     except ConnectionRefusedError as error:
         raise UnreadableError(Reason.REFUSED, "no process listens on the port") from error
     except TimeoutError as error:
@@ -83,12 +86,15 @@ def _connection(address: str) -> socket.socket:
 
 
 async def _exchange(
-    connection: socket.socket, place: tuple[str, int], take: Callable[[bytes], None], share: Share
+    connection: socket.socket,
+    place: tuple[str, int],
+    answer: HttpAnswer,
+    take: Callable[[bytes], None],
+    share: Share,
 ) -> None:
     loop = asyncio.get_running_loop()
     await loop.sock_connect(connection, place)
     await loop.sock_sendall(connection, _request(*place))
-    answer = HttpAnswer()
     while not answer.complete:
         data = await loop.sock_recv(connection, _PIECE)
         async with share.turn():

@@ -1,4 +1,4 @@
-"""The answer to one HTTP request, taken in piece by piece. It keeps no more than its head and the line it is at.
+"""The answer to one HTTP request, taken in piece by piece. It keeps no more than the headers and the line it is at.
 
 aiohttp's client reads all that its parser makes of 256 KiB before anything of ours runs: chunks of one byte or a flood
 of `100 Continue` hold up the event loop.
@@ -25,12 +25,16 @@ _CHUNK_HEAD: Final = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;.*)?\r?", re.DOTA
 class HttpAnswer:
     """An answer from its first byte to its last.
 
+    Args:
+        prefix: What the wanted lines of the body begin with.
+
     Attributes:
         complete: Whether the body has ended.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: bytes) -> None:
         self.complete = False
+        self._prefix = prefix
         self._head = bytearray()
         self._decoded: Callable[[bytes], bytes] | None = None
         self._ends_with_connection = False
@@ -43,7 +47,7 @@ class HttpAnswer:
         self._skipping = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Take what arrived; the lines of the body that end in it come back.
+        """Take what arrived; the wanted lines that end in it come back.
 
         Raises:
             UnreadableError: It is no answer with status 200, or is longer than the limits.
@@ -52,9 +56,8 @@ class HttpAnswer:
             data = self._after_head(data)
         if self._decoded is not None and data:
             yield from self._lines(self._decoded(data))
-        if self.complete and self._line:
-            yield self._line
-            self._line = b""
+        if self.complete:
+            yield from self._lines(b"\n")
 
     def end(self) -> Iterator[bytes]:
         """The connection was closed.
@@ -65,9 +68,7 @@ class HttpAnswer:
         if not self.complete and not self._ends_with_connection:
             raise UnreadableError(Reason.UNREACHABLE, "the connection was closed before the answer ended")
         self.complete = True
-        if self._line:
-            yield self._line
-            self._line = b""
+        yield from self._lines(b"\n")
 
     def _after_head(self, data: bytes) -> bytes:
         searched = max(0, len(self._head) - 3)
@@ -162,15 +163,14 @@ class HttpAnswer:
             raise _too_long()
 
     def _lines(self, body: bytes) -> Iterator[bytes]:
-        """Whole lines; of one that is too long nothing is kept."""
-        *whole, rest = body.split(b"\n")
-        for part in whole:
-            line, skipped = self._line + part, self._skipping
-            self._line, self._skipping = b"", False
-            if not skipped and len(line) <= LONGEST_LINE:
-                yield line
-        self._line += rest
-        if self._skipping or len(self._line) > LONGEST_LINE:
+        """Wanted lines; of one that is too long nothing is kept."""
+        first, *others = body.split(b"\n")
+        self._line = b"" if self._skipping else self._line + first
+        if others:
+            whole = (self._line, *others[:-1])
+            yield from (line for line in whole if line.startswith(self._prefix) and len(line) <= LONGEST_LINE)
+            self._line, self._skipping = others[-1], False
+        if len(self._line) > LONGEST_LINE:
             self._line, self._skipping = b"", True
 
 

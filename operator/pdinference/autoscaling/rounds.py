@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from pdinference.autoscaling.fetch import Share
+from pdinference.autoscaling.sparse_log import SparseLog
 from pdinference.cluster.records import PodRecord
 
 Due = Callable[[], Mapping[str, Sequence[PodRecord]]]
@@ -32,6 +33,7 @@ class Rounds:
         self._ask = ask
         self._interval = interval
         self._after = after
+        self._log = SparseLog(_LOG)
         self._shares: dict[str, Share] = {}
         self._under_way: set[str] = set()
 
@@ -61,8 +63,8 @@ class Rounds:
             async with share.connections:
                 try:
                     await self._ask(pod, share)
-                except Exception:  # noqa: BLE001 - logged; a fault at one pod must not end the rounds of all
-                    _LOG.exception("Pod %s in namespace %s could not be read", pod.summary.name, namespace)
+                except Exception as fault:  # noqa: BLE001 - a fault at one pod must not end the rounds of all
+                    self._log.warning("A pod could not be read", namespace=namespace, pod=pod.summary.name, fault=fault)
 
         try:
             await asyncio.gather(*(one(pod) for pod in pods))

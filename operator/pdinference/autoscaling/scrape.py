@@ -1,7 +1,6 @@
 """Reads the metrics of vLLM pods: those of autoscaled resources all the time, of others once, for their KV cache."""
 
 import logging
-import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,13 +8,14 @@ from datetime import UTC, datetime
 from typing import Final
 
 from pdinference.api.names import ENGINE_PORT, ENGINE_ROLES, Role
-from pdinference.autoscaling.exposition import Exposition
+from pdinference.autoscaling.exposition import PREFIX, Exposition
 from pdinference.autoscaling.fetch import Share, fetch
 from pdinference.autoscaling.metrics import ScrapeMetrics
 from pdinference.autoscaling.paces import Paces
 from pdinference.autoscaling.policies import Policies, autoscaler_of
 from pdinference.autoscaling.rounds import Rounds
 from pdinference.autoscaling.signals import PodLoad
+from pdinference.autoscaling.sparse_log import SparseLog
 from pdinference.autoscaling.telling import lacks
 from pdinference.autoscaling.unreadable import COSTLY, Reason, UnreadableError
 from pdinference.autoscaling.window import Dated, Window
@@ -35,8 +35,6 @@ _SILENT_AFTER: Final = 3
 _TIMEOUT_S: Final = 4.0
 _REST_ROUNDS: Final = 6
 """A silent pod whose failures are costly is read every so many rounds."""
-_WARNING_S: Final = 10.0
-"""Seconds between two warnings about pods of one namespace."""
 
 _Place = tuple[str, str]
 
@@ -76,7 +74,7 @@ class Scraper:
         self._paces = Paces()
         self._lacking: set[_Place] = set()
         self._resting: dict[_Place, float] = {}
-        self._warned: dict[str, float] = {}
+        self._log = SparseLog(_LOG, clock=clock)
         self._number = 0
 
     async def forever(self) -> None:
@@ -203,7 +201,7 @@ class Scraper:
         try:
             found = Exposition()
             with self._metrics.seconds.time():
-                await fetch(pod.address, self._port, found.take, share=share, seconds=_TIMEOUT_S)
+                await fetch(pod.address, self._port, found.take, prefix=PREFIX, share=share, seconds=_TIMEOUT_S)
             self._told(pod, Dated(self._clock(), datetime.now(UTC), found.reading()))
         except UnreadableError as error:
             self._failed(pod, error)
@@ -246,19 +244,14 @@ class Scraper:
             window.restart()  # its requests go to others, which report them
         if window.failures >= _SILENT_AFTER and error.reason in COSTLY:
             self._resting[_place(pod)] = self._clock() + _REST_ROUNDS * self._interval
-        if window.failures == _SILENT_AFTER:
-            self._warn(pod, error)
+        if window.failures == _SILENT_AFTER or error.reason is Reason.INTERNAL:
+            self._log.warning(
+                f"Metrics of a pod cannot be read ({error.reason}): {error}",
+                namespace=pod.namespace,
+                pod=pod.summary.name,
+                fault=error.__cause__ if error.reason is Reason.INTERNAL else None,
+            )
         self._note(pod, changed=window.failures == _SILENT_AFTER)
-
-    def _warn(self, pod: PodRecord, error: UnreadableError) -> None:
-        """At a bounded rate: pods may fall silent and recover as often as they like."""
-        now = self._clock()
-        if now - self._warned.get(pod.namespace, -math.inf) < _WARNING_S:
-            return
-        self._warned = {name: at for name, at in self._warned.items() if now - at < _WARNING_S} | {pod.namespace: now}
-        place = {"namespace": pod.namespace, "pod": pod.summary.name, "reason": error.reason.value}
-        fault = error.__cause__ if error.reason is Reason.INTERNAL else None
-        _LOG.warning("Metrics of a pod cannot be read: %s", error, extra=place, exc_info=fault)
 
     def _note(self, pod: PodRecord, *, changed: bool) -> None:
         if changed and pod.owner is not None:

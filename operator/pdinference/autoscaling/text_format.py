@@ -63,7 +63,9 @@ def _labels(line: bytes, at: int) -> tuple[dict[bytes, bytes], int]:
     if line[at : at + 1] != b"{":
         return labels, at
     at += 1
-    while len(labels) < _MOST_LABELS and (found := _LABEL.match(line, at)) is not None:
+    for _ in range(_MOST_LABELS):
+        if (found := _LABEL.match(line, at)) is None:
+            break
         labels[found[1]] = found[2]
         at = found.end()
         if line[at : at + 1] != b",":

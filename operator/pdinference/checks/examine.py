@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.api.validation import Problem, read
+from pdinference.api.validation import Problem, first_of, read
 from pdinference.checks.adapters import adapter_problems, adapter_warnings
 from pdinference.checks.batches import batch_problems
 from pdinference.checks.facts import Facts, adapters_of, facts_of
@@ -52,13 +52,13 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
     """
     reading = read(document)
     if reading.resource is None:
-        return Examination(None, reading.problems, (), NO_VERDICT)
+        return Examination(None, first_of(reading.problems), (), NO_VERDICT)
     model = known(reading.resource)
     facts = facts_of(reading.resource.spec, model)
     adapters = adapters_of(reading.resource.spec, model)
     found = (
         *_problems(reading.resource, facts, settings),
-        *adapter_problems(reading.resource.spec, adapters, facts.config),
+        *adapter_problems(reading.resource.spec, adapters, facts.shape.model_type if facts.shape else ""),
     )
     # A field that was left out because it is no number, say, must not be blamed for its default as well.
     problems = (*reading.problems, *(p for p in found if not reading.concerns(p.field)))
@@ -67,8 +67,8 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
     warnings = (*memory.warnings, *_warnings(reading.resource), *adapter_warnings(reading.resource.spec, adapters))
     return Examination(
         resource=None if problems else reading.resource,
-        problems=tuple(dict.fromkeys(problems)),
-        warnings=tuple(dict.fromkeys(warnings)),
+        problems=first_of(problems),
+        warnings=first_of(warnings),
         memory=memory,
     )
 
@@ -83,7 +83,7 @@ def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> 
     yield from lora_problems(resource)
     yield from facts.problems
     if facts.shape is not None:
-        yield from model_problems(resource.spec, facts.shape, facts.config)
+        yield from model_problems(resource.spec, facts.shape)
 
 
 def _warnings(resource: PDInference) -> Iterator[Problem]:

@@ -28,6 +28,7 @@ def examine_any(
         # One that was accepted may be suspended and resumed, whatever the operator is installed with now.
         return examine_batch(document, old, config_maps=settings.batch_config_maps or old is not None)
     if old is not None:
-        status = old.get("status") or {}
-        return examine(document, settings, lambda _: status.get("model"))
+        status = old.get("status")
+        model = status.get("model") if isinstance(status, Mapping) else None
+        return examine(document, settings, lambda _: model)
     return examine(document, settings, known)

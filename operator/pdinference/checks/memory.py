@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import PlanStatus, RoleMemory, Spec
 from pdinference.api.validation import Problem
-from pdinference.checks.facts import CONFUSED, Facts
+from pdinference.checks.facts import Facts
 from pdinference.checks.remedies import remedies
 from pdinference.planning.conditions import ROLE_WORDS
 from pdinference.planning.memory import (
@@ -43,13 +43,10 @@ def judge(spec: Spec, facts: Facts) -> MemoryVerdict:
     """Plan both roles."""
     if facts.shape is None:
         return _NO_FACTS
-    inputs = Inputs(spec, facts.shape, facts.checkpoint)
     try:
-        return _judged(inputs)
+        return _judged(Inputs(spec, facts.shape, facts.checkpoint))
     except UnusableSpecError as error:
         return MemoryVerdict(None, str(error))
-    except (*CONFUSED, re.error) as error:  # a config has patterns of modules, too
-        return MemoryVerdict(None, f"The plan cannot be computed from what is known of the model: {error!r}.")
 
 
 def _judged(inputs: Inputs) -> MemoryVerdict:
@@ -133,7 +130,8 @@ def _as_status(plan: RolePlan) -> RoleMemory:
 
 
 def _whole(figure: Figure) -> int | None:
-    return None if figure.value is None else int(figure.value)
+    """For a status, whose numbers have 64 bits."""
+    return int(figure.value) if figure.value is not None and abs(figure.value) < 2**63 else None
 
 
 def _gib(figure: Figure) -> str:

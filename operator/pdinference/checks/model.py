@@ -1,14 +1,12 @@
 """What does not go together with the model, once its shape is known."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.resource import FEWER_DECODE_RANKS
 from pdinference.api.validation import Problem
 from pdinference.planning.memory import ModelFacts, split_problems
-from pdinference.planning.memory.model_facts import STRETCHED
 
 _FAMILIES = {"awq_marlin": "awq", "gptq_marlin": "gptq"}
 _ONLY_READ = frozenset({"awq", "gptq", "compressed-tensors"})
@@ -16,14 +14,16 @@ _ONLY_READ = frozenset({"awq", "gptq", "compressed-tensors"})
 _LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
 
-def model_problems(spec: Spec, facts: ModelFacts, config: Mapping[str, Any]) -> Iterator[Problem]:
-    """What vLLM would refuse at start."""
+def model_problems(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
+    """What vLLM would refuse at start; nothing where members of the model's config could not be read."""
+    if facts.unfit:
+        return
     for role in ENGINE_ROLES:
         yield from split_problems(spec, role, facts)
     yield from _ranks(spec, facts)
     yield from _experts(spec, facts)
-    yield from _length(spec, facts, config)
-    yield from _quantization(spec, config)
+    yield from _length(spec, facts)
+    yield from _quantization(spec, facts)
 
 
 def _ranks(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
@@ -40,10 +40,10 @@ def _experts(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
             yield Problem(f"spec.{role}.parallelism.expert", "The model is no mixture of experts; leave this out.")
 
 
-def _length(spec: Spec, facts: ModelFacts, config: Mapping[str, Any]) -> Iterator[Problem]:
+def _length(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
     """Source: `_get_and_verify_max_len` in vllm/config/model.py; stretched positions are left to it."""
     wanted = spec.model.max_model_length
-    if wanted is None or facts.max_length is None or wanted <= facts.max_length or _stretched(config):
+    if wanted is None or facts.max_length is None or wanted <= facts.max_length or facts.stretched:
         return
     overridden = [spec.engine.env, *(spec.of(role).env for role in (Role.PARAMETER, Role.DECODE))]
     if any(_LONGER in env for env in overridden) or "hf-overrides" in _arguments(spec):
@@ -55,24 +55,20 @@ def _length(spec: Spec, facts: ModelFacts, config: Mapping[str, Any]) -> Iterato
     )
 
 
-def _stretched(config: Mapping[str, Any]) -> bool:
-    texts = [config, *(config[key] for key in ("text_config", "llm_config") if isinstance(config.get(key), Mapping))]
-    return any(text.get(key) for text in texts for key in STRETCHED)
-
-
 def _arguments(spec: Spec) -> set[str]:
     return {*spec.engine.args, *spec.parameter.args, *spec.decode.args}
 
 
-def _quantization(spec: Spec, config: Mapping[str, Any]) -> Iterator[Problem]:
+def _quantization(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
     """Source: `_verify_quantization` in vllm/config/model.py."""
     wanted = spec.model.quantization
     if wanted is None:
         return
-    stored = config.get("quantization_config")
-    method = str(stored.get("quant_method") or "") if isinstance(stored, Mapping) else ""
+    method = facts.quantization.method if facts.quantization else None
     family = _FAMILIES.get(wanted, wanted)
-    if not stored and family in _ONLY_READ and spec.model.architecture is None:  # what people write may be incomplete
+    if (
+        method is None and family in _ONLY_READ and spec.model.architecture is None
+    ):  # what people write may be incomplete
         yield Problem(
             "spec.model.quantization",
             f"{wanted}: the model's files are not quantised so. Leave it out, or use fp8 or bitsandbytes, which "

@@ -6,7 +6,7 @@ from typing import Any
 
 from pdinference.api.v1alpha1 import PDBatch
 from pdinference.api.v1alpha1.batch import FIXED_RULE, ClaimFile, ClaimFolder
-from pdinference.api.validation import Problem, read_batch
+from pdinference.api.validation import Problem, first_of, read_batch
 from pdinference.checks.resources import problems_of_resources
 from pdinference.engine.batch import WRITTEN, output_folder
 
@@ -37,10 +37,10 @@ def examine_batch(
     """
     reading = read_batch(document)
     if reading.resource is None:
-        return BatchExamination(None, reading.problems)
+        return BatchExamination(None, first_of(reading.problems))
     found = _problems(reading.resource, read_batch(old).resource if old is not None else None, config_maps=config_maps)
     problems = (*reading.problems, *(p for p in found if not reading.concerns(p.field)))
-    return BatchExamination(None if problems else reading.resource, tuple(dict.fromkeys(problems)))
+    return BatchExamination(None if problems else reading.resource, first_of(problems))
 
 
 def _problems(batch: PDBatch, old: PDBatch | None, *, config_maps: bool) -> Iterator[Problem]:

@@ -15,6 +15,8 @@ from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
 
 _LIST = "vllm-options.txt"
+_HINTS = 8
+"""Of a map; each takes a millisecond."""
 
 
 def option_problems(spec: Spec) -> Iterator[Problem]:
@@ -48,10 +50,12 @@ def _unfit(spec: Spec) -> Iterator[Problem]:
 
 def _of(field: str, arguments: Mapping[str, Any]) -> Iterator[Problem]:
     version, options = listed()
+    unknown = 0
     for name, value in arguments.items():
         form = options.get(name)
         if form is None:
-            near = get_close_matches(name, options, n=1)
+            near = get_close_matches(name, options, n=1) if unknown < _HINTS else []
+            unknown += 1
             hint = f"Did you mean {near[0]}?" if near else "Its documentation lists all."
             yield Problem(f"{field}.{name}", f"vLLM {version} has no such option. {hint}")
         elif (wanted := _mismatch(form, value)) is not None:

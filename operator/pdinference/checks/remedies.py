@@ -63,7 +63,7 @@ def _field(part: ApiModel, alias: str) -> str:
 
 def _helps(inputs: Inputs, role: Role, change: Change) -> bool:
     spec = changed(inputs.spec, change)
-    if any(broken_rules(spec)) or any(model_problems(spec, inputs.facts, {})):
+    if any(broken_rules(spec)) or any(model_problems(spec, inputs.facts)):
         return False
     try:
         return fits(plan_role(Inputs(spec, inputs.facts, inputs.checkpoint), role)) is True

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 import click
-import yaml
 
 from pdinference.api import names
 from pdinference.api.validation import InvalidResourceError, refusal
+from pdinference.cli.yaml_files import yaml_documents
 
 
 def file_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -25,17 +25,20 @@ def file_option(command: Callable[..., None]) -> Callable[..., None]:
 
 def documents(source: IO[str], namespace: str | None, kinds: Collection[str] = (names.KIND,)) -> list[dict[str, Any]]:
     """Read the documents of these kinds in a file; others, as in any file for kubectl, are passed over."""
-    try:
-        found = [document for document in yaml.load_all(source, Loader=yaml.CSafeLoader) if document]
-    except yaml.YAMLError as error:
-        raise click.ClickException(f"{source.name} is not YAML: {error}") from None
-    wanted = [document for document in found if isinstance(document, dict) and document.get("kind") in kinds]
+    wanted = [
+        document for document in yaml_documents(source) if isinstance(document, dict) and _kind_of(document) in kinds
+    ]
     if not wanted:
         raise click.ClickException(f"{source.name} holds no resource of kind {' or '.join(kinds)}.")
     for document in wanted:
         if namespace is not None and isinstance(metadata := document.get("metadata"), dict):
             metadata.setdefault("namespace", namespace)
     return wanted
+
+
+def _kind_of(document: dict[str, Any]) -> str:
+    kind = document.get("kind")
+    return kind if isinstance(kind, str) else ""
 
 
 @contextmanager

@@ -72,12 +72,12 @@ def _warn_of_adapters(resource: "PDInference", file: str) -> None:
     if resource.spec.model.lora is None:
         return
     from pdinference.checks.adapters import adapter_problems, adapter_warnings  # noqa: PLC0415
-    from pdinference.checks.facts import adapters_of  # noqa: PLC0415
+    from pdinference.checks.facts import adapters_of, facts_of  # noqa: PLC0415
     from pdinference.cli.local_adapters import local_facts  # noqa: PLC0415
 
-    spec, stated = resource.spec, resource.spec.model.architecture
+    spec, shape = resource.spec, facts_of(resource.spec, None).shape
     known = adapters_of(spec, local_facts(resource))
-    for problem in (*adapter_problems(spec, known, stated.config if stated else {}), *adapter_warnings(spec, known)):
+    for problem in (*adapter_problems(spec, known, shape.model_type if shape else ""), *adapter_warnings(spec, known)):
         click.echo(f"Warning: {file}: {problem}", err=True)
 
 

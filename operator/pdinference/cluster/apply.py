@@ -3,13 +3,12 @@
 import asyncio
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 from enum import Enum, auto
-from hashlib import blake2b
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from pdinference.api import names
 from pdinference.cluster.cache import Cache
+from pdinference.cluster.child import Child
 from pdinference.cluster.client import METADATA_ONLY, ApiServer
 from pdinference.cluster.drift import contains
 from pdinference.cluster.errors import ApiError
@@ -38,38 +37,6 @@ class _Verdict(Enum):
     ABSENT = auto()
     APPLY = auto()
     COUNT = auto()  # nothing but the number of pods
-
-
-@dataclass(frozen=True, slots=True)
-class Child:
-    """A manifest with what identifies it.
-
-    Attributes:
-        pods: How many pods the workload should have, where its manifest leaves that open.
-        last: Whether it is applied only when all others are in order. The existence of such a child means that the
-            others are complete.
-    """
-
-    key: ChildKey
-    manifest: Json
-    fingerprint: str
-    pods: WantedCount | None = None
-    last: bool = False
-
-    @classmethod
-    def of(cls, manifest: Json) -> Self:
-        """From a rendered manifest."""
-        return cls(child_key(manifest), manifest, applied_hash(manifest))
-
-    def counted(self, counts: Mapping[ChildKey, WantedCount]) -> Self:
-        """The same with how many pods it should have, if that is among the counts."""
-        return replace(self, pods=counts.get(self.key))
-
-    def marked(self) -> Json:
-        """The manifest with its own hash in an annotation."""
-        metadata = self.manifest["metadata"]
-        annotations = {**(metadata.get("annotations") or {}), names.ANNOTATION_APPLIED_HASH: self.fingerprint}
-        return {**self.manifest, "metadata": {**metadata, "annotations": annotations}}
 
 
 class Applier:
@@ -238,17 +205,6 @@ def _is_ours(found: Json, key: ChildKey, parent: Parent, outcome: Outcome) -> bo
 
 def _has_count(record: ChildRecord, wanted: WantedCount | None) -> bool:
     return wanted is None or record.workload is None or wanted.met_by(record.workload.desired)
-
-
-def applied_hash(manifest: Mapping[str, Any]) -> str:
-    """Identity of a manifest."""
-    text = json.dumps(manifest, separators=(",", ":"), sort_keys=True).encode()
-    return blake2b(text, digest_size=12).hexdigest()
-
-
-def child_key(manifest: Mapping[str, Any]) -> ChildKey:
-    """Where a manifest's object is."""
-    return ChildKey(manifest["kind"], manifest["metadata"]["namespace"], manifest["metadata"]["name"])
 
 
 def _comparable(manifest: Json) -> Json:

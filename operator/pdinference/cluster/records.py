@@ -11,6 +11,7 @@ from pdinference.cluster.autoscalers import autoscaler_state, scaled_object_stat
 from pdinference.cluster.devices import gpus_of
 from pdinference.cluster.jobs import job_state
 from pdinference.cluster.kinds import AUTOSCALER, JOB, RESOURCE_BY_NAME, SCALED_OBJECT, WORKLOADS, ChildKey, Owner
+from pdinference.cluster.objects import why_unreadable
 from pdinference.planning.observed import AutoscalerState, JobState, PodSummary, WorkloadState
 
 Json = Mapping[str, Any]
@@ -25,7 +26,11 @@ _SERVER_METADATA = frozenset(
 
 @dataclass(slots=True)
 class ResourceRecord:
-    """A PDInference or a PDBatch: the stored spec as JSON, for validation, and the last status."""
+    """A PDInference or a PDBatch: the stored spec as JSON, for validation, and the last status.
+
+    Attributes:
+        unreadable: Why the spec is not kept, such as its size; empty for every other one. The spec is null then.
+    """
 
     owner: Owner
     uid: str
@@ -34,6 +39,7 @@ class ResourceRecord:
     deleting: bool
     spec: bytes
     status: bytes
+    unreadable: str = ""
 
     def body(self) -> dict[str, Any]:
         """The resource as the models expect it."""
@@ -109,14 +115,16 @@ def version_of(resource_version: str) -> int:
 def resource_record(kind: str, body: Json) -> ResourceRecord:
     """Of a PDInference or a PDBatch."""
     metadata = body["metadata"]
+    unreadable = why_unreadable(body)
     return ResourceRecord(
         owner=Owner(metadata["namespace"], metadata["name"], kind),
         uid=metadata["uid"],
         version=version_of(metadata["resourceVersion"]),
         generation=metadata.get("generation", 0),
         deleting="deletionTimestamp" in metadata,
-        spec=_compact(body.get("spec")),
+        spec=_compact(None if unreadable else body.get("spec")),
         status=_compact(body.get("status") or {}),
+        unreadable=unreadable,
     )
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from pdinference.admission import WEBHOOK_RULES
+from pdinference.admission.webhook import WEBHOOK_RULES
 from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster.client import ApiServer
 from pdinference.controller.settings import OperatorSettings

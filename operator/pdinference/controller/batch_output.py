@@ -4,7 +4,8 @@ It is created, and never applied: what is in it belongs to the runner. It is not
 watches no ConfigMaps; who owns one that exists already is read by a patch that changes nothing.
 """
 
-from pdinference.cluster.apply import Parent, child_key
+from pdinference.cluster.apply import Parent
+from pdinference.cluster.child import child_key
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CONFIG_MAP

@@ -13,19 +13,22 @@ from pydantic import ValidationError
 
 from pdinference.api import names
 from pdinference.api.v1alpha1 import BatchStatus, PDBatch
-from pdinference.checks import examine_batch
-from pdinference.cluster.apply import Applier, Child, Parent
+from pdinference.cluster.apply import Applier, Parent
 from pdinference.cluster.cache import Cache
+from pdinference.cluster.child import Child
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import JOB, ChildKey, Owner
 from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.records import ResourceRecord
 from pdinference.controller.batch_output import ensure_output
+from pdinference.controller.desired import InvalidSpecError
+from pdinference.controller.examining import AGAIN_AFTER_S, ExaminationEndedError, Examinations
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.results import Result, count_writes
 from pdinference.engine.batch import Service
+from pdinference.isolation.calls import BusyError
 from pdinference.manifests import RenderSettings
 from pdinference.manifests.batch import job_settings, render_batch, render_output
 from pdinference.planning.batch import (
@@ -56,6 +59,7 @@ class BatchReconciler:
         reporter: Reporter,
         metrics: Metrics,
         settings: RenderSettings,
+        examinations: Examinations,
         progress: Callable[[Owner], Progress | None] = lambda batch: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -65,6 +69,7 @@ class BatchReconciler:
         self._reporter = reporter
         self._metrics = metrics
         self._settings = settings
+        self._examinations = examinations
         self._progress = progress
         self._now = now
 
@@ -72,15 +77,20 @@ class BatchReconciler:
         """Bring one batch closer to what it asks for."""
         resource = self._cache.resources.get(owner)
         if resource is None or resource.deleting:
+            self._examinations.forget(owner)
             return Result()
         previous = _status_of(resource)
         begun = previous.finished or self._job(resource) is not None
-        examination = examine_batch(resource.body(), config_maps=begun or self._settings.batch_config_maps)
-        if (batch := examination.batch) is None:
-            problems = "; ".join(map(str, examination.problems))
-            message = f"The stored resource is not valid, so its Job is left alone. Correct it: {problems}"
-            status = invalid_batch_status(resource.generation, message, previous=previous, now=self._now())
-            return Result(retry=not await self._publish(resource, previous, status))
+        try:
+            batch = await self._examinations.batch(resource, config_maps=begun or self._settings.batch_config_maps)
+        except InvalidSpecError as error:
+            status = invalid_batch_status(resource.generation, str(error), previous=previous, now=self._now())
+            return Result(
+                retry=not await self._publish(resource, previous, status),
+                again_after=AGAIN_AFTER_S if isinstance(error, ExaminationEndedError) else None,
+            )
+        except BusyError:
+            return Result(retry=True)
         service, unready = self._service(batch)
         outcome = await self._bring(resource, batch, service, previous)
         count_writes(self._metrics, outcome)
@@ -107,7 +117,7 @@ class BatchReconciler:
         if ready is None or ready.status != "True":
             because = f" {ready.message}" if ready is not None else ""
             return None, f"PDInference {name} is not Ready.{because}"
-        return Service(status.url, json.loads(found.spec)["model"].get("name") or name), ""
+        return Service(status.url, _served_name(found) or name), ""
 
     async def _bring(
         self, resource: ResourceRecord, batch: PDBatch, service: Service | None, status: BatchStatus
@@ -165,6 +175,13 @@ class BatchReconciler:
 
     async def _publish(self, resource: ResourceRecord, previous: BatchStatus, status: BatchStatus) -> bool:
         return await self._reporter.publish(resource, status, batch_transitions(previous, status))
+
+
+def _served_name(inference: ResourceRecord) -> str:
+    """The name under which the model is served, if the spec can be read and has one."""
+    spec = json.loads(inference.spec) or {}
+    name = spec.get("model", {}).get("name")
+    return name if isinstance(name, str) else ""
 
 
 def _job_key(resource: ResourceRecord) -> ChildKey:

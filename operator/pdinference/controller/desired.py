@@ -1,14 +1,14 @@
 """What a stored resource asks for: examined and rendered, or why it cannot be."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.model import Model
 from pdinference.checks import examine
-from pdinference.cluster.apply import Child
+from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import ChildKey
 from pdinference.cluster.records import ResourceRecord
 from pdinference.manifests import Manifest, Rendered, RenderSettings, render
@@ -29,6 +29,15 @@ class InvalidSpecError(Exception):
     def __init__(self, message: str, memory: MemoryVerdict = NO_VERDICT) -> None:
         super().__init__(message)
         self.memory = memory
+
+    @classmethod
+    def of(cls, problems: Iterable[object], memory: MemoryVerdict = NO_VERDICT) -> "InvalidSpecError":
+        """Of a PDInference with these problems."""
+        return cls(
+            "The stored resource is not valid, so nothing was changed and running pods are left alone. "
+            f"Correct it: {'; '.join(map(str, problems))}",
+            memory,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +101,17 @@ class Desired:
 
     def is_of(self, record: ResourceRecord) -> bool:
         """Whether this is still what the resource asks for."""
-        return (self.uid, self.generation, self.facts) == (record.uid, record.generation, _facts(model_of(record)))
+        return (self.uid, self.generation, self.facts) == asked_by(record)
 
 
 def model_of(record: ResourceRecord) -> Mapping[str, Any]:
     """What the status says of the model."""
     return json.loads(record.status).get("model") or {}
+
+
+def asked_by(record: ResourceRecord) -> tuple[str, int, str]:
+    """Identity of all that an examination of the resource depends on."""
+    return record.uid, record.generation, _facts(model_of(record))
 
 
 def _facts(model: Mapping[str, Any]) -> str:
@@ -113,11 +127,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
     model = model_of(record)
     examination = examine(record.body(), settings, lambda _: model)
     if (resource := examination.resource) is None:
-        raise InvalidSpecError(
-            "The stored resource is not valid, so nothing was changed and running pods are left alone. "
-            f"Correct it: {'; '.join(map(str, examination.problems))}",
-            examination.memory,
-        )
+        raise InvalidSpecError.of(examination.problems, examination.memory)
     rendered = render(resource, settings)
     children = tuple(Child.of(manifest) for manifest in rendered.objects)
     spec = resource.spec

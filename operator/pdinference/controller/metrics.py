@@ -21,6 +21,7 @@ class Metrics:
         self.status_writes = self._counter("status_writes", "Writes of the status subresource.")
         self.events = self._counter("events", "Kubernetes Events written.")
         self.watch_events = self._counter("watch_events", "Events received from watches, by kind.", "kind")
+        self.unreadable = self._counter("unreadable_objects", "Objects that could not be read, by kind.", "kind")
         self.resyncs = self._counter("resyncs", "Complete lists, by result (success, error).", "result")
         self.resync_drift = self._counter("resync_drift", "Resources whose cached objects a list had to correct.")
         self.queue_depth = self._gauge("workqueue_depth", "Resources that wait to be reconciled.")

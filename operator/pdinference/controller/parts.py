@@ -1,5 +1,6 @@
 """The parts of the process, wired together; `run` starts and stops them."""
 
+import logging
 import os
 import socket
 import uuid
@@ -7,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from pdinference.admission import admission_routes
+from pdinference.admission.webhook import admission_routes
 from pdinference.api import names
 from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
@@ -16,6 +17,8 @@ from pdinference.cluster.kinds import RESOURCES, Kind, Owner, watched
 from pdinference.controller.answering import Answering
 from pdinference.controller.batches import BatchReconciler
 from pdinference.controller.events import EventRecorder
+from pdinference.controller.examinations import PROGRAM
+from pdinference.controller.examining import Examinations
 from pdinference.controller.freshness import Freshness
 from pdinference.controller.leader import AlwaysLeader, Leader
 from pdinference.controller.measuring import Measuring
@@ -27,8 +30,14 @@ from pdinference.controller.resync import Resync
 from pdinference.controller.settings import OperatorSettings
 from pdinference.controller.supervisor import Supervisor
 from pdinference.controller.workers import ByKind, Workers
+from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
 
+_LOG = logging.getLogger(__name__)
 _COALESCE_S = 0.1
+_LANES = {
+    "admission": LaneLimits(seconds=2, patience=4),  # the API server waits for 5 s
+    "reconcile": LaneLimits(seconds=5, patience=60),
+}
 
 
 class Parts:
@@ -37,7 +46,7 @@ class Parts:
     def __init__(self, settings: OperatorSettings, api: ApiServer) -> None:
         self.metrics = Metrics()
         self.supervisor = Supervisor(self.metrics)
-        self.cache = Cache()
+        self.cache = Cache(self._note_unreadable)
         self.kinds = watched(keda=settings.render.keda is not None)
         self._queue: WorkQueue[Owner] = WorkQueue(self.metrics)
         identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
@@ -52,9 +61,9 @@ class Parts:
         )
         self.freshness = Freshness(on_listed=self.resync.ask)
         self.leader = self._leader(settings, api, identity)
-        self.answering = Answering(
-            settings, api, self.supervisor, admission_routes(settings.render, self.metrics.registry)
-        )
+        self.isolated = IsolatedProcess(Program(PROGRAM, settings.render), _LANES, self.metrics.registry)
+        admission = admission_routes(self.isolated.lanes["admission"], self.metrics.registry)
+        self.answering = Answering(settings, api, self.supervisor, admission)
         self.measuring = Measuring(
             settings,
             api,
@@ -78,6 +87,10 @@ class Parts:
             else:
                 self._queue.add_after(owner, _COALESCE_S)  # children change in bursts; one look is enough
 
+    def _note_unreadable(self, kind: Kind) -> None:
+        self.metrics.unreadable.labels(kind.name).inc()
+        _LOG.warning("A %s cannot be read and is left out", kind.name, exc_info=True)
+
     def _enqueue(self, owners: Iterable[Owner]) -> None:
         for owner in owners:
             self._queue.add(owner)
@@ -94,13 +107,14 @@ class Parts:
         """One for each kind of resource; they share cache, applier and reporter."""
         applier = Applier(api, self.cache, concurrency=settings.applies)
         reporter = Reporter(api, self.cache, events, self.metrics)
+        examinations = Examinations(self.isolated.lanes["reconcile"])
         inferences = Reconciler(
             api=api,
             cache=self.cache,
             applier=applier,
             reporter=reporter,
             metrics=self.metrics,
-            settings=settings.render,
+            examinations=examinations,
             measured=self.measuring.measured,
             activity=self.measuring.activity,
             settle=timedelta(seconds=settings.hpa_settle_seconds),
@@ -112,6 +126,7 @@ class Parts:
             reporter=reporter,
             metrics=self.metrics,
             settings=settings.render,
+            examinations=examinations,
             progress=self.measuring.progress,
         )
         return ByKind({names.KIND: inferences, names.BATCH_KIND: batches})

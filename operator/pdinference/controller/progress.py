@@ -35,7 +35,7 @@ async def read_progress(address: str, port: int = RUNNER_METRICS_PORT, *, share:
                 counts[state] = found.value
 
     try:
-        await fetch(address, port, take, share=share, seconds=_TIMEOUT_S)
+        await fetch(address, port, take, prefix=_METRIC, share=share, seconds=_TIMEOUT_S)
     except UnreadableError:
         return None
     if any(math.isnan(count) for count in counts.values()):
@@ -81,9 +81,8 @@ class BatchProgress:
 
     def _due(self) -> Mapping[str, Sequence[PodRecord]]:
         found: defaultdict[str, list[PodRecord]] = defaultdict(list)
-        for pod in self._cache.pods.values():
-            if _runs(pod):
-                found[pod.namespace].append(pod)
+        for pod in [pod for _, pod in self._cache.pods.items() if _runs(pod)]:
+            found[pod.namespace].append(pod)
         live = {pod.uid for pods in found.values() for pod in pods}
         self._seen = {owner: seen for owner, seen in self._seen.items() if seen[0] in live}
         return found

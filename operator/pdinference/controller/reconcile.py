@@ -16,7 +16,8 @@ from pdinference.cluster.kinds import DEPLOYMENT, STATEFUL_SET, ChildKey, Owner
 from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.prune import prune
 from pdinference.cluster.records import ChildRecord, ResourceRecord
-from pdinference.controller.desired import Desired, InvalidSpecError, compile_desired
+from pdinference.controller.desired import Desired, InvalidSpecError
+from pdinference.controller.examining import AGAIN_AFTER_S, ExaminationEndedError, Examinations
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.observing import (
     Observation,
@@ -35,7 +36,7 @@ from pdinference.controller.scaling import (
 )
 from pdinference.controller.sleeping import seconds_to_sleep
 from pdinference.controller.unreadable import situation_of_unreadable, unfinished_instances
-from pdinference.manifests import RenderSettings
+from pdinference.isolation.calls import BusyError
 from pdinference.planning.observed import AutoscalerState, Failure
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.condition import Measured
@@ -59,7 +60,7 @@ class Reconciler:
         applier: Applier,
         reporter: Reporter,
         metrics: Metrics,
-        settings: RenderSettings,
+        examinations: Examinations,
         measured: Callable[[Owner], Measured] = lambda _: Measured(),
         settle: timedelta = SETTLE,
         activity: Callable[[Owner], Activity | None] = lambda _: None,
@@ -70,7 +71,7 @@ class Reconciler:
         self._applier = applier
         self._reporter = reporter
         self._metrics = metrics
-        self._settings = settings
+        self._examinations = examinations
         self._measured = measured
         self._settle = settle
         self._activity = activity
@@ -84,12 +85,15 @@ class Reconciler:
         if resource is None or resource.deleting:
             self._desired.pop(owner, None)
             self._changes.pop(owner, None)
+            self._examinations.forget(owner)
             self._reporter.forget(owner)
             return Result()
         try:
             desired, seen, applied = await self._apply(resource)
         except InvalidSpecError as error:
             return await self._report_invalid(resource, error)
+        except BusyError:
+            return Result(retry=True)
         scaled, scalers = await self._scale(resource, desired, seen)
         recounted = await self._applier.recount(trailing_counts(self._cache, resource, desired, seen.followed))
         wanted = desired.fingerprints.keys() | scalers
@@ -121,7 +125,7 @@ class Reconciler:
             seen = self._observe(resource, known)
             if self._applier.in_order(self._due(resource, known, seen), self._counts(resource, known, seen), parent):
                 return known, seen, Outcome()
-        desired, children = compile_desired(resource, self._settings)
+        desired, children = await self._examinations.compiled(resource)
         self._desired[resource.owner] = desired
         seen = self._observe(resource, desired)
         due, counts = self._due(resource, desired, seen), self._counts(resource, desired, seen)
@@ -251,4 +255,7 @@ class Reconciler:
         status = invalid_status(situation, str(error), previous=status_of(resource), now=self._now())
         loads = reasons(situation.autoscalers, situation.workloads)
         written = await self._reporter.report(resource, status, loads=loads)
-        return Result(retry=bool(recounted.failures) or not written)
+        return Result(
+            retry=bool(recounted.failures) or not written,
+            again_after=AGAIN_AFTER_S if isinstance(error, ExaminationEndedError) else None,
+        )

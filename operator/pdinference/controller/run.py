@@ -62,6 +62,7 @@ class Operator:
         health = Health(self._parts.freshness, self._parts.metrics, self._parts.supervisor, unready=self._unready)
         async with (
             health.serve(self._settings.bind_address, self._settings.port) as port,
+            self._parts.isolated.run(),
             self._parts.answering.serve(),
         ):
             _LOG.info("Serving /healthz, /readyz and /metrics on port %d", port)
@@ -82,6 +83,8 @@ class Operator:
             return "stopping"
         if not self._parts.resync.synced:
             return "the first list of all objects is not complete"
+        if not self._parts.isolated.ready.is_set():
+            return "the process for examinations is not ready"
         return "" if self._parts.answering.ready else "there is no certificate to answer the API server with"
 
     async def _lead(self, watching: asyncio.Task[None]) -> int:

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.cluster.apply import Child
 from pdinference.cluster.cache import Cache
+from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT, ChildKey, Owner
 from pdinference.cluster.records import ChildRecord, ResourceRecord
 from pdinference.controller.desired import Desired

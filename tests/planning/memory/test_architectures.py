@@ -7,7 +7,7 @@ import pytest
 
 from pdinference.planning.memory import model_facts
 from pdinference.planning.memory.architectures import ARCHITECTURES
-from pdinference.planning.memory.model_facts import ModelFacts
+from pdinference.planning.memory.shape import ModelFacts
 from tests.planning.memory.configs import Config
 from tests.planning.memory.sizes import parameters
 

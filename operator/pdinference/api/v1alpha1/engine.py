@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from pdinference.api.v1alpha1.base import ApiModel, ImageReference, Matches, Quantity, Rule
+from pdinference.api.v1alpha1.base import ApiModel, AsJson, ImageReference, Matches, Quantity, Rule
 
 OWNED_ARGUMENTS: dict[str, str] = {
     "model": "use spec.model.source",
@@ -90,6 +90,7 @@ ArgumentName = Annotated[
 ArgumentValue = Annotated[
     Any,
     BeforeValidator(_scalar_or_json),
+    AsJson,
 ]
 """Text, number, true (`--name`), false (`--no-name`), a list (`--name a b`) or an object (passed as JSON)."""
 

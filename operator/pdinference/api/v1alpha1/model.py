@@ -9,7 +9,7 @@ from jinja2.nodes import Node
 from jinja2.parser import Parser
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from pdinference.api.v1alpha1.base import ApiModel, Matches, ObjectName, Rule
+from pdinference.api.v1alpha1.base import ApiModel, AsJson, Matches, ObjectName, Rule
 from pdinference.api.v1alpha1.source import SEGMENT, Architecture, ModelCache, ModelSource
 
 _JINJA = re.compile(r"\{[{%]")
@@ -179,6 +179,7 @@ class Model(ApiModel):
     """How chat messages become a prompt. Default: the model's own."""
     generation_defaults: Annotated[
         dict[GenerationParameter, Any],
+        AsJson,
         Field(max_length=32),
         WithJsonSchema({"type": "object", "maxProperties": 32, "x-kubernetes-preserve-unknown-fields": True}),
     ] = Field(default_factory=dict)

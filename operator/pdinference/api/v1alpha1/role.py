@@ -9,6 +9,7 @@ from pdinference.api.v1alpha1.accelerator import MAX_CLAIMED, Accelerator
 from pdinference.api.v1alpha1.autoscaling import Autoscaling
 from pdinference.api.v1alpha1.base import (
     ApiModel,
+    AsJson,
     LabelValue,
     ObjectName,
     QualifiedName,
@@ -215,6 +216,7 @@ class Resources(ApiModel):
 
 PodTemplate = Annotated[
     dict[str, Any],
+    AsJson,
     WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True, "maxProperties": 2}),
 ]
 """An overlay on a pod template: `metadata` (labels, annotations) and `spec`, in the API's own form."""

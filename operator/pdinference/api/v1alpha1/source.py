@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from pdinference.api.v1alpha1.base import ApiModel, ImageReference, Matches, ObjectName, Rule
+from pdinference.api.v1alpha1.base import ApiModel, AsJson, ImageReference, Matches, ObjectName, Rule
 
 # Segments start with a letter, digit or underscore: no option (`-x`), no `..`, no absolute path.
 SEGMENT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
@@ -160,11 +160,12 @@ class Architecture(ApiModel):
     config: Annotated[
         dict[str, Any],
         Field(max_length=128),
+        AsJson,
         AfterValidator(_short),
         WithJsonSchema({"type": "object", "maxProperties": 128, "x-kubernetes-preserve-unknown-fields": True}),
     ]
     """The members of the model's config.json, for example `num_hidden_layers: 32`."""
-    weights_bytes: Annotated[int, Field(ge=1)] | None = None
+    weights_bytes: Annotated[int, Field(ge=1, le=2**50)] | None = None
     """Bytes of all weights as vLLM loads them. Default: computed from config, for architectures that are known."""
 
 

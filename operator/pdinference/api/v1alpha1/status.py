@@ -6,6 +6,9 @@ from pydantic import Field, WithJsonSchema
 
 from pdinference.api.v1alpha1.base import ApiModel, Moment
 
+Count = Annotated[int, Field(ge=0, le=2**50)]
+"""Of elements or bytes of a model's files, which anybody may have written."""
+
 
 class Condition(ApiModel):
     """One aspect of the state, in the form of metav1.Condition."""
@@ -55,13 +58,13 @@ class RolesStatus(ApiModel):
 class CheckpointStatus(ApiModel):
     """The tensors of the model's files, added up."""
 
-    elements: int = 0
+    elements: Count = 0
     """Elements of tensors that vLLM casts to the model's dtype."""
-    scale_elements: int = 0
+    scale_elements: Count = 0
     """Elements of scales."""
-    scale_bytes: int = 0
+    scale_bytes: Count = 0
     """Bytes of scales."""
-    other_bytes: int = 0
+    other_bytes: Count = 0
     """Bytes of tensors that stay as they are."""
 
 

@@ -6,9 +6,10 @@ Pure: the command line reads `config.json` and the headers of safetensors files,
 from pdinference.planning.memory.advice import WhatIf, fits, least_memory, one_request, what_if
 from pdinference.planning.memory.checkpoint import Checkpoint, Headers, TensorHeader, checkpoint_of
 from pdinference.planning.memory.figures import Figure, Source
-from pdinference.planning.memory.known_facts import compact_config, known_facts
-from pdinference.planning.memory.model_facts import ModelFacts, UnusableConfigError, model_facts
+from pdinference.planning.memory.known_facts import compact_config, facts_in, known_facts
+from pdinference.planning.memory.model_facts import UnusableConfigError, model_facts
 from pdinference.planning.memory.plan import Inputs, RolePlan, UnusableSpecError, plan_role, stated_memory
+from pdinference.planning.memory.shape import ModelFacts
 from pdinference.planning.memory.split import split_problems, tensor_sizes
 from pdinference.planning.memory.verdict import NO_VERDICT, MemoryVerdict
 
@@ -28,6 +29,7 @@ __all__ = [
     "WhatIf",
     "checkpoint_of",
     "compact_config",
+    "facts_in",
     "fits",
     "known_facts",
     "least_memory",

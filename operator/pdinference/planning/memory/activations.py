@@ -4,9 +4,9 @@ These are no exact formulas. vLLM measures both while it starts (`determine_avai
 vllm/v1/worker/gpu_worker.py); the constants here are set by the H200 rows of docs/memory.md.
 """
 
-from pdinference.planning.memory.figures import GIB, MIB, Figure, computed
-from pdinference.planning.memory.model_facts import ModelFacts
+from pdinference.planning.memory.figures import GIB, MIB, Figure, computed, unknown
 from pdinference.planning.memory.settings import Settings
+from pdinference.planning.memory.shape import ModelFacts
 from pdinference.planning.memory.tensors import local_kv_heads, stage_layers
 
 _WORKSPACE = round(0.116 * GIB)
@@ -31,6 +31,8 @@ def activations(facts: ModelFacts, settings: Settings, stage: int) -> Figure:
     """
     if settings.cpu:
         return computed(0, "vLLM's CPU memory model sets the KV cache without measuring activations.")
+    if facts.unfit:
+        return unknown(facts.unfit_note)
     inside = max(_layer_elements(facts, settings, layer) for layer in stage_layers(settings, stage))
     forward = settings.max_num_batched_tokens * (2 * facts.hidden + inside) * settings.dtype_bytes
     rows = min(settings.max_num_seqs, settings.max_num_batched_tokens)

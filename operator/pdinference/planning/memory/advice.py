@@ -36,7 +36,7 @@ def one_request(plan: RolePlan) -> Figure:
         return unknown(NO_LENGTH)
     groups = kv.groups_of(plan.facts.windows)
     blocks = kv.blocks_per_request(groups, plan.settings, plan.settings.max_length)
-    size = blocks * kv.block_bytes(plan.facts, plan.settings, groups, plan.worst)
+    size = blocks * kv.block_bytes(plan.facts, plan.settings, plan.worst)
     note = f"{blocks} blocks of {plan.settings.block_size} tokens."
     return derived(lambda _: size, note, plan.stage.kv_bytes_per_token)
 

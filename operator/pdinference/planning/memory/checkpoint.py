@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pdinference.planning.memory.model_facts import ModelFacts
+from pdinference.planning.memory.shape import ModelFacts
 
-_LAYER = re.compile(r"^(?:model|language_model\.model|model\.language_model)\.layers\.(\d+)\.")
+_LAYER = re.compile(r"^(?:model|language_model\.model|model\.language_model)\.layers\.([0-9]{1,9})\.")
 _CAST = {"F64", "F32", "F16", "BF16"}
 """Types that vLLM casts to the model's dtype while it loads; others keep their size."""
 

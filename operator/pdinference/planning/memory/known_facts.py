@@ -3,17 +3,24 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pdinference.api.v1alpha1 import Spec
-from pdinference.planning.memory.checkpoint import Checkpoint
-from pdinference.planning.memory.model_facts import CONFIG_KEYS, PRESENCE_KEYS, Config
+from pydantic import ValidationError
 
-_NESTED = ("text_config", "llm_config")
-_QUANTIZATION = "quantization_config"
-_QUANTIZATION_KEYS = frozenset(
-    {"quant_method", "quantization_method", "bits", "w_bit", "group_size", "q_group_size", "desc_act"}
-    | {"weight_block_size", "load_in_4bit", "_load_in_4bit", "llm_int8_skip_modules", "kv_cache_scheme"}
-    | {"config_groups", "modules_to_not_convert", "ignored_layers", "ignore"}
+from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1.status import CheckpointStatus
+from pdinference.planning.memory.checkpoint import Checkpoint
+from pdinference.planning.memory.config import (
+    NESTED,
+    PRESENCE_KEYS,
+    QUANTIZATION,
+    Config,
+    LanguageModel,
+    StrictModel,
+    checked,
 )
+from pdinference.planning.memory.quantization_config import QuantizationConfig
+
+_UNFIT: dict[str, Any] = {}
+"""In place of a member that does not fit: no member may be an empty object, so that it is not read later either."""
 
 
 def known_facts(spec: Spec, status_model: Mapping[str, Any] | None) -> tuple[Config | None, Checkpoint | None]:
@@ -28,32 +35,52 @@ def known_facts(spec: Spec, status_model: Mapping[str, Any] | None) -> tuple[Con
     """
     if (stated := spec.model.architecture) is not None:
         return stated.config, Checkpoint(other_bytes=stated.weights_bytes) if stated.weights_bytes else None
-    facts = (status_model or {}).get("facts") or {}
-    if not facts.get("config") or facts.get("source") != spec.model.source.identity():
+    facts = facts_in(status_model)
+    if not isinstance(config := facts.get("config"), Mapping) or facts.get("source") != spec.model.source.identity():
         return None, None
-    found = facts.get("checkpoint")
-    return facts["config"], _checkpoint(found) if found else None
+    return config or None, _checkpoint(facts.get("checkpoint"))
+
+
+def facts_in(status_model: object) -> Mapping[str, Any]:
+    """What a status, in which anything may stand, says of the model."""
+    facts = status_model.get("facts") if isinstance(status_model, Mapping) else None
+    return facts if isinstance(facts, Mapping) else {}
 
 
 def compact_config(config: Config) -> dict[str, Any]:
     """Those members of a config.json that `model_facts` reads, so that they fit into a status."""
-    kept = {key: value for key, value in config.items() if key in CONFIG_KEYS and value is not None}
+    kept = _compact(config)
+    nested = ((key, config[key]) for key in NESTED if config.get(key))
+    return kept | {key: _compact(value) if isinstance(value, Mapping) else True for key, value in nested}
+
+
+def _compact(config: Config) -> dict[str, Any]:
+    kept = _fitting(LanguageModel, config)
     if config.get("sliding_window", ...) is None:
         kept["sliding_window"] = 0  # none, whatever the architecture's default; a status cannot hold null
     kept |= {key: True for key in PRESENCE_KEYS if config.get(key)}
-    kept |= {key: compact_config(config[key]) for key in _NESTED if isinstance(config.get(key), Mapping)}
-    quantization = config.get(_QUANTIZATION)
-    if isinstance(quantization, Mapping):
-        kept[_QUANTIZATION] = {
-            key: value for key, value in quantization.items() if key in _QUANTIZATION_KEYS and value is not None
-        }
+    if quantization := config.get(QUANTIZATION):
+        kept[QUANTIZATION] = _compact_quantization(quantization)
     return kept
 
 
-def _checkpoint(found: Mapping[str, Any]) -> Checkpoint:
-    return Checkpoint(
-        elements=found.get("elements", 0),
-        scale_elements=found.get("scaleElements", 0),
-        scale_bytes=found.get("scaleBytes", 0),
-        other_bytes=found.get("otherBytes", 0),
-    )
+def _compact_quantization(config: object) -> dict[str, Any]:
+    if not isinstance(config, Mapping):
+        return {"bits": _UNFIT}
+    return _fitting(QuantizationConfig, config) or {"quant_method": "unnamed"}
+
+
+def _fitting(model: type[StrictModel], config: Config) -> dict[str, Any]:
+    """The members that fit, and a mark for those that do not."""
+    found = checked(model, config)
+    read = model.model_validate(found.values).model_dump(by_alias=True, exclude_none=True)
+    return read | dict.fromkeys(found.unfit, _UNFIT)
+
+
+def _checkpoint(found: object) -> Checkpoint | None:
+    """The size of a checkpoint; None where it does not fit the status's own schema."""
+    try:
+        status = CheckpointStatus.model_validate(found) if found else None
+    except ValidationError:
+        return None
+    return Checkpoint(**status.model_dump()) if status else None

@@ -1,10 +1,14 @@
 """The KV cache: bytes of a token, blocks, and how many requests of the longest length fit."""
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 
 from pdinference.planning.memory.figures import ceil_div
-from pdinference.planning.memory.model_facts import ModelFacts
 from pdinference.planning.memory.settings import Settings
+from pdinference.planning.memory.shape import ModelFacts
 from pdinference.planning.memory.tensors import local_kv_heads, stage_layers
 
 
@@ -53,6 +57,7 @@ def token_bytes(facts: ModelFacts, settings: Settings, stage: int) -> int:
     return layer_token_bytes(facts, settings) * len(stage_layers(settings, stage))
 
 
+@lru_cache(maxsize=8)  # every variant of a plan asks for the same
 def groups_of(windows: tuple[int | None, ...]) -> tuple[Group, ...]:
     """Layers by block table.
 
@@ -80,24 +85,37 @@ def blocks_per_request(groups: tuple[Group, ...], settings: Settings, length: in
     vllm/v1/kv_cache_interface.py: a window also holds the tokens of the steps under way, and one block more because it
     need not begin with a block.
     """
+    return _blocks(Counter(group.window for group in groups), settings, length)
+
+
+def _blocks(windows: Mapping[int | None, int], settings: Settings, length: int) -> int:
+    """The same, from the number of groups with each window."""
     blocks = 0
-    for group in groups:
-        if group.window is None:
-            blocks += ceil_div(length, settings.block_size)
+    for window, count in windows.items():
+        if window is None:
+            blocks += count * ceil_div(length, settings.block_size)
         else:
-            held = min(group.window - 1 + settings.in_flight_tokens, length)
-            blocks += ceil_div(held, settings.block_size) + 1
+            held = min(window - 1 + settings.in_flight_tokens, length)
+            blocks += count * (ceil_div(held, settings.block_size) + 1)
     return blocks
 
 
-def block_bytes(facts: ModelFacts, settings: Settings, groups: tuple[Group, ...], stage: int) -> int:
+def block_bytes(facts: ModelFacts, settings: Settings, stage: int) -> int:
     """Bytes of one block on a rank of a stage: of the group with most layers there.
 
     Source: `_get_kv_cache_bytes_per_block` in vllm/v1/core/kv_cache_utils.py.
     """
-    here = stage_layers(settings, stage)
-    most = max(sum(layer in here for layer in group.layers) for group in groups)
+    most = _most_layers(facts.windows, settings.layer_partition)[stage]
     return most * layer_token_bytes(facts, settings) * settings.block_size
+
+
+@lru_cache(maxsize=8)
+def _most_layers(windows: tuple[int | None, ...], partition: tuple[int, ...]) -> tuple[int, ...]:
+    """For each stage, the layers of the group that has most there."""
+    group_of = {layer: index for index, group in enumerate(groups_of(windows)) for layer in group.layers}
+    ends = list(accumulate(partition))
+    stages = (range(end - size, end) for end, size in zip(ends, partition, strict=True))
+    return tuple(max(Counter(group_of[layer] for layer in stage).values()) for stage in stages)
 
 
 def capacity(groups: tuple[Group, ...], settings: Settings, blocks: int, length: int) -> Capacity:
@@ -108,10 +126,11 @@ def capacity(groups: tuple[Group, ...], settings: Settings, blocks: int, length:
 
 def largest_length(groups: tuple[Group, ...], settings: Settings, blocks: int, limit: int) -> int:
     """The longest request, in tokens, that fits alone; at most `limit` (`_estimate_max_model_len_from_groups`)."""
+    windows = Counter(group.window for group in groups)
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
-        if blocks_per_request(groups, settings, middle) <= blocks:
+        if _blocks(windows, settings, middle) <= blocks:
             low = middle
         else:
             high = middle - 1

@@ -11,8 +11,8 @@ from pdinference.planning.memory.activations import activations, overhead
 from pdinference.planning.memory.checkpoint import Checkpoint
 from pdinference.planning.memory.figures import GIB, Figure, computed, derived, measured, unknown
 from pdinference.planning.memory.gpus import smallest_gpu_memory
-from pdinference.planning.memory.model_facts import ModelFacts
 from pdinference.planning.memory.settings import Settings, settings_of
+from pdinference.planning.memory.shape import ModelFacts
 from pdinference.planning.memory.split import split_problems
 from pdinference.planning.memory.tensors import local_kv_heads
 from pdinference.planning.memory.tiers import tier_tokens
@@ -149,7 +149,7 @@ def plan_settings(inputs: Inputs, settings: Settings, memory: Figure) -> RolePla
     """Plan for settings that may differ from the spec's."""
     facts = inputs.facts
     groups = kv.groups_of(facts.windows)
-    stages = tuple(_stage(inputs, settings, memory, groups, stage) for stage in range(settings.stages))
+    stages = tuple(_stage(inputs, settings, memory, stage) for stage in range(settings.stages))
     blocks = stages[0].blocks
     if len(stages) > 1:
         blocks = derived(lambda *counts: min(counts), "Of the stage with fewest.", *(stage.blocks for stage in stages))
@@ -176,7 +176,7 @@ def plan_settings(inputs: Inputs, settings: Settings, memory: Figure) -> RolePla
     )  # fmt: skip
 
 
-def _stage(inputs: Inputs, settings: Settings, memory: Figure, groups: tuple[kv.Group, ...], stage: int) -> StagePlan:
+def _stage(inputs: Inputs, settings: Settings, memory: Figure, stage: int) -> StagePlan:
     facts = inputs.facts
     held = weights(facts, settings, stage, inputs.checkpoint)
     active, other = activations(facts, settings, stage), overhead(settings, stage)
@@ -188,7 +188,7 @@ def _stage(inputs: Inputs, settings: Settings, memory: Figure, groups: tuple[kv.
     )
     per_token = _kv_bytes_per_token(facts, settings, stage)
     cache = _kv_cache(settings, requested, held, active, other)
-    size = kv.block_bytes(facts, settings, groups, stage)
+    size = kv.block_bytes(facts, settings, stage)
     blocks = derived(
         lambda left, _: max(0, int(left) // size), f"Whole blocks of {settings.block_size} tokens.", cache, per_token
     )
@@ -196,6 +196,8 @@ def _stage(inputs: Inputs, settings: Settings, memory: Figure, groups: tuple[kv.
 
 
 def _kv_bytes_per_token(facts: ModelFacts, settings: Settings, stage: int) -> Figure:
+    if facts.unfit:
+        return unknown(facts.unfit_note)
     if facts.other_state:
         return unknown(
             f"Layers of {facts.model_type} keep something else than a KV cache, which is not computed here; start vLLM "

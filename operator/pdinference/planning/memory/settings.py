@@ -1,5 +1,6 @@
 """What of the spec decides about memory, with vLLM's defaults filled in."""
 
+import re
 from dataclasses import dataclass, replace
 
 from pdinference.api.names import Role
@@ -7,8 +8,8 @@ from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import RoleSpec, Spec, defaults
 from pdinference.api.v1alpha1.kv_tiers import CPUTier, DiskTier
 from pdinference.planning.memory.figures import GIB, Figure
-from pdinference.planning.memory.model_facts import ModelFacts
 from pdinference.planning.memory.quantization import Quantization, quantized_on_load
+from pdinference.planning.memory.shape import ModelFacts
 
 _DTYPE_BYTES = {"half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4}
 _UTILIZATION = 0.92  # vllm/config/cache.py, CacheConfig.gpu_memory_utilization
@@ -183,7 +184,7 @@ def _kv_budget(environment: dict[str, str], arguments: dict[str, object], *, cpu
 
     Source: VLLM_CPU_KVCACHE_SPACE, GiB, in vllm/platforms/cpu.py; `kv_cache_memory_bytes` in vllm/config/cache.py.
     """
-    if cpu and environment.get(_KV_SPACE, "").isdigit():
+    if cpu and re.fullmatch("[0-9]{1,9}", environment.get(_KV_SPACE, "")):
         return int(environment[_KV_SPACE]) * GIB
     size = quantity(arguments.get("kv-cache-memory-bytes"))
     return int(size) if size else None

@@ -1,12 +1,23 @@
 """The tensors that one rank holds, as vLLM merges and shards them."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from pdinference.planning.memory.figures import ceil_div
-from pdinference.planning.memory.model_facts import MLA, ModelFacts, MoE
+from pdinference.planning.memory.quantization import Quantization
 from pdinference.planning.memory.settings import Settings
+from pdinference.planning.memory.shape import MLA, ModelFacts, MoE
 
+_MODULES = (
+    *(f"self_attn.{name}" for name in ("qkv_proj", "q_proj", "k_proj", "v_proj", "o_proj", "kv_a_proj_with_mqa")),
+    *(f"self_attn.{name}" for name in ("fused_qkv_a_proj", "q_a_proj", "q_b_proj", "kv_b_proj")),
+    *(f"mlp.{name}" for name in ("gate_up_proj", "gate_proj", "up_proj", "down_proj", "experts")),
+    *(f"mlp.shared_experts.{name}" for name in ("gate_up_proj", "gate_proj", "up_proj", "down_proj")),
+)
+"""The linear layers that a layer may have."""
+_MOST_KINDS = 100
 _VOCAB_PADDING = 64  # DEFAULT_VOCAB_PADDING_SIZE in vllm/model_executor/layers/vocab_parallel_embedding.py
 
 
@@ -19,17 +30,19 @@ class Tensor:
         parts: Bytes of each tensor: the weights, and where they are quantised, scales and zero points.
         linear: Output and input elements of a linear layer, for LoRA; None for others.
         merged: How many layers of the checkpoint vLLM merged into it.
+        count: How many of them there are.
     """
 
     kind: str
     parts: tuple[int, ...]
     linear: tuple[int, int] | None = None
     merged: int = 1
+    count: int = 1
 
     @property
     def size(self) -> int:
         """Bytes in all."""
-        return sum(self.parts)
+        return self.count * sum(self.parts)
 
 
 def stage_layers(settings: Settings, stage: int) -> range:
@@ -52,11 +65,9 @@ def stage_tensors(facts: ModelFacts, settings: Settings, stage: int) -> Iterator
         yield Tensor("embedding", (table * settings.dtype_bytes,))
     if first and facts.position_elements:
         yield Tensor("embedding", (facts.position_elements * settings.dtype_bytes,))
-    for layer in stage_layers(settings, stage):
-        yield from _attention(facts, settings, layer)
-        yield from _feed_forward(facts, settings, layer)
-        for _ in range(facts.norms_per_layer):
-            yield Tensor("norm", (facts.norm_elements * settings.dtype_bytes,))
+    for layer, count in _alike(facts, settings.quantization, stage_layers(settings, stage)):
+        for tensor in _layer(facts, settings, layer):
+            yield replace(tensor, count=count * tensor.count)
     if last:
         yield Tensor("norm", (facts.norm_elements * settings.dtype_bytes,))
         if not facts.tied_embeddings:
@@ -65,10 +76,44 @@ def stage_tensors(facts: ModelFacts, settings: Settings, stage: int) -> Iterator
             yield Tensor("head", (table // facts.hidden * settings.dtype_bytes,))
 
 
+@lru_cache(maxsize=8)  # every variant of a plan asks for the same
+def _kinds_of_layers(facts: ModelFacts, quantization: Quantization | None) -> tuple[Hashable, ...]:
+    """Of each layer, a mark that is the same for those with the same tensors."""
+    return tuple(
+        (
+            facts.moe is not None and layer in facts.moe.layers,
+            quantization and frozenset(m for m in _MODULES if f"model.layers.{layer}.{m}" in quantization.skipped),
+        )
+        for layer in range(facts.layers)
+    )
+
+
+@lru_cache(maxsize=8)
+def too_many_kinds(facts: ModelFacts, quantization: Quantization | None) -> bool:
+    """Whether layers differ so much that a plan would take long; a hundred kinds are more than any model has."""
+    return len(set(_kinds_of_layers(facts, quantization))) > _MOST_KINDS
+
+
+@lru_cache(maxsize=512)
+def _alike(facts: ModelFacts, quantization: Quantization | None, layers: range) -> tuple[tuple[int, int], ...]:
+    """One layer of each kind, and how many of them there are."""
+    kinds, first = _kinds_of_layers(facts, quantization), dict[Hashable, int]()
+    for layer in layers:
+        first.setdefault(kinds[layer], layer)
+    counts = Counter(kinds[layer] for layer in layers)
+    return tuple((layer, counts[kind]) for kind, layer in first.items())
+
+
+def _layer(facts: ModelFacts, settings: Settings, layer: int) -> Iterator[Tensor]:
+    yield from _attention(facts, settings, layer)
+    yield from _feed_forward(facts, settings, layer)
+    yield Tensor("norm", (facts.norm_elements * settings.dtype_bytes,), count=facts.norms_per_layer)
+
+
 def _linear(settings: Settings, kind: str, modules: list[str], outputs: int, inputs: int) -> Tensor:
     """A linear layer; `modules` are its name in vLLM, and when it is made of several of the checkpoint, theirs."""
     quantization = settings.quantization
-    if quantization is None or any(quantization.skips(module) for module in modules):
+    if quantization is None or any(module in quantization.skipped for module in modules):
         parts: tuple[int, ...] = (outputs * inputs * settings.dtype_bytes,)
     else:
         parts = quantization.linear_parts(outputs, inputs, settings.dtype_bytes)

@@ -2,8 +2,8 @@
 
 from pdinference.planning.memory import kv
 from pdinference.planning.memory.figures import Figure, ceil_div, derived
-from pdinference.planning.memory.model_facts import ModelFacts
 from pdinference.planning.memory.settings import Settings
+from pdinference.planning.memory.shape import ModelFacts
 
 _PAGE = 4096  # a chunk begins on a page of memory (SharedOffloadRegion in vllm/v1/kv_offload/cpu)
 
@@ -17,7 +17,7 @@ def tier_tokens(facts: ModelFacts, settings: Settings, per_token: Figure) -> dic
         per_token: KV cache of a token; where that is unknown, so is everything here.
     """
     groups = kv.groups_of(facts.windows)
-    chunk = _chunk_bytes(facts, settings, groups)
+    chunk = _chunk_bytes(facts, settings)
 
     def tokens(size: int, copies: int) -> int:
         return size // copies // chunk * copies * settings.block_size // len(groups)
@@ -34,12 +34,12 @@ def tier_tokens(facts: ModelFacts, settings: Settings, per_token: Figure) -> dic
     return found
 
 
-def _chunk_bytes(facts: ModelFacts, settings: Settings, groups: tuple[kv.Group, ...]) -> int:
+def _chunk_bytes(facts: ModelFacts, settings: Settings) -> int:
     """Bytes of one block over all ranks of a copy of the model.
 
     Source: `CPUOffloadingSpec.__init__` in vllm/v1/kv_offload/cpu/spec.py; the latent vectors of MLA, which all ranks
     share, are kept once.
     """
-    largest = max(kv.block_bytes(facts, settings, groups, stage) for stage in range(settings.stages))
+    largest = max(kv.block_bytes(facts, settings, stage) for stage in range(settings.stages))
     once = facts.mla is not None and settings.stages == 1
     return ceil_div(largest * (1 if once else settings.tensor * settings.stages), _PAGE) * _PAGE

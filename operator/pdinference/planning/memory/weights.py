@@ -2,13 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
+from pdinference.api.words import cut
 from pdinference.planning.memory.checkpoint import Checkpoint
 from pdinference.planning.memory.figures import MIB, Figure, computed, unknown
-from pdinference.planning.memory.model_facts import ModelFacts
+from pdinference.planning.memory.quantization import Quantization
 from pdinference.planning.memory.settings import Settings
-from pdinference.planning.memory.tensors import Tensor, stage_tensors
+from pdinference.planning.memory.shape import ModelFacts
+from pdinference.planning.memory.tensors import Tensor, stage_tensors, too_many_kinds
 
+_LONGEST_NOTE = 600
+_LOG = "start vLLM once and read its log."
 _LORA_ON_EMBEDDING = {"llama", "mistral", "mixtral", "granite", "phi3", "qwen3", "qwen3_moe"}
 """Architectures whose class in vllm/model_executor/models lists `embedding_modules`."""
 
@@ -19,10 +24,13 @@ def weights(facts: ModelFacts, settings: Settings, stage: int, checkpoint: Check
     The architecture says which tensor is on which rank; the checkpoint's headers say how many bytes there are in all,
     and correct the architecture's sum. What PyTorch's allocator rounds up counts as weights, as it does in vLLM's log.
     """
+    if facts.unfit:
+        return unknown(facts.unfit_note)
     if settings.quantization is not None and settings.quantization.bits == 0:
-        method = settings.quantization.method
+        return unknown(_quantization_note(settings.quantization))
+    if facts.architecture_known and too_many_kinds(facts, settings.quantization):
         return unknown(
-            f"How many bytes quantisation {method!r} takes is not known here; start vLLM once and read its log."
+            "quantization_config leaves out different modules in each layer; start vLLM once and read its log."
         )
     if facts.architecture_known:
         return _from_architecture(facts, settings, stage, checkpoint)
@@ -38,14 +46,19 @@ def weights(facts: ModelFacts, settings: Settings, stage: int, checkpoint: Check
     )
 
 
+def _quantization_note(quantization: Quantization) -> str:
+    if quantization.unfit:
+        return cut(f"quantization_config cannot be read: {quantization.unfit}", _LONGEST_NOTE)
+    return f"How many bytes quantisation {quantization.method!r} takes is not known here; {_LOG}"
+
+
 def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, checkpoint: Checkpoint | None) -> Figure:
     tensors = list(stage_tensors(facts, settings, stage))
     size: float = sum(tensor.size for tensor in tensors)
     note = f"From the architecture ({facts.model_type})"
     if checkpoint is not None and not _quantised_on_load(facts, settings):
         whole = replace(settings, tensor=1, layer_partition=(facts.layers,), data=1, expert_ranks=1)
-        expected = sum(tensor.size for tensor in stage_tensors(facts, whole, 0))
-        size *= _loaded_bytes(checkpoint, settings) / expected
+        size *= _loaded_bytes(checkpoint, settings) / _bytes(facts, whole)
         note = "From the headers of the safetensors files"
     rounding = 0 if settings.cpu else allocator_rounding(tensors)
     slots = lora_bytes(facts, tensors, settings)
@@ -58,6 +71,11 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, checkp
     if settings.offload:
         parts.append("less what cpuOffload keeps in CPU memory")
     return computed(max(0, round(size) + rounding + slots - settings.offload), ", ".join(parts) + ".")
+
+
+@lru_cache(maxsize=8)  # every stage asks for the same
+def _bytes(facts: ModelFacts, whole: Settings) -> int:
+    return sum(tensor.size for tensor in stage_tensors(facts, whole, 0))
 
 
 def _quantised_on_load(facts: ModelFacts, settings: Settings) -> bool:
@@ -76,13 +94,13 @@ def allocator_rounding(tensors: Iterable[Tensor]) -> int:
     logs 14.29 GiB for Qwen2.5-7B, whose parameters are 14.18 GiB.
     """
     small = medium = rounding = 0
-    for size in (part for tensor in tensors for part in tensor.parts):
+    for size, count in ((part, tensor.count) for tensor in tensors for part in tensor.parts):
         if size <= MIB:
-            small += size
+            small += count * size
         elif size < 10 * MIB:
-            medium += size
+            medium += count * size
         else:
-            rounding += -size % (2 * MIB)
+            rounding += count * (-size % (2 * MIB))
     return rounding + -small % (2 * MIB) + -medium % (20 * MIB)
 
 
@@ -100,7 +118,7 @@ def lora_bytes(facts: ModelFacts, tensors: Iterable[Tensor], settings: Settings)
     for tensor in tensors:
         if tensor.linear is not None:
             outputs, inputs = tensor.linear
-            elements += settings.lora_rank * (tensor.merged * inputs + outputs)
+            elements += tensor.count * settings.lora_rank * (tensor.merged * inputs + outputs)
         elif tensor.kind in {"embedding", "head"} and facts.model_type in _LORA_ON_EMBEDDING:
             elements += settings.lora_rank * (facts.vocab + facts.hidden)
     return elements * settings.lora_slots * settings.dtype_bytes

@@ -1,0 +1,138 @@
+"""An AdmissionReview as bytes: read only as far as needed to answer it or to hand it on, however large it is."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from pdinference.admission.review import API_VERSION, NotAReviewError
+from pdinference.api.bounds import MAX_SPEC_BYTES, TOO_DEEP, too_large
+
+_NULL: Final = msgspec.Raw(b"null")
+_LONG: Final = msgspec.Raw(b'"(too long)"')
+_TYPE: Final = ("apiVersion", "kind")
+_UID: Final = re.compile(rb'"request"\s{0,8}:\s{0,8}\{\s{0,8}"uid"\s{0,8}:\s{0,8}"([A-Za-z0-9-]{1,128})"')
+_BEGINNING: Final = 4096
+_MAX_RAW_SPEC: Final = 6 * MAX_SPEC_BYTES
+r"""The API server escapes some characters, such as < as \u003c; the exact size is measured once they are read."""
+_MAX_MEMBER: Final = 1024
+_METADATA: Final = ("name", "generateName", "namespace", "uid", "generation")
+"""The members of metadata that an examination reads."""
+
+Object = Mapping[str, msgspec.Raw]
+
+
+class _Request(msgspec.Struct):
+    uid: str
+    namespace: str = ""
+    object: msgspec.Raw = _NULL
+    old: msgspec.Raw = msgspec.field(default=_NULL, name="oldObject")
+
+
+class _Review(msgspec.Struct):
+    version: str = msgspec.field(name="apiVersion")
+    request: _Request
+
+
+class RefusedError(Exception):
+    """The review is answered without an examination: the object is refused.
+
+    Attributes:
+        uid: Of the review; empty where it cannot be read.
+    """
+
+    def __init__(self, uid: str, message: str) -> None:
+        super().__init__(message)
+        self.uid = uid
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What is read of a review.
+
+    Attributes:
+        uid: Of the review.
+        namespace: Of the object.
+        settled: Whether it is allowed without an examination, because the spec does not change.
+        reduced: The review as JSON, with the parts of the objects that an examination needs.
+    """
+
+    uid: str
+    namespace: str
+    settled: bool
+    reduced: bytes
+
+
+def opened(body: bytes) -> Envelope:
+    """Read a review.
+
+    Raises:
+        NotAReviewError: The body is something else.
+        RefusedError: The object exceeds what is examined.
+    """
+    try:
+        review = msgspec.json.decode(body, type=_Review)
+    except RecursionError:
+        raise RefusedError(_uid(body), f"The object {TOO_DEEP}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NotAReviewError(f"expected an AdmissionReview of {API_VERSION}: {str(error)[:200]}") from None
+    if review.version != API_VERSION:
+        raise NotAReviewError(f"expected an AdmissionReview of {API_VERSION}")
+    request = review.request
+    try:
+        settled, reduced = _reduced(request)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RefusedError(request.uid, f"The object cannot be read: {str(error)[:200]}.") from None
+    return Envelope(request.uid, request.namespace, settled, reduced)
+
+
+def _reduced(request: _Request) -> tuple[bool, bytes]:
+    """Whether the review is settled, and else what to hand on."""
+    if _is_null(request.object):
+        return True, b""
+    new = _members(request.object)
+    old = None if _is_null(request.old) else _members(request.old)
+    metadata = _members(new.get("metadata", _NULL))
+    spec = bytes(new.get("spec", _NULL))
+    old_spec = b"" if old is None else bytes(old.get("spec", _NULL))
+    if "deletionTimestamp" in metadata or spec == old_spec:
+        return True, b""
+    if len(spec) > _MAX_RAW_SPEC:
+        raise RefusedError(request.uid, f"The object is not valid.\n  spec: {too_large(len(spec))}")
+    parts = {
+        "uid": request.uid,
+        "object": {**_short(new, _TYPE), "metadata": _short(metadata, _METADATA), "spec": msgspec.Raw(spec)},
+        "oldObject": None if old is None else {**_short(old, _TYPE), **_known(old, old_spec)},
+    }
+    return False, msgspec.json.encode({"apiVersion": API_VERSION, "request": parts})
+
+
+def _known(old: Object, spec: bytes) -> Mapping[str, Any]:
+    """Of what an update replaces: a spec that is not too large, and what the status knows of the model."""
+    model = _members(old.get("status", _NULL)).get("model", _NULL)
+    return {
+        "metadata": _short(_members(old.get("metadata", _NULL)), _METADATA),
+        "spec": msgspec.Raw(spec) if len(spec) <= _MAX_RAW_SPEC else None,
+        "status": {"model": model if len(model) <= _MAX_RAW_SPEC else None},
+    }
+
+
+def _members(value: msgspec.Raw) -> Object:
+    return {} if _is_null(value) else msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+
+
+def _is_null(value: msgspec.Raw) -> bool:
+    return len(value) == len(_NULL) and bytes(value) == b"null"
+
+
+def _short(found: Object, names: tuple[str, ...]) -> Object:
+    """These members; one that is longer than any valid one is replaced by a text that says so."""
+    return {name: found[name] if len(found[name]) <= _MAX_MEMBER else _LONG for name in names if name in found}
+
+
+def _uid(body: bytes) -> str:
+    """Of a review that cannot be read; the API server writes it first."""
+    found = _UID.search(body[:_BEGINNING])
+    return found[1].decode() if found else ""

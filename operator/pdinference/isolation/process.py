@@ -1,0 +1,236 @@
+"""The operator's side of the child process: starts it, replaces it, and makes calls in turns."""
+
+import asyncio
+import contextlib
+import logging
+import pickle
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter
+
+from pdinference.isolation import wire
+from pdinference.isolation.calls import BusyError, EndedError
+from pdinference.isolation.turns import Turns
+from pdinference.isolation.worker import MEMORY, READY
+
+_LOG = logging.getLogger(__name__)
+_GRACE_S: Final = 2.0
+"""How much later than its deadline a call's end may be reported: the kernel ends a worker in milliseconds."""
+_START_S: Final = 60.0
+_RESTART_S: Final = 1.0
+_MOST_WAITING: Final = 64
+_MOST_WAITING_OF_ONE: Final = 32
+
+
+@dataclass(frozen=True)
+class Program:
+    """What the child runs.
+
+    Attributes:
+        factory: `module:function`; makes the tasks by name from the settings.
+        settings: What it gets.
+    """
+
+    factory: str
+    settings: object
+
+
+@dataclass(frozen=True)
+class LaneLimits:
+    """What a lane grants each call.
+
+    Attributes:
+        seconds: How long the function may take.
+        patience: How long the caller waits, its turn included.
+    """
+
+    seconds: float
+    patience: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    task: str
+    payload: bytes
+    reply: "asyncio.Future[bytes]"
+
+
+class Lane:
+    """Calls that are made one at a time, each within limits."""
+
+    def __init__(self, name: str, limits: LaneLimits, ended: Counter) -> None:
+        self._name = name
+        self._limits = limits
+        self._ended = ended
+        self._turns: Turns[_Call] = Turns(most=_MOST_WAITING, most_of_one=_MOST_WAITING_OF_ONE)
+
+    async def call(self, task: str, payload: bytes, *, turn: str) -> bytes:
+        """See `Calls`."""
+        call = _Call(task, payload, asyncio.get_running_loop().create_future())
+        if not self._turns.put(turn, call):
+            raise BusyError("Too many examinations are waiting. Try again.")
+        try:
+            async with asyncio.timeout(self._limits.patience):
+                return await call.reply
+        except TimeoutError:
+            raise BusyError(
+                f"No examination was possible within {self._limits.patience:g} s, because others were. Try again."
+            ) from None
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Make calls until the connection breaks."""
+        while True:
+            call = await self._turns.get()
+            if call.reply.done():  # the caller went away
+                continue
+            try:
+                outcome, answer = await self._exchange(call, reader, writer)
+            except (OSError, EOFError, TimeoutError, asyncio.CancelledError) as error:
+                if not call.reply.done():
+                    call.reply.set_exception(BusyError("The process for examinations was replaced. Try again."))
+                if isinstance(error, asyncio.CancelledError):
+                    raise
+                return
+            if not call.reply.done():
+                self._resolve(call.reply, outcome, answer)
+
+    async def _exchange(
+        self, call: _Call, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> tuple[bytes, bytes]:
+        writer.write(wire.call_header(self._limits.seconds, call.task, call.payload))
+        writer.write(call.payload)
+        async with asyncio.timeout(self._limits.seconds + _GRACE_S):
+            await writer.drain()
+            outcome, length = wire.REPLY.unpack(await reader.readexactly(wire.REPLY.size))
+            if length > wire.MAX_REPLY:
+                raise EOFError
+            return outcome, await reader.readexactly(length)
+
+    def _resolve(self, reply: "asyncio.Future[bytes]", outcome: bytes, answer: bytes) -> None:
+        if outcome == wire.DONE:
+            reply.set_result(answer)
+            return
+        sentence, reason = self._sentence(outcome, answer)
+        self._ended.labels(self._name, reason).inc()
+        reply.set_exception(EndedError(sentence))
+
+    def _sentence(self, outcome: bytes, answer: bytes) -> tuple[str, str]:
+        if outcome == wire.RAISED:
+            name, _, frames = answer.decode("utf-8", "replace").partition("\n")
+            _LOG.error("An examination failed:\n%s", frames)
+            return f"The examination failed ({name}). This is a fault of the operator. Its log says more.", "error"
+        if outcome == wire.KILLED and answer == bytes([signal.SIGALRM]):
+            text, reason = f"took longer than {self._limits.seconds:g} s and was ended", "time"
+        elif outcome in {wire.OUT_OF_MEMORY, wire.TOO_LONG}:
+            text, reason = f"needed more than {MEMORY // 2**20} MiB of memory and was ended", "memory"
+        else:
+            text, reason = f"crashed (signal {answer[0] if answer else 0})", "crash"
+        return f"The examination {text}. Make the spec smaller or simpler.", reason
+
+
+class IsolatedProcess:
+    """The child process and its lanes.
+
+    Args:
+        program: What it runs.
+        lanes: Limits of each lane by name.
+        registry: Gets a count of the calls that did not end well.
+    """
+
+    def __init__(self, program: Program, lanes: Mapping[str, LaneLimits], registry: CollectorRegistry) -> None:
+        self._program = program
+        ended = Counter(
+            "pdinference_examinations_ended",
+            "Examinations that were ended, by lane and reason (time, memory, crash, error).",
+            ["lane", "reason"],
+            registry=registry,
+        )
+        self.lanes = {name: Lane(name, limits, ended) for name, limits in lanes.items()}
+        self.ready = asyncio.Event()
+        self.pid = 0
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Keep it running until the end of the block."""
+        keeping = asyncio.create_task(self._keep(), name="isolated-process")
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await keeping
+
+    async def _keep(self) -> None:
+        while True:
+            try:
+                await self._once()
+                _LOG.error("The process for examinations ended; starting another")
+            except (OSError, EOFError, TimeoutError):
+                _LOG.exception("The process for examinations did not start; trying again")
+            finally:
+                self.ready.clear()
+            await asyncio.sleep(_RESTART_S)
+
+    async def _once(self) -> None:
+        """Run one process until a lane breaks."""
+        pairs = [socket.socketpair() for _ in self.lanes]
+        process = None
+        try:
+            theirs = [their.fileno() for _, their in pairs]
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "pdinference.isolation.worker", *map(str, theirs)),
+                pass_fds=theirs,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+            for _, their in pairs:
+                their.close()
+            await self._begin(process)
+            connections = [await asyncio.open_connection(sock=own) for own, _ in pairs]
+            await self._serve(connections)
+        finally:
+            for own, their in pairs:
+                own.close()
+                their.close()
+            if process is not None:
+                await _end(process)
+
+    async def _begin(self, process: asyncio.subprocess.Process) -> None:
+        if process.stdin is None or process.stdout is None:
+            raise AssertionError("both are pipes")
+        self.pid = process.pid
+        process.stdin.write(pickle.dumps((self._program.factory, self._program.settings)))
+        process.stdin.close()
+        async with asyncio.timeout(_START_S):
+            if await process.stdout.readline() != READY:
+                raise EOFError("it said nothing")
+        self.ready.set()
+
+    async def _serve(self, connections: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]) -> None:
+        lanes = zip(self.lanes.values(), connections, strict=True)
+        serving = [asyncio.create_task(lane.serve(*connection), name="lane") for lane, connection in lanes]
+        try:
+            await asyncio.wait(serving, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in serving:
+                task.cancel()
+            await asyncio.gather(*serving, return_exceptions=True)
+            for _, writer in connections:
+                writer.close()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """It ends by itself when its lanes are closed; workers that do not, end with it, by a signal of the kernel's."""
+    try:
+        async with asyncio.timeout(_GRACE_S):
+            await process.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

@@ -1,0 +1,47 @@
+"""A queue in which everybody gets a turn: what one has put in makes no other wait for more than one item of it."""
+
+import asyncio
+from collections import deque
+from typing import Generic, TypeVar
+
+ItemT = TypeVar("ItemT")
+
+
+class Turns(Generic[ItemT]):
+    """Items of several, taken in turns.
+
+    Args:
+        most: Items of all together.
+        most_of_one: Items of one.
+    """
+
+    def __init__(self, *, most: int, most_of_one: int) -> None:
+        self._most = most
+        self._most_of_one = most_of_one
+        self._waiting: dict[str, deque[ItemT]] = {}  # in the order of the next turns
+        self._count = 0
+        self._filled = asyncio.Event()
+
+    def put(self, turn: str, item: ItemT) -> bool:
+        """Add an item; False when there is no room."""
+        own = self._waiting.get(turn, deque())
+        if self._count >= self._most or len(own) >= self._most_of_one:
+            return False
+        own.append(item)
+        self._waiting[turn] = own
+        self._count += 1
+        self._filled.set()
+        return True
+
+    async def get(self) -> ItemT:
+        """The first item of whose turn it is."""
+        while not self._waiting:
+            self._filled.clear()
+            await self._filled.wait()
+        turn, own = next(iter(self._waiting.items()))
+        item = own.popleft()
+        del self._waiting[turn]
+        if own:
+            self._waiting[turn] = own  # behind the others
+        self._count -= 1
+        return item

@@ -1,0 +1,169 @@
+"""The members of a `config.json` that are read, with their types and ranges: anybody may have written the file.
+
+A member that does not fit is unknown. It is never computed with, and no plan depends on a default in its place.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from pdinference.api.words import sentence
+
+Config = Mapping[str, Any]
+
+KV_HEADS = ("num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num")
+"""Where vLLM looks for the number of KV heads (vllm/transformers_utils/model_arch_config_convertor.py)."""
+OTHER_STATE = (
+    "mamba_d_state", "ssm_state_size", "linear_num_value_heads", "linear_attn_config", "attn_type_list",
+    "index_head_dim", "compress_ratios",
+)  # fmt: skip
+"""Signs of a state that is no plain KV cache: Mamba, linear attention, DeepSeek's index of sparse attention."""
+MORE = ("vision_config", "audio_config")
+STRETCHED = ("rope_scaling", "rope_parameters")
+"""Signs that a model may take more tokens than max_position_embeddings."""
+PRESENCE_KEYS = frozenset({*OTHER_STATE, *MORE, *STRETCHED})
+"""Members of which only counts whether they say something."""
+NESTED = ("text_config", "llm_config")
+"""Members that hold the language model's config, where a model has more parts."""
+QUANTIZATION = "quantization_config"
+
+MOST_LAYERS = 512
+_MOST = 2**31
+
+Layers = Annotated[int, Field(ge=-1, le=MOST_LAYERS)] | None
+"""A number of layers, or the index of one; -1 in some files where there is none."""
+Size = Annotated[int, Field(ge=-1, le=_MOST)] | None
+"""Any other number; where it must be positive, the reader sees to that."""
+Switch = bool | None
+Name = Annotated[str, Field(max_length=128)] | None
+_BOUNDED = Field(max_length=MOST_LAYERS, fail_fast=True)
+LayerIndexes = Annotated[list[Annotated[int, Field(ge=0, le=MOST_LAYERS)]], _BOUNDED] | None
+LayerTypes = Annotated[list[Annotated[str, Field(max_length=64)]], _BOUNDED] | None
+Pattern = Annotated[int, Field(ge=0, le=MOST_LAYERS)] | Annotated[str, Field(max_length=64)] | None
+
+
+class StrictModel(BaseModel):
+    """A part of a file that anybody may have written: 1 is not true, "2" is no number."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, protected_namespaces=())
+
+
+class LanguageModel(StrictModel):
+    """What is read of a language model."""
+
+    model_type: Name = None
+    dtype: Name = None
+    torch_dtype: Name = None
+    topk_method: Name = None
+
+    num_hidden_layers: Layers = None
+    n_layer: Layers = None
+    n_layers: Layers = None
+    num_layers: Layers = None
+    max_window_layers: Size = None  # some files have more than there are layers
+    moe_layer_start_index: Layers = None
+    moe_layer_end_index: Layers = None
+    moe_layer_interval: Layers = None
+    moe_layer_freq: Layers = None
+    decoder_sparse_step: Layers = None
+    first_k_dense_replace: Layers = None
+    mlp_only_layers: LayerIndexes = None
+    layer_types: LayerTypes = None
+    sliding_window_pattern: Pattern = None
+
+    hidden_size: Size = None
+    n_embd: Size = None
+    d_model: Size = None
+    word_embed_proj_dim: Size = None
+    intermediate_size: Size = None
+    ffn_dim: Size = None
+    n_inner: Size = None
+    vocab_size: Size = None
+    max_position_embeddings: Size = None
+    n_positions: Size = None
+    max_sequence_length: Size = None
+    sliding_window: Size = None
+
+    num_attention_heads: Size = None
+    n_head: Size = None
+    n_heads: Size = None
+    num_key_value_heads: Size = None
+    n_head_kv: Size = None
+    num_kv_heads: Size = None
+    multi_query_group_num: Size = None
+    head_dim: Size = None
+    kv_lora_rank: Size = None
+    q_lora_rank: Size = None
+    qk_nope_head_dim: Size = None
+    qk_rope_head_dim: Size = None
+    v_head_dim: Size = None
+
+    n_routed_experts: Size = None
+    num_local_experts: Size = None
+    num_experts: Size = None
+    moe_num_experts: Size = None
+    num_experts_per_tok: Size = None
+    moe_k: Size = None
+    n_shared_experts: Size = None
+    moe_num_shared_experts: Size = None
+    moe_intermediate_size: Size = None
+    shared_expert_intermediate_size: Size = None
+
+    add_cross_attention: Switch = None
+    attention_bias: Switch = None
+    attention_out_bias: Switch = None
+    bias: Switch = None
+    enable_bias: Switch = None
+    lm_head_bias: Switch = None
+    mlp_bias: Switch = None
+    multi_query: Switch = None
+    qk_layernorm: Switch = None
+    tie_word_embeddings: Switch = None
+    use_bias: Switch = None
+    use_parallel_residual: Switch = None
+    use_qk_norm: Switch = None
+    use_qkv_bias: Switch = None
+    use_sliding_window: Switch = None
+
+
+CONFIG_KEYS = frozenset(LanguageModel.model_fields)
+"""The members of a language model that are read here; a status keeps only these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What fits of an object that anybody may have written.
+
+    Attributes:
+        values: The members that are read and fit, nulls included.
+        unfit: Those that do not, each with what is wrong with it.
+    """
+
+    values: Config
+    unfit: Mapping[str, str] = field(default_factory=dict)
+
+
+def checked(model: type[StrictModel], given: Config) -> Checked:
+    """Compare the members that a model declares with it; others are of no interest."""
+    names = [info.alias or name for name, info in model.model_fields.items()]
+    members = {name: given[name] for name in names if name in given}
+    try:
+        model.model_validate(members)
+    except ValidationError as error:
+        unfit = {str(details["loc"][0]): _reason(details) for details in error.errors(include_url=False)}
+        return Checked({name: value for name, value in members.items() if name not in unfit}, unfit)
+    return Checked(members)
+
+
+def language_model(config: Config) -> Config:
+    """The part of a config that is about the language model: the config itself, where it has no such part."""
+    nested = next((config[name] for name in NESTED if config.get(name)), None)
+    return nested if isinstance(nested, Mapping) else config
+
+
+def _reason(details: ErrorDetails) -> str:
+    where = ".".join(map(str, details["loc"]))
+    return f"{where}: {sentence(details, short_name='')}"
