@@ -11,7 +11,7 @@ REGISTRY ?=
 TAG ?= 0.1.0
 # Programs of this machine that no README command installs must not decide whether anything works (see e2e/programs.py).
 # A cluster of your own is another matter: to log in, kubectl may need any program that you have.
-GO := $(shell command -v go)
+GO := $(shell command -v go || command -v /usr/local/go/bin/go)
 ifeq ($(CLUSTER),local)
 export PATH := $(if $(GO),$(dir $(GO)):)/usr/sbin:/usr/bin:/sbin:/bin
 endif
@@ -122,6 +122,10 @@ benchmark-scraping: setup ## What 300 hostile pods of one tenant cost the operat
 .PHONY: images
 images: setup ## Build the three images with buildah; archives in ~/.cache/pdinference/images
 	$(RUN) python -m e2e.images build
+
+.PHONY: sbom
+sbom: setup ## Bills of materials (CycloneDX) of the lock file and of the three images, into dist/sbom
+	$(RUN) python -m e2e.sbom
 
 .PHONY: down
 down: setup ## Take down local clusters; keep what was built, so that the next demo is quick

@@ -174,6 +174,21 @@ def clean() -> None:
     _lock().unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def mounted(reference: str) -> Iterator[Path]:
+    """The files of a built image, to be read until the end of the block.
+
+    Raises:
+        ImageError: There is no such image.
+    """
+    with locked(_lock()):
+        container = _output(_buildah_command("from", "--quiet", "--pull-never", reference)).strip()
+        try:
+            yield Path(_output(_buildah_command("mount", container)).strip())
+        finally:
+            _forget_containers()
+
+
 def requirement_files(*, online: bool = True) -> dict[Path, str]:
     """Compute the pinned requirements that the Dockerfiles install, from uv.lock and the pins above.
 

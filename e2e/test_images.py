@@ -1,6 +1,7 @@
 """The images, as far as they can be judged without building them; e2e/ runs them for real."""
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from e2e import images
+from e2e import images, sbom
 
 VLLM = images.REPOSITORY / "images" / "vllm-cpu"
 
@@ -120,3 +121,13 @@ def test_a_patch_that_no_longer_fits_fails_the_build(tmp_path: Path, monkeypatch
     target.write_text("one old line")
     patches.apply(patch)
     assert target.read_text() == "one new line"
+
+
+def test_the_operators_image_holds_what_its_bill_of_materials_says() -> None:
+    """Of the image as it was built: the versions of the lock file, and the system that Python runs on."""
+    reference = images.build_images(["operator"])["operator"].reference
+    with images.mounted(reference) as root:
+        components = json.loads(sbom.of_image(reference, root))["components"]
+    locked = json.loads(sbom.of_lock(*sbom.LOCKED["operator-python"]))["components"]
+    assert {each["purl"] for each in locked} <= {each["purl"] for each in components}
+    assert {"libc6", "python3.11-minimal", "pdinference"} <= {each["name"] for each in components}

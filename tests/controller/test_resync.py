@@ -15,6 +15,8 @@ from pdinference.controller.freshness import Freshness
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.resync import Resync
 
+pytestmark = pytest.mark.virtual_time
+
 
 class Lists(ApiServer):
     """Fails a number of times, at any kind or at one, then lists one resource."""

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, cast
 
+import pytest
+
 from pdinference.cluster.kinds import Owner
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.queue import WorkQueue
@@ -13,6 +15,8 @@ from pdinference.controller.workers import Workers
 
 if TYPE_CHECKING:
     from pdinference.controller.reconcile import Reconciler
+
+pytestmark = pytest.mark.virtual_time
 
 KEY = Owner("ns", "llama")
 
