@@ -43,6 +43,7 @@ def runner_command(batch: PDBatch, service: Service) -> Command:
     claim = spec.input.persistent_volume_claim
     options = {
         "input": f"{INPUT_MOUNT}/{claim.path if claim else CONFIG_MAP_FILE}",
+        "input-root": INPUT_MOUNT,
         **_output(batch),
         "url": service.url,
         "default-model": service.model,
@@ -60,6 +61,7 @@ def runner_command(batch: PDBatch, service: Service) -> Command:
 def _output(batch: PDBatch) -> dict[str, str]:
     output = batch.spec.output
     if output.persistent_volume_claim is not None:
-        return {"output": f"{OUTPUT_MOUNT}/{output_folder(batch, output.persistent_volume_claim)}"}
+        folder = output_folder(batch, output.persistent_volume_claim)
+        return {"output": f"{OUTPUT_MOUNT}/{folder}", "output-root": OUTPUT_MOUNT}
     name = output.config_map.name if output.config_map else ""
     return {"output-config-map": f"{batch.metadata.namespace}/{name}"}
