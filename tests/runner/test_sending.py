@@ -23,9 +23,10 @@ async def service() -> AsyncIterator[FakeService]:
 async def send(service: FakeService, number: int = 1, **settings: Any) -> BatchRequestOutput:
     chosen = {"model": None, "default_model": "llama", "max_retries": 2, "timeout_s": 5, "patience_s": 0.1}
     async with aiohttp.ClientSession(auto_decompress=False) as session:
-        sender = Sender(session, Service(service.url, **{**chosen, "first_pause_s": 0.01, **settings}))
+        target = Service(service.url, **{**chosen, "first_pause_s": 0.01, **settings})
+        sender = Sender(session, target)
         async with await Room().take(1) as share:
-            return await sender.send(parsed(json.dumps(line(number)).encode()), share)
+            return await sender.send(parsed(json.dumps(line(number)).encode()).prepared(None, "llama"), share)
 
 
 async def test_an_answer_is_kept_whole(service: FakeService) -> None:
@@ -46,15 +47,10 @@ async def test_an_answer_is_kept_whole(service: FakeService) -> None:
         ({}, {"default_model": None}, None),
     ],
 )
-async def test_the_model_is_the_batchs_then_the_lines_then_the_services(
-    service: FakeService, body: Any, settings: Any, sent: str | None
-) -> None:
-    chosen = {"model": None, "default_model": "llama", "max_retries": 0, "timeout_s": 5, "patience_s": 0.1}
-    async with aiohttp.ClientSession(auto_decompress=False) as session:
-        sender = Sender(session, Service(service.url, **{**chosen, **settings}))
-        async with await Room().take(1) as share:
-            await sender.send(parsed(json.dumps(line(1, **body)).encode()), share)
-    assert service.bodies[0].get("model") == sent
+def test_the_model_is_the_batchs_then_the_lines_then_the_services(body: Any, settings: Any, sent: str | None) -> None:
+    chosen = {"model": None, "default_model": "llama", **settings}
+    payload = parsed(json.dumps(line(1, **body)).encode()).prepared(**chosen).payload
+    assert json.loads(payload).get("model") == sent
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503])

@@ -31,7 +31,7 @@ class Limits:
     Attributes:
         size: Bytes.
         depth: Arrays and objects within each other.
-        values: Values of all kinds, members of objects included.
+        values: Commas and opening brackets, of which a text has about as many as values.
         members: Members of all objects together.
     """
 

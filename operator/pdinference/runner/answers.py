@@ -10,9 +10,9 @@ from pdinference.api.plain_text import plain
 from pdinference.runner.lines import (
     LONGEST_ANSWER,
     BatchRequestError,
-    BatchRequestInput,
     BatchRequestOutput,
     BatchResponseData,
+    PreparedRequest,
     new_id,
 )
 from pdinference.runner.room import SMALL, Share
@@ -30,7 +30,7 @@ class InvalidAnswerError(ValueError):
     """An answer that cannot be kept; the message says why."""
 
 
-async def answered(request: BatchRequestInput, answer: aiohttp.ClientResponse, share: Share) -> BatchRequestOutput:
+async def answered(request: PreparedRequest, answer: aiohttp.ClientResponse, share: Share) -> BatchRequestOutput:
     """The line for an answer.
 
     Raises:

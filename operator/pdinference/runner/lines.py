@@ -7,7 +7,7 @@ is measured and checked, but never made into objects: its members stay bytes fro
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
@@ -19,8 +19,8 @@ LONGEST_LINE = 16 << 20
 LONGEST_ANSWER = 16 << 20
 LONGEST_OUTPUT_LINE = 2 * LONGEST_ANSWER
 LIMITS = Limits(size=LONGEST_LINE, depth=64, values=2_000_000, members=100_000)
-URLS = ("/v1/chat/completions", "/v1/completions")
-"""What a P/D pair answers."""
+_REDIRECTS = 300
+"""The first status that is no answer; a redirection is not followed."""
 _NO = (b"false", b"null", b"0")
 _NO_MODEL = (b"null", b'""')
 
@@ -38,8 +38,8 @@ class _Line(msgspec.Struct):
 
 _LINE = msgspec.json.Decoder(_Line)
 _ID = msgspec.json.Decoder(Annotated[str, Meta(min_length=1, max_length=512)])
-_METHOD: msgspec.json.Decoder[str] = msgspec.json.Decoder(Annotated[str, Meta(pattern="^POST$")])
-_URL: msgspec.json.Decoder[str] = msgspec.json.Decoder(Annotated[str, Meta(max_length=64)])
+_METHOD: msgspec.json.Decoder[str] = msgspec.json.Decoder(Literal["POST"])
+_URL: msgspec.json.Decoder[str] = msgspec.json.Decoder(Literal["/v1/chat/completions", "/v1/completions"])
 _T = TypeVar("_T")
 _BODY = msgspec.json.Decoder(dict[str, Raw])
 
@@ -50,16 +50,14 @@ class BatchRequestInput:
 
     Attributes:
         body: Its members, as JSON.
-        size: Bytes of the line.
     """
 
     custom_id: str
     url: str
     body: Mapping[str, Raw]
-    size: int
 
-    def payload(self, model: str | None, default_model: str | None) -> bytes:
-        """The body to send.
+    def prepared(self, model: str | None, default_model: str | None) -> "PreparedRequest":
+        """What to send; the line itself is no longer needed then.
 
         Args:
             model: Model of every request; None leaves each its own.
@@ -67,7 +65,16 @@ class BatchRequestInput:
         """
         body: dict[str, Any] = dict(self.body)
         chosen = model or (default_model if bytes(body.get("model", b"null")) in _NO_MODEL else None)
-        return msgspec.json.encode({**body, "model": chosen} if chosen else body)
+        payload = msgspec.json.encode({**body, "model": chosen} if chosen else body)
+        return PreparedRequest(self.custom_id, self.url, payload)
+
+
+class PreparedRequest(NamedTuple):
+    """A request as it is sent."""
+
+    custom_id: str
+    url: str
+    payload: bytes
 
 
 def parsed(line: bytes) -> BatchRequestInput:
@@ -86,13 +93,11 @@ def parsed(line: bytes) -> BatchRequestInput:
     custom_id = _member(_ID, members.custom_id, "custom_id has to be text of 1 to 512 characters")
     if members.method is not UNSET:
         _member(_METHOD, members.method, "method has to be POST")
-    url = _member(_URL, members.url, wrong_url := f"url has to be {' or '.join(URLS)}")
-    if url not in URLS:
-        raise InvalidLineError(wrong_url)
+    url = _member(_URL, members.url, "url has to be /v1/chat/completions or /v1/completions")
     body = _member(_BODY, members.body, "body has to be an object")
     if bytes(body.get("stream", b"false")) not in _NO:
         raise InvalidLineError("body: a batch cannot stream; leave `stream` out")
-    return BatchRequestInput(custom_id, url, body, len(line))
+    return BatchRequestInput(custom_id, url, body)
 
 
 def custom_id_in(line: bytes) -> str | None:
@@ -143,7 +148,7 @@ class BatchRequestOutput(msgspec.Struct):
     @property
     def answered(self) -> bool:
         """Whether this belongs into the output rather than among the errors."""
-        return self.error is None and self.response is not None and self.response.status_code < 400
+        return self.error is None and self.response is not None and self.response.status_code < _REDIRECTS
 
     def as_line(self) -> bytes:
         """The line, with its end."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import aiohttp
 
 from pdinference.runner.answers import failed
-from pdinference.runner.lines import BatchRequestInput, BatchRequestOutput
+from pdinference.runner.lines import BatchRequestInput, BatchRequestOutput, PreparedRequest
 from pdinference.runner.progress import Progress
 from pdinference.runner.requests import InvalidInputError, Survey, WrongLine, requests, survey
 from pdinference.runner.results import FullOutputError, OutputAwayError, UnfitOutputError
@@ -106,7 +106,7 @@ async def _work(task: Task, progress: Progress) -> None:
         progress.completed, progress.failed = done.completed, done.failed
         _LOG.info("%d requests, %d of them done before", found.total, done.completed + done.failed)
         todo = requests(task.source, found, ids=done.ids, lines=done.lines, within=task.input_root)
-        await _send_all(task, _Queue(todo), _Keeper(store, progress))
+        await _send_all(task, _Queue(todo, task.service), _Keeper(store, progress))
 
 
 async def _surveyed(task: Task) -> Survey:
@@ -132,11 +132,20 @@ async def _send_all(task: Task, queue: "_Queue", keeper: "_Keeper") -> None:
 
 
 async def _send(sender: Sender, queue: "_Queue", keeper: "_Keeper") -> None:
-    while (taken := await queue.take()) is not None:  # shared by all: each takes the next one
-        todo, share = taken
-        async with share:
-            line = _error_of(todo) if isinstance(todo, WrongLine) else await sender.send(todo, share)
-            await keeper.keep(line)
+    while await _send_next(sender, queue, keeper):  # the queue is shared by all
+        pass
+
+
+async def _send_next(sender: Sender, queue: "_Queue", keeper: "_Keeper") -> bool:
+    """Send the next request and keep its line; False after the last. Nothing of it stays in memory afterwards."""
+    taken = await queue.take()
+    if taken is None:
+        return False
+    todo, share = taken
+    async with share:
+        line = _error_of(todo) if isinstance(todo, WrongLine) else await sender.send(todo, share)
+        await keeper.keep(line)
+    return True
 
 
 def _error_of(wrong: WrongLine) -> BatchRequestOutput:
@@ -148,19 +157,25 @@ def _error_of(wrong: WrongLine) -> BatchRequestOutput:
 class _Queue:
     """The lines that are to be done. The next one is read when there is room for it."""
 
-    def __init__(self, todo: Iterator[BatchRequestInput | WrongLine]) -> None:
+    def __init__(self, todo: Iterator[BatchRequestInput | WrongLine], service: Service) -> None:
         self._todo = todo
+        self._service = service
         self._room = Room()
         self._reading = asyncio.Lock()
 
-    async def take(self) -> tuple[BatchRequestInput | WrongLine, Share] | None:
+    async def take(self) -> tuple[PreparedRequest | WrongLine, Share] | None:
         """The next line, and its room; None after the last."""
         async with self._reading:
-            todo = await _to_its_end(asyncio.to_thread(next, self._todo, None))
+            todo = await _to_its_end(asyncio.to_thread(self._next))
             if todo is None:
                 return None
-            size = todo.size if isinstance(todo, BatchRequestInput) else 0
-            return todo, await self._room.take(size)
+            return todo, await self._room.take(len(todo.payload) if isinstance(todo, PreparedRequest) else 0)
+
+    def _next(self) -> PreparedRequest | WrongLine | None:
+        todo = next(self._todo, None)
+        if isinstance(todo, BatchRequestInput):
+            return todo.prepared(self._service.model, self._service.default_model)
+        return todo
 
 
 class _Keeper:

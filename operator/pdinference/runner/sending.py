@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 
 from pdinference.runner.answers import HEADERS, InvalidAnswerError, answered, failed
-from pdinference.runner.lines import BatchRequestInput, BatchRequestOutput
+from pdinference.runner.lines import BatchRequestOutput, PreparedRequest
 from pdinference.runner.room import Share
 
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -70,7 +70,7 @@ class Sender:
         self._service = service
         self._timeout = aiohttp.ClientTimeout(total=service.timeout_s, sock_connect=10)
 
-    async def send(self, request: BatchRequestInput, share: Share) -> BatchRequestOutput:
+    async def send(self, request: PreparedRequest, share: Share) -> BatchRequestOutput:
         """The line to write for a request.
 
         A request is given up only while the service is ready, because else the request is not to blame; but not
@@ -83,32 +83,31 @@ class Sender:
         Raises:
             ServiceAwayError: The service is not ready for longer than there is patience.
         """
-        payload = request.payload(self._service.model, self._service.default_model)
         for _ in range(_ROUNDS):
-            attempt = await self._round(request, payload, share)
+            attempt = await self._round(request, share)
             if attempt.settled or await self._ready():
                 break
             await self._until_ready(attempt)
         return attempt.line
 
-    async def _round(self, request: BatchRequestInput, payload: bytes, share: Share) -> _Attempt:
+    async def _round(self, request: PreparedRequest, share: Share) -> _Attempt:
         """Send, and send again after growing pauses what failed for a passing reason."""
         pause = self._service.first_pause_s
-        attempt = await self._attempt(request, payload, share)
+        attempt = await self._attempt(request, share)
         for _ in range(self._service.max_retries):
             if attempt.settled:
                 break
             await asyncio.sleep(max(attempt.pause_s, pause * random.uniform(0.5, 1.0)))  # noqa: S311 - no secret
             pause = min(_LONGEST_PAUSE_S, 2 * pause)
-            attempt = await self._attempt(request, payload, share)
+            attempt = await self._attempt(request, share)
         return attempt
 
-    async def _attempt(self, request: BatchRequestInput, payload: bytes, share: Share) -> _Attempt:
+    async def _attempt(self, request: PreparedRequest, share: Share) -> _Attempt:
         try:
             async with self._session.post(
                 self._service.url + request.url,
-                data=BytesIO(payload),
-                headers={**HEADERS, "Content-Length": str(len(payload))},
+                data=BytesIO(request.payload),
+                headers={**HEADERS, "Content-Length": str(len(request.payload))},
                 timeout=self._timeout,
                 allow_redirects=False,
             ) as answer:
