@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from pdinference.engine.batch import ERRORS, IDENTITY, OUTPUT
+from pdinference.engine.batch import ENVIRONMENT, ERRORS, IDENTITY, OUTPUT
 from pdinference.runner.ids import IdSet
 from pdinference.runner.lines import BatchRequestOutput, BatchResponseData
 from pdinference.runner.requests import InvalidInputError, survey
@@ -63,6 +63,7 @@ async def ended(service: FakeService, source: Path, folder: Path, *more: str) ->
         *(sys.executable, "-c", _CHILD, "batch", "run", f"--input={source}", f"--output={output}"),
         *(f"--url={service.url}", "--metrics-port=0", f"--report={report}", "--max-retries=0", *more),
         stderr=subprocess.PIPE,
+        env={**os.environ, **ENVIRONMENT},
     )
     _, log = await process.communicate()
     assert b"Traceback" not in log, log.decode()

@@ -12,6 +12,8 @@ INPUT_MOUNT = "/input"
 OUTPUT_MOUNT = "/output"
 CONFIG_MAP_FILE = "input.jsonl"
 REPORT_FILE = "/dev/termination-log"
+ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "1048576"}
+"""glibc otherwise keeps the memory of large lines, as it raises this threshold after the first."""
 OUTPUT, ERRORS = "output.jsonl", "errors.jsonl"
 IDENTITY = "batch.json"
 """What the answers belong to."""
