@@ -35,8 +35,9 @@ def read_regular(path: Path, most: int) -> bytes:
         OSError: It cannot be read, or is larger than this.
     """
     with open_regular(path) as file:
-        content = file.read(most + 1)
-    if len(content) > most:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(size + 1) if size <= most else b""  # as much as is asked for is allocated
+    if max(size, len(content)) > most:  # it may grow meanwhile
         raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", str(path))
     return content
 

@@ -5,6 +5,7 @@ applied once; later only those members of its spec follow that may change at all
 """
 
 import json
+import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
@@ -38,6 +39,7 @@ from pdinference.planning.batch import (
 )
 from pdinference.planning.conditions import READY
 from pdinference.planning.observed import JobState
+from pdinference.planning.status.build import HTTP_PORT, service_url
 
 _LOOK_S = 5.0
 """How often a batch that is not finished is looked at: at the runner's metrics, and whether the PDInference is Ready.
@@ -106,7 +108,9 @@ class BatchReconciler:
         if ready is None or ready.status != "True":
             because = f" {ready.message}" if ready is not None else ""
             return None, f"PDInference {name} is not Ready.{because}"
-        return Service(status.url, json.loads(found.spec)["model"].get("name") or name), ""
+        if not _is_address(status.url, namespace, name):
+            return None, f"The address in the status of PDInference {name} is not that of its Service: wait for it."
+        return Service(status.url, _served_name(found) or name), ""
 
     async def _bring(
         self, resource: ResourceRecord, batch: PDBatch, service: Service | None, status: BatchStatus
@@ -171,11 +175,24 @@ def _job_key(resource: ResourceRecord) -> ChildKey:
     return ChildKey(JOB.name, resource.owner.namespace, names.batch_object(resource.owner.name))
 
 
+def _is_address(url: str, namespace: str, name: str) -> bool:
+    """Whether this is the Service of a PDInference; who may write a status must not choose where requests go."""
+    return re.fullmatch(re.escape(service_url(namespace, name, HTTP_PORT)) + "(:[0-9]{1,5})?", url) is not None
+
+
+def _served_name(resource: ResourceRecord) -> str:
+    """What a spec that is stored, and may be invalid, says of the model's name."""
+    spec = json.loads(resource.spec)
+    model = spec.get("model") if isinstance(spec, dict) else None
+    name = model.get("name") if isinstance(model, dict) else None
+    return name if isinstance(name, str) else ""
+
+
 def _status_of(resource: ResourceRecord) -> BatchStatus:
     """The status that the batch has; of one that another version wrote, whether it ended."""
     stored = json.loads(resource.status)
     try:
         return BatchStatus.model_validate(stored)
     except ValidationError:
-        phase = stored.get("phase")
-        return BatchStatus(phase=phase) if phase in {"Complete", "Failed"} else BatchStatus()
+        phase = str(stored.get("phase"))
+        return BatchStatus.model_validate({"phase": phase}) if phase in {"Complete", "Failed"} else BatchStatus()

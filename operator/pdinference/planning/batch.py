@@ -1,11 +1,13 @@
 """The status of a PDBatch, from its Job, the Job's pods, and what the runner says of itself."""
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+import msgspec
+
+from pdinference.api.plain_text import plain
 from pdinference.api.v1alpha1 import BatchStatus, Condition
 from pdinference.api.v1alpha1.batch import BatchPhase
 from pdinference.planning import conditions, troubles
@@ -19,6 +21,19 @@ COMPLETE = "Complete"
 """True when every request was answered or given up."""
 FAILED = "Failed"
 """True when the batch ended before that."""
+
+
+_LONGEST_MESSAGE = 2000
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+
+
+class _Report(msgspec.Struct):
+    """A runner's last words; whoever may run pods may have written them."""
+
+    total: _Count
+    completed: _Count
+    failed: _Count
+    message: str
 
 
 class Progress(NamedTuple):
@@ -129,11 +144,10 @@ def _ended(pods: Iterable[PodSummary]) -> list[PodSummary]:
 def _report(pod: PodSummary) -> tuple[Progress | None, str]:
     """Counts and message that a runner left; of one that died before it could, the end of its log."""
     try:
-        report = json.loads(pod.report)
-        counts = Progress(*(int(report[name]) for name in Progress._fields))
-        return counts, str(report["message"])
-    except (ValueError, KeyError, TypeError):
-        words = pod.trouble.last_words if pod.trouble is not None else ""
+        report = msgspec.json.decode(pod.report, type=_Report)
+        return Progress(report.total, report.completed, report.failed), plain(report.message, _LONGEST_MESSAGE)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        words = plain(pod.trouble.last_words, _LONGEST_MESSAGE) if pod.trouble is not None else ""
         return None, words or f"Pod {pod.name} ended without a word."
 
 
