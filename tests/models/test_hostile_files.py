@@ -19,7 +19,8 @@ from pdinference.models.errors import ModelError, ModelFilesError
 from pdinference.models.facts import facts_of_folder
 from pdinference.models.folder import Expected, check_folder
 from pdinference.models.local_files import indexed_files, read_config, read_headers
-from pdinference.models.manifest import NAME, KeptFile, Manifest, check, read_manifest, write_manifest
+from pdinference.models.manifest import KeptFile, Manifest, check, read_manifest, write_manifest
+from pdinference.models.paths import MANIFEST
 from pdinference.models.progress import LARGEST, Progress
 from pdinference.models.safetensors import read_header
 from tests.hostile.model_files import CONFIGS, FIRST, INDEXES, NAMES, WEIGHTS, index, tensors, with_header
@@ -148,7 +149,7 @@ def test_what_is_no_file_neither_hangs_nor_fills_memory(
 @pytest.mark.parametrize("name", NAMES)
 def test_a_manifest_does_not_lead_out_of_its_folder(tmp_path: Path, name: str) -> None:
     listed = {"version": 1, "commit": "c", "files": [{"path": NAMES[name], "size": 0, "sha256": "0" * 64}]}
-    (tmp_path / NAME).write_text(json.dumps(listed))
+    (tmp_path / MANIFEST).write_text(json.dumps(listed))
     assert read_manifest(tmp_path) is None
     with pytest.raises(ModelError, match="holds no complete download"):
         check(tmp_path)
@@ -167,7 +168,7 @@ def test_a_manifest_does_not_lead_out_of_its_folder(tmp_path: Path, name: str) -
     ],
 )
 def test_a_manifest_that_makes_no_sense_is_none(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / NAME).write_bytes(content)
+    (tmp_path / MANIFEST).write_bytes(content)
     assert read_manifest(tmp_path) is None
 
 
@@ -183,7 +184,7 @@ def test_a_manifest_is_not_written_through_a_link(tmp_path: Path) -> None:
     precious, folder = tmp_path / "precious", tmp_path / "folder"
     precious.write_text("mine")
     folder.mkdir()
-    for name in (NAME, f"{NAME}.new"):
+    for name in (MANIFEST, f"{MANIFEST}.new"):
         (folder / name).symlink_to(precious)
     write_manifest(folder, Manifest("c", ()))
     assert precious.read_text() == "mine"

@@ -71,7 +71,7 @@ class Listing:
             ModelError: It is no list of files.
         """
         if len(self.files) > MOST_FILES:
-            raise ModelError("Damaged", f"The hub lists more than {MOST_FILES:,} files.")
+            raise too_many_files()
         if not _COMMIT.fullmatch(self.commit) or ".." in self.commit:
             raise ModelError("Damaged", f"The hub gives a commit that is none: {plain(self.commit, 100)!r}.")
         for file in self.files:
@@ -88,6 +88,11 @@ class Listing:
         if not any(file.path.endswith(".safetensors") for file in files):
             return files
         return tuple(file for file in files if not file.path.endswith(_OTHER_WEIGHTS))
+
+
+def too_many_files() -> ModelError:
+    """Why a list of files is not read."""
+    return ModelError("Damaged", f"The hub lists more than {MOST_FILES:,} files.")
 
 
 def _require_fit(file: RemoteFile) -> None:

@@ -15,7 +15,7 @@ INDEX = Limits(size=64 * MIB, values=2_000_000, members=500_000)
 """The index of a model with 1.6 trillion parameters has 25 MiB and 200,000 tensors."""
 HEADER = Limits(size=16 * MIB, values=4_000_000, members=1_000_000)
 """The header of a file with 100,000 tensors has 12 MiB."""
-MANIFEST = Limits(size=64 * MIB, values=2_000_000, members=500_000)
+MANIFEST_LIMITS = Limits(size=64 * MIB, values=2_000_000, members=500_000)
 MOST_FILES = 100_000
 """Files of a repository."""
 

@@ -14,10 +14,8 @@ import msgspec
 from pdinference.api.bounded_json import BoundedJsonError
 from pdinference.api.plain_text import plain
 from pdinference.models.errors import ModelError, ModelFilesError
-from pdinference.models.json_files import MANIFEST as MANIFEST_LIMITS
-from pdinference.models.json_files import read_measured
-from pdinference.models.paths import MANIFEST as NAME
-from pdinference.models.paths import is_within
+from pdinference.models.json_files import MANIFEST_LIMITS, read_measured
+from pdinference.models.paths import MANIFEST, is_within
 
 _VERSION = 1
 
@@ -71,7 +69,7 @@ _CONTENT = msgspec.json.Decoder(_Content)
 def read_manifest(folder: Path) -> Manifest | None:
     """The manifest of a folder; None where no download was completed, or something else wrote one."""
     try:
-        content = _CONTENT.decode(read_measured(folder / NAME, MANIFEST_LIMITS))
+        content = _CONTENT.decode(read_measured(folder / MANIFEST, MANIFEST_LIMITS))
     except (ModelFilesError, BoundedJsonError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     files = tuple(KeptFile(file.path, file.size, file.sha256) for file in content.files)
@@ -83,13 +81,13 @@ def read_manifest(folder: Path) -> Manifest | None:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Mark a folder as complete, all at once."""
     text = json.dumps({"version": _VERSION, **asdict(manifest)}, indent=1)
-    new = folder / f"{NAME}.new"
+    new = folder / f"{MANIFEST}.new"
     new.unlink(missing_ok=True)
     with new.open("x", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
-    new.replace(folder / NAME)
+    new.replace(folder / MANIFEST)
 
 
 def faults(folder: Path, manifest: Manifest) -> Iterator[str]:

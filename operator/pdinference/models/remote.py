@@ -6,12 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 from httpx2 import ReadTimeout
-from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+from huggingface_hub.utils import (  # type: ignore[attr-defined] - it exports lazily
+    build_hf_headers,
+    get_session,
+    hf_raise_for_status,
+)
 
 from pdinference.api.bounded_json import BoundedJsonError, Limits, measure
 from pdinference.models.errors import ModelError
-from pdinference.models.hub import Listing, RemoteFile
-from pdinference.models.json_files import HEADER, INDEX
+from pdinference.models.hub import Listing, RemoteFile, too_many_files
+from pdinference.models.json_files import HEADER, INDEX, MOST_FILES
 from pdinference.models.local_files import MOST_SHARDS, MOST_TENSORS, names_in_index, planned
 from pdinference.models.safetensors import LENGTH, Header, header_length, parsed_header
 from pdinference.planning.memory import Headers, TensorHeader
@@ -81,11 +85,14 @@ def listing_of(content: bytes, revision: str) -> Listing:
         raise ModelError(
             "HubFailed", f"The hub gave something else than a list of files: {error}. It is tried again."
         ) from None
+    siblings = info.siblings or []
+    if len(siblings) > MOST_FILES:
+        raise too_many_files()
     files = tuple(
         RemoteFile(file.rfilename, file.size or 0, sha256=file.lfs.sha256)
         if file.lfs
         else RemoteFile(file.rfilename, file.size or 0, blob=file.blob_id)
-        for file in info.siblings or ()
+        for file in siblings
     )
     return Listing(info.sha or revision, files)
 
@@ -133,4 +140,6 @@ def _header(path: str, start: Start) -> Header:
     end = LENGTH.size + length
     if end > len(content):
         content = start(path, end)
+    if end > len(content):
+        raise BoundedJsonError("is cut off")
     return parsed_header(content[LENGTH.size : end])

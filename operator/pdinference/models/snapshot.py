@@ -13,8 +13,8 @@ from filelock import FileLock, Timeout
 from pdinference.models.errors import ModelError, storage
 from pdinference.models.hub import Hub, RemoteFile
 from pdinference.models.limits import no_file_larger_than
-from pdinference.models.manifest import NAME, KeptFile, Manifest, faults, read_manifest, write_manifest
-from pdinference.models.paths import NOTES
+from pdinference.models.manifest import KeptFile, Manifest, faults, read_manifest, write_manifest
+from pdinference.models.paths import MANIFEST, NOTES
 from pdinference.models.progress import Phase, Progress
 
 _AT_ONCE = 4
@@ -61,7 +61,7 @@ def _download(hub: Hub, folder: Path, progress: Progress) -> Manifest:
     wanted = listing.wanted()
     if not any(file.path == "config.json" for file in wanted):
         raise ModelError("NotAModel", "The repository holds no config.json, which vLLM needs: is it the right one?")
-    (folder / NAME).unlink(missing_ok=True)
+    (folder / MANIFEST).unlink(missing_ok=True)
     _remove_others(folder, {file.path for file in wanted})
     progress.commit, progress.total, progress.folder = listing.commit, sum(file.size for file in wanted), folder
 

@@ -37,7 +37,7 @@ class _Line(msgspec.Struct):
 
 
 _LINE = msgspec.json.Decoder(_Line)
-_ID = msgspec.json.Decoder(Annotated[str, Meta(min_length=1, max_length=512)])
+_ID: msgspec.json.Decoder[str] = msgspec.json.Decoder(Annotated[str, Meta(min_length=1, max_length=512)])
 _METHOD: msgspec.json.Decoder[str] = msgspec.json.Decoder(Literal["POST"])
 _URL: msgspec.json.Decoder[str] = msgspec.json.Decoder(Literal["/v1/chat/completions", "/v1/completions"])
 _T = TypeVar("_T")
