@@ -1,6 +1,6 @@
 """What all tests share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import pytest
 import yaml
 from hypothesis import settings
 
+from pdinference.api.installation_policy import Policy
 from pdinference.api.v1alpha1 import PDInference
 
 REPOSITORY = Path(__file__).parent.parent
@@ -40,6 +41,20 @@ def together(p: Document | None = None, d: Document | None = None, **limits: Any
         role: {"autoscaling": {"maxReplicas": 4, **(own or {})}} for role, own in (("parameter", p), ("decode", d))
     }
     return {**roles, "autoscaling": limits}
+
+
+def allowing(*folders: str, writable: Iterable[str] = (), **policy: Any) -> Policy:
+    """A policy with folders of nodes that may be read, and others that may be written to."""
+    read_only = [{"path": folder} for folder in folders]
+    return Policy.model_validate(
+        {"allowedHostPaths": [*read_only, *({"path": path, "readOnly": False} for path in writable)], **policy}
+    )
+
+
+FOR_EVERY_FIELD = allowing(
+    "/data/llama", writable=("/data/models", "/data/kv"), routerImages=["registry.example/*"], capabilities=["IPC_LOCK"]
+)
+"""What tests/manifests/every_field.yaml needs."""
 
 
 @pytest.fixture

@@ -9,9 +9,12 @@ from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.manifests import Manifest, RenderSettings, render
+from tests.conftest import allowing
 
 Make = Callable[..., PDInference]
-SETTINGS = RenderSettings(allowed_host_paths=("/data",), model_image="registry.example/tool:1")
+SETTINGS = RenderSettings(
+    policy=allowing("/data/llama", "/data/x", writable=["/data/models"]), model_image="registry.example/tool:1"
+)
 TOKEN = {"name": "hub", "key": "token"}
 HUB = {"repository": "meta-llama/Llama-3.1-8B", "revision": "refs/pr/1", "tokenSecret": TOKEN}
 FOLDER = "/models/huggingFace/meta-llama/Llama-3.1-8B/refs%2Fpr%2F1"

@@ -11,11 +11,11 @@ from kubernetes.aio import client
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.manifests import Manifest, RenderSettings, render
-from tests.conftest import EXAMPLES, example_documents
+from tests.conftest import EXAMPLES, FOR_EVERY_FIELD, example_documents
 
 Make = Callable[..., PDInference]
 GOLDEN = Path(__file__).parent / "golden"
-SETTINGS = RenderSettings(router_image="registry.example/router:1", allowed_host_paths=("/data",))
+SETTINGS = RenderSettings(router_image="registry.example/router:1", policy=FOR_EVERY_FIELD)
 
 
 def everything(resource: PDInference) -> list[Manifest]:

@@ -25,7 +25,7 @@ def examine_any(
         known: What is known of the model where nothing is replaced.
     """
     if document.get("kind") == names.BATCH_KIND:
-        return examine_batch(document, old)
+        return examine_batch(document, settings, old)
     if old is not None:
         status = old.get("status") or {}
         return examine(document, settings, lambda _: status.get("model"))

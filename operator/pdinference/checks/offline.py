@@ -9,6 +9,8 @@ from pdinference.api.v1alpha1.batch import FIXED_RULE, ClaimFile, ClaimFolder
 from pdinference.api.validation import Problem, read_batch
 from pdinference.checks.resources import problems_of_resources
 from pdinference.engine.batch import WRITTEN, output_folder
+from pdinference.manifests import RenderSettings
+from pdinference.manifests.policy import batch_policy_problems
 
 
 @dataclass(frozen=True)
@@ -25,17 +27,23 @@ class BatchExamination:
     warnings: tuple[Problem, ...] = ()
 
 
-def examine_batch(document: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> BatchExamination:
+def examine_batch(
+    document: Mapping[str, Any], settings: RenderSettings, old: Mapping[str, Any] | None = None
+) -> BatchExamination:
     """Look at everything at once.
 
     Args:
         document: The resource as JSON data.
+        settings: What the operator was installed with.
         old: What an update replaces; None for a resource that is new, or is only looked at.
     """
     reading = read_batch(document)
     if reading.resource is None:
         return BatchExamination(None, reading.problems)
-    found = _problems(reading.resource, read_batch(old).resource if old is not None else None)
+    found = (
+        *batch_policy_problems(reading.resource, settings),
+        *_problems(reading.resource, read_batch(old).resource if old is not None else None),
+    )
     problems = (*reading.problems, *(p for p in found if not reading.concerns(p.field)))
     return BatchExamination(None if problems else reading.resource, tuple(dict.fromkeys(problems)))
 

@@ -74,7 +74,7 @@ class BatchReconciler:
         if resource is None or resource.deleting:
             return Result()
         previous = _status_of(resource)
-        examination = examine_batch(resource.body())
+        examination = examine_batch(resource.body(), self._settings)
         if (batch := examination.batch) is None:
             problems = "; ".join(map(str, examination.problems))
             message = f"The stored resource is not valid, so its Job is left alone. Correct it: {problems}"
