@@ -52,7 +52,7 @@ def allowing(*folders: str, writable: Iterable[str] = (), **policy: Any) -> Poli
 
 
 FOR_EVERY_FIELD = allowing(
-    "/data/llama", writable=("/data/models", "/data/kv"), routerImages=["registry.example/*"], capabilities=["IPC_LOCK"]
+    "/data/llama", writable=("/models", "/kv"), routerImages=["registry.example/*"], capabilities=["IPC_LOCK"]
 )
 """What tests/manifests/every_field.yaml needs."""
 

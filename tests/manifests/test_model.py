@@ -55,7 +55,9 @@ def test_without_a_cache_nothing_runs_beside_vllm(resource: Make) -> None:
 
 
 def test_a_job_downloads_into_the_claim(resource: Make) -> None:
-    cached = resource(model=model(cache=CLAIM), engine={"env": {"HF_ENDPOINT": "https://mirror", "NCCL_DEBUG": "INFO"}})
+    cached = resource(
+        model=model(cache=CLAIM), engine={"env": {"HF_ENDPOINT": "https://hub.hf.co", "NCCL_DEBUG": "INFO"}}
+    )
     pod = job(cached)["spec"]["template"]["spec"]
     fetch = container(pod)
     assert fetch["image"] == "registry.example/tool:1"
@@ -69,7 +71,7 @@ def test_a_job_downloads_into_the_claim(resource: Make) -> None:
     ]
     assert fetch["env"] == [
         {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": TOKEN}},
-        {"name": "HF_ENDPOINT", "value": "https://mirror"},
+        {"name": "HF_ENDPOINT", "value": "https://hub.hf.co"},
     ]
     assert {"name": "model", "mountPath": "/models", "readOnly": False} in fetch["volumeMounts"]
     assert {"name": "model", "persistentVolumeClaim": {"claimName": "models", "readOnly": False}} in pod["volumes"]
