@@ -212,6 +212,7 @@ HOSTILE: dict[str, Overlay] = {
         "initContainers[pdinference-model].restartPolicy",
         initContainers=[{"name": "pdinference-model", "restartPolicy": "Always"}],
     ),
+    "second-vllm": _spec("initContainers[vllm].name", initContainers=[{"name": "vllm", "image": "evil:1"}]),
     "activator-image": _own("activator", "image", image="evil:1"),
     "disk-tier-command": _spec(
         "initContainers[kv-disk-tier].command", initContainers=[{"name": "kv-disk-tier", "command": ["sh"]}]

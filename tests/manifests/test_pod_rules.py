@@ -160,7 +160,7 @@ _CONTEXTS = st.fixed_dictionaries(
 )
 _CONTAINERS = st.lists(
     st.fixed_dictionaries(
-        {"name": st.sampled_from(["vllm", "router", "model", "s", "t"]), "securityContext": _CONTEXTS},
+        {"name": st.sampled_from(["vllm", "router", "pdinference-model", "s", "t"]), "securityContext": _CONTEXTS},
         optional={"image": st.just("s:1"), "ports": st.sampled_from([[], [{"containerPort": 1, "hostPort": 0}]])},
     ),
     max_size=3,

@@ -15,7 +15,7 @@ from tests.conftest import EXAMPLES, allowing, example_documents
 
 Make = Callable[..., PDInference]
 GOLDEN = Path(__file__).parent / "golden"
-POLICY = allowing("/data/llama", routerImages=["registry.example/*"])
+POLICY = allowing("/data/llama", writable=["/data/kv"], routerImages=["registry.example/*"])
 SETTINGS = RenderSettings(router_image="registry.example/router:1", policy=POLICY)
 
 

@@ -35,9 +35,8 @@ def container_claims(spec: RoleSpec) -> list[Fields]:
 
 def name_template(pod: Fields, template: str) -> None:
     """Write into a pod which ResourceClaimTemplate its claim is made from."""
-    claims = pod["spec"].get("resourceClaims")
-    for claim in claims if isinstance(claims, list) else ():  # an overlay may have made anything of it
-        if isinstance(claim, dict) and claim.get("name") == names.DEVICE_CLAIM:
+    for claim in pod["spec"].get("resourceClaims", ()):
+        if claim["name"] == names.DEVICE_CLAIM:
             claim["resourceClaimTemplateName"] = template
 
 

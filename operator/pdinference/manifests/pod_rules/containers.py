@@ -28,10 +28,6 @@ from pdinference.manifests.pod_rules.shapes import (
 )
 from pdinference.manifests.pod_rules.volumes import VOLUME_NAME
 
-_HELPERS = frozenset(
-    {names.ROUTER_CONTAINER, names.MODEL_CONTAINER, names.ACTIVATOR_CONTAINER, names.DISK_TIER_CONTAINER}
-)
-"""Containers that hold a token of the API server or write what other resources read."""
 _OWNED = {
     "command": "the operator sets it",
     "args": "use the args field of the role or of spec.engine",
@@ -100,6 +96,9 @@ _ENGINE = object_of(
     {**_OF_USERS, "env": ENGINE_ENVIRONMENT, "envFrom": ENGINE_ENVIRONMENT_FROM}, _OWNED | _RESERVED, required=("name",)
 )
 _HELPER = object_of({**_EVERYWHERE, "env": HELPER_ENVIRONMENT}, _SHIELDED, required=("name",))
+"""A container that holds a token of the API server, or writes what other resources read."""
+_OWN_CONTAINERS = {names.ENGINE_CONTAINER: _ENGINE, names.ROUTER_CONTAINER: _HELPER, names.ACTIVATOR_CONTAINER: _HELPER}
+_OWN_INIT_CONTAINERS = {names.MODEL_CONTAINER: _HELPER, names.DISK_TIER_CONTAINER: _HELPER}
 _SIDE_CAR: dict[str, Check] = {
     **_OF_USERS,
     "image": text(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*", "registry.example/side-car:1", most=512),
@@ -116,18 +115,22 @@ _INIT_CONTAINER = object_of({**_SIDE_CAR, "restartPolicy": only("Always")}, _RES
 
 def container(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
     """A container that runs beside the operator's, or a change of one of these."""
-    yield from _by_name(value, _CONTAINER)(value, path, allowance)
+    yield from _by_name(value, _OWN_CONTAINERS, _CONTAINER)(value, path, allowance)
 
 
 def init_container(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
     """A container that runs before them, or with `restartPolicy: Always` a side-car."""
-    yield from _by_name(value, _INIT_CONTAINER)(value, path, allowance)
+    yield from _by_name(value, _OWN_INIT_CONTAINERS, _INIT_CONTAINER)(value, path, allowance)
 
 
-def _by_name(value: Any, otherwise: Check) -> Check:
+def _by_name(value: Any, own: Mapping[str, Check], otherwise: Check) -> Check:
     name = value.get("name") if isinstance(value, Mapping) else None
     if not isinstance(name, str):
         return otherwise
-    if name == names.ENGINE_CONTAINER:
-        return _ENGINE
-    return _HELPER if name in _HELPERS else otherwise
+    if name in own:
+        return own[name]
+    return _taken if name in _OWN_CONTAINERS or name in _OWN_INIT_CONTAINERS else otherwise
+
+
+def _taken(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
+    yield Problem(f"{path}.name", f"{value['name']} is a container of the operator elsewhere. Use another name.")
