@@ -293,7 +293,7 @@ def operator(kubernetes: Kubernetes, values: Values, folder: Path) -> Iterator["
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(kubernetes.as_account()), encoding="utf-8")
     log = folder / "log"
-    line = [Path(sys.executable).parent / "pdinference", *arguments, "--health-port=0", "--tls-port=0"]
+    line = [str(Path(sys.executable).parent / "pdinference"), *arguments, "--health-port=0", "--tls-port=0"]
     with (
         log.open("wb") as output,
         subprocess.Popen(line, env={**os.environ, "KUBECONFIG": str(kubeconfig)}, stderr=output) as process,
