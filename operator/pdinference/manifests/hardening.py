@@ -9,7 +9,14 @@ from pdinference.api.validation import InvalidResourceError, Problem
 from pdinference.manifests.pod_security import Exceptions, containers_of, restricted_problems
 from pdinference.manifests.templates import Manifest
 
-MODEL_VOLUME = "model"
+_MODEL_VOLUME = "model"
+_OFF = {
+    "VLLM_SERVER_DEV_MODE": "0",
+    "VLLM_ALLOW_INSECURE_SERIALIZATION": "0",
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "0",
+    "VLLM_API_KEY": "",
+}
+"""Variables that no resource may set, with the values by which vLLM takes them as not set."""
 
 
 def hardened(pod: Manifest) -> Manifest:
@@ -18,12 +25,20 @@ def hardened(pod: Manifest) -> Manifest:
     The pod's own context says the rest (user, group, seccomp) for all containers.
     """
     for _, container in containers_of(pod):
+        if container["name"] == names.ENGINE_CONTAINER and container.get("envFrom"):
+            _pin_refused_variables(container)
         context = container.setdefault("securityContext", {})
         context.setdefault("allowPrivilegeEscalation", False)
         context.setdefault("capabilities", {}).setdefault("drop", ["ALL"])
-    if any(volume["name"] == MODEL_VOLUME and "hostPath" in volume for volume in pod["spec"].get("volumes", ())):
+    if any(volume["name"] == _MODEL_VOLUME and "hostPath" in volume for volume in pod["spec"].get("volumes", ())):
         _model_is_read_only(pod)
     return pod
+
+
+def _pin_refused_variables(container: Manifest) -> None:
+    """Whatever a ConfigMap holds, it opens nothing: a variable that is set by itself wins."""
+    known = {variable["name"] for variable in container["env"]}
+    container["env"] += [{"name": name, "value": off} for name, off in _OFF.items() if name not in known]
 
 
 def _model_is_read_only(pod: Manifest) -> None:
@@ -31,7 +46,7 @@ def _model_is_read_only(pod: Manifest) -> None:
     for _, container in containers_of(pod):
         if container["name"] != names.MODEL_CONTAINER:
             for mount in container.get("volumeMounts", ()):
-                if mount.get("name") == MODEL_VOLUME:
+                if mount.get("name") == _MODEL_VOLUME:
                     mount["readOnly"] = True
 
 

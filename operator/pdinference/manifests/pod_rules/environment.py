@@ -38,6 +38,7 @@ _SECRET = object_of({"name": SECRET_NAME, "optional": flag}, required=("name",))
 ENVIRONMENT_FROM: Check = list_of(
     object_of({"prefix": text(most=256), "configMapRef": _CONFIG_MAP, "secretRef": _SECRET}), most=32
 )
+_TOKEN = "$(HF_TOKEN)"  # noqa: S105 - its name
 _HELPERS_VARIABLES = frozenset({"TZ", "RUST_LOG", "RUST_BACKTRACE", "PYTHONUNBUFFERED", "NO_COLOR"})
 
 
@@ -46,6 +47,8 @@ def _not_refused(value: Any, path: str, allowance: Allowance) -> Iterator[Proble
     name = value["name"]
     if why := REFUSED_ENVIRONMENT.get(name):
         yield Problem(path, f"The operator sets or refuses this variable: {why}.")
+    elif allowance.has_token and _TOKEN in value.get("value", ""):
+        yield Problem(path, f"A variable with the value of {_TOKEN} could lead it elsewhere. Leave it out.")
     elif allowance.has_token and is_about_hub(name):
         if not isinstance(value.get("value"), str):
             yield Problem(path, "Write the value itself: beside tokenSecret, the operator has to know where it leads.")

@@ -130,17 +130,28 @@ def overlay_problems(field: str, overlay: Mapping[str, Any], allowance: Allowanc
 
 def _first_null(overlay: Mapping[str, Any], field: str) -> str:
     """Path of a null; empty where there is none."""
-    waiting: list[tuple[str, Any]] = [(field, overlay)]
+    return _path_to_null(overlay, field) if _holds_null(overlay) else ""
+
+
+def _holds_null(overlay: Mapping[str, Any]) -> bool:
+    waiting: list[Any] = [overlay]
     while waiting:
-        path, value = waiting.pop()
-        if value is None:
-            return path
-        if isinstance(value, Mapping):
-            waiting += [(f"{path}.{shown(name)}", member) for name, member in value.items() if _may_hold_null(member)]
-        elif isinstance(value, list):
-            waiting += [(f"{path}[{index}]", member) for index, member in enumerate(value) if _may_hold_null(member)]
-    return ""
+        holder = waiting.pop()
+        for member in holder.values() if isinstance(holder, Mapping) else holder:
+            if member is None:
+                return True
+            if isinstance(member, Mapping | list):
+                waiting.append(member)
+    return False
 
 
-def _may_hold_null(value: Any) -> bool:
-    return value is None or isinstance(value, Mapping | list)
+def _path_to_null(value: Any, path: str) -> str:
+    if value is None:
+        return path
+    if isinstance(value, Mapping):
+        inner = (_path_to_null(member, f"{path}.{shown(name)}") for name, member in value.items())
+    elif isinstance(value, list):
+        inner = (_path_to_null(member, f"{path}[{index}]") for index, member in enumerate(value))
+    else:
+        return ""
+    return next(filter(None, inner), "")

@@ -177,7 +177,9 @@ def listed(member: str, what: str, *reserved: str) -> Check:
             return
         patterns: list[str] = getattr(allowance.policy, attribute)
         if not allowed_by(patterns, value, reserved):
-            yield Problem(path, not_allowed(f"{what} {shown(value)}", member, patterns))
+            start = next((start for start in reserved if value.startswith(start)), "")
+            needs = f" The entry has to begin with {start}, too: * alone does not allow it." if start else ""
+            yield Problem(path, not_allowed(f"{what} {shown(value)}", member, patterns) + needs)
 
     return check
 
