@@ -61,6 +61,15 @@ def only(objects: list[Object], kind: str, *, ending: str = "") -> Object:
     return found
 
 
+def arguments_here(objects: list[Object], folder: Path) -> list[str]:
+    """The operator's arguments, with the policy that they name as a file in a folder of this machine."""
+    (container,) = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "policy")
+    for name, text in only(objects, "ConfigMap", ending="-policy")["data"].items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [argument.replace(f"--policy={mount['mountPath']}", f"--policy={folder}") for argument in container["args"]]
+
+
 NAMESPACED: Values = {"watchNamespaces": ["models", "research"]}
 EVERYTHING: Values = {
     "replicas": 3,
@@ -72,6 +81,11 @@ EVERYTHING: Values = {
     "imagePullSecrets": [{"name": "registry"}],
     "router": {"image": {"repository": "registry.example:5000/team/router", "tag": "1.2.3"}},
     "model": {"image": {"tag": "1.2.2"}},
+    "allowedHostPaths": [
+        {"path": "/srv/models"},
+        {"path": "/srv/cache", "readOnly": False, "namespaces": ["models", "research"]},
+    ],
+    "policy": {"volumeTypes": ["nfs"], "secrets": ["side-car-*"], "tolerations": ["*", ""]},
     "workers": 16,
     "resyncSeconds": 3600,
     "log": {"format": "plain", "level": "debug"},

@@ -32,6 +32,7 @@ from tests.charts.helm import (
     HelmError,
     Object,
     Values,
+    arguments_here,
     helm,
     only,
     rendered,
@@ -288,11 +289,11 @@ class TestOperator:
 @contextmanager
 def operator(kubernetes: Kubernetes, values: Values, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """Run it until the end of the block; it must stop in good order."""
-    (container,) = only(rendered(values), "Deployment")["spec"]["template"]["spec"]["containers"]
+    arguments = arguments_here(rendered(values), folder)
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(kubernetes.as_account()), encoding="utf-8")
     log = folder / "log"
-    line = [Path(sys.executable).parent / "pdinference", *container["args"], "--health-port=0", "--tls-port=0"]
+    line = [str(Path(sys.executable).parent / "pdinference"), *arguments, "--health-port=0", "--tls-port=0"]
     with (
         log.open("wb") as output,
         subprocess.Popen(line, env={**os.environ, "KUBECONFIG": str(kubeconfig)}, stderr=output) as process,

@@ -100,3 +100,8 @@ labels:
 {{- define "pdinference-operator.webhookName" -}}
 {{ include "pdinference-operator.fullname" . }}.{{ .Release.Namespace }}
 {{- end -}}
+
+{{/* What resources may ask for, as the operator's option --policy takes it. */}}
+{{- define "pdinference-operator.policy" -}}
+{{- merge (dict "allowedHostPaths" .Values.allowedHostPaths) .Values.policy | toYaml -}}
+{{- end -}}
