@@ -106,6 +106,10 @@ EVERYTHING: Values = {
     "webhook": {"timeoutSeconds": 3, "certManager": {"enabled": False, "issuerRef": {"name": "ca"}}},
     "fullnameOverride": "pdi",
 }
+POLICY: Values = {
+    "admissionPolicy": {"protectedNamespaces": ["payments"], "ownNamespace": True},
+    "allowedHostPaths": ["/srv/models", "/data"],
+}
 CERT_MANAGER: Values = {"webhook": {"certManager": {"enabled": True}}}
 WITH_MONITOR: Values = {
     "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
@@ -134,6 +138,7 @@ WITHOUT_EXTRAS: Values = {
     "leaderElection": {"enabled": False},
     "crds": {"install": False},
     "rbac": {"create": False},
+    "admissionPolicy": {"enabled": False},
     "serviceAccount": {"create": False},
     "metrics": {"service": {"enabled": False}},
 }
@@ -145,6 +150,7 @@ VALUE_SETS: dict[str, Values] = {
     "cert-manager": CERT_MANAGER,
     "keda": KEDA,
     "batch-config-maps": BATCH_CONFIG_MAPS,
+    "policy": POLICY,
     "with-prometheus": WITH_PROMETHEUS,
     "without-extras": WITHOUT_EXTRAS,
 }

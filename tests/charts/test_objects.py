@@ -384,8 +384,9 @@ class TestNames:
 
     def test_the_longest_fit(self) -> None:
         objects = rendered({"nameOverride": "n" * 50, "rbac": {"create": True}}, release="r" * 53)
+        policies = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
         webhooks = {"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
-        long = {"ClusterRole", "ClusterRoleBinding", "RoleBinding", *webhooks}
+        long = {"ClusterRole", "ClusterRoleBinding", "RoleBinding", *webhooks, *policies}
         limits = {item["metadata"]["name"]: 253 if item["kind"] in long else 63 for item in objects}
         assert not [name for name, limit in limits.items() if len(name) > limit]
 
