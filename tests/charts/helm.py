@@ -106,6 +106,11 @@ EVERYTHING: Values = {
     "webhook": {"timeoutSeconds": 3, "certManager": {"enabled": False, "issuerRef": {"name": "ca"}}},
     "fullnameOverride": "pdi",
 }
+CLIENT_CERTIFICATE: Values = {"webhook": {"clientCertificate": {"enabled": True}}}
+OWN_CLIENT_CA: Values = {
+    "webhook": {"clientCertificate": {"enabled": True, "caConfigMap": "webhook-ca", "names": ["kube-apiserver"]}},
+    "networkPolicy": {"apiServer": [{"ipBlock": {"cidr": "10.0.0.0/28"}}]},
+}
 POLICY: Values = {
     "admissionPolicy": {"protectedNamespaces": ["payments"], "ownNamespace": True},
     "allowedHostPaths": ["/srv/models", "/data"],
@@ -139,6 +144,7 @@ WITHOUT_EXTRAS: Values = {
     "crds": {"install": False},
     "rbac": {"create": False},
     "admissionPolicy": {"enabled": False},
+    "networkPolicy": {"enabled": False},
     "serviceAccount": {"create": False},
     "metrics": {"service": {"enabled": False}},
 }
@@ -151,6 +157,8 @@ VALUE_SETS: dict[str, Values] = {
     "keda": KEDA,
     "batch-config-maps": BATCH_CONFIG_MAPS,
     "policy": POLICY,
+    "client-certificate": CLIENT_CERTIFICATE,
+    "own-client-ca": OWN_CLIENT_CA,
     "with-prometheus": WITH_PROMETHEUS,
     "without-extras": WITHOUT_EXTRAS,
 }

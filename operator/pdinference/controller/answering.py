@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-import ssl
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from aiohttp import web
 
@@ -13,11 +12,15 @@ from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster.client import ApiServer
 from pdinference.controller.settings import OperatorSettings
 from pdinference.serving import (
+    Callers,
     Certificates,
+    ClientAuthorities,
     MountedCertificates,
     SelfManagedCertificates,
     TLSServer,
     api_service,
+    mounted,
+    published,
     webhook_configurations,
 )
 
@@ -28,24 +31,26 @@ class Answering:
     """Serves routes behind TLS, with a certificate that is kept fresh.
 
     Args:
-        routes: What to answer.
+        routes: What to answer the API server, as a caller of webhooks; where it is to present a client certificate,
+            nobody else.
     """
 
     def __init__(self, settings: OperatorSettings, api: ApiServer, routes: Iterable[web.AbstractRouteDef]) -> None:
         self._settings = settings
         self._certificates = _certificates(settings, api) if settings.tls.enabled else None
-        self._routes = list(routes)
+        context = None if self._certificates is None else self._certificates.context
+        self.clients = None if context is None else ClientAuthorities(context)
+        """Who may prove themselves by a certificate; None when there is nothing to serve."""
+        self._callers = _callers(settings, api, self.clients) if self.clients is not None else None
+        self._routes = list(routes) if self._callers is None else self._callers.guarded(routes)
         self._server: TLSServer | None = None
 
     @property
     def ready(self) -> bool:
         """Whether calls can succeed; True when there is nothing to serve."""
+        if self._callers is not None and not self._callers.ready:
+            return False
         return self._certificates is None or self._certificates.ready
-
-    @property
-    def context(self) -> ssl.SSLContext | None:
-        """What connections are made with; None when there is nothing to serve."""
-        return None if self._certificates is None else self._certificates.context
 
     def add(self, routes: Iterable[web.AbstractRouteDef]) -> None:
         """Answer these too; before `serve`."""
@@ -58,22 +63,32 @@ class Answering:
             yield
             return
         tls = self._settings.tls
-        keeping = asyncio.create_task(self._certificates.keep(tls.check_seconds), name="certificates")
+        keeping = [asyncio.create_task(self._certificates.keep(tls.check_seconds), name="certificates")]
+        if self._callers is not None:
+            keeping.append(asyncio.create_task(self._callers.keep(tls.check_seconds), name="callers"))
         self._server = TLSServer(self._routes, self._certificates.context)
         try:
             async with self._server.serve(self._settings.bind_address, tls.port, drain=tls.drain_seconds) as port:
                 _LOG.info("Serving HTTPS on port %d", port)
                 yield
         finally:
-            keeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await keeping
+            for task in keeping:
+                task.cancel()
+            await asyncio.gather(*keeping, return_exceptions=True)
 
     async def drain(self) -> None:
         """Go on answering for a while after the process was told to stop: the API server hears of it later than we."""
         if self._server is not None:
             self._server.leave()
             await asyncio.sleep(self._settings.tls.drain_seconds)
+
+
+def _callers(settings: OperatorSettings, api: ApiServer, clients: ClientAuthorities) -> Callers | None:
+    tls = settings.tls
+    if not tls.client_certificate:
+        return None
+    names = frozenset(tls.client_names)
+    return Callers(clients, published(api, names) if tls.client_ca is None else mounted(tls.client_ca, names))
 
 
 def _certificates(settings: OperatorSettings, api: ApiServer) -> Certificates:
