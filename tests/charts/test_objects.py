@@ -91,7 +91,11 @@ class TestPod:
             "readOnlyRootFilesystem": True,
         }
         assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
-        assert {next(iter(volume.keys() - {"name"})) for volume in spec["volumes"]} <= {"emptyDir", "secret", "configMap"}
+        assert {next(iter(volume.keys() - {"name"})) for volume in spec["volumes"]} <= {
+            "emptyDir",
+            "secret",
+            "configMap",
+        }
 
     def test_it_is_probed_and_sized(self) -> None:
         operator = container(rendered())

@@ -159,7 +159,7 @@ REFUSED: list[tuple[Object, str]] = [
             {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]},
         )
     ),
-    *((job(**{member: True}), "of its node") for member in ("hostNetwork", "hostPID", "hostIPC")),
+    *((job(None, None, **{member: True}), "of its node") for member in ("hostNetwork", "hostPID", "hostIPC")),
     (job({"ports": [{"containerPort": 80, "hostPort": 80}]}), "of its node"),
     *(
         (job(context=context), "privileged or runs as root")

@@ -39,7 +39,7 @@ class Authority:
     @classmethod
     def named(cls, name: str) -> "Authority":
         key = ec.generate_private_key(ec.SECP256R1())
-        return cls(key, _signed(name, key, name, key, ca=True))
+        return cls(key, _signed(_named(name), key, _named(name), key, ca=True))
 
     @property
     def pem(self) -> str:
@@ -48,9 +48,8 @@ class Authority:
     def client(self, name: str, folder: Path) -> Path:
         """A file with a certificate and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
-        issuer = self.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
-        certificate = _signed(name, key, str(issuer), self.key, ca=False)
-        file = folder / f"{issuer}-{name}.pem"
+        certificate = _signed(_named(name), key, self.certificate.subject, self.key, ca=False)
+        file = folder / f"{certificate.serial_number}.pem"
         file.write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -61,13 +60,13 @@ class Authority:
 
 
 def _signed(
-    name: str, key: ec.EllipticCurvePrivateKey, issuer: str, signer: ec.EllipticCurvePrivateKey, *, ca: bool
+    name: x509.Name, key: ec.EllipticCurvePrivateKey, issuer: x509.Name, signer: ec.EllipticCurvePrivateKey, *, ca: bool
 ) -> x509.Certificate:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
-        .subject_name(_named(name))
-        .issuer_name(_named(issuer))
+        .subject_name(name)
+        .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(minutes=1))
