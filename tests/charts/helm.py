@@ -120,6 +120,15 @@ EVERYTHING: Values = {
     "webhook": {"timeoutSeconds": 3, "certManager": {"enabled": False, "issuerRef": {"name": "ca"}}},
     "fullnameOverride": "pdi",
 }
+CLIENT_CERTIFICATE: Values = {"webhook": {"clientCertificate": {"enabled": True}}}
+OWN_CLIENT_CA: Values = {
+    "webhook": {"clientCertificate": {"enabled": True, "caConfigMap": "webhook-ca", "names": ["kube-apiserver"]}},
+    "networkPolicy": {"apiServer": [{"ipBlock": {"cidr": "10.0.0.0/28"}}]},
+}
+POLICY: Values = {
+    "admissionPolicy": {"protectedNamespaces": ["payments"], "ownNamespace": True},
+    "allowedHostPaths": ["/srv/models", "/data"],
+}
 CERT_MANAGER: Values = {"webhook": {"certManager": {"enabled": True}}}
 WITH_MONITOR: Values = {
     "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
@@ -148,6 +157,8 @@ WITHOUT_EXTRAS: Values = {
     "leaderElection": {"enabled": False},
     "crds": {"install": False},
     "rbac": {"create": False},
+    "admissionPolicy": {"enabled": False},
+    "networkPolicy": {"enabled": False},
     "serviceAccount": {"create": False},
     "metrics": {"service": {"enabled": False}},
 }
@@ -159,6 +170,9 @@ VALUE_SETS: dict[str, Values] = {
     "cert-manager": CERT_MANAGER,
     "keda": KEDA,
     "batch-config-maps": BATCH_CONFIG_MAPS,
+    "policy": POLICY,
+    "client-certificate": CLIENT_CERTIFICATE,
+    "own-client-ca": OWN_CLIENT_CA,
     "with-prometheus": WITH_PROMETHEUS,
     "without-extras": WITHOUT_EXTRAS,
 }

@@ -23,9 +23,11 @@ from pdinference.manifests.pod_security import restricted_problems
 from tests.charts.helm import (
     CERT_MANAGER,
     CHART,
+    CLIENT_CERTIFICATE,
     EVERYTHING,
     NAMESPACE,
     NAMESPACED,
+    OWN_CLIENT_CA,
     RELEASE,
     VALUE_SETS,
     WITH_MONITOR,
@@ -291,8 +293,39 @@ class TestWebhook:
         assert f"--tls-secret={only(objects, 'Secret')['metadata']['name']}" in container(objects)["args"]
 
     def test_a_network_policy_lets_the_api_server_in(self) -> None:
-        (calls, _) = only(rendered(EVERYTHING), "NetworkPolicy")["spec"]["ingress"]
-        assert calls == {"ports": [{"port": "https", "protocol": "TCP"}]}
+        (calls, metrics) = only(rendered(), "NetworkPolicy")["spec"]["ingress"]
+        assert calls == {"ports": [{"port": "https", "protocol": "TCP"}]}, "it may come from anywhere"
+        assert metrics == {"ports": [{"port": "http", "protocol": "TCP"}]}
+
+    def test_the_network_policy_can_be_made_narrower(self) -> None:
+        (calls, _) = only(rendered(OWN_CLIENT_CA), "NetworkPolicy")["spec"]["ingress"]
+        assert calls["from"] == [{"ipBlock": {"cidr": "10.0.0.0/28"}}]
+        (_, metrics) = only(rendered(EVERYTHING), "NetworkPolicy")["spec"]["ingress"]
+        assert metrics["from"] == [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]
+        assert not of_kind(rendered({"networkPolicy": {"enabled": False}}), "NetworkPolicy")
+
+    def test_it_asks_for_a_client_certificate_where_that_is_wanted(self) -> None:
+        plain, published, own = (rendered(values) for values in ({}, CLIENT_CERTIFICATE, OWN_CLIENT_CA))
+        assert not [argument for argument in container(plain)["args"] if argument.startswith("--webhook-client")]
+        assert "--webhook-client-certificate" in container(published)["args"]
+        assert "--webhook-client-ca=/client-ca/ca.crt" not in container(published)["args"]
+        assert {
+            "--webhook-client-certificate",
+            "--webhook-client-ca=/client-ca/ca.crt",
+            "--webhook-client-name=kube-apiserver",
+        } <= set(container(own)["args"])
+        assert {"name": "client-ca", "configMap": {"name": "webhook-ca"}} in pod(own)["spec"]["volumes"]
+        assert {"name": "client-ca", "mountPath": "/client-ca", "readOnly": True} in container(own)["volumeMounts"]
+
+    @pytest.mark.parametrize(
+        ("values", "reads"),
+        [({}, False), (CLIENT_CERTIFICATE, True), (OWN_CLIENT_CA, False)],
+        ids=["plain", "published", "own"],
+    )
+    def test_it_may_read_what_the_api_server_publishes_where_it_goes_by_that(self, values: Values, reads: bool) -> None:
+        bindings = of_kind(rendered({**values, "metricsApi": {"enabled": False}}), "RoleBinding")
+        roles = [b["roleRef"]["name"] for b in bindings if b["metadata"]["namespace"] == "kube-system"]
+        assert roles == (["extension-apiserver-authentication-reader"] if reads else [])
 
     def test_only_watched_namespaces_depend_on_it(self) -> None:
         (expression,) = self.configuration(NAMESPACED)["namespaceSelector"]["matchExpressions"]
@@ -350,7 +383,7 @@ class TestRollouts:
             {"rbac": {"userRoles": False}},
             {"crds": {"keep": False}},
             {"metrics": {"service": {"annotations": {"a": "b"}}}},
-            {"networkPolicy": {"enabled": True}},
+            {"networkPolicy": {"enabled": False}},
             {"serviceAccount": {"annotations": {"a": "b"}}},
         ],
         ids=str,
@@ -391,8 +424,9 @@ class TestNames:
 
     def test_the_longest_fit(self) -> None:
         objects = rendered({"nameOverride": "n" * 50, "rbac": {"create": True}}, release="r" * 53)
+        policies = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
         webhooks = {"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
-        long = {"ClusterRole", "ClusterRoleBinding", "RoleBinding", *webhooks}
+        long = {"ClusterRole", "ClusterRoleBinding", "RoleBinding", *webhooks, *policies}
         limits = {item["metadata"]["name"]: 253 if item["kind"] in long else 63 for item in objects}
         assert not [name for name, limit in limits.items() if len(name) > limit]
 

@@ -75,6 +75,10 @@ def test_lint_has_no_complaint(values: Values) -> None:
             {"metrics": {"service": {"enabled": False}, "serviceMonitor": {"enabled": True}}},
             ["needs metrics.service.enabled"],
         ),
+        (
+            {"webhook": {"clientCertificate": {"enabled": True, "caConfigMap": "ca"}}},
+            ["caConfigMap needs webhook.clientCertificate.names"],
+        ),
         (asking({"modes": ["bearer"]}), ["authentication needs a name"]),
         (asking({"name": "prometheus", "mode": "bearer"}), ["/autoscaling/keda/authentication", "mode"]),
         (asking({"name": "prometheus", "modes": ["password"]}), ["/autoscaling/keda/authentication/modes/0"]),
