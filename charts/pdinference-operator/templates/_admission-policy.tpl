@@ -2,7 +2,7 @@
 The start of each policy; takes a list of the root and the end of its name. Only requests of the operator's own account
 are looked at. A policy that cannot be evaluated refuses.
 */}}
-{{- define "pdinference-operator.policy" -}}
+{{- define "pdinference-operator.admissionPolicy" -}}
 {{- $root := index . 0 -}}
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding

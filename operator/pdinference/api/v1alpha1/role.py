@@ -243,7 +243,7 @@ class RoleSpec(EngineOptions):
     prompts, so that the same beginning is not computed twice. Default: nowhere."""
     pod_template: PodTemplate = Field(default_factory=dict)
     """What has no field: `metadata` and `spec` of a pod, merged into the pods of the role (strategic merge), for
-    example imagePullSecrets, volumes, or a side-car. docs/resource.md lists what is allowed; the rest is refused."""
+    example imagePullSecrets, volumes, or a side-car. docs/resource.md lists what is allowed."""
 
     @property
     def products(self) -> list[str]:

@@ -184,7 +184,7 @@ class ModelCache(ApiModel):
     """A claim that exists. A Job downloads the model once; P and D start when it is there, and mount it read-only."""
     host_path: HostPathSource | None = None
     """A folder of each node that user 65532 may write to: the first pod on a node downloads, the others use that. Needs
-    an entry of `allowedHostPaths` for this very folder, with `readOnly: false`."""
+    it in the chart's `allowedHostPaths`, with `readOnly: false`."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
