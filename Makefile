@@ -9,6 +9,17 @@ RUN := $(UV) run --no-sync
 CLUSTER ?= local
 REGISTRY ?=
 TAG ?= 0.1.0
+# Programs of this machine that no README command installs must not decide whether anything works (see e2e/programs.py).
+# A cluster of your own is another matter: to log in, kubectl may need any program that you have.
+GO := $(shell command -v go || command -v /usr/local/go/bin/go)
+ifeq ($(CLUSTER),local)
+export PATH := $(if $(GO),$(dir $(GO)):)/usr/sbin:/usr/bin:/sbin:/bin
+endif
+# `make setup PYTHON=/path/to/python3.12` takes another Python than Debian's.
+ifdef PYTHON
+export PYTHON
+export UV_PYTHON := $(PYTHON)
+endif
 # Arguments for pytest, for example `make test-unit ARGS='-k render'`.
 ARGS ?=
 ADAPTER_RULES := charts/pdinference-operator/files/prometheus-adapter-rules.yaml
@@ -86,6 +97,11 @@ generate: setup ## Write the CRDs, the rules for prometheus-adapter and the gold
 	$(RUN) pdinference adapter-rules > $(ADAPTER_RULES)
 	$(RUN) pytest -q tests/manifests --update-golden
 
+.PHONY: digests
+digests: setup ## Ask the registries for the digests of the images that are taken from others, and pin them
+	$(RUN) python -m e2e.digests
+	$(MAKE) generate
+
 .PHONY: vllm-options
 vllm-options: setup-vllm ## Write the list of vLLM's options anew, from its parser
 	$(RUN) python -m tests.checks.vllm_options > operator/pdinference/checks/vllm-options.txt
@@ -99,9 +115,17 @@ benchmark: setup ## A burst of 500 resources: rate against bare applies, memory,
 benchmark-autoscaling: setup ## The autoscaling presets against others, in a simulated fleet
 	$(RUN) python -m benchmarks.autoscaling $(ARGS)
 
+.PHONY: benchmark-scraping
+benchmark-scraping: setup ## What 300 hostile pods of one tenant cost the operator, and the samples of another tenant
+	$(RUN) python -m benchmarks.scraping $(ARGS)
+
 .PHONY: images
 images: setup ## Build the three images with buildah; archives in ~/.cache/pdinference/images
 	$(RUN) python -m e2e.images build
+
+.PHONY: sbom
+sbom: setup ## Bills of materials (CycloneDX) of the lock file and of the three images, into dist/sbom
+	$(RUN) python -m e2e.sbom
 
 .PHONY: down
 down: setup ## Take down local clusters; keep what was built, so that the next demo is quick

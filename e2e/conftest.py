@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from e2e import programs
 from e2e.cluster import Cluster
 from e2e.install import ImageReferences, apply, create_namespace, example, install_operator, local_references
 from e2e.kubectl import Kubectl, KubectlError
@@ -70,6 +71,11 @@ def serving() -> Iterator[Serving]:
     finally:
         if not keep:
             cluster.down()
+
+
+def pytest_configure() -> None:
+    """Let the tests start only what a fresh machine has."""
+    programs.restrict()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -32,6 +32,7 @@ from typing import Final
 
 import click
 
+from e2e import programs
 from e2e.cluster import paths
 from e2e.cluster.files import locked
 
@@ -41,7 +42,8 @@ _BASE_PACKAGES: Final = ("ca-certificates", "python3", "python3-venv")
 _BASE_RECIPE: Final = "2"  # raise it to make the base anew, with Debian's latest security updates
 _BASE_SECONDS: Final = 600
 _BUILD_SECONDS: Final = 1800
-_TOOLS: Final = ("buildah", "mmdebstrap")
+TOOLS: Final = ("buildah", "mmdebstrap")
+"""Programs of Debian that building takes, and the names of their packages."""
 _CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 _INDEXES: Final = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "TORCH_INDEX_URL")
 _STEP: Final = re.compile(r"(\[\d+/\d+\] )?STEP ")
@@ -49,7 +51,6 @@ _LINE_LENGTH: Final = 110
 _LAST_LINES: Final = 40
 _NEEDED_BYTES: Final = 12_000_000_000  # the largest image, its packed layer while it is committed, and slack
 _LABEL: Final = "io.pdinference.inputs"
-_UV: Final = "0.13.8"
 _ROUTER: Final = "0.1.17"
 _CUDA: Final = re.compile(r"(nvidia-|cuda-|triton$|nixl-cu12$)")
 _TORCH: Final = ("torch", "nvidia-cuda-cupti", "nvidia-cuda-runtime")
@@ -173,6 +174,21 @@ def clean() -> None:
     _lock().unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def mounted(reference: str) -> Iterator[Path]:
+    """The files of a built image, to be read until the end of the block.
+
+    Raises:
+        ImageError: There is no such image.
+    """
+    with locked(_lock()):
+        container = _output(_buildah_command("from", "--quiet", "--pull-never", reference)).strip()
+        try:
+            yield Path(_output(_buildah_command("mount", container)).strip())
+        finally:
+            _forget_containers()
+
+
 def requirement_files(*, online: bool = True) -> dict[Path, str]:
     """Compute the pinned requirements that the Dockerfiles install, from uv.lock and the pins above.
 
@@ -195,13 +211,28 @@ def requirement_files(*, online: bool = True) -> dict[Path, str]:
     }
     if online:
         contents["images/router/requirements.txt"] = _compile(f"vllm-router=={_ROUTER}")
-        contents["images/uv-requirements.txt"] = _compile(f"uv=={_UV}")
+        contents["images/uv-requirements.txt"] = _compile(f"uv=={_uv_version()}")
     return {REPOSITORY / path: header + content for path, content in contents.items()}
+
+
+def _uv_version() -> str:
+    """The pinned one; for another one, write its number into the file and compute the hashes anew."""
+    (version,) = re.findall(r"^uv==(\S+)", (REPOSITORY / "images" / "uv-requirements.txt").read_text(), re.MULTILINE)
+    return str(version)
 
 
 def _export_vllm() -> dict[str, str]:
     """The lock's packages of the group `vllm` with their hashes, by name."""
-    command = ["uv", "export", "--quiet", "--frozen", "--only-group", "vllm", "--no-header", "--no-annotate"]
+    command = [
+        str(programs.UV),
+        "export",
+        "--quiet",
+        "--frozen",
+        "--only-group",
+        "vllm",
+        "--no-header",
+        "--no-annotate",
+    ]
     packages: dict[str, str] = {}
     for block in re.split(r"\n(?=\S)", _output(command).strip()):
         requirement, _, marker = block.partition("\n")[0].removesuffix("\\").partition(";")
@@ -217,7 +248,7 @@ def _export_vllm() -> dict[str, str]:
 def _compile(requirement: str) -> str:
     options = ["--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
     target = ["--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28"]
-    return _output(["uv", "pip", "compile", *options, *target, "-"], stdin=requirement)
+    return _output([str(programs.UV), "pip", "compile", *options, *target, "-"], stdin=requirement)
 
 
 def _output(command: list[str], stdin: str = "") -> str:
@@ -226,7 +257,7 @@ def _output(command: list[str], stdin: str = "") -> str:
             command, input=stdin, capture_output=True, text=True, cwd=REPOSITORY, timeout=_BASE_SECONDS, check=False
         )
     except FileNotFoundError:
-        raise ImageError(f"{command[0]} is not installed: see https://docs.astral.sh/uv/.") from None
+        raise ImageError(f"{command[0]} is not there: run `make setup`, which installs what is needed.") from None
     if done.returncode:
         raise ImageError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
     return done.stdout
@@ -429,7 +460,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _require_tools() -> None:
-    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if os.geteuid() != 0:
         raise ImageError("Building images needs root, for buildah's storage: become root (sudo -E env PATH=$PATH ...).")
     if not missing:
@@ -493,6 +524,7 @@ def clean_command() -> None:
 
 def main() -> None:
     """Run a command; what a person can mend is told without a traceback."""
+    programs.restrict()
     try:
         cli()
     except ImageError as error:

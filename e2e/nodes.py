@@ -57,7 +57,7 @@ def served(
         wait_ready(serving.kubectl, name)
         yield serving
     finally:
-        serving.kubectl.run("delete", "pdi", name, "--timeout=60s")
+        serving.kubectl.run("delete", "pdi", name, "--timeout=300s", timeout=310)
         wait_until("its pods to be gone", lambda: not pods(serving, name, LABEL_NAME), timeout=240)
 
 

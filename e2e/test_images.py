@@ -1,6 +1,8 @@
 """The images, as far as they can be judged without building them; e2e/ runs them for real."""
 
 import importlib.util
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from e2e import images
+from e2e import images, sbom
 
 VLLM = images.REPOSITORY / "images" / "vllm-cpu"
 
@@ -28,6 +30,39 @@ def test_the_vllm_image_installs_what_the_lock_file_says() -> None:
     assert len(expected) == 2
     for path, text in expected.items():
         assert path.read_text() == text, "run `uv run python -m e2e.images requirements`"
+
+
+@pytest.mark.parametrize(
+    "path", sorted(images.REPOSITORY.glob("images/**/*requirements*.txt")), ids=lambda path: path.name
+)
+def test_everything_that_pip_installs_has_a_hash(path: Path) -> None:
+    requirements = path.read_text().replace("\\\n", " ").splitlines()
+    pinned = [line for line in requirements if line and not line.startswith("#")]
+    assert pinned
+    assert all(re.match(r"\S+==\S+ .*--hash=sha256:[0-9a-f]{64}", line) for line in pinned)
+
+
+@pytest.mark.parametrize("name", images.IMAGES)
+def test_an_image_installs_nothing_without_a_hash(name: str) -> None:
+    text = images.IMAGES[name].dockerfile.read_text().replace("\\\n", " ")
+    installs = re.findall(r"pip install[^;&]*", text)
+    assert installs
+    assert all("--require-hashes" in line for line in installs)
+    assert all("--frozen" in line for line in re.findall(r"uv sync[^;&\n]*", text))
+
+
+@pytest.mark.parametrize("name", images.IMAGES)
+def test_the_base_of_an_image_is_pinned_by_its_digest(name: str) -> None:
+    base = re.findall(r"^ARG BASE_IMAGE=(.*)", images.IMAGES[name].dockerfile.read_text(), re.MULTILINE)
+    assert re.fullmatch(r"docker\.io/library/python:[\w.-]+@sha256:[0-9a-f]{64}", *base)
+
+
+def test_both_builds_of_pytorch_have_one_version() -> None:
+    cpu, other = (
+        re.findall(r"^torch==([0-9.]+)", (VLLM / name).read_text(), re.MULTILINE)
+        for name in ("requirements-torch-cpu.txt", "requirements-torch.txt")
+    )
+    assert cpu == other
 
 
 def test_no_cuda_library_is_installed_beside_the_two_that_pytorch_needs() -> None:
@@ -67,7 +102,7 @@ def test_what_goes_into_an_image_decides_whether_it_is_built_again(
 def test_a_stand_in_for_a_library_can_be_loaded(tmp_path: Path) -> None:
     library = tmp_path / "libcublas.so.13"
     library.write_bytes(load(VLLM / "slim.py").empty_library(library.name))
-    subprocess.run(["python3", "-c", f"import ctypes; ctypes.CDLL({str(library)!r})"], check=True)
+    subprocess.run([sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(library)!r})"], check=True)
 
 
 def test_a_patch_that_no_longer_fits_fails_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,3 +121,13 @@ def test_a_patch_that_no_longer_fits_fails_the_build(tmp_path: Path, monkeypatch
     target.write_text("one old line")
     patches.apply(patch)
     assert target.read_text() == "one new line"
+
+
+def test_the_operators_image_holds_what_its_bill_of_materials_says() -> None:
+    """Of the image as it was built: the versions of the lock file, and the system that Python runs on."""
+    reference = images.build_images(["operator"])["operator"].reference
+    with images.mounted(reference) as root:
+        components = json.loads(sbom.of_image(reference, root))["components"]
+    locked = json.loads(sbom.of_lock(*sbom.LOCKED["operator-python"]))["components"]
+    assert {each["purl"] for each in locked} <= {each["purl"] for each in components}
+    assert {"libc6", "python3.11-minimal", "pdinference"} <= {each["name"] for each in components}

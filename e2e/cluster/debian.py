@@ -9,8 +9,7 @@ import click
 
 from e2e.cluster.errors import ClusterError
 
-# A program of each package, to see at once whether it is there.
-_PACKAGES = {
+PACKAGES = {
     "etcd": "etcd-server",
     "containerd": "containerd",
     "runc": "runc",
@@ -23,6 +22,7 @@ _PACKAGES = {
     "nsenter": "util-linux",
     "mount": "mount",
 }
+"""The Debian packages that are installed, each by one of its programs, which shows whether it is there."""
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 _APT_SECONDS = 600
 
@@ -48,7 +48,7 @@ def require() -> None:
     require_root()
     # A shell opened with `su` lacks these, and kubelet and containerd look for mount, iptables and runc there.
     os.environ["PATH"] = f"{os.environ.get('PATH', '')}:{_SBIN}"
-    missing = sorted({package for program, package in _PACKAGES.items() if shutil.which(program) is None})
+    missing = sorted({package for program, package in PACKAGES.items() if shutil.which(program) is None})
     if missing:
         _install(missing)
 

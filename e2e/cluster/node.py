@@ -37,7 +37,7 @@ def ensure_all(nodes: list[NodeSpec]) -> None:
 
 def _await_ready(node: NodeSpec) -> None:
     log = _kubelet(node).log
-    wait_until(f"{node.name} to be Ready", lambda: api.node_ready(node.cluster, node.name), timeout=60, log=log)
+    wait_until(f"{node.name} to be Ready", lambda: api.node_ready(node.cluster, node.name), timeout=300, log=log)
 
 
 def load_image(node: NodeSpec, source: images.Source) -> None:

@@ -34,7 +34,7 @@ class Component:
     command: Sequence[Word]
     ready: Callable[[], bool]
     netns: str
-    timeout: float = 60
+    timeout: float = 300
     gives_up: bool = False  # ends when what it needs is not ready yet, and counts on being started again
 
     @property
@@ -79,7 +79,7 @@ class Component:
         pid = self.pid()
         if pid is None:
             return
-        if not (_ended(pid, sign, timeout) or _ended(pid, signal.SIGKILL, timeout)):
+        if not (_ended(pid, sign, timeout) or _ended(pid, signal.SIGKILL, 60)):
             raise ClusterError(f"{self.name} (process {pid}) does not end, not even by SIGKILL.")
 
     def _start(self) -> None:
@@ -92,7 +92,7 @@ class Component:
             subprocess.run(
                 words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd="/", check=True
             )
-        wait_until(f"{self.name} to start", self._started, timeout=10, log=self.log)
+        wait_until(f"{self.name} to start", self._started, timeout=60, log=self.log)
 
     def _started(self) -> bool:
         """Whether setsid and nsenter have become the program, or it has ended already."""

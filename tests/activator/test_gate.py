@@ -6,6 +6,8 @@ import pytest
 
 from pdinference.activator.gate import Gate, TurnedAwayError
 
+pytestmark = pytest.mark.virtual_time
+
 
 class Clock:
     def __init__(self) -> None:

@@ -149,6 +149,20 @@ def test_batches_are_looked_at_too(batch_document: Make, tmp_path: Any) -> None:
     assert (result.exit_code, result.output) == (0, f"{file}: PDBatch nightly is valid.\n")
 
 
+def test_answers_in_a_configmap_need_the_right_to_write_one(batch_document: Make, tmp_path: Any) -> None:
+    batch = batch_document(output={"configMap": {"name": "answers"}})
+    message = answer(batch)["status"]["message"]
+    assert "spec.output.configMap: The operator is not installed to write ConfigMaps." in message
+    assert "chart value rbac.batchConfigMaps: true" in message
+    file = tmp_path / "batch.yaml"
+    file.write_text(str(batch))
+    offline = CliRunner().invoke(main, ["validate", "-f", str(file)])
+    assert (offline.exit_code, "rbac.batchConfigMaps" in offline.output) == (1, True)
+    assert CliRunner().invoke(main, ["validate", "--batch-config-maps", "-f", str(file)]).exit_code == 0
+    suspended = batch_document(output={"configMap": {"name": "answers"}}, suspend=True)
+    assert answer(suspended, batch)["allowed"] is True, "one that was accepted can be stopped"
+
+
 def test_what_a_batch_asks_is_fixed_and_the_rest_is_not(batch_document: Make) -> None:
     old = batch_document()
     assert answer(batch_document(suspend=True, timeoutSeconds=5, ttlSecondsAfterFinished=60), old)["allowed"] is True

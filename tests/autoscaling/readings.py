@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pdinference.autoscaling.exposition import Histogram, Reading
+from pdinference.autoscaling.exposition import Exposition, Histogram, Reading
 from pdinference.autoscaling.signals import PodLoad
 from pdinference.autoscaling.window import Dated, Window
 from pdinference.planning.observed import KvCache
@@ -24,6 +24,14 @@ IDLE = Reading(
     first_token=Histogram((), 0.0, 0.0),
     inter_token=Histogram((), 0.0, 0.0),
 )
+
+
+def reading(text: str | bytes) -> Reading:
+    """What an answer of /metrics says."""
+    found = Exposition()
+    for line in (text.encode() if isinstance(text, str) else text).split(b"\n"):
+        found.take(line)
+    return found.reading()
 
 
 def told(**numbers: Any) -> Reading:

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-import aiohttp
 import pytest
 from aiohttp import web
 
@@ -73,9 +72,8 @@ def activities(routers: Routers) -> Activities:
 
 
 async def rounds(activities: Activities, count: int = 1) -> None:
-    async with aiohttp.ClientSession() as session:
-        for _ in range(count):
-            await activities.round(session)
+    for _ in range(count):
+        await activities.round()
 
 
 async def test_only_resources_that_may_sleep_are_asked(routers: Routers, activities: Activities) -> None:

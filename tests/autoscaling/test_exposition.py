@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from pdinference.autoscaling.exposition import Reading, reading
+from pdinference.autoscaling.exposition import PREFIX, Exposition, Histogram, Reading
+from pdinference.autoscaling.http_answer import HttpAnswer
 from pdinference.autoscaling.latencies import measure_latency
 from pdinference.autoscaling.signals import PodLoad, measure
+from pdinference.autoscaling.unreadable import Reason, UnreadableError
 from pdinference.autoscaling.window import Dated, Window
 from pdinference.planning.observed import KvCache
 from pdinference.planning.scaling.signals import Signal
-from tests.autoscaling.readings import START
+from tests.autoscaling.readings import START, reading
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -39,11 +41,13 @@ def test_gauges_and_counters() -> None:
 
 
 def test_histograms() -> None:
-    lengths = recorded("decode-warm").prompt_lengths
-    assert lengths is not None
-    assert (lengths.total, lengths.count) == (802, 1)
-    assert lengths.buckets[-1] == (float("inf"), 1)
-    assert [count for _, count in lengths.buckets] == sorted(count for _, count in lengths.buckets)
+    found = recorded("decode-busy")
+    assert found.prompt_lengths == Histogram((), 802, 1)
+    assert found.first_token is not None
+    assert found.first_token.count == 4
+    assert found.first_token.buckets[-1] == (float("inf"), 4)
+    counts = [count for _, count in found.first_token.buckets]
+    assert counts == sorted(counts)
 
 
 def test_several_engines_of_a_pod_are_one_pod() -> None:
@@ -57,6 +61,27 @@ def test_several_engines_of_a_pod_are_one_pod() -> None:
     assert both.cache == KvCache(48, 128)
 
 
+def test_sixteen_engines_with_a_long_model_name_fit() -> None:
+    """With the buckets that were left out of the recorded answer."""
+    recorded = (RECORDED / "decode-later.txt").read_text(encoding="utf-8")
+    recorded = recorded.replace('model_name="m"', 'model_name="meta-llama/Llama-3.1-405B-Instruct"')
+    comments = [line for line in recorded.splitlines() if line.startswith("#")]
+    samples = [line for line in recorded.splitlines() if line.startswith("vllm:")]
+    whole = {line.split("_bucket")[0] for line in samples if "_bucket" in line}
+    for line in list(samples):
+        name, _, labels = line.partition("_sum{")
+        if labels and name not in whole:
+            samples += [f'{name}_bucket{{le="{number}.0",{labels}' for number in range(20)]
+            samples += [f"{name}_created{{{labels}"]
+    engines = [line.replace('engine="0"', f'engine="{number}"') for number in range(16) for line in samples]
+    text = "\n".join([*comments, *engines, ""]).encode()
+    answer, found = HttpAnswer(PREFIX), Exposition()
+    for line in answer.feed(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(text) + text):
+        found.take(line)
+    assert answer.complete
+    assert found.reading().waiting == 16 * 6
+
+
 def test_nothing_that_vllm_did_not_say_is_made_up() -> None:
     found = reading("# TYPE other counter\nother_total 1.0\n")
     assert (found.kv_usage, found.waiting, found.cache, found.prefill) == (None, None, None, None)
@@ -64,8 +89,9 @@ def test_nothing_that_vllm_did_not_say_is_made_up() -> None:
 
 @pytest.mark.parametrize("text", ['vllm:num_requests_waiting{engine="0" 1.0', "vllm:num_requests_waiting one"])
 def test_what_is_no_metrics_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"."):
+    with pytest.raises(UnreadableError) as caught:
         reading(text)
+    assert caught.value.reason is Reason.MALFORMED
 
 
 def test_d_under_load_asks_for_the_pods_that_its_queue_needs() -> None:

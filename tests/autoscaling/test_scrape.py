@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -97,10 +96,9 @@ async def scraper(pods: Pods) -> Scraper:
 
 
 async def rounds(pods: Pods, scraper: Scraper, count: int = 1, *, others: bool = False) -> None:
-    async with aiohttp.ClientSession() as session:
-        for _ in range(count):
-            pods.now += 5
-            await scraper.round(session, others=others)
+    for _ in range(count):
+        pods.now += 5
+        await scraper.round(others=others)
 
 
 def demand(pods: Pods, scraper: Scraper) -> float:
@@ -306,6 +304,47 @@ async def test_an_endless_answer_is_cut_off(pods: Pods, scraper: Scraper) -> Non
     await rounds(pods, scraper)
     (load,) = scraper.pods(OWNER, Role.DECODE)
     assert load.window.failures == 1
+
+
+async def test_a_fault_in_what_is_made_of_an_answer_ends_at_its_pod(
+    pods: Pods, scraper: Scraper, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    pods.resource(autoscaling={"maxReplicas": 3})
+    pods.pod("a")
+    monkeypatch.setattr("pdinference.autoscaling.scrape.lacks", fails)
+    await rounds(pods, scraper, 5)
+    assert pods.registry.get_sample_value("pdinference_scrape_failures_total", {"reason": "internal"}) == 5
+    assert 0 < caplog.text.count("Traceback") < 5, "logged with its traceback, at a bounded rate"
+
+
+@pytest.mark.parametrize(("lie", "asked"), [("vllm:num_requests_waiting x\n", 4), (None, 12)])
+async def test_a_pod_whose_failures_are_costly_is_read_less_often(
+    pods: Pods, scraper: Scraper, lie: str | None, asked: int
+) -> None:
+    """One that refuses costs nothing, and is read as soon as it is back."""
+    pods.resource(autoscaling={"maxReplicas": 3})
+    pods.pod("a")
+    pods.text, pods.status = lie or "", 200 if lie else 500
+    await rounds(pods, scraper, 12)
+    assert pods.asked == asked
+    pods.text, pods.status = METRICS, 200
+    await rounds(pods, scraper, 6)
+    assert scraper.silent(OWNER)[Role.DECODE] == ()
+
+
+async def test_a_pace_that_is_no_time_for_a_token_is_not_noted(pods: Pods, scraper: Scraper) -> None:
+    pods.resource(autoscaling={"maxReplicas": 3})
+    pods.pod("a")
+    name = "vllm:inter_token_latency_seconds_"
+    for text in (EARLIER, METRICS):
+        lines = [line for line in text.splitlines() if not line.startswith((f"{name}sum", f"{name}count"))]
+        count = 1 if text is EARLIER else 10**14
+        pods.text = "\n".join([*lines, f"{name}sum 1e-12", f"{name}count {count}", ""])
+        await rounds(pods, scraper)
+    assert scraper.paces(OWNER) == {}
 
 
 async def test_pods_that_are_gone_are_forgotten(pods: Pods, scraper: Scraper) -> None:

@@ -111,6 +111,7 @@ WITH_MONITOR: Values = {
     "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
     "dashboard": {"enabled": True, "labels": {"team": "serving"}},
 }
+BATCH_CONFIG_MAPS: Values = {"rbac": {"batchConfigMaps": True}}
 KEDA: Values = {"autoscaling": {"keda": {"enabled": True, "prometheus": "http://prometheus.monitoring:9090"}}}
 WITH_PROMETHEUS: Values = {
     "metricsApi": {"enabled": False},
@@ -143,6 +144,7 @@ VALUE_SETS: dict[str, Values] = {
     "with-monitor": WITH_MONITOR,
     "cert-manager": CERT_MANAGER,
     "keda": KEDA,
+    "batch-config-maps": BATCH_CONFIG_MAPS,
     "with-prometheus": WITH_PROMETHEUS,
     "without-extras": WITHOUT_EXTRAS,
 }

@@ -13,6 +13,7 @@ from pdinference.engine.batch import Service
 from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.batch import render_batch
 from tests.charts.helm import (
+    BATCH_CONFIG_MAPS,
     EVERYTHING,
     KEDA,
     NAMESPACE,
@@ -77,16 +78,18 @@ def test_no_role_has_wildcards_or_secrets_or_gives_itself_more(values: Values) -
 
 def test_children_are_exactly_what_may_be_created() -> None:
     created = {(group, resource) for group, resource, verb in operator_rights() if verb == "create"}
-    rest = {("events.k8s.io", "events"), ("", "configmaps")}
-    assert created == {(kind.group, kind.plural) for kind in kinds.CHILDREN} | rest
+    assert created == {(kind.group, kind.plural) for kind in kinds.CHILDREN} | {("events.k8s.io", "events")}
 
 
-def test_of_configmaps_it_may_create_and_patch_and_that_can_be_denied() -> None:
+def test_of_configmaps_it_may_create_and_patch_where_that_is_allowed() -> None:
     def of_config_maps(values: Values | None = None) -> set[str]:
         return {verb for _, resource, verb in operator_rights(values) if resource == "configmaps"}
 
-    assert of_config_maps() == {"create", "patch"}
-    assert of_config_maps({"rbac": {"batchConfigMaps": False}}) == set()
+    assert of_config_maps() == set()
+    assert of_config_maps(BATCH_CONFIG_MAPS) == {"create", "patch"}
+    for values, told in (({}, False), (BATCH_CONFIG_MAPS, True)):
+        (container,) = of_kind(rendered(values), "Deployment")[0]["spec"]["template"]["spec"]["containers"]
+        assert ("--batch-config-maps" in container["args"]) is told
 
 
 def test_a_runner_may_patch_its_output_and_do_nothing_else(batch_document: Callable[..., Object]) -> None:
@@ -94,7 +97,7 @@ def test_a_runner_may_patch_its_output_and_do_nothing_else(batch_document: Calla
     (role,) = of_kind(list(render_batch(batch, Service("http://x", "m"), RenderSettings())), "Role")
     (rule,) = role["rules"]
     assert rule == {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["answers"], "verbs": ["patch"]}
-    assert ("", "configmaps", "patch") in operator_rights(), "it can give only what it has"
+    assert ("", "configmaps", "patch") in operator_rights(BATCH_CONFIG_MAPS), "it can give only what it has"
 
 
 def test_everything_watched_may_be_listed_and_watched() -> None:

@@ -59,6 +59,9 @@ def test_what_vllm_takes_is_accepted(resource: Make, name: str, value: Any) -> N
     ("image", "known"),
     [
         ("docker.io/vllm/vllm-openai:v0.32.0", True),
+        (f"docker.io/vllm/vllm-openai:v0.32.0@sha256:{'0' * 64}", True),
+        (f"docker.io/vllm/vllm-openai:v0.33.0@sha256:{'0' * 64}", False),
+        (f"docker.io/vllm/vllm-openai@sha256:{'0' * 64}", False),
         ("localhost/pdinference/vllm-cpu:0.32.0", True),
         ("team/vllm:v0.32.0-cu130", True),
         ("docker.io/vllm/vllm-openai:v0.33.0", False),

@@ -1,15 +1,17 @@
 """Lists are read page by page, of the served namespaces only, and as one consistent state."""
 
+import json
 from typing import Any
 
 import pytest
 
 from pdinference.cluster.cache import Cache
-from pdinference.cluster.client import ApiServer
+from pdinference.cluster.client import ApiServer, PageTooLargeError
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import CHILD_BY_NAME, WATCHED, Owner
+from pdinference.cluster.kinds import CHILD_BY_NAME, RESOURCE, WATCHED, Kind, Owner
 from pdinference.cluster.listing import list_all
 from tests.cluster.objects import OWNER, Json, live, manifest
+from tests.cluster.test_objects import body, deep
 
 SERVICES = CHILD_BY_NAME["Service"].path(None)
 
@@ -17,16 +19,19 @@ SERVICES = CHILD_BY_NAME["Service"].path(None)
 class Pages(ApiServer):
     """Answers lists from prepared pages."""
 
-    def __init__(self, *services: Json | ApiError) -> None:
+    def __init__(self, *services: Json | bytes | ApiError) -> None:
         self.asked: list[tuple[str, dict[str, str]]] = []
         self._services = iter(services)
 
-    async def get(self, path: str, *, accept: str = "application/json", **query: str) -> Json:
+    async def page(self, path: str, *, most: int, **query: str) -> bytes:
         self.asked.append((path, query))
         answer: Any = next(self._services) if path == SERVICES else page()
-        if isinstance(answer, ApiError):
+        if isinstance(answer, Exception):
             raise answer
-        return answer  # type: ignore[no-any-return]
+        data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        if len(data) > most:
+            raise PageTooLargeError
+        return data
 
 
 def page(*names: str, more: str = "") -> Json:
@@ -77,10 +82,10 @@ async def test_children_are_selected_by_the_server() -> None:
 
 async def test_a_kind_that_an_older_cluster_lacks_is_taken_for_empty() -> None:
     class Older(Pages):
-        async def get(self, path: str, *, accept: str = "application/json", **query: str) -> Json:
+        async def page(self, path: str, *, most: int, **query: str) -> bytes:
             if path.startswith("/apis/resource.k8s.io/"):
                 raise ApiError(404, "NotFound", "the server could not find the requested resource")
-            return await super().get(path, accept=accept, **query)
+            return await super().page(path, most=most, **query)
 
     cache = Cache()
     await corrected(Older(page("a")), cache)
@@ -90,3 +95,67 @@ async def test_a_kind_that_an_older_cluster_lacks_is_taken_for_empty() -> None:
 async def test_a_kind_that_every_cluster_has_must_be_there() -> None:
     with pytest.raises(ApiError):
         await corrected(Pages(ApiError(404, "NotFound", "no such page")), Cache())
+
+
+RESOURCES = RESOURCE.path(None)
+
+
+class Resources(ApiServer):
+    """Answers pages of PDInferences, as many objects as are asked for."""
+
+    def __init__(self, *bodies: bytes) -> None:
+        self.bodies = bodies
+        self.limits: list[int] = []
+
+    async def page(self, path: str, *, most: int, **query: str) -> bytes:
+        if path != RESOURCES:
+            return json.dumps(page()).encode()
+        start, limit = int(query.get("continue", 0)), int(query["limit"])
+        self.limits.append(limit)
+        items = b",".join(self.bodies[start : start + limit])
+        more = str(start + limit) if start + limit < len(self.bodies) else ""
+        data = b'{"metadata":{"resourceVersion":"9","continue":"%b"},"items":[%b]}' % (more.encode(), items)
+        if len(data) > most:
+            raise PageTooLargeError
+        return data
+
+
+async def test_resources_that_cannot_be_read_do_not_hide_the_others() -> None:
+    specs = ["{}", deep(50_000), json.dumps({"x": "y" * 1_300_000}), "{}"]
+    cache = Cache()
+    api = Resources(*(body(spec, name=f"r{n}", uid=f"u{n}") for n, spec in enumerate(specs)))
+    owners = set().union(*[found async for found in list_all(api, cache, ())])
+    assert {owner.name for owner in owners} == {"r0", "r1", "r2", "r3"}
+    unreadable = {record.owner.name: record.unreadable for _, record in cache.resources.items()}
+    assert (unreadable["r0"], unreadable["r3"]) == ("", "")
+    assert "nested deeper" in unreadable["r1"]
+    assert "1300009 bytes" in unreadable["r2"]
+
+
+async def test_an_object_that_is_not_as_its_kind_promises_is_left_out_and_noted() -> None:
+    left_out: list[Kind] = []
+    cache = Cache(left_out.append)
+    api = Resources(b'{"spec":{}}', b"5", b'{"metadata":[]}', body("{}"), b'{"metadata":{"name":[1]}}')
+    assert [owners async for owners in list_all(api, cache, ())]
+    assert [record.owner.name for _, record in cache.resources.items()] == ["llama"]
+    assert left_out == [RESOURCE] * 4
+
+
+async def test_pages_are_as_large_as_memory_allows() -> None:
+    large = json.dumps({"x": "y" * 1_300_000})
+    small, huge = (
+        [body(spec, name=f"{name}{n}", uid=f"{name}{n}") for n in range(count)]
+        for spec, name, count in (("{}", "small", 1200), (large, "huge", 40))
+    )
+    api = Resources(*small, *huge)
+    cache = Cache()
+    assert [owners async for owners in list_all(api, cache, ())]
+    assert len(cache.resources) == 1240
+    assert api.limits[:3] == [100, 400, 500]
+    assert len(api.limits) < 40
+    assert min(api.limits) >= 1
+
+
+async def test_what_is_no_list_is_an_error_like_any_other() -> None:
+    with pytest.raises(ApiError):
+        await corrected(Pages(b"<html>"), Cache())

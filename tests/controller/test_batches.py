@@ -37,7 +37,8 @@ class World:
         self.api = FakeApi()
         self.document = document
         self.inference = inference
-        self.metrics_of: dict[str, Progress | None] = {}
+        self.seen: Progress | None = None
+        self.settings = RenderSettings(batch_config_maps=True)
         self.restart()
         self.edit()
 
@@ -51,15 +52,12 @@ class World:
             applier=Applier(self.api, self.cache),
             reporter=Reporter(self.api, self.cache, events, metrics),
             metrics=metrics,
-            settings=RenderSettings(),
-            examinations=Examinations(InProcess(tasks(RenderSettings()))),
-            read=self._read,
+            settings=self.settings,
+            examinations=Examinations(InProcess(tasks(self.settings))),
+            progress=lambda _: self.seen,
             now=lambda: datetime(2026, 11, 21, tzinfo=UTC),
         )
         self.sync()
-
-    async def _read(self, address: str) -> Progress | None:
-        return self.metrics_of.get(address)
 
     def edit(self, **spec: Any) -> None:
         self._put(CR, self.document(**spec))
@@ -206,12 +204,12 @@ async def test_a_job_that_somebody_deleted_is_made_again(world: World) -> None:
 async def test_progress_comes_from_the_runner_while_it_runs(world: World) -> None:
     await started(world)
     world.pod()
-    world.metrics_of["10.0.0.9"] = Progress(20, 7, 1)
+    world.seen = Progress(20, 7, 1)
     result = await world.reconcile()
     assert (world.status["phase"], world.status["progress"]) == ("Running", "8/20")
     assert (world.status["total"], world.status["completed"], world.status["failed"]) == (20, 7, 1)
     assert result.again_after
-    world.metrics_of["10.0.0.9"] = None  # no answer: what is known stays
+    world.seen = None  # no answer: what is known stays
     await world.reconcile()
     assert world.status["progress"] == "8/20"
     assert world.api.requests == {}
@@ -352,6 +350,27 @@ async def test_a_configmap_for_the_answers_is_there_before_the_job(world: World)
     assert world.api.requests == {}
 
 
+async def test_without_the_right_to_configmaps_the_batch_is_refused_and_nothing_tried(world: World) -> None:
+    world.settings = RenderSettings()
+    world.restart()
+    world.edit(output={"configMap": {"name": "answers"}})
+    await started(world)
+    assert OUTPUT_PATH not in world.api.objects
+    assert JOB_PATH not in world.api.objects
+    running = world.condition("Running")
+    assert running["reason"] == "InvalidSpec"
+    assert "chart value rbac.batchConfigMaps: true" in running["message"]
+
+
+async def test_a_batch_that_runs_when_the_right_is_withdrawn_goes_on(world: World) -> None:
+    world.edit(output={"configMap": {"name": "answers"}})
+    await started(world)
+    world.settings = RenderSettings()
+    world.restart()
+    await world.reconcile()
+    assert world.condition("Running")["reason"] != "InvalidSpec"
+
+
 async def test_nobody_gets_a_right_to_a_strangers_configmap(world: World) -> None:
     stranger = world.api.put(OUTPUT_PATH, {"kind": "ConfigMap", "metadata": {"name": "answers"}, "data": {"a": "b"}})
     world.edit(output={"configMap": {"name": "answers"}})
@@ -363,6 +382,23 @@ async def test_nobody_gets_a_right_to_a_strangers_configmap(world: World) -> Non
     assert running["reason"] == "NameConflict"
     assert "another spec.output.configMap.name" in running["message"]
     del world.api.objects[OUTPUT_PATH]
+    await world.reconcile()
+    assert JOB_PATH in world.api.objects
+
+
+@pytest.mark.parametrize("taken", ["serviceaccounts", "roles", "rolebindings", "networkpolicies"])
+async def test_no_job_before_all_else_is_known_to_be_ours(world: World, taken: str) -> None:
+    kind = next(kind for kind in CHILDREN if kind.plural == taken)
+    path = kind.path("models", "nightly-batch")
+    world.api.put(path, {"metadata": {"name": "nightly-batch", "namespace": "models"}})
+    world.edit(output={"configMap": {"name": "answers"}})
+    await started(world)
+    assert JOB_PATH not in world.api.objects
+    running = world.condition("Running")
+    assert running["reason"] == "NameConflict"
+    assert "Until then Job nightly-batch" in running["message"]
+    del world.api.objects[path]
+    world.sync()
     await world.reconcile()
     assert JOB_PATH in world.api.objects
 

@@ -8,6 +8,7 @@ import pytest
 from pdinference.controller.freshness import Freshness, response_class, trace
 from pdinference.controller.health import Health
 from pdinference.controller.metrics import Metrics
+from pdinference.controller.supervisor import Supervisor
 
 
 class Clock:
@@ -15,6 +16,11 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def made(freshness: Freshness, unready: str = "") -> Health:
+    metrics = Metrics()
+    return Health(freshness, metrics, Supervisor(metrics), unready=lambda: unready)
 
 
 async def status(health: Health, path: str) -> int:
@@ -32,7 +38,7 @@ async def test_a_watch_that_neither_delivers_nor_reconnects_is_not_healthy(silen
     freshness = Freshness(clock=clock)
     freshness.heard("/api/v1/pods")
     clock.now = silence
-    assert await status(Health(freshness, Metrics(), unready=lambda: ""), "/healthz") == expected
+    assert await status(made(freshness), "/healthz") == expected
 
 
 async def test_a_watch_that_tries_to_reconnect_is_healthy() -> None:
@@ -41,17 +47,30 @@ async def test_a_watch_that_tries_to_reconnect_is_healthy() -> None:
     freshness.heard("/api/v1/pods")
     clock.now = 1000
     freshness.tried("/api/v1/pods")
-    assert await status(Health(freshness, Metrics(), unready=lambda: ""), "/healthz") == 200
+    assert await status(made(freshness), "/healthz") == 200
     assert freshness.silent(500) == ["/api/v1/pods"]
 
 
 @pytest.mark.parametrize(("reason", "expected"), [("", 200), ("the first list is not complete", 503)])
 async def test_ready_means_that_nothing_is_missing(reason: str, expected: int) -> None:
-    assert await status(Health(Freshness(), Metrics(), unready=lambda: reason), "/readyz") == expected
+    assert await status(made(Freshness(), reason), "/readyz") == expected
 
 
 async def test_metrics_are_served() -> None:
-    assert await status(Health(Freshness(), Metrics(), unready=lambda: ""), "/metrics") == 200
+    assert await status(made(Freshness()), "/metrics") == 200
+
+
+async def test_a_background_task_that_ended_is_not_healthy() -> None:
+    async def fails() -> None:
+        raise RuntimeError("a bug")
+
+    metrics = Metrics()
+    supervisor = Supervisor(metrics)
+    health = Health(Freshness(), metrics, supervisor, unready=lambda: "")
+    assert await status(health, "/healthz") == 200
+    await asyncio.wait({supervisor.start("scraper", fails())})
+    assert await status(health, "/healthz") == 503
+    assert await status(health, "/readyz") == 200
 
 
 async def test_bytes_of_a_watch_and_new_lists_are_noticed() -> None:

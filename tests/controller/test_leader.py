@@ -8,6 +8,8 @@ from pdinference.cluster.errors import ApiError
 from pdinference.controller.leader import LEASE_NAME, Leader, LeaderLostError, Timing
 from tests.cluster.fake_api import FakeApi
 
+pytestmark = pytest.mark.virtual_time
+
 PATH = f"/apis/coordination.k8s.io/v1/namespaces/ops/leases/{LEASE_NAME}"
 QUICK = Timing(duration=0.5, renew_deadline=0.3, retry=0.02)
 

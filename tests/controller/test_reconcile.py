@@ -12,7 +12,7 @@ from pdinference.api.names import Role
 from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import DEPLOYMENT, POD, RESOURCE, Owner, watched
+from pdinference.cluster.kinds import DEPLOYMENT, POD, RESOURCE, SERVICE_ACCOUNT, Owner, watched
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.examinations import tasks
 from pdinference.controller.examining import Examinations
@@ -20,7 +20,7 @@ from pdinference.controller.metrics import Metrics
 from pdinference.controller.reconcile import Reconciler
 from pdinference.controller.report import Reporter
 from pdinference.controller.results import Result
-from pdinference.isolation.calls import InProcess
+from pdinference.isolation.calls import Calls, InProcess
 from pdinference.manifests import RenderSettings
 from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.sleep import Activity
@@ -49,6 +49,11 @@ class World:
     def restart(self) -> None:
         """A new operator process: all that was in memory is gone."""
         self.cache = Cache()
+        self.examinations(InProcess(tasks(self.settings)))
+        self.sync()
+
+    def examinations(self, calls: Calls) -> None:
+        """Let these make the examinations from now on."""
         events = EventRecorder(self.api, self.metrics, instance="test")
         self.reconciler = Reconciler(
             api=self.api,
@@ -56,12 +61,11 @@ class World:
             applier=Applier(self.api, self.cache),
             reporter=Reporter(self.api, self.cache, events, self.metrics),
             metrics=self.metrics,
-            examinations=Examinations(InProcess(tasks(self.settings))),
+            examinations=Examinations(calls),
             measured=lambda _: self.measured,
             activity=lambda _: self.activity,
             now=lambda: datetime.now(UTC) + self.ahead,
         )
-        self.sync()
 
     def later(self, seconds: float) -> None:
         """Time passes."""
@@ -293,6 +297,39 @@ async def test_a_strangers_object_is_left_alone_and_named(world: World) -> None:
     assert world.condition("Progressing")["reason"] == "NameConflict"
     assert world.api.names("/statefulsets/")  # the other children do not wait
     assert [e["reason"] for p, e in world.api.objects.items() if "/events/" in p].count("NameConflict") == 1
+
+
+async def test_a_router_does_not_start_under_a_strangers_account(world: World) -> None:
+    path = SERVICE_ACCOUNT.path("ns", "llama-router")
+    world.api.put(path, {"metadata": {"name": "llama-router", "namespace": "ns"}})
+    assert (await world.reconcile()).retry
+    assert ROUTER not in world.api.objects
+    assert world.api.names("/rolebindings/") == []
+    condition = world.condition("Progressing")
+    assert condition["reason"] == "NameConflict"
+    for words in (
+        "kubectl delete -n ns serviceaccount llama-router",
+        "RoleBinding llama-router",
+        "Deployment llama-router",
+    ):
+        assert words in condition["message"]
+    del world.api.objects[path]
+    await world.reconcile()
+    assert ROUTER in world.api.objects
+    assert world.condition("Progressing")["reason"] != "NameConflict"
+
+
+async def test_a_router_whose_account_was_replaced_is_left_as_it_is(world: World) -> None:
+    await world.reconcile()
+    before = json.dumps(world.api.objects[ROUTER]["spec"])
+    path = SERVICE_ACCOUNT.path("ns", "llama-router")
+    del world.api.objects[path]
+    world.api.put(path, {"metadata": {"name": "llama-router", "namespace": "ns", "uid": "stranger"}})
+    world.sync()
+    world.edit(router={"image": "tenant/router:1"})
+    assert (await world.reconcile()).retry
+    assert json.dumps(world.api.objects[ROUTER]["spec"]) == before
+    assert "Deployment llama-router" in world.condition("Progressing")["message"]
 
 
 async def test_an_invalid_spec_is_reported_and_running_children_are_left_alone(world: World) -> None:

@@ -1,18 +1,21 @@
 """Lists go on whatever happens, and come soon when a watch has begun, at first or anew."""
 
 import asyncio
+import json
 from collections.abc import Callable, Iterable
 
 import pytest
 
 from pdinference.cluster.cache import Cache
-from pdinference.cluster.client import ApiServer, Json
+from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import RESOURCE, WATCHED, Owner
 from pdinference.controller import resync
 from pdinference.controller.freshness import Freshness
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.resync import Resync
+
+pytestmark = pytest.mark.virtual_time
 
 
 class Lists(ApiServer):
@@ -24,7 +27,7 @@ class Lists(ApiServer):
         self.complete = 0
         self.deleted = False
 
-    async def get(self, path: str, *, accept: str = "application/json", **query: str) -> Json:
+    async def page(self, path: str, *, most: int, **query: str) -> bytes:
         if self.failures and self.failing in path:
             self.failures -= 1
             raise ApiError(404, "NotFound", "the server could not find the requested resource")
@@ -32,7 +35,7 @@ class Lists(ApiServer):
         there = path == RESOURCE.path(None) and not self.deleted
         items = [{"metadata": metadata, "spec": {}}] if there else []
         self.complete += path == RESOURCE.path(None)
-        return {"metadata": {"resourceVersion": "5"}, "items": items}
+        return json.dumps({"metadata": {"resourceVersion": "5"}, "items": items}).encode()
 
 
 Enqueue = Callable[[Iterable[Owner]], None]

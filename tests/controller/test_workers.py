@@ -4,14 +4,19 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, cast
 
+import pytest
+
 from pdinference.cluster.kinds import Owner
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.queue import WorkQueue
 from pdinference.controller.results import Result
+from pdinference.controller.supervisor import Supervisor
 from pdinference.controller.workers import Workers
 
 if TYPE_CHECKING:
     from pdinference.controller.reconcile import Reconciler
+
+pytestmark = pytest.mark.virtual_time
 
 KEY = Owner("ns", "llama")
 
@@ -25,7 +30,9 @@ class World:
         self._reconcile = reconcile
         metrics = Metrics()
         self.queue: WorkQueue[Owner] = WorkQueue(metrics, jitter=lambda: 0.01)
-        self.workers = Workers(self.queue, cast("Reconciler", self), metrics, may_write=lambda: may_write)
+        self.workers = Workers(
+            self.queue, cast("Reconciler", self), metrics, Supervisor(metrics), may_write=lambda: may_write
+        )
         self.workers.start(2)
 
     async def reconcile(self, _owner: Owner) -> Result:

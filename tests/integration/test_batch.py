@@ -155,7 +155,7 @@ async def test_a_restarted_operator_makes_no_second_job_and_writes_nothing(world
     made = await job(world)
     await pod(world)
     await phase(world, "Pending")
-    await asyncio.sleep(2)  # the Job controller's own status writes
+    await calm(world, CALM_S)  # the Job controller's own status writes are over
     assert first.stop() == 0
     mark = world.audit_mark()
     await operators.start("--runner-image=another:1")

@@ -75,7 +75,7 @@ async def answers(world: World) -> list[str]:
 async def test_a_killed_runner_leaves_each_answer_once_and_may_do_nothing_else(
     world: World, operators: Operators, tmp_path: Path
 ) -> None:
-    await operators.start()
+    await operators.start("--batch-config-maps")
     await world.apply()
     await world.serving()
     await create(world, output=OUTPUT)
@@ -124,7 +124,7 @@ async def may_only_patch_its_own(world: World, kubeconfig: Path) -> None:
 async def test_a_configmap_that_was_there_before_is_left_alone(world: World, operators: Operators) -> None:
     stranger: dict[str, Any] = {"metadata": {"name": "answers"}, "data": {"config": "precious"}}
     await world.api.create(CONFIG_MAP.path(world.namespace), stranger)
-    await operators.start()
+    await operators.start("--batch-config-maps")
     await world.apply()
     await world.serving()
     await create(world, output=OUTPUT)

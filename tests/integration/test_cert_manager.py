@@ -37,7 +37,7 @@ async def cert_manager(world: World, tmp_path: Path) -> AsyncIterator[None]:
         process = await asyncio.create_subprocess_exec(*line, stdout=log, stderr=log)
     yield
     process.terminate()
-    await asyncio.wait_for(process.wait(), timeout=20)
+    await asyncio.wait_for(process.wait(), timeout=120)
 
 
 def definitions() -> list[Json]:

@@ -4,7 +4,7 @@ import asyncio
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE, STATEFUL_SET
+from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE, ROLE_BINDING, STATEFUL_SET
 from tests.integration.operator_process import RECONCILED
 from tests.integration.operators import Operators
 from tests.integration.world import SERVICE, SERVICE_ACCOUNT, World, until
@@ -133,6 +133,22 @@ async def test_a_strangers_object_is_not_adopted(world: World, operators: Operat
 
     await until(ours, "the Service is made once the stranger is gone")
     await until(lambda: _rolling(world), "the conflict is over")
+
+
+async def test_a_router_never_runs_under_a_strangers_account(world: World, operators: Operators) -> None:
+    await world.api.create(SERVICE_ACCOUNT.path(world.namespace), {"metadata": {"name": "llama-router"}})
+    await operators.start()
+    await world.apply()
+
+    async def told() -> bool:
+        return "Deployment llama-router" in (await world.condition("Progressing")).get("message", "")
+
+    await until(told, "the condition names the Deployment that is not applied")
+    assert (await world.condition("Progressing"))["reason"] == "NameConflict"
+    assert await world.get(DEPLOYMENT, "llama-router") is None
+    assert await world.get(ROLE_BINDING, "llama-router") is None
+    await world.delete(SERVICE_ACCOUNT, "llama-router")
+    await until(world.complete, "everything is applied once the stranger is gone")
 
 
 async def _rolling(world: World) -> bool:

@@ -15,7 +15,6 @@ import yaml
 
 from e2e.cluster.build import binary
 from pdinference.api.names import Role
-from pdinference.autoscaling.exposition import reading
 from pdinference.autoscaling.signals import PodLoad, Upstream, measure
 from pdinference.autoscaling.window import Dated, Window, decode_window
 from pdinference.planning.scaling.adapter import adapter_rules
@@ -29,6 +28,7 @@ from pdinference.planning.scaling.queries import (
 )
 from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.vllm_metrics import VllmMetric
+from tests.autoscaling.readings import reading
 from tests.integration.prometheus import Line, MovingPod, Prometheus
 from tests.integration.world import until
 

@@ -22,7 +22,7 @@ READS = frozenset({"get", "list", "watch"})
 CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-async def until(holds: Callable[[], Awaitable[bool]], what: str, *, within: float = 60) -> None:
+async def until(holds: Callable[[], Awaitable[bool]], what: str, *, within: float = 120) -> None:
     """Wait for a condition; a test that waits in vain says for what."""
     deadline = time.monotonic() + within
     while not await holds():

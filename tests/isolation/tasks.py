@@ -6,8 +6,6 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
-import re2  # noqa: F401 - as the real program has it
-
 
 def _hang(_: bytes) -> bytes:
     while True:
@@ -20,7 +18,7 @@ def _hang_in_c(_: bytes) -> bytes:
 
 
 def _ignore_signals(_: bytes) -> bytes:
-    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP, signal.SIGALRM}:
+    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP, signal.SIGALRM, signal.SIGPROF}:
         signal.signal(number, signal.SIG_IGN)
     time.sleep(3600)
     return b""
@@ -31,7 +29,7 @@ def _bomb(_: bytes) -> bytes:
 
 
 def _slow_bomb(_: bytes) -> bytes:
-    kept = []
+    kept: list[dict[str, int]] = []
     while True:
         kept.append({"a": len(kept)})
 

@@ -153,8 +153,8 @@ def test_output_into_a_configmap_needs_an_account_and_no_volume(batch_document: 
     found = children(document)
     assert list(found)[-1] == "Job", "what its pod needs comes first"
     spec = pod(document)
-    assert (spec["serviceAccountName"], spec["automountServiceAccountToken"]) == ("nightly-batch", True)
-    assert [volume["name"] for volume in spec["volumes"]] == ["input"]
+    assert spec["serviceAccountName"] == "nightly-batch"
+    assert [volume["name"] for volume in spec["volumes"]] == ["api-access", "input"]
     assert "--output-config-map=models/answers" in spec["containers"][0]["args"]
     (subject,) = found["RoleBinding"]["subjects"]
     assert subject == {"kind": "ServiceAccount", "name": "nightly-batch", "namespace": "models"}

@@ -57,6 +57,15 @@ def test_the_certificate_is_renewed_well_before_it_expires_and_the_authority_sta
     assert fresh.authorities == first.authorities
 
 
+def test_a_due_certificate_of_a_new_authority_is_renewed_at_once(first: KeyMaterial) -> None:
+    """Clients trust that authority already: the certificate at hand is its own."""
+    brief = Lifetimes(server=timedelta(seconds=3))
+    due = renewed(first, ("other.svc",), NOW, brief, published=True)
+    fresh = renewed(due, ("other.svc",), NOW + timedelta(seconds=1), brief, published=True)
+    assert fresh.certificate != due.certificate
+    assert fresh.authorities == first.authorities
+
+
 def test_a_certificate_that_expired_while_nobody_looked_is_renewed(first: KeyMaterial) -> None:
     fresh = at(100, first, published=False)
     assert fresh.certificate.not_valid_after_utc > NOW + 180 * DAY

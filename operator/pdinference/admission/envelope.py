@@ -11,6 +11,8 @@ from pdinference.admission.review import API_VERSION, NotAReviewError
 from pdinference.api.bounds import MAX_SPEC_BYTES, TOO_DEEP, too_large
 
 _NULL: Final = msgspec.Raw(b"null")
+_LONG: Final = msgspec.Raw(b'"(too long)"')
+_TYPE: Final = ("apiVersion", "kind")
 _UID: Final = re.compile(rb'"request"\s{0,8}:\s{0,8}\{\s{0,8}"uid"\s{0,8}:\s{0,8}"([A-Za-z0-9-]{1,128})"')
 _BEGINNING: Final = 4096
 _MAX_RAW_SPEC: Final = 6 * MAX_SPEC_BYTES
@@ -81,54 +83,53 @@ def opened(body: bytes) -> Envelope:
     request = review.request
     try:
         settled, reduced = _reduced(request)
-    except msgspec.ValidationError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RefusedError(request.uid, f"The object cannot be read: {str(error)[:200]}.") from None
     return Envelope(request.uid, request.namespace, settled, reduced)
 
 
 def _reduced(request: _Request) -> tuple[bool, bytes]:
-    if request.object == _NULL:
+    """Whether the review is settled, and else what to hand on."""
+    if _is_null(request.object):
         return True, b""
     new = _members(request.object)
-    old = None if request.old == _NULL else _members(request.old)
+    old = None if _is_null(request.old) else _members(request.old)
     metadata = _members(new.get("metadata", _NULL))
-    if "deletionTimestamp" in metadata or (old is not None and _spec(new) == _spec(old)):
+    spec = bytes(new.get("spec", _NULL))
+    old_spec = b"" if old is None else bytes(old.get("spec", _NULL))
+    if "deletionTimestamp" in metadata or spec == old_spec:
         return True, b""
-    if (size := len(_spec(new))) > _MAX_RAW_SPEC:
-        raise RefusedError(request.uid, f"The object is not valid.\n  spec: {too_large(size)}")
+    if len(spec) > _MAX_RAW_SPEC:
+        raise RefusedError(request.uid, f"The object is not valid.\n  spec: {too_large(len(spec))}")
     parts = {
         "uid": request.uid,
-        "object": {**_short(new, ("apiVersion", "kind")), "metadata": _short(metadata, _METADATA), "spec": _spec(new)},
-        "oldObject": None if old is None else _old(old),
+        "object": {**_short(new, _TYPE), "metadata": _short(metadata, _METADATA), "spec": msgspec.Raw(spec)},
+        "oldObject": None if old is None else {**_short(old, _TYPE), **_known(old, old_spec)},
     }
     return False, msgspec.json.encode({"apiVersion": API_VERSION, "request": parts})
 
 
-def _old(old: Object) -> Mapping[str, Any]:
-    """What an update replaces: a spec that is not too large, and what the status knows of the model."""
-    spec = _spec(old)
-    status = _members(old.get("status", _NULL))
-    model = status.get("model", _NULL)
+def _known(old: Object, spec: bytes) -> Mapping[str, Any]:
+    """Of what an update replaces: a spec that is not too large, and what the status knows of the model."""
+    model = _members(old.get("status", _NULL)).get("model", _NULL)
     return {
-        **_short(old, ("apiVersion", "kind")),
         "metadata": _short(_members(old.get("metadata", _NULL)), _METADATA),
-        "spec": spec if len(spec) <= _MAX_RAW_SPEC else None,
-        "status": {"model": model if len(bytes(model)) <= _MAX_RAW_SPEC else None},
+        "spec": msgspec.Raw(spec) if len(spec) <= _MAX_RAW_SPEC else None,
+        "status": {"model": model if len(model) <= _MAX_RAW_SPEC else None},
     }
 
 
 def _members(value: msgspec.Raw) -> Object:
-    return {} if value == _NULL else msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+    return {} if _is_null(value) else msgspec.json.decode(value, type=dict[str, msgspec.Raw])
 
 
-def _spec(found: Object) -> msgspec.Raw:
-    return found.get("spec", _NULL)
+def _is_null(value: msgspec.Raw) -> bool:
+    return len(value) == len(_NULL) and bytes(value) == b"null"
 
 
 def _short(found: Object, names: tuple[str, ...]) -> Object:
-    """These members; one that is longer than any valid one is shortened to a text that says so."""
-    long = msgspec.Raw(b'"(too long)"')
-    return {name: found[name] if len(bytes(found[name])) <= _MAX_MEMBER else long for name in names if name in found}
+    """These members; one that is longer than any valid one is replaced by a text that says so."""
+    return {name: found[name] if len(found[name]) <= _MAX_MEMBER else _LONG for name in names if name in found}
 
 
 def _uid(body: bytes) -> str:

@@ -25,10 +25,14 @@ class NotAReviewError(ValueError):
 
 
 def review_tasks(settings: RenderSettings) -> Mapping[str, Task]:
-    """The functions that run in the isolated process: from a review as JSON to the answer as JSON."""
+    """The functions that run in the isolated process: from a review as JSON to the answer as JSON, without the uid."""
 
     def answered(payload: bytes, *, early: bool) -> bytes:
-        return json.dumps(reviewed(json.loads(payload), settings, early=early)).encode()
+        try:
+            review = json.loads(payload)
+        except (ValueError, RecursionError) as error:  # numbers of thousands of digits, text that is no UTF-8
+            return json.dumps(refused("", f"The object cannot be read: {str(error)[:200]}.")).encode()
+        return json.dumps(reviewed(review, settings, early=early)).encode()
 
     return {
         REVIEW: lambda payload: answered(payload, early=False),

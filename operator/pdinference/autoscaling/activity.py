@@ -1,14 +1,17 @@
 """Whether anybody asks a model that may sleep: read from the activators in its router's pods."""
 
 import asyncio
+import math
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-import aiohttp
-from prometheus_client.parser import text_string_to_metric_families
-
 from pdinference.api.names import ACTIVATOR_STATE_PORT, METRIC_HELD_REQUESTS, METRIC_IDLE_SECONDS, Role
+from pdinference.autoscaling.fetch import Share, fetch
+from pdinference.autoscaling.rounds import Rounds
+from pdinference.autoscaling.text_format import name_of, sample
+from pdinference.autoscaling.unreadable import UnreadableError
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.records import PodRecord
@@ -17,11 +20,11 @@ from pdinference.planning.scaling.sleep import Activity
 INTERVAL_S: Final = 1.0
 """A request that waits is noticed within this time."""
 _FRESH_S: Final = 10.0
-_TIMEOUT: Final = aiohttp.ClientTimeout(total=3)
-_LARGEST: Final = 65536
-_CONCURRENCY: Final = 64
+_TIMEOUT_S: Final = 3.0
 _MARK: Final = b'"scaleToZero"'
-_OK: Final = 200
+_PREFIX: Final = b"pdinference_"
+_HELD: Final = METRIC_HELD_REQUESTS.encode()
+_IDLE: Final = METRIC_IDLE_SECONDS.encode()
 
 
 class _Told(NamedTuple):
@@ -54,36 +57,49 @@ class Activities:
         self.asked = asyncio.Event()
         self._cache = cache
         self._on_change = on_change
-        self._interval = interval
         self._port = port
         self._clock = clock
         self._told: dict[str, _Told] = {}
         self._noted: dict[Owner, bool | None] = {}
-        self._slots = asyncio.Semaphore(_CONCURRENCY)
+        self._rounds = Rounds(self._due, self._ask, after=self._note, interval=interval)
 
     async def forever(self) -> None:
-        """One round after the other."""
-        connector = aiohttp.TCPConnector(limit=0, force_close=True)
-        async with aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT, trust_env=False) as session:
-            while True:
-                await self.round(session)
-                await asyncio.sleep(self._interval)
+        """Rounds for ever."""
+        await self._rounds.forever()
 
-    async def round(self, session: aiohttp.ClientSession) -> None:
-        """Ask every activator once, and say where something changed."""
-        owners = [record.owner for _, record in self._cache.resources.items() if _MARK in record.spec]
-        pods = [pod for owner in owners for pod in self._routers(owner)]
-        await asyncio.gather(*(self._ask(session, pod) for pod in pods))
-        live = {pod.uid for pod in pods}
+    async def round(self) -> None:
+        """Ask every activator once, and report what changed."""
+        await self._rounds.once()
+
+    def _due(self) -> Mapping[str, Sequence[PodRecord]]:
+        """The router pods to ask, by namespace, of resources that may sleep; a namespace may have none yet."""
+        found: defaultdict[str, list[PodRecord]] = defaultdict(list)
+        for owner in self._sleepy():
+            found[owner.namespace] += self._routers(owner)
+        live = {pod.uid for pods in found.values() for pod in pods}
         self._told = {uid: told for uid, told in self._told.items() if uid in live}
-        self._noted = {owner: self._noted.get(owner) for owner in owners}
+        self._noted = {owner: held for owner, held in self._noted.items() if owner.namespace in found}
+        if not found:
+            self.asked.set()
+        return found
+
+    def _note(self, namespace: str) -> None:
+        """A namespace was asked: report what changed."""
+        owners = [owner for owner in self._sleepy() if owner.namespace == namespace]
+        self._noted = {
+            owner: held for owner, held in self._noted.items() if owner.namespace != namespace or owner in owners
+        }
         for owner in owners:
             found = self.of(owner)
             held = None if found is None else found.held
-            if held != self._noted[owner]:
+            if held != self._noted.setdefault(owner, None):
                 self._noted[owner] = held
                 self._on_change(owner)
-        self.asked.set()
+        if all(owner in self._noted for owner in self._sleepy()):
+            self.asked.set()
+
+    def _sleepy(self) -> list[Owner]:
+        return [record.owner for _, record in self._cache.resources.items() if _MARK in record.spec]
 
     def of(self, owner: Owner) -> Activity | None:
         """What all router pods of a resource tell together; None when one of them does not, and none has requests."""
@@ -104,23 +120,20 @@ class Activities:
             pod for pod in self._cache.pods.owned_by(owner) if pod.summary.role is Role.ROUTER and not pod.summary.gone
         ]
 
-    async def _ask(self, session: aiohttp.ClientSession, pod: PodRecord) -> None:
+    async def _ask(self, pod: PodRecord, share: Share) -> None:
         if not pod.address:
             return
-        host = f"[{pod.address}]" if ":" in pod.address else pod.address
+        values: dict[bytes, float] = {}
+
+        def take(line: bytes) -> None:
+            if name_of(line) in {_HELD, _IDLE}:
+                found = sample(line)
+                values[found.name] = found.value
+
         try:
-            async with (
-                self._slots,
-                session.get(f"http://{host}:{self._port}/metrics", allow_redirects=False) as answer,
-            ):
-                found = _parsed((await answer.content.read(_LARGEST)).decode()) if answer.status == _OK else None
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+            await fetch(pod.address, self._port, take, prefix=_PREFIX, share=share, seconds=_TIMEOUT_S)
+        except UnreadableError:
             return
-        if found is not None:
-            self._told[pod.uid] = _Told(self._clock(), found)
-
-
-def _parsed(text: str) -> Activity | None:
-    values = {sample.name: sample.value for family in text_string_to_metric_families(text) for sample in family.samples}
-    held, idle = values.get(METRIC_HELD_REQUESTS), values.get(METRIC_IDLE_SECONDS)
-    return None if held is None or idle is None else Activity(held > 0, idle)
+        held, idle = values.get(_HELD, math.nan), values.get(_IDLE, math.nan)
+        if not math.isnan(held) and not math.isnan(idle):
+            self._told[pod.uid] = _Told(self._clock(), Activity(held > 0, idle))

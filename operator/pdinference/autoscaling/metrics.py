@@ -12,6 +12,13 @@ class ScrapeMetrics:
         self.scrapes = Counter(
             "pdinference_scrapes", "Reads of vLLM's metrics, by result (success, error).", ["result"], registry=registry
         )
+        self.failures = Counter(
+            "pdinference_scrape_failures",
+            "Failed reads of vLLM's metrics, by reason (refused, unreachable, timeout, status, encoding, too-long, "
+            "malformed, internal).",
+            ["reason"],
+            registry=registry,
+        )
         self.seconds = Histogram(
             "pdinference_scrape_duration_seconds", "How long a read took.", buckets=_BUCKETS, registry=registry
         )

@@ -1,6 +1,7 @@
 """`external.metrics.k8s.io/v1beta1`: what HPAs ask the API server for, and the API server us."""
 
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC
@@ -26,6 +27,9 @@ _LOG = logging.getLogger(__name__)
 GROUP: Final = "external.metrics.k8s.io"
 VERSION: Final = "v1beta1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+_LARGEST: Final = 1e12
+"""Of a value. Kubernetes' quantities and HPAs count thousandths in 63 bits."""
 
 _Handler = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -127,7 +131,7 @@ class MetricsApi:
             "metricLabels": names.role_selector(owner.name, role),
             "timestamp": found.when.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "windowSeconds": WINDOW_SECONDS,
-            "value": f"{round(1000 * found.value)}m",
+            "value": quantity(found.value),
         }
         return {"apiVersion": API_VERSION, "kind": "ExternalMetricValueList", "metadata": {}, "items": [item]}
 
@@ -135,11 +139,15 @@ class MetricsApi:
         pods = self._scraper.pods(owner, role)
         now = self._clock()
         if metric in LATENCY_METRICS:
-            return measure_latency(metric, pods, now=now)
-        signal = Signal(metric)
-        policy = self._policies.of(owner).get(role, {})
-        upstream = Upstream(self._scraper.pods(owner, Role.PARAMETER), self._scraper.idle_token_seconds(owner))
-        return measure(signal, pods, target=policy.get(signal), now=now, upstream=upstream)
+            found = measure_latency(metric, pods, now=now)
+        else:
+            signal = Signal(metric)
+            target = self._policies.of(owner).get(role, {}).get(signal)
+            upstream = Upstream(self._scraper.pods(owner, Role.PARAMETER), self._scraper.idle_token_seconds(owner))
+            found = measure(signal, pods, target=target, now=now, upstream=upstream)
+        if not math.isfinite(found.value):
+            raise BlindError("what the pods report adds up to no number")
+        return found
 
     def _require_proxy(self, request: web.Request) -> None:
         if self._proxy.user(request) is None:
@@ -180,3 +188,8 @@ class MetricsApi:
     def _wrong(self, code: int, reason: str, message: str) -> None:
         self._metrics.queries.labels("wrong").inc()
         raise _StatusError(code, reason, message)
+
+
+def quantity(value: float) -> str:
+    """As Kubernetes writes it: a whole number of thousandths."""
+    return f"{round(1000 * min(max(0.0, value), _LARGEST))}m"

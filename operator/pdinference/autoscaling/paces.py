@@ -1,11 +1,15 @@
 """How fast idle D pods are, as this operator saw it: the shortest time for a token, by revision."""
 
 from collections.abc import Collection, Iterable
+from typing import Final
 
 from pdinference.autoscaling.window import Window, decode_window
 from pdinference.cluster.kinds import Owner
 from pdinference.planning.observed import AutoscalerState
 from pdinference.planning.scaling.pace import is_better, noted
+
+_CREDIBLE_S: Final = (1e-6, 1e4)
+"""Anything else is no time for a token. An HPA would carry it for ever."""
 
 
 class Paces:
@@ -17,7 +21,8 @@ class Paces:
     def note(self, owner: Owner, revision: str, window: Window, now: float) -> bool:
         """Take what a D pod told; whether it was faster than any before."""
         decoding = decode_window(window, now)
-        if decoding is None or not decoding.token_seconds:
+        least, most = _CREDIBLE_S
+        if decoding is None or not least <= decoding.token_seconds <= most:
             return False
         key, seconds = (owner, revision), decoding.token_seconds
         before = self._best.get(key)

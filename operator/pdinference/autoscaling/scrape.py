@@ -1,23 +1,23 @@
 """Reads the metrics of vLLM pods: those of autoscaled resources all the time, of others once, for their KV cache."""
 
-import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-import aiohttp
-
 from pdinference.api.names import ENGINE_PORT, ENGINE_ROLES, Role
-from pdinference.autoscaling.exposition import reading
-from pdinference.autoscaling.fetch import fetch, is_down
+from pdinference.autoscaling.exposition import PREFIX, Exposition
+from pdinference.autoscaling.fetch import Share, fetch
 from pdinference.autoscaling.metrics import ScrapeMetrics
 from pdinference.autoscaling.paces import Paces
 from pdinference.autoscaling.policies import Policies, autoscaler_of
+from pdinference.autoscaling.rounds import Rounds
 from pdinference.autoscaling.signals import PodLoad
+from pdinference.autoscaling.sparse_log import SparseLog
 from pdinference.autoscaling.telling import lacks
+from pdinference.autoscaling.unreadable import COSTLY, Reason, UnreadableError
 from pdinference.autoscaling.window import Dated, Window
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import Owner
@@ -32,8 +32,9 @@ _ROUNDS_OF_OTHERS: Final = 12
 """Pods that are not autoscaled are asked every so many rounds, until they have told the size of their KV cache."""
 _SILENT_AFTER: Final = 3
 """Failed scrapes in a row after which a pod is called silent."""
-_TIMEOUT: Final = aiohttp.ClientTimeout(total=4)
-_CONCURRENCY: Final = 64
+_TIMEOUT_S: Final = 4.0
+_REST_ROUNDS: Final = 6
+"""A silent pod whose failures are costly is read every so many rounds."""
 
 _Place = tuple[str, str]
 
@@ -72,31 +73,38 @@ class Scraper:
         self._caches: dict[_Place, KvCache] = {}
         self._paces = Paces()
         self._lacking: set[_Place] = set()
-        self._slots = asyncio.Semaphore(_CONCURRENCY)
+        self._resting: dict[_Place, float] = {}
+        self._log = SparseLog(_LOG, clock=clock)
+        self._number = 0
 
     async def forever(self) -> None:
-        """One round after the other; a round that takes long delays the next one."""
-        # vLLM closes idle connections after about the time between two rounds, so none is kept.
-        connector = aiohttp.TCPConnector(limit=0, force_close=True)
-        async with aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT, trust_env=False) as session:
-            number = 0
-            while True:
-                began = self._clock()
-                await self.round(session, others=number % _ROUNDS_OF_OTHERS == 0)
-                number += 1
-                await asyncio.sleep(max(0.0, self._interval - (self._clock() - began)))
+        """Rounds for ever."""
+        await Rounds(self._next, self._scrape, interval=self._interval).forever()
 
-    async def round(self, session: aiohttp.ClientSession, *, others: bool) -> None:
+    async def round(self, *, others: bool) -> None:
         """Ask every pod once.
 
         Args:
-            session: To ask with.
             others: Whether to ask pods too that are not autoscaled.
         """
+        await Rounds(lambda: self._by_namespace(others=others), self._scrape, interval=self._interval).once()
+
+    def _next(self) -> Mapping[str, Sequence[PodRecord]]:
+        others = self._number % _ROUNDS_OF_OTHERS == 0
+        self._number += 1
+        return self._by_namespace(others=others)
+
+    def _by_namespace(self, *, others: bool) -> Mapping[str, Sequence[PodRecord]]:
+        """The pods to ask now; counts those that are silent."""
         self._forget_what_is_gone()
-        due = [(pod, scaled) for pod, scaled in self._due(others=others) if pod.address]
-        await asyncio.gather(*(self._scrape(session, pod) for pod, _ in due))
-        self._metrics.silent.set(sum(scaled and self._is_silent(pod) for pod, scaled in due))
+        now, silent = self._clock(), 0
+        found: defaultdict[str, list[PodRecord]] = defaultdict(list)
+        for pod, scaled in self._due(others=others):
+            silent += scaled and self._is_silent(pod)
+            if pod.address and self._resting.get(_place(pod), 0.0) <= now:
+                found[pod.namespace].append(pod)
+        self._metrics.silent.set(silent)
+        return found
 
     def pods(self, owner: Owner, role: Role) -> list[PodLoad]:
         """The pods of a role that are not about to go."""
@@ -178,21 +186,26 @@ class Scraper:
             if known != container:
                 self._caches.pop(place, None)
                 self._lacking.discard(place)
+                self._resting.pop(place, None)
         self._containers = live
         self._paces.keep({(pod.owner, pod.summary.revision) for _, pod in self._cache.pods.items()})
         self._caches = {place: cache for place, cache in self._caches.items() if place in live}
         self._lacking &= live.keys()
+        self._resting = {place: until for place, until in self._resting.items() if place in live}
 
-    async def _scrape(self, session: aiohttp.ClientSession, pod: PodRecord) -> None:
-        async with self._slots:
-            try:
-                with self._metrics.seconds.time():
-                    text = await fetch(session, pod.address, self._port)
-                told = reading(text)
-            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-                self._failed(pod, error)
-                return
-        self._told(pod, Dated(self._clock(), datetime.now(UTC), told))
+    async def _scrape(self, pod: PodRecord, share: Share) -> None:
+        """Read one pod. Nothing that it answers raises out of here."""
+        try:
+            found = Exposition()
+            with self._metrics.seconds.time():
+                await fetch(pod.address, self._port, found.take, prefix=PREFIX, share=share, seconds=_TIMEOUT_S)
+            self._told(pod, Dated(self._clock(), datetime.now(UTC), found.reading()))
+        except UnreadableError as error:
+            self._failed(pod, error)
+        except Exception as error:  # noqa: BLE001 - a fault in what is made of one pod's answer ends at that pod
+            fault = UnreadableError(Reason.INTERNAL, "its answer made the operator fail")
+            fault.__cause__ = error
+            self._failed(pod, fault)
 
     def _told(self, pod: PodRecord, dated: Dated) -> None:
         self._metrics.scrapes.labels("success").inc()
@@ -217,17 +230,24 @@ class Scraper:
         self._lacking = self._lacking - before | now
         return now != before
 
-    def _failed(self, pod: PodRecord, error: Exception) -> None:
+    def _failed(self, pod: PodRecord, error: UnreadableError) -> None:
         window = self._windows[_place(pod)]
         if not (pod.serves or window.answered):
             return  # it has not started to listen yet
         self._metrics.scrapes.labels("error").inc()
+        self._metrics.failures.labels(error.reason).inc()
         window.failures += 1
-        if is_down(error) or not pod.summary.ready:
-            window.restart()  # its requests go to others, who tell of them
-        if window.failures == _SILENT_AFTER:
-            place = {"namespace": pod.namespace, "pod": pod.summary.name}
-            _LOG.warning("Metrics of a pod cannot be read: %s", error or type(error).__name__, extra=place)
+        if error.reason is Reason.REFUSED or not pod.summary.ready:
+            window.restart()  # its requests go to others, which report them
+        if window.failures >= _SILENT_AFTER and error.reason in COSTLY:
+            self._resting[_place(pod)] = self._clock() + _REST_ROUNDS * self._interval
+        if window.failures == _SILENT_AFTER or error.reason is Reason.INTERNAL:
+            self._log.warning(
+                f"Metrics of a pod cannot be read ({error.reason}): {error}",
+                namespace=pod.namespace,
+                pod=pod.summary.name,
+                fault=error.__cause__ if error.reason is Reason.INTERNAL else None,
+            )
         self._note(pod, changed=window.failures == _SILENT_AFTER)
 
     def _note(self, pod: PodRecord, *, changed: bool) -> None:

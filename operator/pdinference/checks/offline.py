@@ -25,22 +25,25 @@ class BatchExamination:
     warnings: tuple[Problem, ...] = ()
 
 
-def examine_batch(document: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> BatchExamination:
+def examine_batch(
+    document: Mapping[str, Any], old: Mapping[str, Any] | None = None, *, config_maps: bool = True
+) -> BatchExamination:
     """Look at everything at once.
 
     Args:
         document: The resource as JSON data.
         old: What an update replaces; None for a resource that is new, or is only looked at.
+        config_maps: Whether the operator may create the ConfigMap for the answers, or need not any more.
     """
     reading = read_batch(document)
     if reading.resource is None:
         return BatchExamination(None, first_of(reading.problems))
-    found = _problems(reading.resource, read_batch(old).resource if old is not None else None)
+    found = _problems(reading.resource, read_batch(old).resource if old is not None else None, config_maps=config_maps)
     problems = (*reading.problems, *(p for p in found if not reading.concerns(p.field)))
     return BatchExamination(None if problems else reading.resource, first_of(problems))
 
 
-def _problems(batch: PDBatch, old: PDBatch | None) -> Iterator[Problem]:
+def _problems(batch: PDBatch, old: PDBatch | None, *, config_maps: bool) -> Iterator[Problem]:
     yield from problems_of_resources("spec.resources", batch.spec.resources)
     source, target = batch.spec.input.persistent_volume_claim, batch.spec.output.persistent_volume_claim
     if source is not None and target is not None and _overwrites(batch, source, target):
@@ -48,6 +51,12 @@ def _problems(batch: PDBatch, old: PDBatch | None) -> Iterator[Problem]:
             "spec.input.persistentVolumeClaim.path",
             f"{source.path} is a file that the answers are written into. Move the input, or set "
             "spec.output.persistentVolumeClaim.path to another folder.",
+        )
+    if batch.spec.output.config_map is not None and not config_maps:
+        yield Problem(
+            "spec.output.configMap",
+            "The operator is not installed to write ConfigMaps. Use spec.output.persistentVolumeClaim, or ask who "
+            "installed it to set the chart value rbac.batchConfigMaps: true.",
         )
     if old is not None and not batch.spec.asks_the_same(old.spec):
         yield Problem("spec", FIXED_RULE.message)

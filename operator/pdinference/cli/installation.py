@@ -81,6 +81,11 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
         multiple=True,
         help="What KEDA does with its secrets; repeatable.  [default: a pod identity]",
     )
+    @click.option(
+        "--batch-config-maps",
+        is_flag=True,
+        help="The operator may write ConfigMaps, for PDBatches with output.configMap.  [default: it may not]",
+    )
     @wraps(command)
     def with_settings(
         *,
@@ -95,6 +100,7 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
         keda_window_seconds: int,
         keda_authentication: tuple[str, str] | None,
         keda_auth_modes: tuple[str, ...],
+        batch_config_maps: bool,
         **options: Any,
     ) -> None:
         keda = KedaSettings(keda_prometheus, keda_window_seconds, keda_authentication, keda_auth_modes)
@@ -107,6 +113,7 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
             operator_labels=tuple(_pair(label) for label in operator_labels),
             prometheus_namespace=prometheus_namespace,
             keda=keda if keda_prometheus else None,
+            batch_config_maps=batch_config_maps,
         )
         command(settings=settings, **options)
 

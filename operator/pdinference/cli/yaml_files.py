@@ -23,7 +23,7 @@ class _Loader(yaml.CSafeLoader):
                 raise yaml.constructor.ConstructorError(
                     None, None, f"a merge key (<<) of more than {_MAX_MERGED} items", key.start_mark
                 )
-        super().flatten_mapping(node)  # type: ignore[no-untyped-call]
+        super().flatten_mapping(node)
         if len(node.value) > MAX_VALUES:
             raise yaml.constructor.ConstructorError(
                 None, None, f"an object with more than {MAX_VALUES} members", node.start_mark

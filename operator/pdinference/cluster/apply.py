@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from pdinference.cluster.drift import contains
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME, ROLE_BINDING, WORKLOADS, ChildKey, Owner
 from pdinference.cluster.outcome import Outcome
+from pdinference.cluster.prerequisites import prerequisites
 from pdinference.cluster.records import ChildRecord, controller_of
 from pdinference.cluster.replicas import keep_count, set_count, starting
 from pdinference.planning.scaling.replicas import WantedCount
@@ -21,7 +22,7 @@ from pdinference.planning.scaling.replicas import WantedCount
 Json = dict[str, Any]
 
 _NOT_FOUND = 404
-_LATE = WORKLOADS | {ROLE_BINDING.name}
+_FIRST, _BINDINGS, _WORKLOADS = range(3)
 
 
 class Parent(NamedTuple):
@@ -66,7 +67,7 @@ class Applier:
         )
 
     async def apply(self, children: Iterable[Child], parent: Parent) -> Outcome:
-        """Apply what needs it; a refused object does not stop the others.
+        """Apply what needs it; a refused object stops only those that need it (`prerequisites`).
 
         Workloads come after what their pods need (service accounts above all), so that no pod is refused; and role
         bindings after roles, because the API server grants only what it can look up. Where a kind is missing, workloads
@@ -75,19 +76,27 @@ class Applier:
         """
         outcome = Outcome()
         children = tuple(children)
-        for late in (False, True):
+        needs = _needs(children)
+        for wave in (_FIRST, _BINDINGS, _WORKLOADS):
             if outcome.lacks_kind:
                 break
-            wave = [child for child in children if (child.key.kind in _LATE) is late]
-            judged = [(child, self._judge(child, parent, outcome)) for child in wave]
-            await asyncio.gather(
-                *(
-                    self._bring(child, parent, outcome, verdict)
-                    for child, verdict in judged
-                    if verdict is not _Verdict.LEAVE
-                )
-            )
+            await self._apply_wave([child for child in children if _wave(child) == wave], needs, parent, outcome)
         return outcome
+
+    async def _apply_wave(
+        self,
+        wave: Iterable[Child],
+        needs: Mapping[ChildKey, Collection[ChildKey]],
+        parent: Parent,
+        outcome: Outcome,
+    ) -> None:
+        judged: list[tuple[Child, _Verdict]] = []
+        for child in wave:
+            if pending := outcome.pending(needs.get(child.key, ())):
+                outcome.withhold(child.key, pending)
+            elif (verdict := self._judge(child, parent, outcome)) is not _Verdict.LEAVE:
+                judged.append((child, verdict))
+        await asyncio.gather(*(self._bring(child, parent, outcome, verdict) for child, verdict in judged))
 
     async def recount(self, counts: Mapping[ChildKey, WantedCount]) -> Outcome:
         """Change nothing but the number of pods, of workloads whose manifests are no longer rendered."""
@@ -168,6 +177,20 @@ class Applier:
             if error.status == _NOT_FOUND:
                 return None
             raise
+
+
+def _wave(child: Child) -> int:
+    if child.key.kind == ROLE_BINDING.name:
+        return _BINDINGS
+    return _WORKLOADS if child.key.kind in WORKLOADS else _FIRST
+
+
+def _needs(children: Iterable[Child]) -> dict[ChildKey, Collection[ChildKey]]:
+    """What each child needs to be in order before it is applied."""
+    children = tuple(children)
+    keys = frozenset(child.key for child in children)
+    last = {child.key: keys - {child.key} for child in children if child.last}
+    return {**prerequisites((child.key, child.manifest) for child in children), **last}
 
 
 def _is_ours(found: Json, key: ChildKey, parent: Parent, outcome: Outcome) -> bool:

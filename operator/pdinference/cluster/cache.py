@@ -4,10 +4,11 @@ Three sources write here: the watches, the periodic lists, and the answers to ou
 forward in resource versions, so a late watch event cannot undo what an apply has just answered.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pdinference.cluster.kinds import POD, RESOURCES, Kind, Owner
+from pdinference.cluster.objects import UNREADABLE_ERRORS
 from pdinference.cluster.pods import pod_record
 from pdinference.cluster.records import (
     ChildRecord,
@@ -34,15 +35,27 @@ def record_of(kind: Kind, body: Json) -> Record | None:
 
 
 class Cache:
-    """All PDInferences and PDBatches, their children and their pods."""
+    """All PDInferences and PDBatches, their children and their pods.
 
-    def __init__(self) -> None:
+    Args:
+        unreadable: Called with the kind of each object that cannot be read, and is left out.
+    """
+
+    def __init__(self, unreadable: Callable[[Kind], None] = lambda _: None) -> None:
+        self.unreadable = unreadable
         self.resources: Table[ResourceRecord] = Table()
         self.children: Table[ChildRecord] = Table(carry=_keep_settled)
         self.pods: Table[PodRecord] = Table()
 
     def observe(self, kind: Kind, body: Json, *, deleted: bool) -> set[Owner]:
         """Take a watch event; the owners to look at again come back, none when nothing that matters changed."""
+        try:
+            return self._observe(kind, body, deleted=deleted)
+        except UNREADABLE_ERRORS:
+            self.unreadable(kind)
+            return set()
+
+    def _observe(self, kind: Kind, body: Json, *, deleted: bool) -> set[Owner]:
         if not deleted and self._known(kind, body["metadata"]):
             return set()
         if kind in RESOURCES:

@@ -19,12 +19,15 @@ class Child:
 
     Attributes:
         pods: How many pods the workload should have, where its manifest leaves that open.
+        last: Whether it is applied only when all others are in order. The existence of such a child means that the
+            others are complete.
     """
 
     key: ChildKey
     manifest: Json
     fingerprint: str
     pods: WantedCount | None = None
+    last: bool = False
 
     @classmethod
     def of(cls, manifest: Json) -> Self:

@@ -20,6 +20,7 @@ from kubernetes.aio.config import ConfigException, load_incluster_config, load_k
 
 from pdinference.api import names
 from pdinference.cluster.errors import ApiError
+from pdinference.cluster.objects import shallow
 
 Json = dict[str, Any]
 
@@ -42,6 +43,11 @@ class _Request:
     body: Json | str | None = None
     content_type: str = "application/json"
     accept: str = "application/json"
+    most: int | None = None
+
+
+class PageTooLargeError(Exception):
+    """A page of a list has more bytes than the caller takes."""
 
 
 def as_yaml(manifest: Json) -> str:
@@ -110,6 +116,19 @@ class ApiServer:
         """Read an object or a list."""
         return await self._request("GET", path, query=query, accept=accept)
 
+    async def page(self, path: str, *, most: int, **query: str) -> bytes:
+        """Read a page of a list, as JSON.
+
+        Args:
+            path: Of the list.
+            most: Bytes; what is left of a longer answer is not read.
+            query: With `limit` and `continue`.
+
+        Raises:
+            PageTooLargeError: The answer is longer.
+        """
+        return await self._exchanged("GET", path, query=query, most=most)
+
     async def apply(self, path: str, manifest: Json, *, manager: str, force: bool = True) -> Json:
         """Server-side apply; the result is the live object.
 
@@ -146,6 +165,14 @@ class ApiServer:
         await self._request("DELETE", path, body=options)
 
     async def _request(self, method: str, path: str, **details: Any) -> Json:
+        data = await self._exchanged(method, path, **details)
+        try:
+            result: Json = json.loads(data)
+        except RecursionError:  # a stored object that no parser can read; its status can be written all the same
+            result = json.loads(await asyncio.to_thread(shallow, data))
+        return result
+
+    async def _exchanged(self, method: str, path: str, **details: Any) -> bytes:
         request = _Request(method, path, **details)
         client = self._client
         status, headers, data = await _exchange(client, request)
@@ -154,8 +181,7 @@ class ApiServer:
             status, headers, data = await _exchange(self._client, request)
         if status not in _OK:
             raise ApiError.from_response(status, headers, data)
-        result: Json = json.loads(data)
-        return result
+        return data
 
     async def _renew(self, refused: ApiClient) -> None:
         """Log in again, once, however many requests were refused."""
@@ -173,6 +199,19 @@ async def _exchange(client: ApiClient, request: _Request) -> tuple[int, Mapping[
         response = await client.rest_client.request(  # type: ignore[no-untyped-call]
             request.method, url, headers=headers, body=request.body, _request_timeout=_TIMEOUT
         )
-        return response.status, response.headers, await response.read()
+        data = await (response.read() if request.most is None else _bounded(response.response, request.most))
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise ApiError.unreachable(error) from error
+    return response.status, response.headers, data
+
+
+async def _bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
+    chunks, length = [], 0
+    async for chunk in response.content.iter_any():
+        length += len(chunk)
+        if length > most:
+            response.close()
+            raise PageTooLargeError
+        chunks.append(chunk)
+    response.release()
+    return b"".join(chunks)

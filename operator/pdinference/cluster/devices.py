@@ -9,8 +9,8 @@ from pdinference.api import names
 
 Json = Mapping[str, Any]
 
-_RANKS: Final = re.compile(r"^--(tensor|pipeline|data)-parallel-size=([0-9]+)$")
-_NODES: Final = re.compile(r"^--nnodes=([0-9]+)$")
+_RANKS: Final = re.compile(r"^--(tensor|pipeline|data)-parallel-size=([0-9]{1,6})$")
+_NODES: Final = re.compile(r"^--nnodes=([0-9]{1,6})$")
 
 
 def gpus_of(pod_spec: Json) -> int:

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from pdinference.api import names
+from pdinference.planning.model import LONGEST_REPORT
 from pdinference.planning.observed import JobState
 
 Json = Mapping[str, Any]
@@ -28,8 +29,14 @@ def job_state(body: Json) -> JobState:
         started=_time(status.get("startTime")),
         ended=_time(ended.get("lastTransitionTime")),
         settings={member: spec.get(member) for member in MUTABLE},
-        report=(body["metadata"].get("annotations") or {}).get(names.ANNOTATION_MODEL, ""),
+        report=_report(body["metadata"].get("annotations") or {}),
     )
+
+
+def _report(annotations: Json) -> str:
+    """What the Job's pod wrote; nothing when it is longer than anything that the operator would use."""
+    report = annotations.get(names.ANNOTATION_MODEL, "")
+    return report if len(report) <= LONGEST_REPORT else ""
 
 
 def _is_true(condition: Json) -> bool:

@@ -43,6 +43,7 @@ RESOURCES = (RESOURCE, BATCH)
 
 JOB = Kind("Job", "batch", "v1", "jobs")
 POD = Kind("Pod", "", "v1", "pods")
+SERVICE_ACCOUNT = Kind("ServiceAccount", "", "v1", "serviceaccounts")
 ROLE_BINDING = Kind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings")
 STATEFUL_SET = Kind("StatefulSet", "apps", "v1", "statefulsets")
 DEPLOYMENT = Kind("Deployment", "apps", "v1", "deployments")
@@ -57,7 +58,7 @@ SCALED_OBJECT = Kind("ScaledObject", "keda.sh", "v1alpha1", "scaledobjects", opt
 """Of KEDA. The operator has a right to it only where it is installed to use KEDA."""
 
 CHILDREN = (
-    Kind("ServiceAccount", "", "v1", "serviceaccounts"),
+    SERVICE_ACCOUNT,
     Kind("Role", "rbac.authorization.k8s.io", "v1", "roles"),
     ROLE_BINDING,
     Kind("Service", "", "v1", "services"),

@@ -1,21 +1,46 @@
 """Complete lists from the API server into the cache: the cure for everything that a watch may have missed."""
 
-from collections.abc import AsyncIterator, Collection
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection
+from typing import Final
+
+import msgspec
 
 from pdinference.cluster.cache import Cache, Record, record_of
-from pdinference.cluster.client import ApiServer
+from pdinference.cluster.client import ApiServer, PageTooLargeError
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import WATCHED, Kind, Owner
+from pdinference.cluster.kinds import RESOURCES, WATCHED, Kind, Owner
+from pdinference.cluster.objects import UNREADABLE_ERRORS, parsed, shallow
 from pdinference.cluster.records import version_of
 
-_PAGE = "500"
+_FIRST_PAGE: Final = 100
+_LARGEST_PAGE: Final = 500
+_GOOD_BYTES: Final = 4 * 2**20
+_MOST_BYTES: Final = 16 * 2**20
+_BYTES_AT_A_TIME: Final = 2**19
 _NOT_FOUND = 404
 _EXPIRED = 410
 _ATTEMPTS = 3
 
+Unreadable = Callable[[Kind], None]
+"""Notes that an object of this kind cannot be read."""
+
+
+class _Metadata(msgspec.Struct):
+    version: str = msgspec.field(name="resourceVersion", default="")
+    token: str = msgspec.field(name="continue", default="")
+
+
+class _Page(msgspec.Struct):
+    metadata: _Metadata
+    items: list[msgspec.Raw] | None = None
+
 
 async def list_all(
-    api: ApiServer, cache: Cache, namespaces: Collection[str], kinds: Collection[Kind] = WATCHED
+    api: ApiServer,
+    cache: Cache,
+    namespaces: Collection[str],
+    kinds: Collection[Kind] = WATCHED,
 ) -> AsyncIterator[set[Owner]]:
     """List every kind and correct the cache; after each list, the owners of all that differed come.
 
@@ -27,15 +52,15 @@ async def list_all(
     """
     for kind in kinds:
         for namespace in namespaces or (None,):
-            records, version = await _list(api, kind, namespace)
+            records, version = await _list(api, kind, namespace, cache.unreadable)
             yield cache.replace(kind, records, version, namespace)
 
 
-async def _list(api: ApiServer, kind: Kind, namespace: str | None) -> tuple[list[Record], int]:
+async def _list(api: ApiServer, kind: Kind, namespace: str | None, unreadable: Unreadable) -> tuple[list[Record], int]:
     """One consistent list, page by page; from the start again when the server forgot where we were."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            return await _pages(api, kind, namespace)
+            return await _pages(api, kind, namespace, unreadable)
         except ApiError as error:
             if error.status == _NOT_FOUND and kind.optional:  # not served here, so there are none
                 return [], 0
@@ -44,13 +69,54 @@ async def _list(api: ApiServer, kind: Kind, namespace: str | None) -> tuple[list
     raise AssertionError("unreachable")
 
 
-async def _pages(api: ApiServer, kind: Kind, namespace: str | None) -> tuple[list[Record], int]:
-    query = {"limit": _PAGE} | ({"labelSelector": kind.selector} if kind.selector else {})
+async def _pages(api: ApiServer, kind: Kind, namespace: str | None, unreadable: Unreadable) -> tuple[list[Record], int]:
+    query = {"labelSelector": kind.selector} if kind.selector else {}
     records: list[Record] = []
+    limit = _FIRST_PAGE
     while True:
-        page = await api.get(kind.path(namespace), **query)
-        records += filter(None, (record_of(kind, body) for body in page.get("items") or ()))
-        token = page["metadata"].get("continue")
-        if not token:
-            return records, version_of(page["metadata"]["resourceVersion"])
-        query["continue"] = token
+        try:
+            data = await api.page(kind.path(namespace), most=_MOST_BYTES, limit=str(limit), **query)
+        except PageTooLargeError:
+            if limit == 1:
+                raise ApiError(0, "TooLarge", f"an object of {kind.plural} has more than {_MOST_BYTES} bytes") from None
+            limit = max(1, limit // 8)
+            continue
+        page = await _page(data)
+        async for record in _records(kind, page.items or [], unreadable):
+            records.append(record)  # noqa: PERF401 - mypy knows no asynchronous comprehension of unions
+        if not page.metadata.token:
+            return records, version_of(page.metadata.version)
+        query["continue"] = page.metadata.token
+        limit = _next_limit(limit, len(data), len(page.items or []))
+
+
+def _next_limit(limit: int, size: int, items: int) -> int:
+    """As many objects as fill a page of a good size, if they are like those of the page before."""
+    return max(1, min(_LARGEST_PAGE, 4 * limit, _GOOD_BYTES * items // size))
+
+
+async def _page(data: bytes) -> _Page:
+    try:
+        try:
+            return msgspec.json.decode(data, type=_Page)
+        except RecursionError:  # an object is too deep; this is slow, and others go on meanwhile
+            return msgspec.json.decode(await asyncio.to_thread(shallow, data), type=_Page)
+    except msgspec.MsgspecError as error:  # a proxy's answer, maybe
+        raise ApiError(0, "NoList", f"the answer is not a list: {error}") from error
+
+
+async def _records(kind: Kind, items: list[msgspec.Raw], unreadable: Unreadable) -> AsyncIterator[Record]:
+    """Records of all objects that can be read; others go on in between, as large ones take their time."""
+    size = 0
+    for item in items:
+        try:
+            record = record_of(kind, parsed(item, kind in RESOURCES))
+        except UNREADABLE_ERRORS:
+            unreadable(kind)
+            continue
+        if record is not None:
+            yield record
+        size += len(item)
+        if size > _BYTES_AT_A_TIME:
+            size = 0
+            await asyncio.sleep(0)

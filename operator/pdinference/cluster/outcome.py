@@ -1,6 +1,7 @@
 """What became of a set of children."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME, RESOURCE_CLAIM_TEMPLATE, SCALED_OBJECT, ChildKey, Owner
@@ -55,6 +56,22 @@ class Outcome:
     def lacks_kind(self) -> bool:
         """Whether the API server does not know a kind that is needed."""
         return any(failure.reason == _NOT_SERVED for failure in self.failures)
+
+    def pending(self, keys: Iterable[ChildKey]) -> frozenset[ChildKey]:
+        """Those of these children that failed or have to wait."""
+        failed = {(failure.kind, failure.name) for failure in self.failures}
+        return frozenset(key for key in keys if key in self.waiting or (key.kind, key.name) in failed)
+
+    def withhold(self, key: ChildKey, pending: Iterable[ChildKey]) -> None:
+        """Note a child that is not applied because of others that it needs; their failures name it."""
+        self.waiting.append(key)
+        causes = {(cause.kind, cause.name) for cause in pending}
+        self.failures = [
+            replace(failure, withheld=(*failure.withheld, f"{key.kind} {key.name}"))
+            if (failure.kind, failure.name) in causes
+            else failure
+            for failure in self.failures
+        ]
 
     def not_served(self, key: ChildKey) -> None:
         """Note that the API server does not know this kind."""

@@ -9,6 +9,7 @@ from pdinference.cluster.devices import gpus_of
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.records import PodRecord, version_of
 from pdinference.planning.observed import NO_MODEL, PREPARING_MODEL, PodSummary, PodTrouble
+from pdinference.planning.reported import plain
 
 Json = Mapping[str, Any]
 
@@ -71,7 +72,6 @@ def _runner_facts(metadata: Json, status: Json) -> dict[str, str]:
     reports = [state["terminated"].get("message") or "" for state in states if "terminated" in state]
     return {
         "created": metadata.get("creationTimestamp", ""),
-        "address": status.get("podIP", ""),
         "report": reports[0] if reports else "",
     }
 
@@ -115,7 +115,7 @@ def _model_trouble(container: Json) -> Iterator[PodTrouble]:
     """Why it failed stays told while the kubelet tries again: that takes a second, and would come and go."""
     ended = _ended(container) or _ended_before(container)
     if ended.get("exitCode") == _REFUSED and ended.get("message"):
-        words = (_lines(ended) or [""])[-1].removeprefix("Error: ")
+        words = plain((_lines(ended) or [""])[-1].removeprefix("Error: "))
         yield PodTrouble(NO_MODEL, "", names.MODEL_CONTAINER, container.get("image", ""), _REFUSED, words)
     elif "running" in (container.get("state") or {}):
         yield PodTrouble(PREPARING_MODEL, container=names.MODEL_CONTAINER)
@@ -138,7 +138,7 @@ def _last_words(terminated: Json) -> str:
     """Of the end of a container's log, the line that tells most."""
     lines = _lines(terminated)
     errors = [line for line in lines if _ERROR.search(line) and not _POINTER.search(line)]
-    return (errors or lines or [""])[-1][-_LAST_WORDS:]
+    return plain((errors or lines or [""])[-1][-_LAST_WORDS:])
 
 
 def _condition(status: Json, type_: str) -> Json:

@@ -11,6 +11,7 @@ from pdinference.cluster.autoscalers import autoscaler_state, scaled_object_stat
 from pdinference.cluster.devices import gpus_of
 from pdinference.cluster.jobs import job_state
 from pdinference.cluster.kinds import AUTOSCALER, JOB, RESOURCE_BY_NAME, SCALED_OBJECT, WORKLOADS, ChildKey, Owner
+from pdinference.cluster.objects import why_unreadable
 from pdinference.planning.observed import AutoscalerState, JobState, PodSummary, WorkloadState
 
 Json = Mapping[str, Any]
@@ -114,14 +115,16 @@ def version_of(resource_version: str) -> int:
 def resource_record(kind: str, body: Json) -> ResourceRecord:
     """Of a PDInference or a PDBatch."""
     metadata = body["metadata"]
+    unreadable = why_unreadable(body)
     return ResourceRecord(
         owner=Owner(metadata["namespace"], metadata["name"], kind),
         uid=metadata["uid"],
         version=version_of(metadata["resourceVersion"]),
         generation=metadata.get("generation", 0),
         deleting="deletionTimestamp" in metadata,
-        spec=_compact(body.get("spec")),
+        spec=_compact(None if unreadable else body.get("spec")),
         status=_compact(body.get("status") or {}),
+        unreadable=unreadable,
     )
 
 

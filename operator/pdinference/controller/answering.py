@@ -4,7 +4,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from aiohttp import web
 
@@ -12,6 +12,7 @@ from pdinference.admission.webhook import WEBHOOK_RULES
 from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster.client import ApiServer
 from pdinference.controller.settings import OperatorSettings
+from pdinference.controller.supervisor import Supervisor
 from pdinference.serving import (
     Certificates,
     MountedCertificates,
@@ -31,8 +32,15 @@ class Answering:
         routes: What to answer.
     """
 
-    def __init__(self, settings: OperatorSettings, api: ApiServer, routes: Iterable[web.AbstractRouteDef]) -> None:
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        api: ApiServer,
+        supervisor: Supervisor,
+        routes: Iterable[web.AbstractRouteDef],
+    ) -> None:
         self._settings = settings
+        self._supervisor = supervisor
         self._certificates = _certificates(settings, api) if settings.tls.enabled else None
         self._routes = list(routes)
         self._server: TLSServer | None = None
@@ -58,16 +66,13 @@ class Answering:
             yield
             return
         tls = self._settings.tls
-        keeping = asyncio.create_task(self._certificates.keep(tls.check_seconds), name="certificates")
         self._server = TLSServer(self._routes, self._certificates.context)
-        try:
-            async with self._server.serve(self._settings.bind_address, tls.port, drain=tls.drain_seconds) as port:
-                _LOG.info("Serving HTTPS on port %d", port)
-                yield
-        finally:
-            keeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await keeping
+        async with (
+            self._supervisor.running("certificates", self._certificates.keep(tls.check_seconds)),
+            self._server.serve(self._settings.bind_address, tls.port, drain=tls.drain_seconds) as port,
+        ):
+            _LOG.info("Serving HTTPS on port %d", port)
+            yield
 
     async def drain(self) -> None:
         """Go on answering for a while after the process was told to stop: the API server hears of it later than we."""

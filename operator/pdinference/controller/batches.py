@@ -5,7 +5,8 @@ applied once; later only those members of its spec follow that may change at all
 """
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from pydantic import ValidationError
@@ -24,7 +25,6 @@ from pdinference.controller.batch_output import ensure_output
 from pdinference.controller.desired import InvalidSpecError
 from pdinference.controller.examining import AGAIN_AFTER_S, ExaminationEndedError, Examinations
 from pdinference.controller.metrics import Metrics
-from pdinference.controller.progress import read_progress
 from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.results import Result, count_writes
 from pdinference.engine.batch import Service
@@ -43,8 +43,8 @@ from pdinference.planning.conditions import READY
 from pdinference.planning.observed import JobState
 
 _LOOK_S = 5.0
-"""How often a batch that is not finished is looked at: at the runner's metrics, and whether the PDInference is Ready.
-The latter is in the cache, so that a batch that waits costs nothing."""
+"""How often a batch that is not finished is looked at: whether the PDInference is Ready. That is in the cache, so that
+a batch that waits costs nothing. The runner's counts come by themselves."""
 
 
 class BatchReconciler:
@@ -60,7 +60,7 @@ class BatchReconciler:
         metrics: Metrics,
         settings: RenderSettings,
         examinations: Examinations,
-        read: Callable[[str], Awaitable[Progress | None]] = read_progress,
+        progress: Callable[[Owner], Progress | None] = lambda batch: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
@@ -70,7 +70,7 @@ class BatchReconciler:
         self._metrics = metrics
         self._settings = settings
         self._examinations = examinations
-        self._read = read
+        self._progress = progress
         self._now = now
 
     async def reconcile(self, owner: Owner) -> Result:
@@ -80,8 +80,9 @@ class BatchReconciler:
             self._examinations.forget(owner)
             return Result()
         previous = _status_of(resource)
+        begun = previous.finished or self._job(resource) is not None
         try:
-            batch = await self._examinations.batch(resource)
+            batch = await self._examinations.batch(resource, config_maps=begun or self._settings.batch_config_maps)
         except InvalidSpecError as error:
             status = invalid_batch_status(resource.generation, str(error), previous=previous, now=self._now())
             return Result(
@@ -93,7 +94,7 @@ class BatchReconciler:
         service, unready = self._service(batch)
         outcome = await self._bring(resource, batch, service, previous)
         count_writes(self._metrics, outcome)
-        situation = await self._observe(resource, unready, outcome)
+        situation = self._observe(resource, unready, outcome)
         status = build_batch_status(situation, previous=previous, now=self._now())
         written = await self._publish(resource, previous, status)
         return Result(
@@ -129,10 +130,10 @@ class BatchReconciler:
         parent = Parent(resource.owner, resource.uid)
         # Nobody gets a right to write into it before it is known to be ours.
         outcome = await ensure_output(self._api, render_output(batch), parent)
-        *others, job_last = (Child.of(m) for m in render_batch(batch, service, self._settings))
-        for wave in (others, [job_last]):  # a Job that exists is taken for complete
-            if outcome.settled:
-                outcome.add(await self._applier.apply(wave, parent))
+        if outcome.settled:
+            *others, job_last = (Child.of(m) for m in render_batch(batch, service, self._settings))
+            # `_adjust` takes a batch whose Job exists for complete.
+            outcome.add(await self._applier.apply([*others, replace(job_last, last=True)], parent))
         return outcome
 
     async def _adjust(self, resource: ResourceRecord, batch: PDBatch, job: JobState) -> Outcome:
@@ -154,16 +155,15 @@ class BatchReconciler:
         outcome.applied.append(key)
         return outcome
 
-    async def _observe(self, resource: ResourceRecord, unready: str, outcome: Outcome) -> BatchSituation:
+    def _observe(self, resource: ResourceRecord, unready: str, outcome: Outcome) -> BatchSituation:
         pods = self._cache.pods_of(resource.owner)
-        running = running_pod(pods)
         return BatchSituation(
             namespace=resource.owner.namespace,
             generation=resource.generation,
             unready=unready,
             job=self._job(resource),
             pods=pods,
-            seen=await self._read(running.address) if running is not None and running.address else None,
+            seen=self._progress(resource.owner) if running_pod(pods) is not None else None,
             failures=tuple(outcome.failures),
         )
 

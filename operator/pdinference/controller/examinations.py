@@ -27,21 +27,21 @@ def tasks(settings: RenderSettings) -> Mapping[str, Task]:
     }
 
 
-def _of_record(function: Callable[[ResourceRecord], object]) -> Task:
-    """Takes a record, whose spec is JSON, and answers with what the function returns, or that the spec is invalid."""
+def _of_record(function: Callable[..., object]) -> Task:
+    """Takes a record, whose spec is JSON, and options; answers with what the function returns, or an invalid spec."""
 
     def task(payload: bytes) -> bytes:
-        record: ResourceRecord = pickle.loads(payload)  # noqa: S301 - made by the operator
+        record, options = pickle.loads(payload)  # noqa: S301 - made by the operator
         try:
-            return pickle.dumps(function(record))
+            return pickle.dumps(function(record, **options))
         except InvalidSpecError as error:
             return pickle.dumps(error)
 
     return task
 
 
-def _valid_batch(record: ResourceRecord) -> PDBatch:
-    examination = examine_batch(record.body())
+def _valid_batch(record: ResourceRecord, *, config_maps: bool) -> PDBatch:
+    examination = examine_batch(record.body(), config_maps=config_maps)
     if examination.batch is None:
         problems = "; ".join(map(str, examination.problems))
         raise InvalidSpecError(f"The stored resource is not valid, so its Job is left alone. Correct it: {problems}")

@@ -54,26 +54,31 @@ class Examinations:
         found: tuple[Desired, tuple[Child, ...]] = await self._asked(COMPILE, record)
         return found
 
-    async def batch(self, record: ResourceRecord) -> PDBatch:
-        """Examine a PDBatch; raises the same."""
+    async def batch(self, record: ResourceRecord, *, config_maps: bool) -> PDBatch:
+        """Examine a PDBatch; raises the same.
+
+        Args:
+            record: The stored resource.
+            config_maps: Whether it may write its answers into a ConfigMap.
+        """
         if record.unreadable:
             raise InvalidSpecError(
                 f"The stored resource is not valid, so its Job is left alone. Correct it: {record.unreadable}"
             )
-        found: PDBatch = await self._asked(BATCH, record)
+        found: PDBatch = await self._asked(BATCH, record, config_maps=config_maps)
         return found
 
     def forget(self, owner: Owner) -> None:
         """The resource is gone."""
         self._ended.pop(owner, None)
 
-    async def _asked(self, task: str, record: ResourceRecord) -> Any:
+    async def _asked(self, task: str, record: ResourceRecord, **options: object) -> Any:
         asked = asked_by(record)
         known = self._ended.get(record.owner)
         if known is not None and known.asked == asked and self._clock() < known.until:
             raise ExaminationEndedError(known.sentence, NO_VERDICT)
         try:
-            answer = await self._calls.call(task, pickle.dumps(record), turn=record.owner.namespace)
+            answer = await self._calls.call(task, pickle.dumps((record, options)), turn=record.owner.namespace)
         except EndedError as error:
             sentence = f"{error} Nothing was changed and running pods are left alone."
             self._ended[record.owner] = _Ended(asked, self._clock() + AGAIN_AFTER_S, sentence)

@@ -6,10 +6,12 @@ come about once a minute on a healthy stream, and Kopf reconnects one that was s
 """
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
+
+from pdinference.controller.stream import EventStream, without_objects
 
 
 class Freshness:
@@ -70,7 +72,7 @@ def trace(freshness: Freshness) -> aiohttp.TraceConfig:
 
 
 def response_class(freshness: Freshness) -> type[aiohttp.ClientResponse]:
-    """A response that notices the bytes of a watch as they arrive."""
+    """A response that notices the bytes of a watch as they arrive, and holds nothing that Kopf cannot parse."""
 
     class WatchedResponse(aiohttp.ClientResponse):
         async def start(self, connection: Any) -> aiohttp.ClientResponse:
@@ -78,23 +80,14 @@ def response_class(freshness: Freshness) -> type[aiohttp.ClientResponse]:
             if "watch" in self.url.query:
                 stream = self.url.path
                 freshness.heard(stream)
-                self.content = _Heard(self.content, lambda: freshness.heard(stream))  # type: ignore[assignment]
+                self.content = EventStream(self.content, stream, lambda: freshness.heard(stream))  # type: ignore[assignment]
             return response
 
+        async def read(self) -> bytes:
+            first = self._body is None
+            body = await super().read()
+            if first and "limit" in self.url.query and self.ok:
+                self._body = body = await without_objects(body)
+            return body
+
     return WatchedResponse
-
-
-class _Heard:
-    """A stream reader that tells of each chunk."""
-
-    def __init__(self, reader: Any, heard: Callable[[], None]) -> None:
-        self._reader = reader
-        self._heard = heard
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._reader, name)
-
-    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        async for chunk in self._reader.iter_chunked(size):
-            self._heard()
-            yield chunk

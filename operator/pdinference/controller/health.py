@@ -8,6 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from pdinference.controller.freshness import Freshness
 from pdinference.controller.metrics import Metrics
+from pdinference.controller.supervisor import Supervisor
 from pdinference.controller.watch import INACTIVITY_S
 
 _STALL_BOUND_S = 3 * INACTIVITY_S
@@ -20,16 +21,21 @@ class Health:
         unready: Why the process is not ready; empty when it is.
     """
 
-    def __init__(self, freshness: Freshness, metrics: Metrics, unready: Callable[[], str]) -> None:
+    def __init__(
+        self, freshness: Freshness, metrics: Metrics, supervisor: Supervisor, unready: Callable[[], str]
+    ) -> None:
         self._freshness = freshness
+        self._supervisor = supervisor
         self._metrics = metrics
         self._unready = unready
 
     async def healthz(self, _request: web.Request) -> web.Response:
-        """Alive: the event loop answers, and every watch delivers or at least reconnects.
+        """Alive: the event loop answers, all background tasks run, and every watch delivers or at least reconnects.
 
         An API server that is away does not make this fail, because a restart would not bring it back.
         """
+        if failed := self._supervisor.failed:
+            return web.Response(status=503, text=f"background tasks ended: {', '.join(failed)}\n")
         stalled = self._freshness.stalled(_STALL_BOUND_S)
         if stalled:
             return web.Response(status=503, text=f"watches stalled: {', '.join(stalled)}\n")

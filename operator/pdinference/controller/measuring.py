@@ -1,8 +1,8 @@
-"""The load of vLLM pods in this process: read on every replica, leader or not, and served to HPAs."""
+"""What pods report, in this process: read on every replica, leader or not, and served to HPAs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -20,7 +20,10 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.kinds import Owner
 from pdinference.controller.answering import Answering
+from pdinference.controller.progress import BatchProgress
 from pdinference.controller.settings import OperatorSettings
+from pdinference.controller.supervisor import Supervisor
+from pdinference.planning.batch import Progress
 from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.sleep import Activity
 
@@ -41,12 +44,14 @@ class Measuring:
         api: ApiServer,
         cache: Cache,
         answering: Answering,
+        supervisor: Supervisor,
         *,
         registry: CollectorRegistry,
         enqueue: Callable[[Iterable[Owner]], None],
     ) -> None:
         self._cache = cache
         self._enqueue = enqueue
+        self._supervisor = supervisor
         self._policies = Policies(cache)
         metrics = ScrapeMetrics(registry)
         self._scraper = Scraper(
@@ -59,6 +64,7 @@ class Measuring:
         self._activities = Activities(
             cache, on_change=lambda owner: enqueue([owner]), interval=min(INTERVAL_S, settings.scrape_seconds)
         )
+        self._progress = BatchProgress(cache, on_change=lambda owner: enqueue([owner]))
         served = settings.metrics_service if answering.context is not None else None
         self._registration = Registration(api, served, on_change=self._all_changed)
         self._proxy = FrontProxy(api, answering.context) if served and answering.context is not None else None
@@ -89,6 +95,10 @@ class Measuring:
         """Whether anybody asks a resource that may sleep; None when that is not known."""
         return self._activities.of(owner)
 
+    def progress(self, owner: Owner) -> Progress | None:
+        """How far a batch is; None when its runner does not report it."""
+        return self._progress.of(owner)
+
     async def begun(self) -> None:
         """Wait until pairs that may sleep were asked once, but not for long where they do not answer.
 
@@ -101,15 +111,17 @@ class Measuring:
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
         """Measure until the end of the block."""
-        work = [self._scraper.forever(), self._activities.forever(), self._registration.keep()]
-        work += [self._proxy.keep()] if self._proxy is not None else []
-        tasks = [asyncio.create_task(one, name="measuring") for one in work]
-        try:
+        work = {
+            "scraper": self._scraper.forever(),
+            "activities": self._activities.forever(),
+            "batch-progress": self._progress.forever(),
+        }
+        if self._proxy is not None:
+            work |= {"registration": self._registration.keep(), "front-proxy": self._proxy.keep()}
+        async with AsyncExitStack() as tasks:
+            for name, forever in work.items():
+                await tasks.enter_async_context(self._supervisor.running(name, forever))
             yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _all_changed(self) -> None:
         owners = [record.owner for _, record in self._cache.resources.items()]

@@ -21,6 +21,7 @@ class Metrics:
         self.status_writes = self._counter("status_writes", "Writes of the status subresource.")
         self.events = self._counter("events", "Kubernetes Events written.")
         self.watch_events = self._counter("watch_events", "Events received from watches, by kind.", "kind")
+        self.unreadable = self._counter("unreadable_objects", "Objects that could not be read, by kind.", "kind")
         self.resyncs = self._counter("resyncs", "Complete lists, by result (success, error).", "result")
         self.resync_drift = self._counter("resync_drift", "Resources whose cached objects a list had to correct.")
         self.queue_depth = self._gauge("workqueue_depth", "Resources that wait to be reconciled.")
@@ -28,6 +29,9 @@ class Metrics:
         self.queue_retries = self._counter("workqueue_retries", "Resources put back with a back-off.")
         self.queue_seconds = self._histogram("workqueue_latency_seconds", "How long a resource waited in the queue.")
         self.is_leader = self._gauge("is_leader", "1 while this process holds the Lease.")
+        self.task_failures = self._counter(
+            "background_task_failures", "Long-lived tasks that ended by themselves; /healthz fails then.", "task"
+        )
         self.resources = self._gauge("resources", "PDInferences, by whether they answer requests.", "ready")
         Info("pdinference_build", "The operator's version.", registry=self.registry).info(
             {"version": version("pdinference")}

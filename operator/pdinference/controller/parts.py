@@ -1,5 +1,6 @@
 """The parts of the process, wired together; `run` starts and stops them."""
 
+import logging
 import os
 import socket
 import uuid
@@ -27,13 +28,15 @@ from pdinference.controller.reconcile import Reconciler
 from pdinference.controller.report import Reporter
 from pdinference.controller.resync import Resync
 from pdinference.controller.settings import OperatorSettings
+from pdinference.controller.supervisor import Supervisor
 from pdinference.controller.workers import ByKind, Workers
 from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
 
+_LOG = logging.getLogger(__name__)
 _COALESCE_S = 0.1
 _LANES = {
-    "admission": LaneLimits(seconds=2, patience=4),  # the API server waits for 5 s
-    "reconcile": LaneLimits(seconds=5, patience=60),
+    "admission": LaneLimits(cpu_seconds=2, seconds=4, patience=4.5),  # the API server waits for 5 s
+    "reconcile": LaneLimits(cpu_seconds=5, seconds=20, patience=120),
 }
 
 
@@ -42,7 +45,8 @@ class Parts:
 
     def __init__(self, settings: OperatorSettings, api: ApiServer) -> None:
         self.metrics = Metrics()
-        self.cache = Cache()
+        self.supervisor = Supervisor(self.metrics)
+        self.cache = Cache(self._note_unreadable)
         self.kinds = watched(keda=settings.render.keda is not None)
         self._queue: WorkQueue[Owner] = WorkQueue(self.metrics)
         identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
@@ -59,12 +63,20 @@ class Parts:
         self.leader = self._leader(settings, api, identity)
         self.isolated = IsolatedProcess(Program(PROGRAM, settings.render), _LANES, self.metrics.registry)
         admission = admission_routes(self.isolated.lanes["admission"], self.metrics.registry)
-        self.answering = Answering(settings, api, admission)
+        self.answering = Answering(settings, api, self.supervisor, admission)
         self.measuring = Measuring(
-            settings, api, self.cache, self.answering, registry=self.metrics.registry, enqueue=self._enqueue
+            settings,
+            api,
+            self.cache,
+            self.answering,
+            self.supervisor,
+            registry=self.metrics.registry,
+            enqueue=self._enqueue,
         )
         reconcilers = self._reconcilers(settings, api, EventRecorder(api, self.metrics, instance=identity))
-        self.workers = Workers(self._queue, reconcilers, self.metrics, may_write=lambda: self.leader.leads)
+        self.workers = Workers(
+            self._queue, reconcilers, self.metrics, self.supervisor, may_write=lambda: self.leader.leads
+        )
 
     def on_event(self, kind: Kind, body: Mapping[str, Any], deleted: bool) -> None:
         """Take what a watch tells."""
@@ -74,6 +86,10 @@ class Parts:
                 self._queue.add(owner)
             else:
                 self._queue.add_after(owner, _COALESCE_S)  # children change in bursts; one look is enough
+
+    def _note_unreadable(self, kind: Kind) -> None:
+        self.metrics.unreadable.labels(kind.name).inc()
+        _LOG.warning("A %s cannot be read and is left out", kind.name, exc_info=True)
 
     def _enqueue(self, owners: Iterable[Owner]) -> None:
         for owner in owners:
@@ -111,5 +127,6 @@ class Parts:
             metrics=self.metrics,
             settings=settings.render,
             examinations=examinations,
+            progress=self.measuring.progress,
         )
         return ByKind({names.KIND: inferences, names.BATCH_KIND: batches})

@@ -1,38 +1,103 @@
-"""How far a batch runner is, read from its metrics: only while it runs, and without any right on the API server."""
+"""How far batch runners are, read from their metrics: only while they run, and without any right on the API server.
 
-import aiohttp
-from prometheus_client.parser import text_string_to_metric_families
+It is read beside the reconciles: a runner that answers slowly holds up no worker.
+"""
 
-from pdinference.api.names import METRIC_BATCH_REQUESTS, RUNNER_METRICS_PORT
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from pdinference.api.names import BATCH_KIND, METRIC_BATCH_REQUESTS, RUNNER_METRICS_PORT
+from pdinference.autoscaling.fetch import Share, fetch
+from pdinference.autoscaling.rounds import Rounds
+from pdinference.autoscaling.text_format import name_of, sample
+from pdinference.autoscaling.unreadable import UnreadableError
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.kinds import Owner
+from pdinference.cluster.records import PodRecord
 from pdinference.planning.batch import Progress
 
-_TIMEOUT = aiohttp.ClientTimeout(total=2)
-_LIMIT = 65536  # the runner's metrics are far smaller; whatever else answers there is not read to its end
-_OK = 200
+INTERVAL_S: Final = 5.0
+_TIMEOUT_S: Final = 2.0
+_METRIC: Final = METRIC_BATCH_REQUESTS.encode()
+_STATES: Final = tuple(name.encode() for name in Progress._fields)
 
 
-async def read_progress(address: str, port: int = RUNNER_METRICS_PORT) -> Progress | None:
-    """The counts of the runner in the pod with this address; None when it does not tell."""
-    host = f"[{address}]" if ":" in address else address
+async def read_progress(address: str, port: int = RUNNER_METRICS_PORT, *, share: Share) -> Progress | None:
+    """The counts of the runner in the pod with this address; None when it does not report them."""
+    counts = dict.fromkeys(_STATES, math.nan)
+
+    def take(line: bytes) -> None:
+        if name_of(line) == _METRIC:
+            found = sample(line)
+            if (state := found.labels.get(b"state", b"")) in counts:
+                counts[state] = found.value
+
     try:
-        async with (
-            aiohttp.ClientSession(timeout=_TIMEOUT) as session,
-            session.get(f"http://{host}:{port}/metrics", allow_redirects=False) as answer,
-        ):
-            if answer.status != _OK:
-                return None
-            return _parsed((await answer.content.read(_LIMIT)).decode())
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+        await fetch(address, port, take, prefix=_METRIC, share=share, seconds=_TIMEOUT_S)
+    except UnreadableError:
         return None
+    if any(math.isnan(count) for count in counts.values()):
+        return None
+    return Progress(*(int(counts[state]) for state in _STATES))
 
 
-def _parsed(text: str) -> Progress | None:
-    found = {
-        sample.labels.get("state"): int(sample.value)
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if sample.name == METRIC_BATCH_REQUESTS
-    }
-    if not found.keys() >= set(Progress._fields):
-        return None
-    return Progress(**{name: found[name] for name in Progress._fields})
+class BatchProgress:
+    """The last counts of each batch that runs.
+
+    Args:
+        on_change: Called with a batch whose counts changed.
+        interval: Seconds between two rounds.
+        port: Where runners listen.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        *,
+        on_change: Callable[[Owner], None],
+        interval: float = INTERVAL_S,
+        port: int = RUNNER_METRICS_PORT,
+    ) -> None:
+        self._cache = cache
+        self._on_change = on_change
+        self._port = port
+        self._rounds = Rounds(self._due, self._ask, interval=interval)
+        self._seen: dict[Owner, tuple[str, Progress]] = {}
+
+    async def forever(self) -> None:
+        """Rounds for ever."""
+        await self._rounds.forever()
+
+    async def round(self) -> None:
+        """Ask every runner once."""
+        await self._rounds.once()
+
+    def of(self, owner: Owner) -> Progress | None:
+        """The counts of a batch; None while none were read."""
+        seen = self._seen.get(owner)
+        return seen[1] if seen is not None else None
+
+    def _due(self) -> Mapping[str, Sequence[PodRecord]]:
+        found: defaultdict[str, list[PodRecord]] = defaultdict(list)
+        for pod in [pod for _, pod in self._cache.pods.items() if _runs(pod)]:
+            found[pod.namespace].append(pod)
+        live = {pod.uid for pods in found.values() for pod in pods}
+        self._seen = {owner: seen for owner, seen in self._seen.items() if seen[0] in live}
+        return found
+
+    async def _ask(self, pod: PodRecord, share: Share) -> None:
+        progress = await read_progress(pod.address, self._port, share=share)
+        if progress is None or pod.owner is None:
+            return
+        changed = progress != self.of(pod.owner)
+        self._seen[pod.owner] = (pod.uid, progress)
+        if changed:
+            self._on_change(pod.owner)
+
+
+def _runs(pod: PodRecord) -> bool:
+    """Whether it is the runner of a batch, and works now."""
+    batch = pod.owner is not None and pod.owner.kind == BATCH_KIND
+    return batch and bool(pod.address) and pod.summary.phase == "Running" and not pod.summary.terminating

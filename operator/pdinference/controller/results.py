@@ -33,4 +33,4 @@ def count_writes(metrics: Metrics, *written: Outcome, pruned: Outcome | None = N
         metrics.prunes.labels(key.kind).inc()
     for failure in (failure for outcome in (*written, gone) for failure in outcome.failures):
         metrics.errors.labels(failure.reason).inc()
-        _LOG.warning("%s %s: %s", failure.kind, failure.name, failure.message, extra={"reason": failure.reason})
+        _LOG.warning("%s", failure, extra={"reason": failure.reason})

@@ -74,7 +74,7 @@ def settings(kinds: Collection[Kind]) -> kopf.OperatorSettings:
     chosen.posting.enabled = False
     chosen.scanning.disabled = True
     chosen.watching.inactivity_timeout = INACTIVITY_S
-    chosen.watching.chunk_size = 500
+    chosen.watching.chunk_size = 1  # of a list only the version is used
     chosen.networking.error_backoffs = _Backoffs()
     chosen.persistence.diffbase_storage = _Stateless()
     chosen.queueing.idle_timeout = 1.0

@@ -9,6 +9,7 @@ from pdinference.cluster.kinds import Owner
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.queue import WorkQueue
 from pdinference.controller.results import Result
+from pdinference.controller.supervisor import Supervisor
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,9 +39,16 @@ class Workers:
     """
 
     def __init__(
-        self, queue: WorkQueue[Owner], reconciler: Reconciles, metrics: Metrics, *, may_write: Callable[[], bool]
+        self,
+        queue: WorkQueue[Owner],
+        reconciler: Reconciles,
+        metrics: Metrics,
+        supervisor: Supervisor,
+        *,
+        may_write: Callable[[], bool],
     ) -> None:
         self._queue = queue
+        self._supervisor = supervisor
         self._reconciler = reconciler
         self._metrics = metrics
         self._may_write = may_write
@@ -48,7 +56,9 @@ class Workers:
 
     def start(self, count: int) -> None:
         """Start working."""
-        self._tasks = {asyncio.create_task(self._work(), name=f"worker-{number}") for number in range(count)}
+        self._tasks = {
+            self._supervisor.start(f"worker-{number}", self._work(), may_return=True) for number in range(count)
+        }
 
     async def stop(self, seconds: float) -> None:
         """Take no more keys, let those under way finish for so long, then cancel them."""

@@ -9,6 +9,7 @@ from pdinference.api import names
 from pdinference.api.v1alpha1 import PDBatch
 from pdinference.engine.batch import CONFIG_MAP_FILE, INPUT_MOUNT, OUTPUT_MOUNT, REPORT_FILE, Service, runner_command
 from pdinference.manifests.children import command_values, owner_reference
+from pdinference.manifests.own_volumes import token_mount, token_volume
 from pdinference.manifests.placement import as_api
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
@@ -95,7 +96,7 @@ def _same_claim(batch: PDBatch) -> bool:
 
 def _volumes(batch: PDBatch) -> list[dict[str, Any]]:
     """One volume for each claim: kubelets do not mount one claim twice in a pod."""
-    volumes: list[dict[str, Any]] = []
+    volumes: list[dict[str, Any]] = [token_volume()] if batch.spec.output.config_map is not None else []
     if target := batch.spec.output.persistent_volume_claim:
         volumes.append({"name": "output", "persistentVolumeClaim": {"claimName": target.claim_name}})
     if config_map := batch.spec.input.config_map:
@@ -110,5 +111,5 @@ def _volumes(batch: PDBatch) -> list[dict[str, Any]]:
 def _mounts(batch: PDBatch) -> list[dict[str, Any]]:
     source = {"name": "output" if _same_claim(batch) else "input", "mountPath": INPUT_MOUNT, "readOnly": True}
     if batch.spec.output.persistent_volume_claim is None:
-        return [source]
+        return [token_mount(), source]
     return [{"name": "output", "mountPath": OUTPUT_MOUNT}, source]

@@ -18,6 +18,7 @@ from pdinference.engine.model_cache import (
     inspect_command,
     look_command,
 )
+from pdinference.manifests.own_volumes import token_mount, token_volume
 from pdinference.manifests.placement import engine_scheduling
 from pdinference.manifests.templates import Manifest, fill
 from pdinference.manifests.volumes import model_volume
@@ -97,13 +98,16 @@ def job_values(resource: PDInference, image: str, job: str) -> Fields:
     scheduling = engine_scheduling(resource, Role.PARAMETER, parameter, 0)
     overlay = parameter.pod_template.get("spec") or {}
     volumes = model_volume(model, read_only=not fetches) if fetches or model.source.hub is None else []
+    container = _container(command, image, _DOWNLOADING, read_only=not fetches, mounted=bool(volumes))
+    container["volumeMounts"].append(token_mount())
     return {
         "job": job,
         "labels": names.role_labels(resource.metadata.name, Role.MODEL),
         "pull_secrets": overlay.get("imagePullSecrets"),
         "scheduling": {name: scheduling[name] for name in ("nodeSelector", "affinity", "tolerations")},
-        "container": _container(command, image, _DOWNLOADING, read_only=not fetches, mounted=bool(volumes)),
+        "container": container,
         "volumes": volumes,
+        "token": token_volume(),
     }
 
 

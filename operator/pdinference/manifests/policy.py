@@ -12,6 +12,7 @@ from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.engine import OWNED_ENVIRONMENT
 from pdinference.api.validation import InvalidResourceError, Problem
+from pdinference.manifests.own_volumes import own_volume_problems
 from pdinference.manifests.settings import RenderSettings
 
 Json = Mapping[str, Any]
@@ -78,6 +79,7 @@ def policy_problems(resource: PDInference, settings: RenderSettings) -> Iterator
     yield from _overlay_problems("spec.parameter.podTemplate", spec.parameter.pod_template, allowed_host_paths)
     yield from _overlay_problems("spec.decode.podTemplate", spec.decode.pod_template, allowed_host_paths)
     yield from _overlay_problems("spec.router.podTemplate", spec.router.pod_template, allowed_host_paths)
+    yield from own_volume_problems("spec.router.podTemplate", spec.router.pod_template)
 
 
 def _field_problems(resource: PDInference, allowed: tuple[str, ...]) -> Iterator[Problem]:

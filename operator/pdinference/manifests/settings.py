@@ -37,6 +37,7 @@ class RenderSettings:
         operator_labels: What selects these pods.
         prometheus_namespace: Namespace whose pods may read the metrics of vLLM pods; empty for none.
         keda: How to use KEDA; None where it is not installed.
+        batch_config_maps: Whether the operator has the right to create ConfigMaps for the answers of PDBatches.
     """
 
     router_image: str = names.DEFAULT_ROUTER_IMAGE
@@ -47,3 +48,4 @@ class RenderSettings:
     operator_labels: tuple[tuple[str, str], ...] = ()
     prometheus_namespace: str = ""
     keda: KedaSettings | None = None
+    batch_config_maps: bool = False

@@ -15,6 +15,7 @@ from pdinference.manifests.devices import added_capabilities
 from pdinference.manifests.kv_storage import kv_mounts, kv_volumes, shared_memory_size, volume_group
 from pdinference.manifests.model import init_containers, seen_as_by_vllm
 from pdinference.manifests.overlay import merged
+from pdinference.manifests.own_volumes import token_mount, token_volume
 from pdinference.manifests.placement import (
     container_resources,
     engine_scheduling,
@@ -136,6 +137,7 @@ def router_deployment(resource: PDInference, settings: RenderSettings, revision:
         resources=router_resources(router.resources),
         scheduling=scheduling(name, Role.ROUTER, router.placement),
         grace_seconds=lifecycle.grace_seconds(lifecycle.ROUTER_DRAIN_SECONDS),
+        token={"volume": token_volume(), "mount": token_mount()},
     )
     deployment["spec"]["template"] = merged(deployment["spec"]["template"], router.pod_template)
     return deployment

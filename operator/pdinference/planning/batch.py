@@ -1,6 +1,5 @@
 """The status of a PDBatch, from its Job, the Job's pods, and what the runner says of itself."""
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +7,7 @@ from typing import NamedTuple
 
 from pdinference.api.v1alpha1 import BatchStatus, Condition
 from pdinference.api.v1alpha1.batch import BatchPhase
-from pdinference.planning import conditions, troubles
+from pdinference.planning import conditions, reported, troubles
 from pdinference.planning.conditions import condition
 from pdinference.planning.observed import Failure, JobState, PodSummary
 from pdinference.planning.transitions import Transition
@@ -19,6 +18,8 @@ COMPLETE = "Complete"
 """True when every request was answered or given up."""
 FAILED = "Failed"
 """True when the batch ended before that."""
+
+_LONGEST_REPORT = 8192  # the kubelet keeps 4,096 bytes
 
 
 class Progress(NamedTuple):
@@ -128,13 +129,13 @@ def _ended(pods: Iterable[PodSummary]) -> list[PodSummary]:
 
 def _report(pod: PodSummary) -> tuple[Progress | None, str]:
     """Counts and message that a runner left; of one that died before it could, the end of its log."""
-    try:
-        report = json.loads(pod.report)
-        counts = Progress(*(int(report[name]) for name in Progress._fields))
-        return counts, str(report["message"])
-    except (ValueError, KeyError, TypeError):
+    report = reported.report(pod.report, _LONGEST_REPORT)
+    counts = [number for name in Progress._fields if (number := reported.count(report.get(name))) is not None]
+    message = report.get("message")
+    if len(counts) < len(Progress._fields) or not isinstance(message, str):
         words = pod.trouble.last_words if pod.trouble is not None else ""
-        return None, words or f"Pod {pod.name} ended without a word."
+        return None, words or f"Pod {pod.name} ended without a message."
+    return Progress(*counts), reported.plain(message)
 
 
 def _state(situation: BatchSituation) -> State:
@@ -142,7 +143,7 @@ def _state(situation: BatchSituation) -> State:
     if job is not None and job.outcome is not None and all(pod.gone or pod.terminating for pod in situation.pods):
         return _end(job, situation.pods)  # not before the pod's last words are here: they come by another watch
     if situation.failures:
-        listed = " ".join(f"{f.kind} {f.name}: {f.message}" for f in situation.failures)
+        listed = " ".join(map(str, situation.failures))
         return State("Waiting" if job is None else "Pending", situation.failures[0].reason, listed)
     if job is None:
         if situation.unready:

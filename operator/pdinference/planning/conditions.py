@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Condition
+from pdinference.planning.reported import plain
 
 READY = "Ready"
 """True while requests are answered: at least one router pod is ready, which it is only with a P and a D pod of its
@@ -97,7 +98,7 @@ def condition(
         type=type_,
         status=status,
         reason=reason,
-        message=message if len(message) <= _MESSAGE_LIMIT else message[: _MESSAGE_LIMIT - 1] + "…",
+        message=plain(message, _MESSAGE_LIMIT),
         last_transition_time=now.replace(microsecond=0),
         observed_generation=generation,
     )

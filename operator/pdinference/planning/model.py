@@ -1,6 +1,5 @@
 """The model's own part of the status, from the Job that downloads or inspects it."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,11 +7,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from pdinference.api.v1alpha1.status import KnownModel, ModelStatus
-from pdinference.planning import troubles
+from pdinference.planning import reported, troubles
 from pdinference.planning.observed import JobState, PodSummary
 from pdinference.planning.troubles import Advice
 
 _GIB = 2**30
+LONGEST_REPORT = 2**17
+"""Characters of a report that are read."""
+_LONGEST_COMMIT = 128
 _FAILED = "Failed"
 _PHASES = {
     "Waiting": "Another pod downloads {what} into the same cache.",
@@ -57,7 +59,7 @@ def model_status(view: ModelView, previous: ModelStatus | None) -> ModelStatus:
     if facts is None and previous is not None and previous.facts is not None and previous.facts.source == view.source:
         facts = previous.facts
     return ModelStatus(
-        revision=str(report.get("commit", "")),
+        revision=reported.plain(report.get("commit"), _LONGEST_COMMIT),
         downloaded_bytes=_count(report, "downloadedBytes") if view.awaited else 0,
         total_bytes=_count(report, "totalBytes"),
         facts=facts,
@@ -72,8 +74,9 @@ def model_advice(view: ModelView, pods: Iterable[PodSummary], namespace: str) ->
         verb = "is in the cache, whole" if view.awaited else "was inspected"
         return Advice("Downloaded" if view.awaited else "Inspected", f"{view.what} {verb}{size}.")
     if report.get("phase") == _FAILED:
-        return Advice(str(report.get("reason") or _FAILED), str(report.get("message") or "It gave no reason."))
-    phase = str(report.get("phase", ""))
+        said = reported.plain(report.get("message")) or "It gave no reason."
+        return Advice(reported.reason(report.get("reason"), _FAILED), said)
+    phase = reported.plain(report.get("phase"))
     found = troubles.worst(pods, namespace)
     if phase not in _PHASES or (found is not None and found.reason != "Starting"):
         return found or Advice("Starting", f"The Job for {view.what} is being started.")
@@ -91,16 +94,11 @@ def _size(size: int) -> str:
 
 def _report(job: JobState | None) -> Mapping[str, Any]:
     """What the Job's pod wrote; nothing when it makes no sense."""
-    try:
-        content = json.loads(job.report) if job is not None and job.report else {}
-    except ValueError:
-        return {}
-    return content if isinstance(content, Mapping) else {}
+    return reported.report(job.report, LONGEST_REPORT) if job is not None else {}
 
 
 def _count(report: Mapping[str, Any], name: str) -> int:
-    value = report.get(name)
-    return value if isinstance(value, int) and value >= 0 else 0
+    return reported.count(report.get(name)) or 0
 
 
 def _facts(report: Mapping[str, Any], source: str) -> KnownModel | None:

@@ -1,7 +1,7 @@
 """What planning knows of the live cluster: small, immutable facts that `cluster` takes from whole objects."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -236,7 +236,6 @@ class PodSummary:
         role: What it does for a PDInference; None for the runner of a PDBatch.
         created: Its creation time, as text that sorts; of a runner only.
         gpus: GPUs that vLLM in it runs on.
-        address: Its IP address; of a runner only.
         report: What it left as last words when it ended; of a runner only.
         has_model: Whether it found its model whole before vLLM started; of P and D with something to look at.
     """
@@ -252,7 +251,6 @@ class PodSummary:
     gpus: int = 0
     trouble: PodTrouble | None = None
     created: str = ""
-    address: str = ""
     report: str = ""
     has_model: bool = False
 
@@ -270,6 +268,7 @@ class Failure:
         reason: CamelCase, for the condition: `NameConflict`, `Forbidden`, `Invalid`, ...
         message: The API server's own words, after the object's kind and name.
         transient: Whether waiting alone may cure it.
+        withheld: Children that need this one and so are not applied either, by kind and name.
     """
 
     kind: str
@@ -277,3 +276,14 @@ class Failure:
     reason: str
     message: str
     transient: bool = False
+    withheld: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.withheld:
+            return f"{self.kind} {self.name}: {self.message}"
+        return f"{self.kind} {self.name}: {self.message} Until then {_and(self.withheld)} will not be applied."
+
+
+def _and(names: Sequence[str]) -> str:
+    *others, last = sorted(names)
+    return f"{', '.join(others)} and {last}" if others else last

@@ -88,8 +88,8 @@ def renewed(
 ) -> KeyMaterial:
     """What the Secret should hold; `current` itself when nothing is due.
 
-    A new authority only joins the bundle at first. It signs once clients had time to hear of it, so that no call fails
-    in between; unless the certificate is of no use any more, and there is nothing to lose.
+    A new authority only joins the bundle at first. It replaces the certificate of another authority once clients had
+    time to hear of it, so that no call fails in between; at once when the certificate is of no use any more.
 
     Args:
         current: What it holds.
@@ -109,8 +109,9 @@ def renewed(
     newest = living[0]
     settled = published and now - newest.not_valid_before_utc >= _BACKDATED + lifetimes.settling
     if current is not None and usable:
-        outdated = _due(current.certificate, now) or not _signed(current.certificate, newest)
-        if not (outdated and settled):
+        # Clients that trust the certificate at hand trust its successor of the same authority, however new that is.
+        replaced = _due(current.certificate, now) if _signed(current.certificate, newest) else settled
+        if not replaced:
             unchanged = living == current.authorities
             return current if unchanged else KeyMaterial(living, key, current.certificate, current.key)
     server_key = _new_key()

@@ -28,7 +28,7 @@ def first_problem(failures: Sequence[Failure], problems: Mapping[Role, Advice | 
 def listed(failures: Iterable[Failure]) -> str:
     """All failures in one message, the same whatever the order in which requests happened to fail."""
     ordered = sorted(failures, key=lambda failure: (failure.kind, failure.name))
-    return " ".join(f"{failure.kind} {failure.name}: {failure.message}" for failure in ordered)
+    return " ".join(map(str, ordered))
 
 
 def role_problem(situation: Situation, role: Role, counts: RoleStatus) -> Advice | None:

@@ -1,0 +1,61 @@
+"""Watches the tasks that run as long as the process: one that ends by itself makes /healthz fail.
+
+Such a task is not started again in place. Nobody foresaw why it ended, so nobody knows what state it left; a new
+process starts from what the cluster holds, the kubelet starts it with back-off, and the restart shows in the pod.
+What pods answer, and an API server that is away, must not end such a task.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from pdinference.controller.metrics import Metrics
+
+_LOG = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """All long-lived tasks of one process.
+
+    Attributes:
+        failed: Names of those that ended by themselves.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.failed: list[str] = []
+        self._metrics = metrics
+
+    @asynccontextmanager
+    async def running(self, name: str, work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+        """Run this until the end of the block."""
+        task = self.start(name, work)
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def start(self, name: str, work: Coroutine[Any, Any, None], *, may_return: bool = False) -> asyncio.Task[None]:
+        """Run this until it is cancelled.
+
+        Args:
+            name: For /healthz, logs and metrics.
+            work: What to run.
+            may_return: Whether it may end without an exception, too.
+        """
+        self._metrics.task_failures.labels(name)  # shown as 0 from the start
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(lambda ended: self._ended(ended, may_return=may_return))
+        return task
+
+    def _ended(self, task: asyncio.Task[None], *, may_return: bool) -> None:
+        if task.cancelled():
+            return
+        name, error = task.get_name(), task.exception()
+        if error is None and may_return:
+            return
+        _LOG.error("Background task %s ended", name, exc_info=error)
+        self._metrics.task_failures.labels(name).inc()
+        self.failed.append(name)
