@@ -6,7 +6,7 @@ from pydantic import Field, WithJsonSchema
 
 from pdinference.api.v1alpha1.base import ApiModel, Moment
 
-Count = Annotated[int, Field(ge=0, le=2**50)]
+Count = Annotated[int, Field(ge=0, le=2**53)]
 """Of elements or bytes of a model's files, which anybody may have written."""
 
 
