@@ -7,8 +7,17 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDBatch
-from pdinference.engine.batch import CONFIG_MAP_FILE, INPUT_MOUNT, OUTPUT_MOUNT, REPORT_FILE, Service, runner_command
+from pdinference.engine.batch import (
+    CONFIG_MAP_FILE,
+    ENVIRONMENT,
+    INPUT_MOUNT,
+    OUTPUT_MOUNT,
+    REPORT_FILE,
+    Service,
+    runner_command,
+)
 from pdinference.manifests.children import command_values, owner_reference
+from pdinference.manifests.hardening import require_restricted
 from pdinference.manifests.own_volumes import token_mount, token_volume
 from pdinference.manifests.placement import as_api
 from pdinference.manifests.settings import RenderSettings
@@ -19,8 +28,14 @@ _UNFIT = 2
 
 
 def render_batch(batch: PDBatch, service: Service, settings: RenderSettings) -> tuple[Manifest, ...]:
-    """Render all children of a batch but the ConfigMap for its answers, the Job last."""
-    return _network_policy(batch, settings), *_account(batch), _job(batch, service, settings)
+    """Render all children of a batch but the ConfigMap for its answers, the Job last.
+
+    Raises:
+        InvalidResourceError: A pod would not meet the restricted Pod Security Standard.
+    """
+    objects = (_network_policy(batch, settings), *_account(batch), _job(batch, service, settings))
+    require_restricted(objects, settings.policy)
+    return objects
 
 
 def render_output(batch: PDBatch) -> Manifest | None:
@@ -55,6 +70,7 @@ def _job(batch: PDBatch, service: Service, settings: RenderSettings) -> Manifest
         "batch-job",
         settings={member: value for member, value in job_settings(batch).items() if value is not None},
         unfit=_UNFIT,
+        environment=[{"name": name, "value": value} for name, value in ENVIRONMENT.items()],
         image=settings.runner_image,
         command=command_values(runner_command(batch, service)),
         report=REPORT_FILE,
