@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from pdinference.api.v1alpha1.source import ModelSource
@@ -28,16 +29,16 @@ def cases(seed: int, count: int) -> Iterator[Case]:
         match chance.randrange(10):
             case 0 | 1:
                 config = mutated(chance.choice(configs), chance)
-                yield "config", lambda config=config: read_config(config)
+                yield "config", partial(read_config, config)
             case 2:
                 document = seeds.planned(mutated(chance.choice(configs), chance))
-                yield "planned", lambda document=document: problems_of(document)
+                yield "planned", partial(problems_of, document)
             case 3:
                 document, model = _known(chance, configs)
-                yield "status", lambda document=document, model=model: problems_of(document, model=model)
+                yield "status", partial(problems_of, document, model=model)
             case _:
                 document = mutated(chance.choice(documents), chance)
-                yield "document", lambda document=document: problems_of(document)
+                yield "document", partial(problems_of, document)
 
 
 def _known(chance: random.Random, configs: list[dict[str, Any]]) -> tuple[dict[str, Any], Any]:

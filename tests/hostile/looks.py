@@ -10,13 +10,13 @@ from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.api.validation import Problem
 from pdinference.checks import examine_any
 from pdinference.engine.batch import Service
-from pdinference.manifests import RenderSettings, render
+from pdinference.manifests import KedaSettings, RenderSettings, render
 from pdinference.manifests.batch import render_batch, render_output
 from pdinference.planning.memory import ModelFacts, UnusableConfigError, compact_config, model_facts
 from pdinference.planning.memory.quantization import quantization_of
 
 Document = dict[str, Any]
-SETTINGS = RenderSettings()
+SETTINGS = RenderSettings(keda=KedaSettings(prometheus="http://prometheus.monitoring:9090"))
 _MOST_PROBLEMS, _LONGEST = 51, 2000
 
 

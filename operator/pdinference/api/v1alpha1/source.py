@@ -165,7 +165,7 @@ class Architecture(ApiModel):
         WithJsonSchema({"type": "object", "maxProperties": 128, "x-kubernetes-preserve-unknown-fields": True}),
     ]
     """The members of the model's config.json, for example `num_hidden_layers: 32`."""
-    weights_bytes: Annotated[int, Field(ge=1, le=2**50)] | None = None
+    weights_bytes: Annotated[int, Field(ge=1, le=2**53)] | None = None
     """Bytes of all weights as vLLM loads them. Default: computed from config, for architectures that are known."""
 
 

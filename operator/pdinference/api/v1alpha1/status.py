@@ -6,8 +6,8 @@ from pydantic import Field, WithJsonSchema
 
 from pdinference.api.v1alpha1.base import ApiModel, Moment
 
-Count = Annotated[int, Field(ge=0, le=2**50)]
-"""Of elements or bytes of a model's files, which anybody may have written."""
+Count = Annotated[int, Field(ge=0, le=2**53), WithJsonSchema({"type": "integer"})]
+"""Of elements or bytes of a model's files, which anybody may have written; only the operator writes it."""
 
 
 class Condition(ApiModel):
@@ -59,13 +59,13 @@ class CheckpointStatus(ApiModel):
     """The tensors of the model's files, added up."""
 
     elements: Count = 0
-    """Elements of tensors that vLLM casts to the model's dtype."""
+    """Elements that vLLM casts to the model's dtype."""
     scale_elements: Count = 0
     """Elements of scales."""
     scale_bytes: Count = 0
     """Bytes of scales."""
     other_bytes: Count = 0
-    """Bytes of tensors that stay as they are."""
+    """Bytes of what stays as it is."""
 
 
 class KnownAdapter(ApiModel):
