@@ -140,6 +140,17 @@ def test_the_router_has_an_image_of_the_installation(document: Callable[..., Jso
     assert not examine(made, own).problems
 
 
+def test_the_service_takes_no_name_of_others(document: Callable[..., Json]) -> None:
+    def asked(key: str, **policy: Any) -> dict[str, str]:
+        service = {"type": "LoadBalancer", "annotations": {key: "bank.example"}}
+        return found(document(router={"service": service}), allowing(**policy))
+
+    for key in ("external-dns.alpha.kubernetes.io/hostname", "metallb.universe.tf/allow-shared-ip"):
+        assert "policy.serviceAnnotations" in asked(key)[f"spec.router.service.annotations.{key}"]
+        assert asked(key, serviceAnnotations=[key]) == {}
+    assert asked("service.beta.kubernetes.io/aws-load-balancer-internal") == asked("team") == {}
+
+
 @pytest.mark.parametrize(
     ("variable", "value"),
     [

@@ -126,7 +126,7 @@ SPECS = st.fixed_dictionaries(
             policy=st.sampled_from(["random", "cache_aware"]),
             service=_some(
                 type=st.sampled_from(["ClusterIP", "LoadBalancer"]),
-                annotations=st.dictionaries(st.just("a.b/c"), TEXT.filter(lambda text: len(text) < 4096)),
+                annotations=st.dictionaries(st.just("example.com/c"), TEXT.filter(lambda text: len(text) < 4096)),
             ),
             placement=_PLACEMENT,
             resources=_RESOURCES,

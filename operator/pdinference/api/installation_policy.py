@@ -115,6 +115,18 @@ class Policy(ApiModel):
     """Keys of labels that overlays may put on pods. No key that a Service or a webhook of the cluster selects by."""
     annotations: list[Pattern] = Field(default_factory=lambda: ["checksum/*", "prometheus.io/*", "example.com/*"])
     """Keys of annotations that overlays may put on pods, besides plain words without a dot or a slash."""
+    service_annotations: list[Pattern] = Field(
+        default_factory=lambda: [
+            "service.beta.kubernetes.io/*",
+            "service.kubernetes.io/*",
+            "networking.gke.io/*",
+            "cloud.google.com/*",
+            "prometheus.io/*",
+            "example.com/*",
+        ]
+    )
+    """Keys of annotations that spec.router.service.annotations may have, besides plain words: those of clouds' load
+    balancers. Not those by which a resource takes names or addresses of others, for example of external-dns."""
     volume_types: list[VolumeType] = Field(default_factory=list)
     """Types of volumes that overlays may use besides configMap, downwardAPI, emptyDir, ephemeral, image,
     persistentVolumeClaim and projected."""

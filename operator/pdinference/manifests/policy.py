@@ -12,6 +12,7 @@ from pdinference.manifests.host_paths import host_path_problems
 from pdinference.manifests.hub_access import leads_elsewhere
 from pdinference.manifests.own_volumes import own_volume_problems
 from pdinference.manifests.pod_rules import Allowance, not_allowed, overlay_problems
+from pdinference.manifests.pod_rules.metadata import service_annotation
 from pdinference.manifests.pod_rules.scheduling import PRIORITY_CLASS, RUNTIME_CLASS, SCHEDULER_NAME, tolerated_key
 from pdinference.manifests.settings import RenderSettings
 
@@ -48,6 +49,8 @@ def policy_problems(resource: PDInference, settings: RenderSettings) -> Iterator
         yield Problem("spec.router.image", not_allowed(f"the image {image}", "routerImages", policy.router_images))
     for part, placement in (("parameter", spec.parameter), ("decode", spec.decode), ("router", spec.router)):
         yield from _placement_problems(f"spec.{part}.placement", placement.placement, policy)
+    for key in spec.router.service.annotations:
+        yield from service_annotation(key, f"spec.router.service.annotations.{key}", Allowance(policy))
     for part, role in (("parameter", spec.parameter), ("decode", spec.decode)):
         allowance = Allowance(policy, has_token)
         yield from overlay_problems(f"spec.{part}.podTemplate", role.pod_template, allowance)

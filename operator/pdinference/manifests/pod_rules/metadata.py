@@ -18,6 +18,7 @@ _OWN = (f"{names.GROUP}/", "app.kubernetes.io/")
 _WORD = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _ALLOWED_LABEL = listed("labels", "the label")
 _ALLOWED_ANNOTATION = listed("annotations", "the annotation")
+_ALLOWED_OF_SERVICE = listed("serviceAnnotations", "the annotation")
 
 
 def _label(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
@@ -32,6 +33,12 @@ def _annotation(value: Any, path: str, allowance: Allowance) -> Iterator[Problem
     """A key that no kubelet, container runtime, network plug-in or webhook acts on: these have a domain or dots."""
     if not _WORD.fullmatch(value):
         yield from _ALLOWED_ANNOTATION(value, path, allowance)
+
+
+def service_annotation(value: str, path: str, allowance: Allowance) -> Iterator[Problem]:
+    """A key on the Service that takes no name or address of others."""
+    if not _WORD.fullmatch(value):
+        yield from _ALLOWED_OF_SERVICE(value, path, allowance)
 
 
 METADATA: Check = object_of(
