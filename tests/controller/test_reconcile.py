@@ -314,6 +314,7 @@ async def test_a_router_does_not_start_under_a_strangers_account(world: World) -
     ):
         assert words in condition["message"]
     del world.api.objects[path]
+    world.sync()
     await world.reconcile()
     assert ROUTER in world.api.objects
     assert world.condition("Progressing")["reason"] != "NameConflict"
