@@ -75,9 +75,8 @@ class Activities:
     def _due(self) -> Mapping[str, Sequence[PodRecord]]:
         """The router pods of resources that may sleep, by namespace; a namespace may have none yet."""
         self._owners = defaultdict(list)
-        for _, record in self._cache.resources.items():
-            if _MARK in record.spec:
-                self._owners[record.owner.namespace].append(record.owner)
+        for owner in [record.owner for _, record in self._cache.resources.items() if _MARK in record.spec]:
+            self._owners[owner.namespace].append(owner)
         found = {
             name: [pod for owner in owners for pod in self._routers(owner)] for name, owners in self._owners.items()
         }
