@@ -131,3 +131,18 @@ async def test_what_is_old_is_not_known(routers: Routers, activities: Activities
     await rounds(activities)
     assert activities.of(OWNER) is None
     assert routers.changed == [OWNER] * 2
+
+
+async def test_where_nothing_may_sleep_there_is_nothing_to_wait_for(routers: Routers, activities: Activities) -> None:
+    routers.resource()
+    await rounds(activities)
+    assert activities.asked.is_set()
+
+
+@pytest.mark.parametrize("lie", ["NaN", "-1", "1e999", "x", "1 2 3"])
+async def test_what_is_no_number_is_not_known(routers: Routers, activities: Activities, lie: str) -> None:
+    routers.resource(**SLEEPY)
+    routers.pod()
+    routers.idle = lie  # type: ignore[assignment]
+    await rounds(activities)
+    assert activities.of(OWNER) is None

@@ -76,8 +76,8 @@ def test_sixteen_engines_with_a_long_model_name_fit() -> None:
     engines = [line.replace('engine="0"', f'engine="{number}"') for number in range(16) for line in samples]
     text = "\n".join([*comments, *engines, ""]).encode()
     answer, found = HttpAnswer(PREFIX), Exposition()
-    for line in answer.feed(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(text) + text):
-        found.take(line)
+    for wanted in answer.feed(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(text) + text):
+        found.take(wanted)
     assert answer.complete
     assert found.reading().waiting == 16 * 6
 

@@ -72,3 +72,14 @@ def test_an_hpa_that_goes_by_latencies_alone_goes_on_too(cluster: Cluster) -> No
     cluster.aims(metric, **target)
     cluster.resource(**scaled, **INVALID)
     assert cluster.policies.of(OWNER) == {Role.DECODE: {}}
+
+
+def test_a_fault_at_one_stored_spec_ends_there(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rounds of all tenants' pods ask for policies."""
+
+    def fails(_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr("pdinference.autoscaling.policies.validated", fails)
+    cluster.resource(**SCALED)
+    assert cluster.policies.of(OWNER) == {}

@@ -61,6 +61,7 @@ class Activities:
         self._clock = clock
         self._told: dict[str, _Told] = {}
         self._noted: dict[Owner, bool | None] = {}
+        self._owners: defaultdict[str, list[Owner]] = defaultdict(list)
         self._rounds = Rounds(self._due, self._ask, after=self._note, interval=interval)
 
     async def forever(self) -> None:
@@ -72,34 +73,33 @@ class Activities:
         await self._rounds.once()
 
     def _due(self) -> Mapping[str, Sequence[PodRecord]]:
-        """The router pods to ask, by namespace, of resources that may sleep; a namespace may have none yet."""
-        found: defaultdict[str, list[PodRecord]] = defaultdict(list)
-        for owner in self._sleepy():
-            found[owner.namespace] += self._routers(owner)
+        """The router pods of resources that may sleep, by namespace; a namespace may have none yet."""
+        self._owners = defaultdict(list)
+        for owner in [record.owner for _, record in self._cache.resources.items() if _MARK in record.spec]:
+            self._owners[owner.namespace].append(owner)
+        found = {
+            name: [pod for owner in owners for pod in self._routers(owner)] for name, owners in self._owners.items()
+        }
         live = {pod.uid for pods in found.values() for pod in pods}
         self._told = {uid: told for uid, told in self._told.items() if uid in live}
-        self._noted = {owner: held for owner, held in self._noted.items() if owner.namespace in found}
-        if not found:
-            self.asked.set()
+        known = {owner for owners in self._owners.values() for owner in owners}
+        self._noted = {owner: held for owner, held in self._noted.items() if owner in known}
+        self._note_first()
         return found
 
     def _note(self, namespace: str) -> None:
         """A namespace was asked: report what changed."""
-        owners = [owner for owner in self._sleepy() if owner.namespace == namespace]
-        self._noted = {
-            owner: held for owner, held in self._noted.items() if owner.namespace != namespace or owner in owners
-        }
-        for owner in owners:
+        for owner in self._owners.get(namespace, ()):
             found = self.of(owner)
             held = None if found is None else found.held
             if held != self._noted.setdefault(owner, None):
                 self._noted[owner] = held
                 self._on_change(owner)
-        if all(owner in self._noted for owner in self._sleepy()):
-            self.asked.set()
+        self._note_first()
 
-    def _sleepy(self) -> list[Owner]:
-        return [record.owner for _, record in self._cache.resources.items() if _MARK in record.spec]
+    def _note_first(self) -> None:
+        if not self.asked.is_set() and sum(map(len, self._owners.values())) == len(self._noted):
+            self.asked.set()
 
     def of(self, owner: Owner) -> Activity | None:
         """What all router pods of a resource tell together; None when one of them does not, and none has requests."""

@@ -1,5 +1,6 @@
 """Which resources are autoscaled by the operator's metrics, and at what their HPAs aim."""
 
+import logging
 from collections.abc import Mapping
 
 from pdinference.api import names
@@ -16,6 +17,7 @@ from pdinference.planning.scaling.targets import targets_milli
 Policy = Mapping[Role, Mapping[Signal, float]]
 """Of each autoscaled role: how much of each signal a pod is to bear."""
 
+_LOG = logging.getLogger(__name__)
 _MARK = b'"autoscaling"'
 _NONE: Policy = {}
 _SIGNALS = frozenset(Signal)
@@ -54,7 +56,7 @@ class Policies:
         known = self._asked.get(record.owner)
         if known is not None and known[:2] == (record.uid, record.generation):
             return known[2]
-        policy = _read(record)
+        policy = _guarded(record)
         self._asked[record.owner] = (record.uid, record.generation, policy)
         return policy
 
@@ -63,6 +65,15 @@ def _aims(hpa: AutoscalerState) -> dict[Signal, float]:
     """Of each metric of the operator's that the HPA divides by its pods."""
     ours = (load for load in hpa.loads if load.averaged and load.metric in _SIGNALS)
     return {Signal(load.metric): load.target_milli / 1000 for load in ours}
+
+
+def _guarded(record: ResourceRecord) -> Policy:
+    """A fault at one stored spec must not end the rounds of all tenants' pods."""
+    try:
+        return _read(record)
+    except Exception:  # noqa: BLE001 - logged once a generation; its reconcile fails, too, and is counted
+        _LOG.exception("The targets of a resource could not be read", extra={"resource": str(record.owner)})
+        return _NONE
 
 
 def _read(record: ResourceRecord) -> Policy:

@@ -60,13 +60,15 @@ class Registration:
             await asyncio.sleep(_INTERVAL_S if self.problem is None else _SOON_S)
 
     async def refresh(self) -> None:
-        """Look once; an API server that does not answer changes nothing."""
+        """Look once; an API server that does not answer, or not in JSON, changes nothing."""
         try:
             found: Json | None = await self._api.get(_PATH)
         except ApiError as error:
             if error.status != _NOT_FOUND:
                 return
             found = None
+        except ValueError:
+            return
         self._looked = True
         problem = None if self._service is None else problem_of(found, self._service)
         if problem != self.problem:

@@ -49,7 +49,7 @@ class Certificates(ABC):
         while True:
             try:
                 await self.refresh()
-            except (ApiError, CertificateError, OSError) as error:
+            except (ApiError, CertificateError, OSError, ValueError) as error:
                 _LOG.warning("The certificate could not be looked after: %s", error)
             await asyncio.sleep(interval)
 
