@@ -176,6 +176,6 @@ async def test_a_second_list_keeps_the_records_that_are_there() -> None:
         seen.extend(map(id, records))
         return replace(kind, records, *rest)
 
-    cache.replace = noted  # type: ignore[method-assign]
+    cache.replace = noted  # type: ignore[method-assign, assignment]
     assert [owners async for owners in list_all(api, cache, ())]
     assert sorted(seen) == sorted(before.values())
