@@ -37,7 +37,7 @@ class Broken:
 class Posts:
     """Posts bodies."""
 
-    def __init__(self, session: aiohttp.ClientSession, server: "BaseTestServer[web.Request]") -> None:
+    def __init__(self, session: aiohttp.ClientSession, server: BaseTestServer) -> None:
         self._session = session
         self._server = server
 

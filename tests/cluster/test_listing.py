@@ -159,3 +159,23 @@ async def test_pages_are_as_large_as_memory_allows() -> None:
 async def test_what_is_no_list_is_an_error_like_any_other() -> None:
     with pytest.raises(ApiError):
         await corrected(Pages(b"<html>"), Cache())
+
+
+async def test_a_second_list_keeps_the_records_that_are_there() -> None:
+    """Else every complete list would take as much memory as the cache."""
+    cache = Cache()
+    api = Resources(*(body("{}", name=f"r{n}", uid=f"u{n}") for n in range(3)))
+    for _ in range(2):
+        before = {key: id(record) for key, record in cache.resources.items()}
+        assert [owners async for owners in list_all(api, cache, ())]
+    assert {key: id(record) for key, record in cache.resources.items()} == before
+    seen: list[int] = []
+    replace = cache.replace
+
+    def noted(kind: Kind, records: Any, *rest: Any) -> set[Owner]:
+        seen.extend(map(id, records))
+        return replace(kind, records, *rest)
+
+    cache.replace = noted  # type: ignore[method-assign, assignment]
+    assert [owners async for owners in list_all(api, cache, ())]
+    assert sorted(seen) == sorted(before.values())

@@ -78,3 +78,13 @@ def test_a_quota_shows_in_the_workload() -> None:
 def test_versions_are_numbers_and_anything_else_is_unordered() -> None:
     assert version_of("10") > version_of("9")
     assert version_of("abc") == 0
+
+
+def test_the_content_of_a_large_child_is_not_kept() -> None:
+    """Thousands of them would fill the memory when the operator starts."""
+    small, large = deployment(), deployment()
+    large["metadata"]["annotations"] = {"x": "y" * 100_000}
+    assert child_record("Deployment", small).content is not None
+    record = child_record("Deployment", large)
+    assert record.content is None
+    assert record.digest

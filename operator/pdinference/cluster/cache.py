@@ -64,6 +64,18 @@ class Cache:
             return self._observe_pod(body, deleted=deleted)
         return self._observe_child(kind, body, deleted=deleted)
 
+    def kept(self, record: Record) -> Record:
+        """The record of the same state that is here already, if there is one: a complete list then takes no memory."""
+        old: Record | None
+        if isinstance(record, ResourceRecord):
+            old = self.resources.get(record.owner)
+        elif isinstance(record, PodRecord):
+            old = self.pods.get((record.namespace, record.name))
+        else:
+            old = self.children.get(record.key)
+        same = old is not None and (old.uid, old.version) == (record.uid, record.version) and record.version > 0
+        return old if old is not None and same else record
+
     def replace(self, kind: Kind, records: Iterable[Record], version: int, namespace: str | None) -> set[Owner]:
         """Take a complete list as of a version; the owners of all that differed from the cache come back."""
         if kind in RESOURCES:

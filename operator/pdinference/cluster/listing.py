@@ -1,7 +1,7 @@
 """Complete lists from the API server into the cache: the cure for everything that a watch may have missed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 from typing import Final
 
 import msgspec
@@ -21,9 +21,6 @@ _BYTES_AT_A_TIME: Final = 2**19
 _NOT_FOUND = 404
 _EXPIRED = 410
 _ATTEMPTS = 3
-
-Unreadable = Callable[[Kind], None]
-"""Notes that an object of this kind cannot be read."""
 
 
 class _Metadata(msgspec.Struct):
@@ -52,15 +49,15 @@ async def list_all(
     """
     for kind in kinds:
         for namespace in namespaces or (None,):
-            records, version = await _list(api, kind, namespace, cache.unreadable)
+            records, version = await _list(api, cache, kind, namespace)
             yield cache.replace(kind, records, version, namespace)
 
 
-async def _list(api: ApiServer, kind: Kind, namespace: str | None, unreadable: Unreadable) -> tuple[list[Record], int]:
+async def _list(api: ApiServer, cache: Cache, kind: Kind, namespace: str | None) -> tuple[list[Record], int]:
     """One consistent list, page by page; from the start again when the server forgot where we were."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            return await _pages(api, kind, namespace, unreadable)
+            return await _pages(api, cache, kind, namespace)
         except ApiError as error:
             if error.status == _NOT_FOUND and kind.optional:  # not served here, so there are none
                 return [], 0
@@ -69,7 +66,7 @@ async def _list(api: ApiServer, kind: Kind, namespace: str | None, unreadable: U
     raise AssertionError("unreachable")
 
 
-async def _pages(api: ApiServer, kind: Kind, namespace: str | None, unreadable: Unreadable) -> tuple[list[Record], int]:
+async def _pages(api: ApiServer, cache: Cache, kind: Kind, namespace: str | None) -> tuple[list[Record], int]:
     query = {"labelSelector": kind.selector} if kind.selector else {}
     records: list[Record] = []
     limit = _FIRST_PAGE
@@ -82,7 +79,7 @@ async def _pages(api: ApiServer, kind: Kind, namespace: str | None, unreadable: 
             limit = max(1, limit // 8)
             continue
         page = await _page(data)
-        async for record in _records(kind, page.items or [], unreadable):
+        async for record in _records(kind, page.items or [], cache):
             records.append(record)  # noqa: PERF401 - mypy knows no asynchronous comprehension of unions
         if not page.metadata.token:
             return records, version_of(page.metadata.version)
@@ -105,17 +102,17 @@ async def _page(data: bytes) -> _Page:
         raise ApiError(0, "NoList", f"the answer is not a list: {error}") from error
 
 
-async def _records(kind: Kind, items: list[msgspec.Raw], unreadable: Unreadable) -> AsyncIterator[Record]:
+async def _records(kind: Kind, items: list[msgspec.Raw], cache: Cache) -> AsyncIterator[Record]:
     """Records of all objects that can be read; others go on in between, as large ones take their time."""
     size = 0
     for item in items:
         try:
             record = record_of(kind, parsed(item, kind in RESOURCES))
         except UNREADABLE_ERRORS:
-            unreadable(kind)
+            cache.unreadable(kind)
             continue
         if record is not None:
-            yield record
+            yield cache.kept(record)
         size += len(item)
         if size > _BYTES_AT_A_TIME:
             size = 0

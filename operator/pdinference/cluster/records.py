@@ -17,6 +17,7 @@ from pdinference.planning.observed import AutoscalerState, JobState, PodSummary,
 Json = Mapping[str, Any]
 
 _BOOKKEEPING = frozenset({"deployment.kubernetes.io/revision"})  # annotations that Kubernetes' own controllers write
+_MAX_CONTENT = 32 * 1024
 _AUTOSCALERS = {AUTOSCALER.name: autoscaler_state, SCALED_OBJECT.name: scaled_object_state}
 _SERVER_METADATA = frozenset(
     {"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink"}
@@ -59,7 +60,8 @@ class ChildRecord:
 
     Attributes:
         digest: Of all that anybody may set: everything less status and what the server writes itself.
-        content: The same as JSON; dropped once `settled` says that it is as it should be.
+        content: The same as JSON; dropped once `settled` says that it is as it should be. Never kept of a large child,
+            which is applied once after a restart instead.
         settled: The digest that was last found to be as it should be; empty when unknown.
         pair: Revision of the P/D pair that this is a part of; empty for what outlives revisions.
     """
@@ -142,7 +144,7 @@ def child_record(kind: str, body: Json) -> ChildRecord:
         owner_uid=owner_uid,
         applied_hash=(metadata.get("annotations") or {}).get(names.ANNOTATION_APPLIED_HASH, ""),
         digest=digest(content),
-        content=content,
+        content=content if len(content) <= _MAX_CONTENT else None,
         deleting="deletionTimestamp" in metadata,
         workload=workload,
         pair=workload.revision if workload else (metadata.get("labels") or {}).get(names.LABEL_REVISION, ""),
