@@ -19,9 +19,12 @@ from pdinference.models.hugging_face import HuggingFaceHub
 from pdinference.models.progress import Progress
 from pdinference.models.remote import headers_of, listing_of
 from pdinference.models.snapshot import fetch
+from tests.hostile.address_space import address_space
 from tests.hostile.model_files import CONFIGS, INDEXES, NAMES, WEIGHTS
 from tests.models.files import safetensors
 from tests.planning.memory.configs import LLAMA_1B
+
+__all__ = ["address_space"]  # an autouse fixture
 
 MIB = 1 << 20
 COMMIT = "5c1b0e7d2f3a4958b6c7d8e9f0a1b2c3d4e5f607"

@@ -12,7 +12,10 @@ from pdinference.runner.ids import IdSet
 from pdinference.runner.lines import BatchRequestOutput, BatchResponseData
 from pdinference.runner.requests import InvalidInputError, survey
 from pdinference.runner.results import Results, UnfitOutputError
+from tests.hostile.address_space import address_space
 from tests.runner.service import line, write_lines
+
+__all__ = ["address_space"]  # an autouse fixture
 
 
 def device(path: Path) -> None:
