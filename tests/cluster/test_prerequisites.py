@@ -2,8 +2,9 @@
 
 import pytest
 
-from pdinference.cluster.apply import Applier, Child
+from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
+from pdinference.cluster.child import Child
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME
 from pdinference.cluster.outcome import Outcome

@@ -217,9 +217,11 @@ def test_a_hundred_gigabytes_are_judged_without_reading_them(tmp_path: Path) -> 
 def header_size(file: Path) -> int | str:
     """How long the file should be by its header, or what is wrong with that."""
     try:
-        return read_header(file).size
+        header = read_header(file)
     except ModelFilesError as error:
         return str(error)
+    assert header is not None
+    return header.size
 
 
 some_bytes = st.binary(max_size=200)

@@ -23,9 +23,12 @@ from pdinference.models.manifest import KeptFile, Manifest, check, read_manifest
 from pdinference.models.paths import MANIFEST
 from pdinference.models.progress import LARGEST, Progress
 from pdinference.models.safetensors import read_header
+from tests.hostile.address_space import address_space
 from tests.hostile.model_files import CONFIGS, FIRST, INDEXES, NAMES, WEIGHTS, index, tensors, with_header
 from tests.models.files import safetensors
 from tests.planning.memory.configs import LLAMA_1B
+
+__all__ = ["address_space"]  # an autouse fixture
 
 MIB = 1 << 20
 MEMORY = 160 * MIB

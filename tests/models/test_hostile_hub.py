@@ -19,9 +19,12 @@ from pdinference.models.hugging_face import HuggingFaceHub
 from pdinference.models.progress import Progress
 from pdinference.models.remote import headers_of, listing_of
 from pdinference.models.snapshot import fetch
+from tests.hostile.address_space import address_space
 from tests.hostile.model_files import CONFIGS, INDEXES, NAMES, WEIGHTS
 from tests.models.files import safetensors
 from tests.planning.memory.configs import LLAMA_1B
+
+__all__ = ["address_space"]  # an autouse fixture
 
 MIB = 1 << 20
 COMMIT = "5c1b0e7d2f3a4958b6c7d8e9f0a1b2c3d4e5f607"
@@ -119,12 +122,17 @@ async def test_a_name_that_leads_elsewhere_is_refused(hub: LyingHub, tmp_path: P
     assert not list((tmp_path / "cache").iterdir())
 
 
+SIZES: list[Any] = [-1, 2**63, 2**47, "7", True, 1.5, [], 1e300]
+BLOBS: list[Any] = ["x", "../..", 7, "0" * 41, "0" * 40 + "\n"]
+LFS: list[Any] = [{"sha256": "../x"}, {"sha256": 7}, [], "x", {"sha256": "F" * 64}]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
-        *({"size": size} for size in (-1, 2**63, 2**47, "7", True, 1.5, [], 1e300)),
-        *({"blobId": blob} for blob in ("x", "../..", 7, "0" * 41, "0" * 40 + "\n")),
-        *({"lfs": lfs} for lfs in ({"sha256": "../x"}, {"sha256": 7}, [], "x", {"sha256": "F" * 64})),
+        *({"size": size} for size in SIZES),
+        *({"blobId": blob} for blob in BLOBS),
+        *({"lfs": lfs} for lfs in LFS),
         {"rfilename": 7},
         {"rfilename": None},
         {"rfilename": ["a"]},

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from pdinference.api.bounded_json import BoundedJsonError, Limits, loads, measure
 from pdinference.runner.lines import LONGEST_LINE, BatchRequestInput, InvalidLineError, parsed
+from tests.hostile.address_space import address_space
 from tests.hostile.batch_inputs import FINE, WRONG, request, with_raw
+
+__all__ = ["address_space"]  # an autouse fixture
 
 MIB = 1 << 20
 

@@ -51,7 +51,33 @@ def measure(data: bytes, limits: Limits) -> None:
     """
     if len(data) > limits.size:
         raise BoundedJsonError(f"is larger than {limits.size:,} bytes")
-    _Scan(limits).run(data)
+    if not _is_plain(data, limits):
+        _Scan(limits).run(data)
+
+
+def _is_plain(data: bytes, limits: Limits) -> bool:
+    """Whether a short text keeps the limits even if nothing of it is within strings, as nearly all do."""
+    opened = data.count(b"[") + data.count(b"{")
+    return (
+        len(data) <= _PIECE
+        and opened <= limits.depth
+        and opened + data.count(b",") <= limits.values
+        and data.count(b":") <= limits.members
+        and _long_number(limits).search(data) is None
+        and _is_utf8(data)
+    )
+
+
+def _long_number(limits: Limits) -> re.Pattern[bytes]:
+    return re.compile(rb"[0-9]{%d}" % (limits.digits + 1))
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def loads(data: bytes, limits: Limits, *, not_finite: Literal["refuse", "unknown"] = "refuse") -> Any:
@@ -102,7 +128,7 @@ class _Scan:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._long_number = re.compile(rb"[0-9]{%d}" % (limits.digits + 1))
+        self._long_number = _long_number(limits)
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._backslash = b""
         self._in_string = False

@@ -54,7 +54,7 @@ class Examinations:
         found: tuple[Desired, tuple[Child, ...]] = await self._asked(COMPILE, record)
         return found
 
-    async def batch(self, record: ResourceRecord, *, begun: bool) -> PDBatch:
+    async def batch(self, record: ResourceRecord, *, begun: bool = False) -> PDBatch:
         """Examine a PDBatch; raises the same.
 
         Args:

@@ -6,11 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 from httpx2 import ReadTimeout
-from huggingface_hub.utils import (  # type: ignore[attr-defined] - it exports lazily
-    build_hf_headers,
-    get_session,
-    hf_raise_for_status,
-)
+from huggingface_hub.utils._headers import build_hf_headers
+from huggingface_hub.utils._http import get_session, hf_raise_for_status
 
 from pdinference.api.bounded_json import BoundedJsonError, Limits, measure
 from pdinference.models.errors import ModelError

@@ -18,13 +18,15 @@ class IdSet:
 
     def __init__(self) -> None:
         self._key = os.urandom(16)
-        self._slots = array("Q", bytes(8 * _FIRST_SLOTS))
+        self._slots = array("Q", [0]) * _FIRST_SLOTS
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
         number = self._hash(name)
         return self._slots[_slot(self._slots, number)] == number
 
@@ -45,7 +47,7 @@ class IdSet:
         return int.from_bytes(digest, "little") or 1  # 0 is an empty slot
 
     def _grow(self) -> None:
-        larger = array("Q", bytes(16 * len(self._slots)))
+        larger = array("Q", [0]) * (2 * len(self._slots))
         for number in self._slots:
             if number:
                 larger[_slot(larger, number)] = number
