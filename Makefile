@@ -61,8 +61,9 @@ test-unit: setup ## Unit tests, in seconds
 	$(RUN) pytest -m 'not vllm' --ignore=tests/integration --ignore=tests/charts $(ARGS)
 
 .PHONY: explore
-explore: setup ## The property tests with examples that nobody has seen; `make test` takes the same ones each time
+explore: setup ## Property tests and the fuzzer of hostile resources with new examples; `make test` takes the same ones each time
 	$(RUN) pytest -m 'hypothesis and not vllm' --ignore=tests/integration --hypothesis-profile=explore $(ARGS)
+	HOSTILE_SEED=$(or $(SEED),$$RANDOM) HOSTILE_CASES=20000 $(RUN) pytest tests/hostile/test_fuzzer.py $(ARGS)
 
 .PHONY: test-vllm
 test-vllm: setup-vllm ## Rendered command lines against the real vLLM parser and the real router

@@ -20,11 +20,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.autoscaling.hostile import READABLE, UNREADABLE, Answering, answer, dense, metrics, pods, saying
+from tests.autoscaling.hostile import READABLE, UNREADABLE, Answering, answer, at_limits, dense, metrics, pods, saying
 
 KINDS: dict[str, Answering] = {
     "as vLLM": metrics(),
     "missing le": READABLE["missing le"],
+    "as much as is kept": metrics(*at_limits()),
     "1 MiB of labels": saying(answer(dense())),
     "a million empty lines": READABLE["a million empty lines"],
     "labels of 2 MiB": UNREADABLE["labels of 2 MiB"][1],
@@ -38,7 +39,7 @@ KINDS: dict[str, Answering] = {
 HOSTILE_ADDRESS, GOOD_ADDRESS = "127.77.0.1", "127.77.0.2"
 HOSTILE, GOOD = 300, 10
 _SETTLED_S = 8.0
-_FIRST_S = 1.0
+_FIRST_S = 3.0
 """What is made once, such as pydantic's validators, is not counted."""
 _STUCK_S = 3.0
 """More than a busy machine may take to give the process its turn."""

@@ -1,8 +1,8 @@
 """How fast the webhook answers, and how long it holds up the event loop: `uv run python -m benchmarks.webhook`.
 
-No cluster is needed. Reviews of several kinds are posted over HTTP to the webhook in this process, `IN_FLIGHT` at a time.
-The same reviews are examined in a thread of the same process as well, as it was before the isolated process, so that
-the ratio of the two does not depend on the machine. Meanwhile a task measures how late the event loop calls it.
+No cluster is needed. A second process posts reviews of several kinds to the webhook in this one, `IN_FLIGHT` at a time.
+The same reviews are examined in a thread of this process as well, as it was before the isolated process, so that the
+ratio of the two does not depend on the machine. Meanwhile a task measures how late the event loop calls it.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import asyncio
 import json
 import resource
 import statistics
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -85,18 +86,36 @@ def _review(new: str, old: str = "null") -> bytes:
 
 
 async def measure(calls: Calls, count: int) -> dict[str, Result]:
-    """Post `count` reviews of each kind."""
+    """Let another process post `count` reviews of each kind."""
     app = web.Application(client_max_size=16 * 2**20)
     app.add_routes(admission_routes(calls, CollectorRegistry()))
-    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+    async with TestServer(app) as server:
         url = str(server.make_url("/validate"))
-        return {name: await _kind(session, url, body, count) for name, body in reviews().items()}
+        return {name: await _kind(url, name, count) for name in reviews()}
 
 
-async def _kind(session: aiohttp.ClientSession, url: str, body: bytes, count: int) -> Result:
+async def _kind(url: str, name: str, count: int) -> Result:
+    command = [sys.executable, "-m", "benchmarks.webhook", str(count), "--post", url, "--kind", name]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+    if process.stdin is None or process.stdout is None:
+        raise AssertionError("both are pipes")
+    await process.stdout.readline()  # its imports are done
+    async with _lag() as worst:
+        process.stdin.close()
+        found = json.loads(await process.stdout.read())
+    cuts = statistics.quantiles(found["seconds"], n=100)
+    return Result(count / found["took"], 1e3 * cuts[49], 1e3 * cuts[98], 1e3 * worst(), found["refused"])
+
+
+async def _post(url: str, name: str, count: int) -> None:
+    """The other process: reports what it measured as JSON."""
+    body = reviews()[name]
     seconds: list[float] = []
     refused = 0
     numbers = iter(range(count))
+    print("ready", flush=True)
+    sys.stdin.read()
 
     async def lane() -> None:
         nonlocal refused
@@ -106,17 +125,16 @@ async def _kind(session: aiohttp.ClientSession, url: str, body: bytes, count: in
                 refused += not (await response.json())["response"]["allowed"]
             seconds.append(time.perf_counter() - started)
 
-    started = time.perf_counter()
-    async with _lag() as worst:
+    async with aiohttp.ClientSession() as session:
+        started = time.perf_counter()
         await asyncio.gather(*(lane() for _ in range(IN_FLIGHT)))
-    took = time.perf_counter() - started
-    cuts = statistics.quantiles(seconds, n=100)
-    return Result(count / took, 1e3 * cuts[49], 1e3 * cuts[98], 1e3 * worst(), refused)
+        took = time.perf_counter() - started
+    print(json.dumps({"seconds": seconds, "refused": refused, "took": took}))
 
 
 @asynccontextmanager
 async def _lag() -> AsyncIterator[Callable[[], float]]:
-    """How late the loop was at most. It also encodes what is posted, so this is an upper bound."""
+    """How late the loop was at most."""
     worst = 0.0
 
     async def look() -> None:
@@ -135,7 +153,9 @@ async def _lag() -> AsyncIterator[Callable[[], float]]:
 
 async def _compare(count: int) -> None:
     threads = await measure(InThread(), count)
-    process = IsolatedProcess(Program(PROGRAM, RenderSettings()), {"admission": LaneLimits(2, 60)}, CollectorRegistry())
+    process = IsolatedProcess(
+        Program(PROGRAM, RenderSettings()), {"admission": LaneLimits(2, 60, 60)}, CollectorRegistry()
+    )
     async with process.run():
         await process.ready.wait()
         isolated = await measure(process.lanes["admission"], count)
@@ -169,7 +189,13 @@ def main() -> None:
     """Measure both."""
     parser = argparse.ArgumentParser(description="Measure the webhook.")
     parser.add_argument("count", nargs="?", type=int, default=400, help="reviews of each kind (default: 400)")
-    asyncio.run(_compare(parser.parse_args().count))
+    parser.add_argument("--post", help=argparse.SUPPRESS)
+    parser.add_argument("--kind", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.post:
+        asyncio.run(_post(arguments.post, arguments.kind, arguments.count))
+    else:
+        asyncio.run(_compare(arguments.count))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from aiohttp.test_utils import BaseTestServer, TestServer
 from prometheus_client import CollectorRegistry
 
 from pdinference.admission.review import review_tasks
@@ -37,7 +37,7 @@ class Broken:
 class Posts:
     """Posts bodies."""
 
-    def __init__(self, session: aiohttp.ClientSession, server: TestServer) -> None:
+    def __init__(self, session: aiohttp.ClientSession, server: BaseTestServer[web.Request]) -> None:
         self._session = session
         self._server = server
 

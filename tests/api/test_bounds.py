@@ -69,7 +69,7 @@ def test_what_exceeds_a_bound_is_refused_in_words(name: str, document: Make, bat
     started = time.monotonic()
     for made, reader in ((document(), read), (batch_document(), read_batch)):
         made["spec"]["podTemplate"] = HOSTILE[name]
-        reading = reader(made)  # type: ignore[operator]
+        reading = reader(made)
         (problem,) = reading.problems
         assert reading.resource is None
         assert problem.field.startswith("spec")

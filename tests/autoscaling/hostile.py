@@ -68,6 +68,12 @@ def dense(size: int = 2**20) -> bytes:
     return line * (size // len(line))
 
 
+def at_limits() -> list[bytes]:
+    """As many buckets as are kept, besides those that vLLM has."""
+    names = (b"vllm:inter_token_latency_seconds", b"vllm:time_to_first_token_seconds")
+    return [b'%s_bucket{le="%d.25"} %d.5' % (name, at, at) for name in names for at in range(41)]
+
+
 _CHUNKED: Final = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 _OPEN: Final = b"HTTP/1.1 200 OK\r\n\r\n"
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pdinference.autoscaling.exposition import Histogram, Reading
+from pdinference.autoscaling.exposition import PREFIX, Exposition, Histogram, Reading
+from pdinference.autoscaling.http_answer import HttpAnswer
 from pdinference.autoscaling.latencies import measure_latency
 from pdinference.autoscaling.signals import PodLoad, measure
 from pdinference.autoscaling.unreadable import Reason, UnreadableError
@@ -58,6 +59,27 @@ def test_several_engines_of_a_pod_are_one_pod() -> None:
     assert both.waiting == 12
     assert both.kv_usage == pytest.approx((22 / 23 + 16 / 23) / 2)
     assert both.cache == KvCache(48, 128)
+
+
+def test_sixteen_engines_with_a_long_model_name_fit() -> None:
+    """With the buckets that were left out of the recorded answer."""
+    recorded = (RECORDED / "decode-later.txt").read_text(encoding="utf-8")
+    recorded = recorded.replace('model_name="m"', 'model_name="meta-llama/Llama-3.1-405B-Instruct"')
+    comments = [line for line in recorded.splitlines() if line.startswith("#")]
+    samples = [line for line in recorded.splitlines() if line.startswith("vllm:")]
+    whole = {line.split("_bucket")[0] for line in samples if "_bucket" in line}
+    for line in list(samples):
+        name, _, labels = line.partition("_sum{")
+        if labels and name not in whole:
+            samples += [f'{name}_bucket{{le="{number}.0",{labels}' for number in range(20)]
+            samples += [f"{name}_created{{{labels}"]
+    engines = [line.replace('engine="0"', f'engine="{number}"') for number in range(16) for line in samples]
+    text = "\n".join([*comments, *engines, ""]).encode()
+    answer, found = HttpAnswer(PREFIX), Exposition()
+    for line in answer.feed(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(text) + text):
+        found.take(line)
+    assert answer.complete
+    assert found.reading().waiting == 16 * 6
 
 
 def test_nothing_that_vllm_did_not_say_is_made_up() -> None:

@@ -100,14 +100,14 @@ def test_mutations_of_what_vllm_wrote(first: bytes, second: bytes) -> None:
     judge(first, second)
 
 
-@settings(max_examples=1000 * MORE)
+@settings(max_examples=500 * MORE)
 @given(*[st.lists(lines, max_size=12)] * 2, st.booleans())
 def test_lines_of_odd_parts(first: list[bytes], second: list[bytes], more: bool) -> None:
     before = FILES[0] if more else b""
     judge(before + b"\n".join(first), before + b"\n".join(second))
 
 
-@settings(max_examples=1000 * MORE)
+@settings(max_examples=500 * MORE)
 @given(*[st.lists(plain_lines, max_size=30)] * 3)
 def test_numbers_of_any_size(first: list[bytes], second: list[bytes], third: list[bytes]) -> None:
     judge(b"\n".join(first), b"\n".join(second), b"\n".join(third))
@@ -136,14 +136,15 @@ HEADS = [
 ]
 
 
-@settings(max_examples=1000 * MORE)
+@settings(max_examples=500 * MORE)
 @given(st.lists(st.one_of(st.sampled_from(HEADS), st.binary(max_size=30)), max_size=12), st.integers(1, 200))
 def test_any_http(parts: list[bytes], piece: int) -> None:
     """However it is cut into pieces."""
     raw = b"".join((b"HTTP/1.1 200 OK\r\n" if parts and parts[0] == b"\r\n" else b"", *parts))
 
     def taken(size: int) -> list[bytes] | None:
-        answer, found = HttpAnswer(PREFIX), []
+        answer = HttpAnswer(PREFIX)
+        found: list[bytes] = []
         try:
             for at in range(0, len(raw), size):
                 if not answer.complete:
@@ -162,7 +163,8 @@ def test_a_chunked_answer_is_what_was_sent(chunks: list[bytes], piece: int) -> N
     body = b"".join(chunks)
     raw = b"HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n"
     raw += b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
-    answer, found = HttpAnswer(b""), []
+    answer = HttpAnswer(b"")
+    found: list[bytes] = []
     for at in range(0, len(raw), piece):
         if not answer.complete:
             found += answer.feed(raw[at : at + piece])

@@ -49,3 +49,8 @@ def test_and_fit_into_the_budget(document: Make) -> None:
     found = problems(document(**together(ratio={"min": {"parameter": 3}}, gpuBudget=3)))
     assert found.keys() == {"spec.autoscaling.gpuBudget"}
     assert "at least 3 P and 1 D, which have 4 GPUs" in found["spec.autoscaling.gpuBudget"]
+
+
+def test_a_ratio_that_no_numbers_keep_is_refused_and_not_searched_for(document: Make) -> None:
+    band = {"min": {"parameter": 2, "decode": 4}, "max": {"parameter": 4, "decode": 70}}
+    assert "spec.autoscaling.ratio.max" in problems(document(**together(ratio=band)))

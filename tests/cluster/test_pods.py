@@ -27,6 +27,13 @@ def test_a_ready_pod_has_no_trouble() -> None:
     assert found.trouble is None
 
 
+def test_the_last_words_of_a_container_are_short_and_plain() -> None:
+    ended = {"terminated": {"exitCode": 1, "message": "\x1b[31m" + "x" * 4000 + "\x00"}}
+    trouble = summary(containerStatuses=[container(state=ended)]).trouble
+    assert trouble is not None
+    assert trouble.last_words == "x" * 299 + " "
+
+
 def test_the_scheduler_is_quoted() -> None:
     conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}]
     trouble = summary(conditions=conditions).trouble

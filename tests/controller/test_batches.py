@@ -276,6 +276,58 @@ async def test_a_runner_that_died_without_words_is_told_from_its_log(world: Worl
     assert message == "Requests are being sent. The attempt before failed: ValueError: odd"
 
 
+@pytest.mark.parametrize(
+    "report",
+    [
+        "[" * 4000,
+        '{"total": Infinity, "completed": 0, "failed": 0, "message": "x"}',
+        '{"total": NaN, "completed": 0, "failed": 0, "message": "x"}',
+        '{"total": 1e308, "completed": 0, "failed": 0, "message": "x"}',
+        '{"total": -1, "completed": 0, "failed": 0, "message": "x"}',
+        '{"total": true, "completed": 0, "failed": 0, "message": "x"}',
+        '{"total": "9", "completed": 0, "failed": 0, "message": "x"}',
+        '{"total": 99999999999999999999, "completed": 0, "failed": 0, "message": "x"}',
+        '{"total": 1, "completed": 0, "failed": 0, "message": {}}',
+        '{"total": 1, "completed": 0, "failed": 0, "message": "\\ud800"}',
+        '{"total": 1}',
+        "[]",
+        "7",
+    ],
+)
+async def test_last_words_that_make_no_sense_are_no_counts(world: World, report: str) -> None:
+    await started(world)
+    world.pod(phase="Failed", report=report)
+    world.job(("Failed", "BackoffLimitExceeded"))
+    await world.reconcile()
+    assert world.status["phase"] == "Failed"
+    assert (world.status["total"], world.status["completed"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254",
+        "http://llama.other.svc",
+        "http://llama.models.svc.evil.example",
+        "http://llama.models.svc@evil.example",
+        "http://llama.models.svc:80@evil.example",
+        "http://llama.models.svc:80/../x",
+        "http://llama.models.svc\n--input=/etc/passwd",
+        "http://llamaXmodels.svc",
+        "file:///etc/passwd",
+        "",
+    ],
+)
+async def test_requests_go_to_the_pdinference_only(world: World, url: str) -> None:
+    world.serve(url=url)
+    await world.reconcile()
+    assert JOB_PATH not in world.api.objects
+    assert "is not that of its Service" in world.condition("Running")["message"]
+    world.serve(url="http://llama.models.svc:8000")
+    await world.reconcile()
+    assert JOB_PATH in world.api.objects
+
+
 async def test_too_long_is_told_by_the_field_that_says_so(world: World) -> None:
     await started(world)
     world.job(("Failed", "DeadlineExceeded"))

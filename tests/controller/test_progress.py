@@ -6,10 +6,15 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from pdinference.api import names
 from pdinference.autoscaling.fetch import Share
-from pdinference.controller.progress import read_progress
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.kinds import POD, Owner
+from pdinference.controller.progress import BatchProgress, read_progress
 from pdinference.planning.batch import Progress
 from pdinference.runner.progress import Progress as RunnerProgress
+
+NIGHTLY = Owner("ns", "nightly", names.BATCH_KIND)
 
 
 @asynccontextmanager
@@ -49,6 +54,36 @@ async def test_what_the_runner_serves_is_understood() -> None:
 async def test_anything_else_is_no_progress(answer: Callable[[], web.Response]) -> None:
     async with serving(answer) as port:
         assert await read_progress("127.0.0.1", port, share=Share()) is None
+
+
+async def test_counts_of_running_batches_are_read_beside_the_reconciles() -> None:
+    """A pod that answers nothing changes nothing, and what is read is forgotten with its pod."""
+    cache, changed = Cache(), list[Owner]()
+    runner = RunnerProgress(total=9, completed=4)
+    async with runner.served("127.0.0.1", 0) as port:
+        progress = BatchProgress(cache, on_change=changed.append, port=port)
+        observe(cache, "a", "nightly", "127.0.0.1")
+        observe(cache, "b", "weekly", "127.0.0.2")
+        await progress.round()
+        await progress.round()
+        assert changed == [NIGHTLY], "once"
+        assert progress.of(NIGHTLY) == Progress(9, 4, 0)
+        assert progress.of(Owner("ns", "weekly", names.BATCH_KIND)) is None
+        runner.completed = 5
+        await progress.round()
+        assert changed == [NIGHTLY] * 2
+        observe(cache, "a", "nightly", "127.0.0.1", phase="Succeeded", version=2)
+        await progress.round()
+        assert progress.of(NIGHTLY) is None
+
+
+def observe(cache: Cache, pod: str, batch: str, address: str, *, phase: str = "Running", version: int = 1) -> None:
+    metadata = {"name": pod, "namespace": "ns", "uid": pod, "resourceVersion": str(version)}
+    body = {
+        "metadata": {**metadata, "labels": {names.LABEL_BATCH: batch}},
+        "status": {"phase": phase, "podIP": address},
+    }
+    cache.observe(POD, body, deleted=False)
 
 
 async def test_nobody_there_is_no_progress() -> None:

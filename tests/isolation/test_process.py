@@ -15,12 +15,14 @@ from pdinference.isolation.calls import BusyError, EndedError
 from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
 
 PROGRAM = Program("tests.isolation.tasks:tasks", "the settings")
-LIMITS = LaneLimits(seconds=1, patience=30)
+HURRIED = LaneLimits(cpu_seconds=1, seconds=60, patience=120)
+LIMITS = LaneLimits(cpu_seconds=60, seconds=1, patience=120)
+AMPLE = LaneLimits(cpu_seconds=60, seconds=60, patience=120)
 
 
 @pytest.fixture
 async def isolated() -> AsyncIterator[IsolatedProcess]:
-    process = IsolatedProcess(PROGRAM, {"one": LIMITS, "other": LIMITS}, CollectorRegistry())
+    process = IsolatedProcess(PROGRAM, {"one": HURRIED, "other": AMPLE, "impatient": LIMITS}, CollectorRegistry())
     async with process.run():
         async with asyncio.timeout(60):
             await process.ready.wait()
@@ -42,7 +44,7 @@ async def test_calls_are_answered(isolated: IsolatedProcess) -> None:
 @pytest.mark.parametrize(
     ("task", "sentence"),
     [
-        ("_hang", "took longer than 1 s"),
+        ("_hang", "took more than 1 s of CPU time"),
         ("_hang_in_c", "took longer than 1 s"),
         ("_ignore_signals", "took longer than 1 s"),
         ("_bomb", "needed more than 64 MiB"),
@@ -59,7 +61,7 @@ async def test_a_call_that_does_not_end_well_harms_no_other(
 ) -> None:
     pid = isolated.pid
     with pytest.raises(EndedError) as ended:
-        await call(isolated, task)
+        await call(isolated, task, lane={"_hang": "one"}.get(task, "impatient" if "longer" in sentence else "other"))
     assert sentence in str(ended.value)
     assert "details for the log" not in str(ended.value)
     assert ("details for the log" in caplog.text) is (task == "_raise")
@@ -90,7 +92,7 @@ async def test_there_is_room_for_a_bounded_number_of_calls(isolated: IsolatedPro
 
 
 async def test_patience_ends() -> None:
-    process = IsolatedProcess(PROGRAM, {"one": LaneLimits(seconds=60, patience=0.5)}, CollectorRegistry())
+    process = IsolatedProcess(PROGRAM, {"one": LaneLimits(60, 60, patience=0.5)}, CollectorRegistry())
     async with process.run():
         await process.ready.wait()
         with pytest.raises(BusyError, match=r"within 0\.5 s"):
@@ -120,7 +122,7 @@ async def test_a_worker_that_dies_while_idle_is_replaced(isolated: IsolatedProce
 
 
 async def test_nothing_is_left_when_it_ends() -> None:
-    process = IsolatedProcess(PROGRAM, {"one": LIMITS}, CollectorRegistry())
+    process = IsolatedProcess(PROGRAM, {"one": AMPLE}, CollectorRegistry())
     async with process.run():
         await process.ready.wait()
         pids = [process.pid, int(await call(process, "pid"))]
@@ -131,7 +133,7 @@ OPERATOR = """
 import asyncio
 from tests.isolation.test_process import *
 async def main():
-    process = IsolatedProcess(PROGRAM, {"one": LaneLimits(600, 600)}, CollectorRegistry())
+    process = IsolatedProcess(PROGRAM, {"one": LaneLimits(600, 600, 600)}, CollectorRegistry())
     async with process.run():
         await process.ready.wait()
         print(process.pid, (await call(process, "pid")).decode(), flush=True)

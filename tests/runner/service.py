@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 Json = dict[str, Any]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Reply = web.StreamResponse | None
 """What a fault answers; None for an ordinary answer."""
 
@@ -47,9 +48,9 @@ class FakeService:
         self.pause_at = 0
 
     @asynccontextmanager
-    async def serve(self) -> AsyncIterator["FakeService"]:
-        app = web.Application()
-        app.add_routes([web.post("/v1/chat/completions", self._chat), web.get("/readiness", self._readiness)])
+    async def serve(self, chat: Handler | None = None) -> AsyncIterator["FakeService"]:
+        app = web.Application(client_max_size=64 << 20)
+        app.add_routes([web.post("/v1/chat/completions", chat or self._chat), web.get("/readiness", self._readiness)])
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         try:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pdinference.runner.lines import BatchRequestInput
 from pdinference.runner.requests import InvalidInputError, requests, survey
 from tests.runner.service import line, write_lines
 
@@ -15,9 +16,11 @@ Json = dict[str, Any]
 def test_every_request_is_read_once_and_blank_lines_do_not_matter(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text("\n".join([json.dumps(line(1)), "", json.dumps(line(2)), "   "]))
-    assert survey(path).total == 2
-    assert [request.custom_id for request in requests(path, without=())] == ["request-1", "request-2"]
-    assert [request.custom_id for request in requests(path, without={"request-1"})] == ["request-2"]
+    found = survey(path)
+    assert found.total == 2
+    for known in ([], ["request-1"]):
+        todo = [item.custom_id for item in requests(path, found, ids=known, lines=())]
+        assert todo == ["request-1", "request-2"][len(known) :]
 
 
 def test_the_digest_tells_inputs_apart(tmp_path: Path) -> None:
@@ -38,16 +41,44 @@ def test_the_digest_tells_inputs_apart(tmp_path: Path) -> None:
         (line(2, stream=True), "line 2: body: a batch cannot stream"),
     ],
 )
-def test_what_is_wrong_is_named_by_its_line(tmp_path: Path, wrong: Json, words: str) -> None:
-    path = write_lines(tmp_path / "in.jsonl", [line(1), wrong])
-    with pytest.raises(InvalidInputError, match=words):
-        survey(path)
+def test_what_is_wrong_is_named_by_its_line_and_stops_no_other(tmp_path: Path, wrong: Json, words: str) -> None:
+    path = write_lines(tmp_path / "in.jsonl", [line(1), wrong, line(3)])
+    found = survey(path)
+    assert found.total == 3
+    assert found.wrong[2].problem.startswith(words)
+    todo = list(requests(path, found, ids=(), lines=()))
+    assert [item.custom_id for item in todo if isinstance(item, BatchRequestInput)] == ["request-1", "request-3"]
+    assert found.wrong[2] in todo
+    assert found.wrong[2] not in requests(path, found, ids=(), lines={2})
 
 
 def test_a_long_list_of_problems_is_cut(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "in.jsonl", [{}] * 25)
-    with pytest.raises(InvalidInputError, match=r"line 10: .*; and 15 more"):
+    with pytest.raises(InvalidInputError, match=r"no requests.*line 10: .*; and 15 more"):
         survey(path)
+
+
+def test_a_file_with_too_many_wrong_lines_is_no_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdinference.runner.requests.MOST_WRONG", 3)
+    with pytest.raises(InvalidInputError, match=r"More than 3 lines are no requests. line 2"):
+        survey(write_lines(tmp_path / "in.jsonl", [line(1), {}, {}, {}, {}]))
+
+
+def test_a_file_with_too_many_lines_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdinference.runner.requests.MOST_LINES", 3)
+    with pytest.raises(InvalidInputError, match="more than 3 lines"):
+        survey(write_lines(tmp_path / "in.jsonl", [line(number) for number in range(4)]))
+
+
+def test_a_file_that_changes_meanwhile_is_noticed(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "in.jsonl", [line(1), line(2)])
+    found = survey(path)
+    write_lines(path, [line(1), {}])
+    with pytest.raises(InvalidInputError, match="was changed while the batch ran"):
+        list(requests(path, found, ids=(), lines=()))
+    write_lines(path, [line(1), line(3)])
+    with pytest.raises(InvalidInputError, match="was changed while the batch ran"):
+        list(requests(path, found, ids=(), lines=()))
 
 
 @pytest.mark.parametrize("text", ["", "\n\n"])

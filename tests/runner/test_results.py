@@ -33,18 +33,20 @@ def test_a_new_runner_knows_what_was_done(tmp_path: Path) -> None:
     first.append([output(1), unanswered(2)])
     first.close()
     second = Results(tmp_path, "a")
-    assert (second.answered, second.failed) == ({"request-1"}, {"request-2"})
+    assert (second.done.completed, second.done.failed) == (1, 1)
+    assert "request-1" in second.done.ids
+    assert "request-2" in second.done.ids
 
 
 def test_wherever_a_line_was_torn_it_is_cut_off_and_what_follows_is_whole(tmp_path: Path) -> None:
-    whole = f"{output(1).model_dump_json()}\n".encode()
-    torn = f"{output(2).model_dump_json()}\n".encode()
+    whole = output(1).as_line()
+    torn = output(2).as_line()
     for length in range(len(torn)):
         folder = tmp_path / str(length)
         Results(folder, "a").close()
         (folder / OUTPUT).write_bytes(whole + torn[:length])
         results = Results(folder, "a")
-        assert results.answered == {"request-1"}
+        assert ("request-1" in results.done.ids, "request-2" in results.done.ids) == (True, False)
         results.append([output(2)])
         results.close()
         assert [line["custom_id"] for line in read_lines(folder / OUTPUT)] == ["request-1", "request-2"]
@@ -76,7 +78,7 @@ def test_a_line_that_is_no_output_is_not_passed_over(tmp_path: Path) -> None:
 def test_a_runner_that_died_while_it_claimed_the_folder_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / "batch.new").write_text("{")
     (tmp_path / OUTPUT).touch()
-    assert Results(tmp_path, "a").answered == set()
+    assert Results(tmp_path, "a").done.completed == 0
 
 
 def test_two_runners_do_not_write_at_once(tmp_path: Path) -> None:

@@ -186,11 +186,24 @@ async def test_a_service_that_stays_away_ends_the_run_and_blames_no_request(
     assert batch.ids() == ids(3)
 
 
-async def test_an_input_that_is_wrong_is_not_worth_another_attempt(service: FakeService, tmp_path: Path) -> None:
-    batch = Batch(tmp_path, service, [line(1), line(1)])
+async def test_an_input_without_requests_is_not_worth_another_attempt(service: FakeService, tmp_path: Path) -> None:
+    batch = Batch(tmp_path, service, [{}, {}])
     assert await batch.finish() == Exit.UNFIT
     assert "line 2: custom_id" in batch.last_words["message"]
     assert service.asked.total() == 0
+
+
+async def test_a_wrong_line_gets_an_error_and_only_one(service: FakeService, tmp_path: Path) -> None:
+    batch = Batch(tmp_path, service, [line(1), line(1), {}, line(4)])
+    for _ in range(2):
+        assert await batch.finish() == Exit.DONE
+        assert batch.ids() == ["request-1", "request-4"]
+        errors = read_lines(batch.output / "errors.jsonl")
+        assert [(item["line"], item["custom_id"], item["error"]["code"]) for item in errors] == [
+            (2, "request-1", "invalid_line"),
+            (3, None, "invalid_line"),
+        ]
+        assert batch.last_words["message"] == "2 of 4 requests answered; 2 failed, see errors.jsonl."
 
 
 async def test_the_same_folder_for_another_model_is_refused(service: FakeService, tmp_path: Path) -> None:

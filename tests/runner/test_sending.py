@@ -1,5 +1,6 @@
 """One request: sent again when that may help, given up when it is to blame, kept when the service is away."""
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -7,7 +8,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from pdinference.runner.lines import BatchRequestInput, BatchRequestOutput
+from pdinference.runner.lines import BatchRequestOutput, parsed
+from pdinference.runner.room import Room
 from pdinference.runner.sending import Sender, Service, ServiceAwayError
 from tests.runner.service import FakeService, Reply, line
 
@@ -20,9 +22,11 @@ async def service() -> AsyncIterator[FakeService]:
 
 async def send(service: FakeService, number: int = 1, **settings: Any) -> BatchRequestOutput:
     chosen = {"model": None, "default_model": "llama", "max_retries": 2, "timeout_s": 5, "patience_s": 0.1}
-    async with aiohttp.ClientSession() as session:
-        sender = Sender(session, Service(service.url, **{**chosen, "first_pause_s": 0.01, **settings}))
-        return await sender.send(BatchRequestInput.model_validate(line(number)))
+    async with aiohttp.ClientSession(auto_decompress=False) as session:
+        target = Service(service.url, **{**chosen, "first_pause_s": 0.01, **settings})
+        sender = Sender(session, target)
+        async with await Room().take(1) as share:
+            return await sender.send(parsed(json.dumps(line(number)).encode()).prepared(None, "llama"), share)
 
 
 async def test_an_answer_is_kept_whole(service: FakeService) -> None:
@@ -31,7 +35,7 @@ async def test_an_answer_is_kept_whole(service: FakeService) -> None:
     assert found.custom_id == "request-1"
     assert found.response is not None
     assert (found.response.status_code, found.response.request_id) == (200, "chatcmpl-prompt 1")
-    assert found.response.body["choices"][0]["message"]["content"] == "echo prompt 1"
+    assert json.loads(bytes(found.response.body))["choices"][0]["message"]["content"] == "echo prompt 1"
 
 
 @pytest.mark.parametrize(
@@ -43,14 +47,10 @@ async def test_an_answer_is_kept_whole(service: FakeService) -> None:
         ({}, {"default_model": None}, None),
     ],
 )
-async def test_the_model_is_the_batchs_then_the_lines_then_the_services(
-    service: FakeService, body: Any, settings: Any, sent: str | None
-) -> None:
-    chosen = {"model": None, "default_model": "llama", "max_retries": 0, "timeout_s": 5, "patience_s": 0.1}
-    async with aiohttp.ClientSession() as session:
-        sender = Sender(session, Service(service.url, **{**chosen, **settings}))
-        await sender.send(BatchRequestInput.model_validate(line(1, **body)))
-    assert service.bodies[0].get("model") == sent
+def test_the_model_is_the_batchs_then_the_lines_then_the_services(body: Any, settings: Any, sent: str | None) -> None:
+    chosen = {"model": None, "default_model": "llama", **settings}
+    payload = parsed(json.dumps(line(1, **body)).encode()).prepared(**chosen).payload
+    assert json.loads(payload).get("model") == sent
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503])
@@ -76,7 +76,7 @@ async def test_a_refused_request_is_not_sent_again_and_keeps_the_services_words(
     found = await send(service)
     assert not found.answered
     assert found.response is not None
-    assert found.response.body == {"error": {"message": "too long"}}
+    assert json.loads(bytes(found.response.body)) == {"error": {"message": "too long"}}
     assert service.asked["prompt 1"] == 1
 
 

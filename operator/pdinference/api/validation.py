@@ -56,7 +56,7 @@ def first_of(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 def refusal(name: object, problems: Iterable[Problem], kind: str = names.KIND) -> str:
     """All problems of a resource, one a line, the same from webhook and command line."""
     lines = "\n".join(f"  {problem}" for problem in problems)
-    return f"{kind} {_shown(name)} is not valid.\n{lines}"
+    return f"{cut(kind, _LONGEST_FIELD)} {_shown(name)} is not valid.\n{lines}"
 
 
 def _shown(name: object) -> str:

@@ -52,6 +52,8 @@ def _shown(value: Any) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """At most so many characters of a text, and a sign where it goes on; without what no file can hold."""
-    whole = text.encode("utf-8", "backslashreplace").decode("utf-8") if not text.isascii() else text
-    return whole if len(whole) <= most else f"{whole[: most - 1]}…"
+    """The beginning of a text that somebody wrote, on one line, and a sign where it goes on."""
+    begun = text[:most]
+    if not begun.isprintable():
+        begun = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in begun)
+    return begun if len(text) <= most and len(begun) <= 2 * most else f"{begun[: 2 * most]}…"

@@ -14,7 +14,7 @@ from pdinference.planning.scaling.vllm_metrics import HOLDING_STAGES, VllmMetric
 PREFIX: Final = b"vllm:"
 """What the lines begin with that are read."""
 _MOST_LINES: Final = 4096
-"""Lines of wanted metrics. An engine has 62, and 37 engines fill the longest body."""
+"""Lines of wanted metrics. An engine has 62, and no more than 66 of those would fit into the longest body."""
 _MOST_BUCKETS: Final = 64
 """Buckets of a histogram; vLLM's have 23 at most. Readings of half a minute are kept of each pod."""
 _MOST_BLOCKS: Final = 10**9

@@ -131,7 +131,7 @@ class MetricsApi:
             "metricLabels": names.role_selector(owner.name, role),
             "timestamp": found.when.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "windowSeconds": WINDOW_SECONDS,
-            "value": _quantity(found.value),
+            "value": quantity(found.value),
         }
         return {"apiVersion": API_VERSION, "kind": "ExternalMetricValueList", "metadata": {}, "items": [item]}
 
@@ -190,6 +190,6 @@ class MetricsApi:
         raise _StatusError(code, reason, message)
 
 
-def _quantity(value: float) -> str:
+def quantity(value: float) -> str:
     """As Kubernetes writes it: a whole number of thousandths."""
     return f"{round(1000 * min(max(0.0, value), _LARGEST))}m"

@@ -88,26 +88,23 @@ class Scraper:
             others: Whether to ask pods too that are not autoscaled.
         """
         await Rounds(lambda: self._by_namespace(others=others), self._scrape, interval=self._interval).once()
-        self._count_silent()
 
     def _next(self) -> Mapping[str, Sequence[PodRecord]]:
         others = self._number % _ROUNDS_OF_OTHERS == 0
         self._number += 1
-        self._count_silent()
         return self._by_namespace(others=others)
 
     def _by_namespace(self, *, others: bool) -> Mapping[str, Sequence[PodRecord]]:
-        """The pods to ask now."""
+        """The pods to ask now; counts those that are silent."""
         self._forget_what_is_gone()
-        now = self._clock()
+        now, silent = self._clock(), 0
         found: defaultdict[str, list[PodRecord]] = defaultdict(list)
-        for pod, _ in self._due(others=others):
+        for pod, scaled in self._due(others=others):
+            silent += scaled and self._is_silent(pod)
             if pod.address and self._resting.get(_place(pod), 0.0) <= now:
                 found[pod.namespace].append(pod)
+        self._metrics.silent.set(silent)
         return found
-
-    def _count_silent(self) -> None:
-        self._metrics.silent.set(sum(scaled and self._is_silent(pod) for pod, scaled in self._due(others=False)))
 
     def pods(self, owner: Owner, role: Role) -> list[PodLoad]:
         """The pods of a role that are not about to go."""

@@ -17,6 +17,9 @@ _SHORTEST_S: Final = 4.0
 _LONGEST_S: Final = 60.0
 """What was counted over more than that between two readings says little of the present."""
 
+_MOST_READINGS: Final = 64
+"""However often pods are read; every five seconds makes eight."""
+
 
 @dataclass(frozen=True, slots=True)
 class Dated:
@@ -36,7 +39,7 @@ class Window:
     """
 
     def __init__(self) -> None:
-        self._readings: deque[Dated] = deque()
+        self._readings: deque[Dated] = deque(maxlen=_MOST_READINGS)
         self._since: float | None = None
         self.failures = 0
         self.answered = False

@@ -11,7 +11,7 @@ from pdinference.planning.scaling.limits import Limits
 def scaling_problems(spec: Spec) -> Iterator[Problem]:
     """The smallest pair that keeps the ratio has to be allowed by the roles' maximums, and fit into the GPU budget."""
     limits = Limits.of(spec)
-    if limits is None or limits.ratio is None:
+    if limits is None or limits.ratio is None or not limits.ratio.possible:  # the resource's own rule says why
         return
     p, d = (limits.counts[role] for role in ENGINE_ROLES)
     least_p, least_d = limits.ratio.least(p.minimum, d.minimum)

@@ -33,6 +33,14 @@ def batch_command() -> None:
     metavar="NAMESPACE/NAME",
     help="ConfigMap for them, which exists, instead of a folder.",
 )
+@click.option(
+    "--input-root",
+    type=click.Path(path_type=Path),
+    help="Folder that the input has to be in, wherever links lead.  [default: anywhere]",
+)
+@click.option(
+    "--output-root", type=click.Path(path_type=Path), help="The same of the output folder.  [default: anywhere]"
+)
 @click.option("--url", required=True, help="Address of the service, less /v1/....")
 @click.option("--model", help="Model of every request.  [default: what its line says]")
 @click.option("--default-model", help="Model of requests that name none.")
@@ -65,6 +73,8 @@ def run_command(
     source: Path,
     output: Path | None,
     output_config_map: str | None,
+    input_root: Path | None,
+    output_root: Path | None,
     url: str,
     model: str | None,
     default_model: str | None,
@@ -92,5 +102,14 @@ def run_command(
         timeout_s=request_timeout,
         patience_s=patience,
     )
-    task = Task(source, output or ConfigMapName(namespace, name), service, concurrency, metrics_port, report)
+    task = Task(
+        source=source,
+        output=output or ConfigMapName(namespace, name),
+        service=service,
+        concurrency=concurrency,
+        metrics_port=metrics_port,
+        report=report,
+        input_root=input_root,
+        output_root=output_root,
+    )
     sys.exit(asyncio.run(run(task)))

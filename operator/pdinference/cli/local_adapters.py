@@ -1,6 +1,7 @@
 """What this machine knows of LoRA adapters: in folders that are here too, and in the cache of the hub's client."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,10 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.source import ModelSource
 from pdinference.models.adapters import facts_in_folder
 from pdinference.models.errors import ModelFilesError
+from pdinference.models.paths import is_within
+from pdinference.regular_files import read_regular
+
+_LONGEST_COMMIT = 255
 
 
 def local_facts(resource: PDInference) -> dict[str, Any] | None:
@@ -38,5 +43,7 @@ def _folders(path: str, source: ModelSource) -> Iterator[Path]:
 
         kept = Path(HF_HUB_CACHE, f"models--{path.replace('/', '--')}")
         head = kept / "refs" / "main"
-        if head.is_file():
-            yield kept / "snapshots" / head.read_text(encoding="utf-8").strip()
+        with suppress(OSError, UnicodeDecodeError):
+            commit = read_regular(head, _LONGEST_COMMIT).decode().strip()
+            if is_within(commit) and "/" not in commit:
+                yield kept / "snapshots" / commit

@@ -5,6 +5,7 @@ applied once; later only those members of its spec follow that may change at all
 """
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -41,6 +42,7 @@ from pdinference.planning.batch import (
 )
 from pdinference.planning.conditions import READY
 from pdinference.planning.observed import JobState
+from pdinference.planning.status.build import HTTP_PORT, service_url
 
 _LOOK_S = 5.0
 """How often a batch that is not finished is looked at: whether the PDInference is Ready. That is in the cache, so that
@@ -117,6 +119,8 @@ class BatchReconciler:
         if ready is None or ready.status != "True":
             because = f" {ready.message}" if ready is not None else ""
             return None, f"PDInference {name} is not Ready.{because}"
+        if not _is_address(status.url, namespace, name):
+            return None, f"The address in the status of PDInference {name} is not that of its Service: wait for it."
         return Service(status.url, _served_name(found) or name), ""
 
     async def _bring(
@@ -177,15 +181,21 @@ class BatchReconciler:
         return await self._reporter.publish(resource, status, batch_transitions(previous, status))
 
 
-def _served_name(inference: ResourceRecord) -> str:
-    """The name under which the model is served, if the spec can be read and has one."""
-    spec = json.loads(inference.spec) or {}
-    name = spec.get("model", {}).get("name")
-    return name if isinstance(name, str) else ""
-
-
 def _job_key(resource: ResourceRecord) -> ChildKey:
     return ChildKey(JOB.name, resource.owner.namespace, names.batch_object(resource.owner.name))
+
+
+def _is_address(url: str, namespace: str, name: str) -> bool:
+    """Whether this is the Service of a PDInference; who may write a status must not choose where requests go."""
+    return re.fullmatch(re.escape(service_url(namespace, name, HTTP_PORT)) + "(:[0-9]{1,5})?", url) is not None
+
+
+def _served_name(resource: ResourceRecord) -> str:
+    """What a spec that is stored, and may be invalid, says of the model's name."""
+    spec = json.loads(resource.spec)
+    model = spec.get("model") if isinstance(spec, dict) else None
+    name = model.get("name") if isinstance(model, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def _status_of(resource: ResourceRecord) -> BatchStatus:
@@ -194,5 +204,5 @@ def _status_of(resource: ResourceRecord) -> BatchStatus:
     try:
         return BatchStatus.model_validate(stored)
     except ValidationError:
-        phase = stored.get("phase")
-        return BatchStatus(phase=phase) if phase in {"Complete", "Failed"} else BatchStatus()
+        phase = str(stored.get("phase"))
+        return BatchStatus.model_validate({"phase": phase}) if phase in {"Complete", "Failed"} else BatchStatus()

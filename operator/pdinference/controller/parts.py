@@ -35,8 +35,8 @@ from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
 _LOG = logging.getLogger(__name__)
 _COALESCE_S = 0.1
 _LANES = {
-    "admission": LaneLimits(seconds=2, patience=4),  # the API server waits for 5 s
-    "reconcile": LaneLimits(seconds=5, patience=60),
+    "admission": LaneLimits(cpu_seconds=2, seconds=4, patience=4.5),  # the API server waits for 5 s
+    "reconcile": LaneLimits(cpu_seconds=5, seconds=20, patience=120),
 }
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import resource
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ _KOPF_EXIT_S = 5.0
 def run(settings: OperatorSettings) -> int:
     """Run the operator until SIGTERM or SIGINT; the exit status comes back."""
     logs.configure(settings)
+    _allow_connections()
     try:
         return asyncio.run(_main(settings))
     except ConfigurationError as error:
@@ -37,6 +39,12 @@ async def _main(settings: OperatorSettings) -> int:
         return await Operator(settings, Parts(settings, api), stop).run()
     finally:
         await api.close()
+
+
+def _allow_connections() -> None:
+    """Many containers start with 1,024 open files, which pods that never answer could use up."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:

@@ -8,7 +8,7 @@ What pods answer, and an API server that is away, must not end such a task.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from pdinference.controller.metrics import Metrics
@@ -35,8 +35,7 @@ class Supervisor:
             yield
         finally:
             task.cancel()
-            with suppress(asyncio.CancelledError, Exception):  # it was reported when it ended
-                await task
+            await asyncio.wait({task})
 
     def start(self, name: str, work: Coroutine[Any, Any, None], *, may_return: bool = False) -> asyncio.Task[None]:
         """Run this until it is cancelled.

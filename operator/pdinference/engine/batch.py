@@ -12,6 +12,8 @@ INPUT_MOUNT = "/input"
 OUTPUT_MOUNT = "/output"
 CONFIG_MAP_FILE = "input.jsonl"
 REPORT_FILE = "/dev/termination-log"
+ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "1048576"}
+"""glibc otherwise keeps the memory of large lines, as it raises this threshold after the first."""
 OUTPUT, ERRORS = "output.jsonl", "errors.jsonl"
 IDENTITY = "batch.json"
 """What the answers belong to."""
@@ -43,6 +45,7 @@ def runner_command(batch: PDBatch, service: Service) -> Command:
     claim = spec.input.persistent_volume_claim
     options = {
         "input": f"{INPUT_MOUNT}/{claim.path if claim else CONFIG_MAP_FILE}",
+        "input-root": INPUT_MOUNT,
         **_output(batch),
         "url": service.url,
         "default-model": service.model,
@@ -60,6 +63,7 @@ def runner_command(batch: PDBatch, service: Service) -> Command:
 def _output(batch: PDBatch) -> dict[str, str]:
     output = batch.spec.output
     if output.persistent_volume_claim is not None:
-        return {"output": f"{OUTPUT_MOUNT}/{output_folder(batch, output.persistent_volume_claim)}"}
+        folder = output_folder(batch, output.persistent_volume_claim)
+        return {"output": f"{OUTPUT_MOUNT}/{folder}", "output-root": OUTPUT_MOUNT}
     name = output.config_map.name if output.config_map else ""
     return {"output-config-map": f"{batch.metadata.namespace}/{name}"}

@@ -46,10 +46,12 @@ class LaneLimits:
     """What a lane grants each call.
 
     Attributes:
-        seconds: How long the function may take.
+        cpu_seconds: CPU time that the function may take. This does not depend on what else the machine does.
+        seconds: Time that the function may take.
         patience: How long the caller waits, its turn included.
     """
 
+    cpu_seconds: float
     seconds: float
     patience: float
 
@@ -103,7 +105,7 @@ class Lane:
     async def _exchange(
         self, call: _Call, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> tuple[bytes, bytes]:
-        writer.write(wire.call_header(self._limits.seconds, call.task, call.payload))
+        writer.write(wire.call_header(self._limits.cpu_seconds, self._limits.seconds, call.task, call.payload))
         writer.write(call.payload)
         async with asyncio.timeout(self._limits.seconds + _GRACE_S):
             await writer.drain()
@@ -125,7 +127,9 @@ class Lane:
             name, _, frames = answer.decode("utf-8", "replace").partition("\n")
             _LOG.error("An examination failed:\n%s", frames)
             return f"The examination failed ({name}). This is a fault of the operator. Its log says more.", "error"
-        if outcome == wire.KILLED and answer == bytes([signal.SIGALRM]):
+        if outcome == wire.KILLED and answer == bytes([signal.SIGPROF]):
+            text, reason = f"took more than {self._limits.cpu_seconds:g} s of CPU time and was ended", "time"
+        elif outcome == wire.KILLED and answer == bytes([signal.SIGALRM]):
             text, reason = f"took longer than {self._limits.seconds:g} s and was ended", "time"
         elif outcome in {wire.OUT_OF_MEMORY, wire.TOO_LONG}:
             text, reason = f"needed more than {MEMORY // 2**20} MiB of memory and was ended", "memory"

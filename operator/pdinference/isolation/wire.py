@@ -3,8 +3,8 @@
 import struct
 from typing import Final
 
-CALL: Final = struct.Struct("!dHI")
-"""Seconds, length of the task's name, length of the payload; both follow."""
+CALL: Final = struct.Struct("!ddHI")
+"""Seconds of CPU time, seconds, length of the task's name, length of the payload; both follow."""
 REPLY: Final = struct.Struct("!cI")
 """How it ended, and the length of what follows."""
 MAX_REPLY: Final = 4 * 2**20
@@ -12,7 +12,7 @@ MAX_REPLY: Final = 4 * 2**20
 DONE, RAISED, OUT_OF_MEMORY, KILLED, TOO_LONG = b"D", b"R", b"M", b"K", b"L"
 
 
-def call_header(seconds: float, task: str, payload: bytes) -> bytes:
+def call_header(cpu_seconds: float, seconds: float, task: str, payload: bytes) -> bytes:
     """All of a call but its payload."""
     name = task.encode()
-    return CALL.pack(seconds, len(name), len(payload)) + name
+    return CALL.pack(cpu_seconds, seconds, len(name), len(payload)) + name

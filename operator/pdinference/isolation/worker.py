@@ -94,18 +94,24 @@ class _Nursery:
             header = _received(connection, CALL.size)
             if not header:
                 return _CLOSED
-            seconds, name_length, length = CALL.unpack(header)
+            cpu_seconds, seconds, name_length, length = CALL.unpack(header)
             name = _received(connection, name_length).decode()
             payload = _received(connection, length)
             self._states[lane] = _WORKING
-            signal.setitimer(signal.ITIMER_REAL, seconds)  # SIGALRM ends the process, whatever it is doing
+            _set_timers(cpu_seconds, seconds)
             outcome, answer = _outcome(self._tasks[name], payload)
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            _set_timers(0, 0)
             self._states[lane] = _IDLE
             connection.sendall(REPLY.pack(outcome, len(answer)) + answer)
             if outcome != DONE:
                 break
         return _REPLACED
+
+
+def _set_timers(cpu_seconds: float, seconds: float) -> None:
+    """SIGPROF and SIGALRM end the process, whatever it is doing."""
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _outcome(task: Callable[[bytes], bytes], payload: bytes) -> tuple[bytes, bytes]:

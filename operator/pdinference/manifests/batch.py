@@ -7,7 +7,15 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDBatch
-from pdinference.engine.batch import CONFIG_MAP_FILE, INPUT_MOUNT, OUTPUT_MOUNT, REPORT_FILE, Service, runner_command
+from pdinference.engine.batch import (
+    CONFIG_MAP_FILE,
+    ENVIRONMENT,
+    INPUT_MOUNT,
+    OUTPUT_MOUNT,
+    REPORT_FILE,
+    Service,
+    runner_command,
+)
 from pdinference.manifests.children import command_values, owner_reference
 from pdinference.manifests.own_volumes import token_mount, token_volume
 from pdinference.manifests.placement import as_api
@@ -55,6 +63,7 @@ def _job(batch: PDBatch, service: Service, settings: RenderSettings) -> Manifest
         "batch-job",
         settings={member: value for member, value in job_settings(batch).items() if value is not None},
         unfit=_UNFIT,
+        environment=[{"name": name, "value": value} for name, value in ENVIRONMENT.items()],
         image=settings.runner_image,
         command=command_values(runner_command(batch, service)),
         report=REPORT_FILE,

@@ -1,12 +1,13 @@
 """What is known of LoRA adapters: their adapter_config.json, where it can be read from here."""
 
 import logging
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pdinference.api.plain_text import plain
 from pdinference.models.errors import ModelError, ModelFilesError
+from pdinference.models.facts import downloaded_config
 from pdinference.models.hub import Hub
 from pdinference.models.local_files import read_config
 
@@ -15,7 +16,7 @@ _CONFIG = "adapter_config.json"
 _UNSUPPORTED = ("use_dora", "lora_bias", "alora_invocation_tokens", "layer_replication", "use_bdlora", "use_qalora")
 """What vLLM refuses when it is set (`_validate_features` in vllm/lora/peft_helper.py)."""
 _SAVED = ("classifier", "score")
-_MOST_MODULES, _LONGEST = 64, 253
+_MOST_MODULES, _LONGEST, _MOST_RANK = 64, 253, 1 << 31
 """Of what a status takes in of a file that anybody may have written."""
 
 
@@ -63,9 +64,7 @@ def _downloaded(hub: Hub) -> dict[str, Any]:
     file = next((file for file in listing.files if file.path == _CONFIG), None)
     if file is None:
         raise ModelError("NotAnAdapter", f"The repository holds no {_CONFIG}.")
-    with tempfile.TemporaryDirectory() as folder:
-        hub.download(file, listing.commit, Path(folder))
-        return read_config(Path(folder, _CONFIG))
+    return downloaded_config(hub, file, listing.commit)
 
 
 def _rank(config: Mapping[str, Any]) -> int | None:
@@ -73,7 +72,7 @@ def _rank(config: Mapping[str, Any]) -> int | None:
     patterns = config.get("rank_pattern") or {}
     stated = [config.get("r"), *(patterns.values() if isinstance(patterns, Mapping) else ())]
     ranks = [rank for rank in stated if isinstance(rank, int) and not isinstance(rank, bool) and rank > 0]
-    return max(ranks) if len(ranks) == len(stated) else None
+    return max(ranks) if len(ranks) == len(stated) and max(ranks) <= _MOST_RANK else None
 
 
 def _rest(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,8 +80,8 @@ def _rest(config: Mapping[str, Any]) -> dict[str, Any]:
     modules, base = config.get("target_modules"), config.get("base_model_name_or_path")
     named = isinstance(modules, list) and all(isinstance(module, str) for module in modules)
     return {
-        "modules": sorted(module[:_LONGEST] for module in modules)[:_MOST_MODULES] if named and modules else [],
-        "base": base[:_LONGEST] if isinstance(base, str) else "",
+        "modules": sorted(plain(module, _LONGEST) for module in modules)[:_MOST_MODULES] if named and modules else [],
+        "base": plain(base, _LONGEST) if isinstance(base, str) else "",
         "unsupported": list(_unsupported(config)),
     }
 

@@ -6,8 +6,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pdinference.api.plain_text import plain
+
 _NAMED = 3
 """Names that a message has room for."""
+_LONGEST = 2000
+"""Characters of a message; names of files in it are the publisher's."""
 
 
 class ModelError(Exception):
@@ -18,7 +22,7 @@ class ModelError(Exception):
     """
 
     def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
+        super().__init__(plain(message, _LONGEST))
         self.reason = reason
 
 
@@ -55,6 +59,9 @@ def listed(names: Iterable[str]) -> str:
 
 class ModelFilesError(ValueError):
     """A model's files are absent or damaged; the message says what to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(plain(message, _LONGEST))
 
 
 @contextmanager

@@ -8,13 +8,18 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from pdinference.models.errors import ModelError, ModelFilesError
-from pdinference.models.hub import Hub, Listing
+from pdinference.models.errors import ModelError, ModelFilesError, storage
+from pdinference.models.hub import Hub, Listing, RemoteFile
+from pdinference.models.json_files import CONFIG
+from pdinference.models.limits import no_file_larger_than
 from pdinference.models.local_files import read_config, read_headers
 from pdinference.planning.memory import Headers, UnusableConfigError, checkpoint_of, compact_config, model_facts
 
 _LARGEST = 64 << 10
 """Bytes of a config that an annotation and a status may hold; of larger ones nothing is known."""
+_MOST = 1 << 53
+_CONFUSED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What a config with anything in any place may lead to."""
 
 
 def facts_of_folder(folder: Path) -> dict[str, Any]:
@@ -39,24 +44,38 @@ def facts_of_hub(hub: Hub) -> tuple[Listing, dict[str, Any]]:
     config = next((file for file in listing.files if file.path == "config.json"), None)
     if config is None:
         raise ModelError("NotAModel", "The repository holds no config.json, which vLLM needs: is it the right one?")
+    try:
+        content = downloaded_config(hub, config, listing.commit)
+    except ModelFilesError as error:
+        raise ModelError("NotAModel", str(error)) from error
+    return listing, _facts(content, hub.headers(listing))
+
+
+def downloaded_config(hub: Hub, file: RemoteFile, commit: str) -> dict[str, Any]:
+    """A small JSON file of a repository.
+
+    Raises:
+        ModelError: The hub refuses, or sends something too large.
+        ModelFilesError: It is no JSON object.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        hub.download(config, listing.commit, Path(folder))
-        try:
-            content = read_config(Path(folder, "config.json"))
-        except ModelFilesError as error:
-            raise ModelError("NotAModel", str(error)) from error
-    return listing, _facts(content, hub.headers(listing.commit))
+        with storage(Path(folder)), no_file_larger_than(CONFIG.size):
+            hub.download(file, commit, Path(folder))
+        return read_config(Path(folder, file.path))
 
 
 def _facts(config: dict[str, Any], headers: Headers | None) -> dict[str, Any]:
-    facts: dict[str, Any] = {"config": compact_config(config)}
+    try:
+        facts: dict[str, Any] = {"config": compact_config(config)}
+    except _CONFUSED:
+        return {}
     if len(json.dumps(facts)) > _LARGEST:
         return {}
     try:
         shape = model_facts(config)
-    except UnusableConfigError:  # the planner says what is missing
+        totals = asdict(checkpoint_of(headers, shape)) if headers else {}
+    except (UnusableConfigError, *_CONFUSED):  # the planner says what is missing
         return facts
-    if headers:
-        totals = asdict(checkpoint_of(headers, shape))
+    if totals and max(totals.values()) <= _MOST:
         facts["checkpoint"] = {to_camel(name): number for name, number in totals.items()}
     return facts

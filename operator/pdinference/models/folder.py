@@ -8,10 +8,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from pdinference.models.errors import ModelFilesError, listed, reading
+from pdinference.models.json_files import MOST_FILES
 from pdinference.models.local_files import indexed_files, read_config
 from pdinference.models.safetensors import read_header, refuse_pointer
 
@@ -20,6 +22,8 @@ _NOT_WEIGHTS = frozenset({"training_args.bin", "optimizer.bin", "optimizer.pt", 
 _WEIGHTS = (".safetensors", ".gguf", ".pth", ".ckpt", ".npz", ".h5", ".tensors", ".distcp")
 _FORMATS = frozenset({"auto", "hf", "safetensors", "fastsafetensors", "mistral"})
 """Values of `load-format` whose files are known, and read by what takes no damaged ones."""
+_MOST_LOOKED_AT = 1000
+"""Entries of folders that only advice is made of."""
 _AT_ONCE = 16  # a file system over a network answers late, but many
 
 
@@ -68,7 +72,9 @@ def check_folder(folder: Path, expected: Expected) -> int:
             return 0
         if not folder.is_dir():
             raise ModelFilesError(_absent(folder, expected.field))
-        names = frozenset(entry.name for entry in folder.iterdir())
+        names = frozenset(entry.name for entry in islice(folder.iterdir(), MOST_FILES + 1))
+        if len(names) > MOST_FILES:
+            raise ModelFilesError(f"{folder} has more than {MOST_FILES:,} files. Does {expected.field} name the model?")
         *others, last = _layouts(folder, names, expected.load_format)
         for layout in others:
             with suppress(ModelFilesError):
@@ -100,7 +106,7 @@ def _check_config(folder: Path, names: Collection[str], layout: _Layout, field: 
         refuse_pointer(folder / layout.config)
         read_config(folder / layout.config)
     elif not _CONFIGS.intersection(names) and not any(name.endswith(".gguf") for name in names):
-        inner = sorted(file.parent for pattern in _WITHIN for file in folder.glob(pattern))
+        inner = sorted(file.parent for pattern in _WITHIN for file in islice(folder.glob(pattern), _MOST_LOOKED_AT))
         advice = f"Is it {inner[0]}? Then let {field} name that." if inner else f"Does {field} name the right folder?"
         raise ModelFilesError(f"{folder} has no config.json, which vLLM needs; it holds {_listed(names)}. {advice}")
 
@@ -114,7 +120,11 @@ def _check_weights(folder: Path, names: Collection[str], layout: _Layout) -> int
                 return len(files)
     files = indexed_files(folder / layout.index_file) or found
     if not files:
-        if any(file.name.endswith(_WEIGHTS) for pattern in ("*", "*/*") for file in folder.glob(pattern)):
+        if any(
+            file.name.endswith(_WEIGHTS)
+            for pattern in ("*", "*/*")
+            for file in islice(folder.glob(pattern), MOST_FILES)
+        ):
             return 0  # formats of plugins, and models with all weights in folders of the folder
         raise ModelFilesError(
             f"{folder} has no weights, neither safetensors nor others; it holds {_listed(names)}. Copy the whole model "
@@ -142,7 +152,10 @@ def _require(check: Callable[[Path], None], files: Collection[Path]) -> None:
 
 
 def _check_whole(file: Path) -> None:
-    wanted = read_header(file).size
+    header = read_header(file)
+    if header is None:
+        return
+    wanted = header.size
     with reading(file):
         there = file.stat().st_size
     if there != wanted:
@@ -154,10 +167,8 @@ def _check_whole(file: Path) -> None:
 
 def _absent(folder: Path, field: str) -> str:
     above = next(parent for parent in folder.parents if parent.is_dir())
-    return (
-        f"{folder} does not exist: {above} holds {_listed(entry.name for entry in above.iterdir())}. Correct {field}, "
-        "or copy the model there."
-    )
+    there = _listed(entry.name for entry in islice(above.iterdir(), _MOST_LOOKED_AT))
+    return f"{folder} does not exist: {above} holds {there}. Correct {field}, or copy the model there."
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,10 +1,14 @@
 """What every hub offers: a list of files with what tells that they are whole, and the files."""
 
+import re
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Protocol
 
+from pdinference.api.plain_text import plain
 from pdinference.models.errors import ModelError
+from pdinference.models.json_files import MOST_FILES
+from pdinference.models.paths import OWN_NAMES, first_folder, is_within
 from pdinference.planning.memory import Headers
 
 _OTHER_WEIGHTS = (
@@ -25,6 +29,12 @@ class Repository:
 
     def __str__(self) -> str:
         return f"{self.name} revision {self.revision}"
+
+
+_SHA256, _BLOB = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+_COMMIT = re.compile("[A-Za-z0-9_][A-Za-z0-9_./-]{0,254}")
+_LARGEST = 1 << 46
+"""Bytes of a repository, 64 TiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +64,47 @@ class Listing:
     commit: str
     files: tuple[RemoteFile, ...]
 
-    def wanted(self) -> tuple[RemoteFile, ...]:
-        """What vLLM loads or may ask for: with safetensors files, the same weights in other forms are left out."""
+    def __post_init__(self) -> None:
+        """Refuse what no hub lists.
+
+        Raises:
+            ModelError: It is no list of files.
+        """
+        if len(self.files) > MOST_FILES:
+            raise too_many_files()
+        if not _COMMIT.fullmatch(self.commit) or ".." in self.commit:
+            raise ModelError("Damaged", f"The hub gives a commit that is none: {plain(self.commit, 100)!r}.")
         for file in self.files:
-            if PurePosixPath(file.path).is_absolute() or ".." in PurePosixPath(file.path).parts:
-                raise ModelError("Damaged", f"The hub lists a file outside of the repository: {file.path!r}.")
-        if not any(file.path.endswith(".safetensors") for file in self.files):
-            return self.files
-        return tuple(file for file in self.files if not file.path.endswith(_OTHER_WEIGHTS))
+            _require_fit(file)
+        if sum(file.size for file in self.files) > _LARGEST:
+            raise ModelError("Damaged", f"The hub lists files of more than {_LARGEST:,} bytes.")
+
+    def wanted(self) -> tuple[RemoteFile, ...]:
+        """What vLLM loads or may ask for: with safetensors files, the same weights in other forms are left out.
+
+        Names that we and the hubs' clients use for notes are left out, too: a manifest is ours to write.
+        """
+        files = tuple(file for file in self.files if first_folder(file.path) not in OWN_NAMES)
+        if not any(file.path.endswith(".safetensors") for file in files):
+            return files
+        return tuple(file for file in files if not file.path.endswith(_OTHER_WEIGHTS))
+
+
+def too_many_files() -> ModelError:
+    """Why a list of files is not read."""
+    return ModelError("Damaged", f"The hub lists more than {MOST_FILES:,} files.")
+
+
+def _require_fit(file: RemoteFile) -> None:
+    if not is_within(file.path):
+        raise ModelError(
+            "Damaged", f"The hub lists a file outside of the repository, or an odd name: {plain(file.path, 200)!r}."
+        )
+    if not 0 <= file.size <= _LARGEST:
+        raise ModelError("Damaged", f"The hub lists {plain(file.path, 200)} with {file.size:,} bytes.")
+    for digest, pattern in ((file.sha256, _SHA256), (file.blob, _BLOB)):
+        if digest is not None and not pattern.fullmatch(digest):
+            raise ModelError("Damaged", f"The hub lists {plain(file.path, 200)} with a hash that is none.")
 
 
 class Hub(Protocol):
@@ -76,5 +119,5 @@ class Hub(Protocol):
     def download(self, file: RemoteFile, commit: str, folder: Path) -> None:
         """Put one file into a folder, under its path within the repository."""
 
-    def headers(self, commit: str) -> Headers | None:
-        """The headers of its safetensors files, without the rest; None where that is not possible."""
+    def headers(self, listing: Listing) -> Headers | None:
+        """The headers of its safetensors files, without the rest; None where that is not possible, or too much."""

@@ -3,23 +3,24 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from httpx2 import HTTPError
-from huggingface_hub import HfApi, constants, get_token, hf_hub_download
+from huggingface_hub import constants, get_token, hf_hub_download, hf_hub_url
 from huggingface_hub.errors import (
     FileMetadataError,
     GatedRepoError,
     HfHubHTTPError,
     LocalEntryNotFoundError,
-    NotASafetensorsRepoError,
     RepositoryNotFoundError,
     RevisionNotFoundError,
-    SafetensorsParsingError,
 )
 
+from pdinference.api.bounded_json import BoundedJsonError
 from pdinference.models.errors import ModelError
 from pdinference.models.hub import Listing, RemoteFile, Repository
-from pdinference.planning.memory import Headers, TensorHeader
+from pdinference.models.remote import INFO, headers_of, listing_of, read_start
+from pdinference.planning.memory import Headers
 
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
 
@@ -35,22 +36,15 @@ class HuggingFaceHub:
     def __init__(self, repository: Repository, endpoint: str | None = None) -> None:
         self._repository = repository
         self._endpoint = endpoint or constants.ENDPOINT
-        self._api = HfApi(endpoint=self._endpoint)
 
     def listing(self) -> Listing:
         """Ask what the repository holds."""
+        revision = quote(self._repository.revision, safe="")
         with self._explained():
-            info = self._api.model_info(self._repository.name, revision=self._repository.revision, files_metadata=True)
-        files = tuple(
-            RemoteFile(
-                path=file.rfilename,
-                size=file.size or 0,
-                sha256=file.lfs.sha256 if file.lfs else None,
-                blob=None if file.lfs else file.blob_id,
+            content = read_start(
+                f"{self._endpoint}/api/models/{self._repository.name}/revision/{revision}?blobs=true", INFO.size + 1
             )
-            for file in info.siblings or ()
-        )
-        return Listing(info.sha or self._repository.revision, files)
+        return listing_of(content, self._repository.revision)
 
     def download(self, file: RemoteFile, commit: str, folder: Path) -> None:
         """Put one file into a folder."""
@@ -59,18 +53,16 @@ class HuggingFaceHub:
                 self._repository.name, file.path, revision=commit, local_dir=folder, endpoint=self._endpoint
             )
 
-    def headers(self, commit: str) -> Headers | None:
+    def headers(self, listing: Listing) -> Headers | None:
         """Read the headers of the safetensors files by range requests."""
         try:
             with self._explained():
-                found = self._api.get_safetensors_metadata(self._repository.name, revision=commit)
-        except (NotASafetensorsRepoError, SafetensorsParsingError):
+                return headers_of(listing, lambda path, size: self._start(path, listing.commit, size))
+        except BoundedJsonError:
             return None
-        return {
-            name: TensorHeader(tensor.dtype, tensor.parameter_count, tensor.data_offsets[1] - tensor.data_offsets[0])
-            for file in found.files_metadata.values()
-            for name, tensor in file.tensors.items()
-        }
+
+    def _start(self, path: str, commit: str, size: int) -> bytes:
+        return read_start(hf_hub_url(self._repository.name, path, revision=commit, endpoint=self._endpoint), size)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

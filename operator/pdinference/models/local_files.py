@@ -1,14 +1,21 @@
 """A model's files on this machine: `config.json`, and the headers of its safetensors files."""
 
-import json
-import math
 import os
 from pathlib import Path
 from typing import Any
 
-from pdinference.models.errors import ModelFilesError, listed, reading
-from pdinference.models.safetensors import read_header, refuse_pointer
+import msgspec
+
+from pdinference.api.bounded_json import BoundedJsonError
+from pdinference.models.errors import ModelFilesError, listed
+from pdinference.models.json_files import CONFIG, INDEX, read_measured, read_object
+from pdinference.models.paths import is_within
+from pdinference.models.safetensors import Header, read_header, refuse_pointer
 from pdinference.planning.memory import Headers, TensorHeader
+
+MOST_TENSORS = 500_000
+"""Of all files of a model; of one with more, nothing is known."""
+MOST_SHARDS = 10_000
 
 
 def read_config(file: Path) -> dict[str, Any]:
@@ -17,26 +24,27 @@ def read_config(file: Path) -> dict[str, Any]:
     Raises:
         ModelFilesError: It is none.
     """
-    try:
-        with reading(file):
-            content = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ModelFilesError(f"{file} cannot be read as JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise ModelFilesError(f"{file} is no model configuration: it has to be a JSON object.")
-    return content
+    return read_object(file, CONFIG)
 
 
 def read_headers(folder: Path) -> Headers | None:
-    """The headers of the safetensors files that vLLM loads from a folder; None without any.
+    """The headers of the safetensors files that vLLM loads from a folder; None without any, or with too many.
 
     Raises:
         ModelFilesError: A file is missing or damaged.
     """
     tensors: dict[str, TensorHeader] = {}
     for file in _weight_files(folder):
-        tensors |= _header(file)
+        header = read_header(file)
+        if header is None or len(tensors) + len(header.tensors) > MOST_TENSORS:
+            return None
+        tensors |= planned(header)
     return tensors or None
+
+
+def planned(header: Header) -> dict[str, TensorHeader]:
+    """What the memory plan needs of a header."""
+    return {name: TensorHeader(t.dtype, t.elements, t.size) for name, t in header.tensors.items()}
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -59,23 +67,34 @@ def indexed_files(index: Path) -> list[Path]:
     if not os.path.lexists(index):
         return []
     refuse_pointer(index)
-    with reading(index):
-        content = index.read_bytes()
     try:
-        names = sorted(set(json.loads(content.decode("utf-8"))["weight_map"].values()))
-        files = [index.parent / name for name in names]
-    except (ValueError, RecursionError, KeyError, AttributeError, TypeError):
+        names = names_in_index(read_measured(index, INDEX))
+    except BoundedJsonError:
         raise ModelFilesError(f"{index} is no index of safetensors files, or damaged. Copy it again.") from None
+    files = [index.parent / name for name in names]
     missing = [file.name for file in files if not os.path.lexists(file)]
     if missing:
         raise ModelFilesError(f"{index} names files that are not there: {listed(missing)}. Copy the whole model.")
     return files
 
 
-def _header(file: Path) -> dict[str, TensorHeader]:
-    return {
-        name: TensorHeader(
-            entry["dtype"], math.prod(entry["shape"]), entry["data_offsets"][1] - entry["data_offsets"][0]
-        )
-        for name, entry in read_header(file).tensors.items()
-    }
+class _Index(msgspec.Struct):
+    weight_map: dict[str, str]
+
+
+_INDEX = msgspec.json.Decoder(_Index)
+
+
+def names_in_index(content: bytes) -> list[str]:
+    """The files that the content of an index names.
+
+    Raises:
+        BoundedJsonError: It is no index, or names files elsewhere.
+    """
+    try:
+        names = sorted(set(_INDEX.decode(content).weight_map.values()))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BoundedJsonError("is no index") from None
+    if len(names) > MOST_SHARDS or not all(map(is_within, names)):
+        raise BoundedJsonError("names files outside of the folder, or too many")
+    return names

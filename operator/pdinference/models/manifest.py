@@ -2,13 +2,21 @@
 
 import json
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Annotated
 
-from pdinference.models.errors import ModelError
+import msgspec
 
-NAME = ".pdinference.json"
+from pdinference.api.bounded_json import BoundedJsonError
+from pdinference.api.plain_text import plain
+from pdinference.models.errors import ModelError, ModelFilesError
+from pdinference.models.json_files import MANIFEST_LIMITS, read_measured
+from pdinference.models.paths import MANIFEST, is_within
+
 _VERSION = 1
 
 
@@ -43,36 +51,60 @@ class Manifest:
         return sum(file.size for file in self.files)
 
 
+class _Kept(msgspec.Struct):
+    path: str
+    size: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class _Content(msgspec.Struct):
+    version: int
+    commit: Annotated[str, msgspec.Meta(max_length=255)]
+    files: list[_Kept]
+
+
+_CONTENT = msgspec.json.Decoder(_Content)
+
+
 def read_manifest(folder: Path) -> Manifest | None:
     """The manifest of a folder; None where no download was completed, or something else wrote one."""
     try:
-        content = json.loads((folder / NAME).read_text(encoding="utf-8"))
-        if content["version"] != _VERSION:
-            return None
-        return Manifest(content["commit"], tuple(KeptFile(**file) for file in content["files"]))
-    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+        content = _CONTENT.decode(read_measured(folder / MANIFEST, MANIFEST_LIMITS))
+    except (ModelFilesError, BoundedJsonError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+    files = tuple(KeptFile(file.path, file.size, file.sha256) for file in content.files)
+    if content.version != _VERSION or not all(is_within(file.path) for file in files):
+        return None
+    return Manifest(plain(content.commit, 255), files)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Mark a folder as complete, all at once."""
     text = json.dumps({"version": _VERSION, **asdict(manifest)}, indent=1)
-    new = folder / f"{NAME}.new"
-    with new.open("w", encoding="utf-8") as stream:
+    new = folder / f"{MANIFEST}.new"
+    new.unlink(missing_ok=True)
+    with new.open("x", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
-    new.replace(folder / NAME)
+    new.replace(folder / MANIFEST)
 
 
 def faults(folder: Path, manifest: Manifest) -> Iterator[str]:
     """What is not as the manifest says, by size alone: reading hundreds of gigabytes would delay each start."""
     for file in manifest.files:
         try:
-            size = (folder / file.path).stat().st_size
+            found = (folder / file.path).lstat()
         except FileNotFoundError:
             yield f"{file.path} is missing"
             continue
+        except OSError as error:
+            yield f"{file.path} cannot be read ({error.strerror})"
+            continue
+        if not stat.S_ISREG(found.st_mode):
+            yield f"{file.path} is no file"
+            continue
+        size = found.st_size
         if size != file.size:
             yield f"{file.path} has {size:,} bytes instead of {file.size:,}"
 
@@ -90,10 +122,10 @@ def check(folder: Path) -> Manifest:
             f"{folder} holds no complete download. If the volume was replaced or emptied, delete the model Job of "
             "this PDInference: the operator downloads again.",
         )
-    if found := list(faults(folder, manifest)):
+    if found := list(islice(faults(folder, manifest), 3)):
         raise ModelError(
             "Damaged",
-            f"{folder} is not as it was downloaded: {'; '.join(found[:3])}. Delete the model Job of this PDInference: "
+            f"{folder} is not as it was downloaded: {'; '.join(found)}. Delete the model Job of this PDInference: "
             "the operator mends it.",
         )
     return manifest

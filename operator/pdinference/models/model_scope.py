@@ -13,12 +13,24 @@ from modelscope_hub.errors import (
     NotExistError,
     PermissionDeniedError,
 )
+from modelscope_hub.types import FileInfo
 
 from pdinference.models.errors import ModelError
 from pdinference.models.hub import Listing, RemoteFile, Repository
 from pdinference.planning.memory import Headers
 
 _MODEL = "model"
+
+
+def _remote(file: FileInfo) -> RemoteFile:
+    """A file of a listing, whose members may be anything.
+
+    Raises:
+        TypeError: They are something else than text and a number.
+    """
+    if not isinstance(file.path, str) or type(file.size or 0) is not int or not isinstance(file.sha256 or "", str):
+        raise TypeError("no file")
+    return RemoteFile(file.path, file.size or 0, sha256=file.sha256 or None)
 
 
 class ModelScopeHub:
@@ -37,9 +49,7 @@ class ModelScopeHub:
         """Ask what the repository holds; ModelScope does not tell the commit."""
         with self._explained():
             found = self._api.list_repo_files(self._repository.name, _MODEL, revision=self._repository.revision)
-        files = tuple(
-            RemoteFile(file.path, file.size or 0, sha256=file.sha256 or None) for file in found if file.type == "blob"
-        )
+            files = tuple(_remote(file) for file in found if file.type == "blob")
         return Listing(self._repository.revision, files)
 
     def download(self, file: RemoteFile, commit: str, folder: Path) -> None:
@@ -55,7 +65,7 @@ class ModelScopeHub:
                 file_size=file.size,
             )
 
-    def headers(self, commit: str) -> Headers | None:
+    def headers(self, listing: Listing) -> Headers | None:
         """ModelScope's client reads whole files only."""
         return None
 
@@ -65,6 +75,11 @@ class ModelScopeHub:
             yield
         except HubError as error:
             raise self._explanation(error) from error
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise ModelError(
+                "HubFailed",
+                f"ModelScope gave an answer that makes no sense ({type(error).__name__}). It is tried again.",
+            ) from error
 
     def _explanation(self, error: HubError) -> ModelError:
         match error:

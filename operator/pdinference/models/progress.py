@@ -1,10 +1,17 @@
 """How far a download is: written by the thread that downloads, read by the one that reports."""
 
+import json
 import os
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from pdinference.api.plain_text import plain
+
+LARGEST = 128 << 10
+"""Bytes of an annotation; an object takes 256 KiB of them in all."""
+_LONGEST_MESSAGE = 1000
 
 
 class Phase(StrEnum):
@@ -36,16 +43,18 @@ class Progress:
     problem: tuple[str, str] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """For the Job's annotation, where the operator reads it."""
+        """For the Job's annotation, where the operator reads it: at most `LARGEST` bytes, facts left out for that."""
         content: dict[str, Any] = {"phase": self.phase.value}
         if self.commit:
             content["commit"] = self.commit
         if self.total:
             content |= {"totalBytes": self.total, "downloadedBytes": min(self.total, self._arrived())}
-        if self.facts:
-            content["facts"] = self.facts
         if self.problem:
-            content["reason"], content["message"] = self.problem
+            reason, message = self.problem
+            content["reason"], content["message"] = reason, plain(message, _LONGEST_MESSAGE)
+        for facts in (self.facts, {name: fact for name, fact in self.facts.items() if name != "adapters"}):
+            if facts and len(json.dumps({**content, "facts": facts})) <= LARGEST:
+                return {**content, "facts": facts}
         return content
 
     def _arrived(self) -> int:

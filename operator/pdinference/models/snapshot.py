@@ -1,6 +1,7 @@
 """One model into one folder: once, whole, and verified, whoever else tries the same at the same time."""
 
 import hashlib
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +12,12 @@ from filelock import FileLock, Timeout
 
 from pdinference.models.errors import ModelError, storage
 from pdinference.models.hub import Hub, RemoteFile
-from pdinference.models.manifest import NAME, KeptFile, Manifest, faults, read_manifest, write_manifest
+from pdinference.models.limits import no_file_larger_than
+from pdinference.models.manifest import KeptFile, Manifest, faults, read_manifest, write_manifest
+from pdinference.models.paths import MANIFEST, NOTES
 from pdinference.models.progress import Phase, Progress
 
 _AT_ONCE = 4
-_NOTES = (".cache", "._____temp")
 _CHUNK = 8 << 20
 _GIB = 2**30
 
@@ -59,7 +61,7 @@ def _download(hub: Hub, folder: Path, progress: Progress) -> Manifest:
     wanted = listing.wanted()
     if not any(file.path == "config.json" for file in wanted):
         raise ModelError("NotAModel", "The repository holds no config.json, which vLLM needs: is it the right one?")
-    (folder / NAME).unlink(missing_ok=True)
+    (folder / MANIFEST).unlink(missing_ok=True)
     _remove_others(folder, {file.path for file in wanted})
     progress.commit, progress.total, progress.folder = listing.commit, sum(file.size for file in wanted), folder
 
@@ -69,7 +71,8 @@ def _download(hub: Hub, folder: Path, progress: Progress) -> Manifest:
     _require_space(folder, missing)
 
     progress.phase = Phase.DOWNLOADING
-    _download_all(hub, listing.commit, missing, folder)
+    with no_file_larger_than(max((file.size for file in missing), default=0)):
+        _download_all(hub, listing.commit, missing, folder)
 
     progress.phase = Phase.VERIFYING
     for file in missing:
@@ -93,16 +96,22 @@ def _download_all(hub: Hub, commit: str, files: Iterable[RemoteFile], folder: Pa
 
 
 def _remove_others(folder: Path, wanted: set[str]) -> None:
-    """A file of another commit must not stay: vLLM loads every safetensors file that it finds."""
-    for file in folder.rglob("*"):
-        path = file.relative_to(folder)
-        if not file.is_dir() and str(path) not in wanted and not path.parts[0].startswith("."):
-            file.unlink(missing_ok=True)
+    """A file of another commit must not stay: vLLM loads every safetensors file that it finds.
+
+    Nor must a link, whose target a download would write into.
+    """
+    for where, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            file = Path(where, name)
+            path = file.relative_to(folder)
+            stays = name in folders or str(path) in wanted or path.parts[0].startswith(".")
+            if file.is_symlink() or not stays or (name in names and not file.is_file()):
+                file.unlink(missing_ok=True)
 
 
 def _remove_notes(folder: Path) -> None:
     """What the hubs' clients keep beside the files: locks, and parts of files that they cannot go on with."""
-    for name in _NOTES:
+    for name in NOTES:
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
@@ -131,7 +140,7 @@ def _require_verified(folder: Path, file: RemoteFile) -> str:
 def _verified(folder: Path, file: RemoteFile) -> str | None:
     """The SHA-256 of a file that is what the hub says; None for one that is not, or is not there."""
     path = folder / file.path
-    if not path.is_file() or path.stat().st_size != file.size:
+    if path.is_symlink() or not path.is_file() or path.stat().st_size != file.size:
         return None
     sha256 = hashlib.sha256()
     blob = hashlib.sha1(f"blob {file.size}\0".encode(), usedforsecurity=False)  # as git names a content

@@ -12,13 +12,13 @@ from typing import Any
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.engine.batch import ERRORS, IDENTITY, OUTPUT, WRITTEN
+from pdinference.runner.done import Done, InvalidOutputLineError
 from pdinference.runner.lines import BatchRequestOutput
 from pdinference.runner.results import (
     ForeignOutputError,
     FullOutputError,
     OutputAwayError,
     UnfitOutputError,
-    custom_id_of,
 )
 
 MOST_BYTES = 1_000_000
@@ -50,8 +50,7 @@ class ConfigMapStore:
     """The answers of one batch.
 
     Attributes:
-        answered: custom_ids that have a line in the output.
-        failed: custom_ids that have a line among the errors.
+        done: The requests that have a line.
     """
 
     def __init__(self, api: ApiServer, path: str, live: Mapping[str, Any] | None, *, pause_s: float = _PAUSE_S) -> None:
@@ -60,8 +59,7 @@ class ConfigMapStore:
         self._pause_s = pause_s
         self._rest_until = 0.0
         self._note(live)
-        self.answered = _ids(self._data.get(OUTPUT, ""))
-        self.failed = _ids(self._data.get(ERRORS, ""))
+        self.done = _done(self._data)
 
     @classmethod
     async def opened(cls, api: ApiServer, path: str, identity: str, *, pause_s: float = _PAUSE_S) -> "ConfigMapStore":
@@ -110,12 +108,12 @@ class ConfigMapStore:
         """As many lines as fit, and the data with them."""
         data, fitting, room = dict(self._data), [], MOST_BYTES - _size(self._data)
         for line in lines:
-            text = f"{line.model_dump_json()}\n"
-            room -= len(text.encode())
+            text = line.as_line()
+            room -= len(text)
             if room < 0:
                 break
             key = OUTPUT if line.answered else ERRORS
-            data[key] = data.get(key, "") + text
+            data[key] = data.get(key, "") + text.decode()
             fitting.append(line)
         return fitting, data
 
@@ -159,8 +157,19 @@ async def _insisted(api: ApiServer, path: str, patch: dict[str, Any], pause_s: f
     raise AssertionError("unreachable")
 
 
-def _ids(text: str) -> set[str]:
-    return {custom_id_of(line, "The ConfigMap") for line in text.split("\n") if line}
+def _done(data: Mapping[str, str]) -> Done:
+    done = Done()
+    try:
+        for key, answered in ((OUTPUT, True), (ERRORS, False)):
+            for line in data.get(key, "").split("\n"):
+                if line:
+                    done.add(line, answered=answered)
+    except InvalidOutputLineError as error:
+        raise ForeignOutputError(
+            f"The ConfigMap has a line that is no batch output ({error}). Give this batch another "
+            "spec.output.configMap.name."
+        ) from None
+    return done
 
 
 def _size(data: Mapping[str, str]) -> int:

@@ -9,6 +9,10 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
 from pdinference.api.names import METRIC_BATCH_REQUESTS
+from pdinference.api.plain_text import plain
+
+_LONGEST_MESSAGE = 1900
+"""Bytes: also with every character escaped, a kubelet keeps all of it (4,096 bytes)."""
 
 
 @dataclass
@@ -29,7 +33,8 @@ class Progress:
     def report(self, message: str) -> str:
         """The last words, as the operator reads them from the pod's status."""
         counts = {"total": self.total, "completed": self.completed, "failed": self.failed}
-        return json.dumps({**counts, "message": message[:2000]})
+        text = plain(message, _LONGEST_MESSAGE).encode()[:_LONGEST_MESSAGE].decode(errors="ignore")
+        return json.dumps({**counts, "message": text}, ensure_ascii=False)
 
     @asynccontextmanager
     async def served(self, host: str, port: int) -> AsyncIterator[int]:

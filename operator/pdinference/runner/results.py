@@ -4,15 +4,25 @@ A line is appended and synced as a whole. A runner that is killed leaves at most
 file; the next one cuts it off and sends that request again, so that each custom_id has one line in the end.
 """
 
+import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
+from pdinference.api.bounded_json import BoundedJsonError, Limits, loads
 from pdinference.engine.batch import ERRORS, IDENTITY, OUTPUT
-from pdinference.runner.lines import BatchRequestOutput
+from pdinference.regular_files import require_regular, require_within
+from pdinference.runner.done import Done, InvalidOutputLineError
+from pdinference.runner.lines import LONGEST_OUTPUT_LINE, BatchRequestOutput
+
+_NEW = "batch.new"
+_IDENTITY_LIMITS = Limits(size=4096, depth=4)
+_SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""A link in place of a file leads anywhere, and opening a FIFO may take for ever."""
 
 
 class UnfitOutputError(Exception):
@@ -49,50 +59,49 @@ class Results:
     Args:
         folder: Where they are; made when it is not there.
         identity: What the answers depend on. A folder with another identity holds answers to other questions.
+        within: Folder that all of it has to be in, wherever links lead.
 
     Raises:
-        ForeignOutputError: The folder is not of this batch.
+        UnfitOutputError: The folder is not of this batch, or has something else in place of a file.
         BusyOutputError: It is in use.
         OSError: It cannot be written.
 
     Attributes:
-        answered: custom_ids that have a line in the output.
-        failed: custom_ids that have a line among the errors.
+        done: The requests that have a line.
     """
 
-    def __init__(self, folder: Path, identity: str) -> None:
+    def __init__(self, folder: Path, identity: str, *, within: Path | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
-        self._output = _opened(folder / OUTPUT)
-        self._errors = _opened(folder / ERRORS)
-        self._claim(identity)
-        self.answered = _known(self._output)
-        self.failed = _known(self._errors)
+        with ExitStack() as files:
+            self._folder = _opened_folder(folder, within)
+            files.callback(os.close, self._folder)
+            self._output = files.enter_context(_opened(self._folder, OUTPUT))
+            self._errors = files.enter_context(_opened(self._folder, ERRORS))
+            self._claim(identity)
+            self.done = Done()
+            _read_done(self._output, self.done, OUTPUT, answered=True)
+            _read_done(self._errors, self.done, ERRORS, answered=False)
+            self._files = files.pop_all()
 
     def append(self, lines: Iterable[BatchRequestOutput]) -> None:
         """Write lines, and return when they are on disk."""
         chosen = list(lines)
         for file, wanted in ((self._output, True), (self._errors, False)):
-            text = "".join(f"{line.model_dump_json()}\n" for line in chosen if line.answered is wanted)
-            if text:
-                file.write(text.encode())
+            written = 0
+            for line in chosen:
+                if line.answered is wanted:
+                    written += file.write(line.as_line())
+            if written:
                 file.flush()
                 os.fsync(file.fileno())
 
     def close(self) -> None:
         """Let go of the folder."""
-        self._output.close()
-        self._errors.close()
+        self._files.close()
 
     def _claim(self, identity: str) -> None:
         """Note whose answers these are, or find that they are this batch's already."""
-        note = self._folder / IDENTITY
-        try:
-            found = json.loads(note.read_bytes()).get("identity")
-        except FileNotFoundError:
-            found = None
-        except (ValueError, AttributeError):
-            found = ""
+        found = _identity(self._folder)
         if found == identity:
             return
         if found is not None or self._output.tell() or self._errors.tell():
@@ -100,59 +109,106 @@ class Results:
                 "The output folder holds the answers to another input or of another model. Give this batch another "
                 "spec.output.persistentVolumeClaim.path, or empty the folder."
             )
-        draft = note.with_suffix(".new")
-        with draft.open("wb") as file:
+        _unlink(self._folder, _NEW)
+        draft = os.open(_NEW, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0o644, dir_fd=self._folder)
+        with os.fdopen(draft, "wb") as file:
             file.write(json.dumps({"identity": identity}).encode())
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(note)
-        _sync_folder(self._folder)
+        os.replace(_NEW, IDENTITY, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        os.fsync(self._folder)
 
 
-def _opened(path: Path) -> BinaryIO:
-    """Open for reading and appending, alone."""
-    file = path.open("a+b")
+def _opened_folder(folder: Path, within: Path | None) -> int:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if within is not None:
+            require_within(descriptor, folder, within)
+    except OSError as error:
+        os.close(descriptor)
+        raise UnfitOutputError(
+            f"The output folder cannot be used: {error.strerror}. Give this batch another "
+            "spec.output.persistentVolumeClaim.path."
+        ) from None
+    return descriptor
+
+
+def _opened(folder: int, name: str) -> BinaryIO:
+    """Open for reading and appending, alone."""
+    descriptor = _opened_regular(folder, name, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        file.close()
-        raise BusyOutputError(f"Another runner is writing {path.name}.") from None
-    return file
+        os.close(descriptor)
+        raise BusyOutputError(f"Another runner is writing {name}.") from None
+    return os.fdopen(descriptor, "a+b")
 
 
-def _known(file: BinaryIO) -> set[str]:
-    """The custom_ids of the lines that are there; a last line without its end is cut off."""
+def _opened_regular(folder: int, name: str, flags: int) -> int:
+    try:
+        descriptor = os.open(name, flags | _SAFE, 0o644, dir_fd=folder)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.EISDIR, errno.ENXIO}:
+            raise _no_file(name) from None
+        raise
+    try:
+        require_regular(descriptor, Path(name))
+    except OSError:
+        os.close(descriptor)
+        raise _no_file(name) from None
+    return descriptor
+
+
+def _no_file(name: str) -> UnfitOutputError:
+    return UnfitOutputError(
+        f"{name} in the output folder is a link, a folder or a device, not a file. Remove it, or give this batch "
+        "another spec.output.persistentVolumeClaim.path."
+    )
+
+
+def _identity(folder: int) -> str | None:
+    """Whose answers are in a folder; None when there is no note, and empty when it makes no sense."""
+    try:
+        descriptor = _opened_regular(folder, IDENTITY, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        content = file.read(_IDENTITY_LIMITS.size + 1)
+    try:
+        note = loads(content, _IDENTITY_LIMITS)
+    except BoundedJsonError:
+        return ""
+    found = note.get("identity") if isinstance(note, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def _unlink(folder: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return
+
+
+def _read_done(file: BinaryIO, done: Done, name: str, *, answered: bool) -> None:
+    """Note the lines that are there; a last line without its end is cut off."""
     file.seek(0)
-    known: set[str] = set()
     good = 0
-    for line in file:
-        if not line.endswith(b"\n"):
-            break
-        known.add(custom_id_of(line, f"{Path(file.name).name} in the output folder"))
-        good += len(line)
+    try:
+        for line in _whole_lines(file):
+            done.add(line, answered=answered)
+            good += len(line)
+    except InvalidOutputLineError as error:
+        raise ForeignOutputError(
+            f"{name} in the output folder has a line that is no batch output ({error}). Empty the output, or give this "
+            "batch another one (spec.output)."
+        ) from None
     file.truncate(good)
     os.fsync(file.fileno())
-    return known
 
 
-def custom_id_of(line: bytes | str, place: str) -> str:
-    """Which request a line of output answers.
-
-    Raises:
-        ForeignOutputError: It is no such line.
-    """
-    try:
-        return str(json.loads(line)["custom_id"])
-    except (ValueError, KeyError, TypeError):
-        raise ForeignOutputError(
-            f"{place} has a line that is no batch output. Empty the output, or give this batch another one "
-            "(spec.output)."
-        ) from None
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _whole_lines(file: BinaryIO) -> Iterator[bytes]:
+    while line := file.readline(LONGEST_OUTPUT_LINE + 1):
+        if line.endswith(b"\n"):
+            yield line
+        elif len(line) > LONGEST_OUTPUT_LINE:
+            raise InvalidOutputLineError("it is too long")

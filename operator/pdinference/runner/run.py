@@ -7,20 +7,24 @@ from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from threading import Event
+from typing import Any, TypeVar
 
 import aiohttp
 
-from pdinference.runner.lines import BatchRequestInput, BatchRequestOutput
+from pdinference.runner.answers import failed
+from pdinference.runner.lines import BatchRequestInput, BatchRequestOutput, PreparedRequest
 from pdinference.runner.progress import Progress
-from pdinference.runner.requests import InvalidInputError, requests, survey
+from pdinference.runner.requests import InvalidInputError, Survey, WrongLine, requests, survey
 from pdinference.runner.results import FullOutputError, OutputAwayError, UnfitOutputError
+from pdinference.runner.room import Room, Share
 from pdinference.runner.sending import Sender, Service, ServiceAwayError
 from pdinference.runner.stores import ConfigMapName, Store, opened
 
 _LOG = logging.getLogger(__name__)
 _METRICS_HOST = "0.0.0.0"  # noqa: S104 - the operator comes from outside the pod
 
+_T = TypeVar("_T")
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -45,6 +49,8 @@ class Task:
         concurrency: Requests under way at a time.
         metrics_port: Port of /metrics.
         report: File for the last words; None for none.
+        input_root: Folder that the input has to be in, wherever links lead; None for anywhere.
+        output_root: The same of the output folder.
     """
 
     source: Path
@@ -53,6 +59,8 @@ class Task:
     concurrency: int
     metrics_port: int
     report: Path | None
+    input_root: Path | None = None
+    output_root: Path | None = None
 
 
 async def run(task: Task) -> Exit:
@@ -90,30 +98,84 @@ async def _outcome(work: asyncio.Task[None], progress: Progress) -> tuple[Exit, 
 
 
 async def _work(task: Task, progress: Progress) -> None:
-    found = await asyncio.to_thread(survey, task.source)
+    found = await _surveyed(task)
     progress.total = found.total
     identity = f"sha256:{found.digest} model:{task.service.model or ''}"
-    async with opened(task.output, identity, found.total) as store:
-        progress.completed, progress.failed = len(store.answered), len(store.failed)
-        known = store.answered | store.failed
-        _LOG.info("%d requests, %d of them done before", found.total, len(known))
-        await _send_all(task, requests(task.source, without=known), _Keeper(store, progress))
+    async with opened(task.output, identity, found.total, within=task.output_root) as store:
+        done = store.done
+        progress.completed, progress.failed = done.completed, done.failed
+        _LOG.info("%d requests, %d of them done before", found.total, done.completed + done.failed)
+        todo = requests(task.source, found, ids=done.ids, lines=done.lines, within=task.input_root)
+        await _send_all(task, _Queue(todo, task.service), _Keeper(store, progress))
 
 
-async def _send_all(task: Task, todo: Iterator[BatchRequestInput], keeper: "_Keeper") -> None:
+async def _surveyed(task: Task) -> Survey:
+    stopped = Event()
+    try:
+        return await asyncio.to_thread(survey, task.source, within=task.input_root, stopped=stopped)
+    finally:
+        stopped.set()  # a thread cannot be cancelled, and would be waited for
+
+
+async def _send_all(task: Task, queue: "_Queue", keeper: "_Keeper") -> None:
     connector = aiohttp.TCPConnector(limit=task.concurrency)
     try:
-        async with aiohttp.ClientSession(connector=connector) as session, asyncio.TaskGroup() as senders:
+        async with (
+            aiohttp.ClientSession(connector=connector, auto_decompress=False) as session,
+            asyncio.TaskGroup() as senders,
+        ):
             sender = Sender(session, task.service)
             for _ in range(task.concurrency):
-                senders.create_task(_send(sender, todo, keeper))
+                senders.create_task(_send(sender, queue, keeper))
     except ExceptionGroup as group:
         raise group.exceptions[0] from None  # one is enough: it has stopped the others
 
 
-async def _send(sender: Sender, todo: Iterator[BatchRequestInput], keeper: "_Keeper") -> None:
-    for request in todo:  # shared by all: each takes the next one
-        await keeper.keep(await sender.send(request))
+async def _send(sender: Sender, queue: "_Queue", keeper: "_Keeper") -> None:
+    while await _send_next(sender, queue, keeper):  # the queue is shared by all
+        pass
+
+
+async def _send_next(sender: Sender, queue: "_Queue", keeper: "_Keeper") -> bool:
+    """Send the next request and keep its line; False after the last. Nothing of it stays in memory afterwards."""
+    taken = await queue.take()
+    if taken is None:
+        return False
+    todo, share = taken
+    async with share:
+        line = _error_of(todo) if isinstance(todo, WrongLine) else await sender.send(todo, share)
+        await keeper.keep(line)
+    return True
+
+
+def _error_of(wrong: WrongLine) -> BatchRequestOutput:
+    line = failed(wrong.custom_id, "invalid_line", wrong.problem)
+    line.line = wrong.number
+    return line
+
+
+class _Queue:
+    """The lines that are to be done. The next one is read when there is room for it."""
+
+    def __init__(self, todo: Iterator[BatchRequestInput | WrongLine], service: Service) -> None:
+        self._todo = todo
+        self._service = service
+        self._room = Room()
+        self._reading = asyncio.Lock()
+
+    async def take(self) -> tuple[PreparedRequest | WrongLine, Share] | None:
+        """The next line, and its room; None after the last."""
+        async with self._reading:
+            todo = await _to_its_end(asyncio.to_thread(self._next))
+            if todo is None:
+                return None
+            return todo, await self._room.take(len(todo.payload) if isinstance(todo, PreparedRequest) else 0)
+
+    def _next(self) -> PreparedRequest | WrongLine | None:
+        todo = next(self._todo, None)
+        if isinstance(todo, BatchRequestInput):
+            return todo.prepared(self._service.model, self._service.default_model)
+        return todo
 
 
 class _Keeper:
@@ -147,11 +209,11 @@ class _Keeper:
         self._progress.failed += len(lines) - answered
 
 
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+async def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
     """Wait for this even when cancelled meanwhile: a thread cannot be, and would write into closed files."""
     task = asyncio.create_task(work)
     try:
-        await asyncio.shield(task)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
         raise

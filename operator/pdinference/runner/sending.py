@@ -3,17 +3,14 @@
 import asyncio
 import random
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 import aiohttp
 
-from pdinference.runner.lines import (
-    BatchRequestError,
-    BatchRequestInput,
-    BatchRequestOutput,
-    BatchResponseData,
-    new_id,
-)
+from pdinference.runner.answers import HEADERS, InvalidAnswerError, answered, failed
+from pdinference.runner.lines import BatchRequestOutput, PreparedRequest
+from pdinference.runner.room import Share
 
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _FIRST_PAUSE_S = 1.0
@@ -73,57 +70,55 @@ class Sender:
         self._service = service
         self._timeout = aiohttp.ClientTimeout(total=service.timeout_s, sock_connect=10)
 
-    async def send(self, request: BatchRequestInput) -> BatchRequestOutput:
+    async def send(self, request: PreparedRequest, share: Share) -> BatchRequestOutput:
         """The line to write for a request.
 
         A request is given up only while the service is ready, because else the request is not to blame; but not
         without end, because it may be what brings the service down.
 
+        Args:
+            request: What to send.
+            share: The memory that it has until its line is stored.
+
         Raises:
             ServiceAwayError: The service is not ready for longer than there is patience.
         """
         for _ in range(_ROUNDS):
-            attempt = await self._round(request)
+            attempt = await self._round(request, share)
             if attempt.settled or await self._ready():
                 break
             await self._until_ready(attempt)
         return attempt.line
 
-    async def _round(self, request: BatchRequestInput) -> _Attempt:
+    async def _round(self, request: PreparedRequest, share: Share) -> _Attempt:
         """Send, and send again after growing pauses what failed for a passing reason."""
         pause = self._service.first_pause_s
-        attempt = await self._attempt(request)
+        attempt = await self._attempt(request, share)
         for _ in range(self._service.max_retries):
             if attempt.settled:
                 break
             await asyncio.sleep(max(attempt.pause_s, pause * random.uniform(0.5, 1.0)))  # noqa: S311 - no secret
             pause = min(_LONGEST_PAUSE_S, 2 * pause)
-            attempt = await self._attempt(request)
+            attempt = await self._attempt(request, share)
         return attempt
 
-    async def _attempt(self, request: BatchRequestInput) -> _Attempt:
+    async def _attempt(self, request: PreparedRequest, share: Share) -> _Attempt:
         try:
             async with self._session.post(
                 self._service.url + request.url,
-                json=self._body(request),
+                data=BytesIO(request.payload),
+                headers={**HEADERS, "Content-Length": str(len(request.payload))},
                 timeout=self._timeout,
                 allow_redirects=False,
             ) as answer:
-                body = await answer.json(content_type=None) if answer.status == _OK else await _readable(answer)
-                return _Attempt(
-                    _answered(request, answer, body), answer.status not in _PASSING, _asked_pause(answer.headers)
-                )
+                line = await answered(request, answer, share)
+                return _Attempt(line, answer.status not in _PASSING, _asked_pause(answer.headers))
         except TimeoutError:
-            message = f"no answer within {self._service.timeout_s:g} s"
-            return _Attempt(_failed(request, "timeout", message))
+            return _Attempt(failed(request.custom_id, "timeout", f"no answer within {self._service.timeout_s:g} s"))
         except (aiohttp.ClientError, OSError) as error:
-            return _Attempt(_failed(request, "connection_error", str(error) or type(error).__name__))
-        except ValueError as error:
-            return _Attempt(_failed(request, "invalid_answer", f"the answer is not JSON: {error}"))
-
-    def _body(self, request: BatchRequestInput) -> dict[str, Any]:
-        model = self._service.model or request.body.get("model") or self._service.default_model
-        return {**request.body, "model": model} if model else request.body
+            return _Attempt(failed(request.custom_id, "connection_error", str(error) or type(error).__name__))
+        except InvalidAnswerError as error:
+            return _Attempt(failed(request.custom_id, "invalid_answer", str(error)))
 
     async def _until_ready(self, last: _Attempt) -> None:
         try:
@@ -139,30 +134,12 @@ class Sender:
     async def _ready(self) -> bool:
         """Whether the router has a P and a D pod to send requests to."""
         try:
-            async with self._session.get(f"{self._service.url}/readiness", timeout=_PROBE_TIMEOUT) as answer:
+            async with self._session.get(
+                f"{self._service.url}/readiness", timeout=_PROBE_TIMEOUT, allow_redirects=False
+            ) as answer:
                 return answer.status == _OK
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False
-
-
-async def _readable(answer: aiohttp.ClientResponse) -> Any:
-    """The body of an error: JSON from vLLM, maybe plain text from whatever stands in between."""
-    text = await answer.text(errors="replace")
-    try:
-        return await answer.json(content_type=None)
-    except ValueError:
-        return {"error": {"message": text[:2000]}}
-
-
-def _answered(request: BatchRequestInput, answer: aiohttp.ClientResponse, body: Any) -> BatchRequestOutput:
-    request_id = answer.headers.get("X-Request-Id") or (body.get("id") if isinstance(body, dict) else None) or new_id()
-    response = BatchResponseData(status_code=answer.status, request_id=str(request_id), body=body)
-    return BatchRequestOutput(id=new_id(), custom_id=request.custom_id, response=response, error=None)
-
-
-def _failed(request: BatchRequestInput, code: str, message: str) -> BatchRequestOutput:
-    error = BatchRequestError(code=code, message=message)
-    return BatchRequestOutput(id=new_id(), custom_id=request.custom_id, response=None, error=error)
 
 
 def _asked_pause(headers: Any) -> float:

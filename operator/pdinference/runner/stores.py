@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from pdinference.cluster.client import ApiServer, load_configuration
 from pdinference.cluster.kinds import CONFIG_MAP
 from pdinference.runner.config_map import ConfigMapStore, require_room
+from pdinference.runner.done import Done
 from pdinference.runner.lines import BatchRequestOutput
 from pdinference.runner.results import Results
 
@@ -24,12 +25,10 @@ class Store(Protocol):
     """The answers of one batch.
 
     Attributes:
-        answered: custom_ids that had an answer when the store was opened.
-        failed: custom_ids that were given up.
+        done: The requests that had a line when the store was opened.
     """
 
-    answered: set[str]
-    failed: set[str]
+    done: Done
 
     async def append(self, lines: Sequence[BatchRequestOutput]) -> None:
         """Write lines, and return when they will survive this process."""
@@ -40,20 +39,23 @@ class _FolderStore:
 
     def __init__(self, results: Results) -> None:
         self._results = results
-        self.answered, self.failed = results.answered, results.failed
+        self.done = results.done
 
     async def append(self, lines: Sequence[BatchRequestOutput]) -> None:
         await asyncio.to_thread(self._results.append, lines)
 
 
 @asynccontextmanager
-async def opened(output: Path | ConfigMapName, identity: str, requests: int) -> AsyncIterator[Store]:
+async def opened(
+    output: Path | ConfigMapName, identity: str, requests: int, *, within: Path | None = None
+) -> AsyncIterator[Store]:
     """The answers that are there already, and a place for more.
 
     Args:
         output: A folder, or a ConfigMap.
         identity: What the answers depend on.
         requests: How many answers there will be.
+        within: Folder that the output folder has to be in, wherever links lead.
 
     Raises:
         UnfitOutputError: The place is another's, or cannot take what there is to write.
@@ -61,7 +63,7 @@ async def opened(output: Path | ConfigMapName, identity: str, requests: int) -> 
         OSError: The folder cannot be written.
     """
     if isinstance(output, Path):
-        results = await asyncio.to_thread(Results, output, identity)
+        results = await asyncio.to_thread(Results, output, identity, within=within)
         try:
             yield _FolderStore(results)
         finally:

@@ -165,5 +165,4 @@ def language_model(config: Config) -> Config:
 
 
 def _reason(details: ErrorDetails) -> str:
-    where = ".".join(map(str, details["loc"]))
-    return f"{where}: {sentence(details, short_name='')}"
+    return f"{details['loc'][0]}: {sentence(details, short_name='')}"

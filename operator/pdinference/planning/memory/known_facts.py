@@ -1,7 +1,7 @@
 """What is known of a model without reading its files: from the spec, or from the status."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -64,9 +64,9 @@ def _compact(config: Config) -> dict[str, Any]:
     return kept
 
 
-def _compact_quantization(config: object) -> dict[str, Any]:
+def _compact_quantization(config: object) -> dict[str, Any] | Literal[True]:
     if not isinstance(config, Mapping):
-        return {"bits": _UNFIT}
+        return True  # which does not fit either
     return _fitting(QuantizationConfig, config) or {"quant_method": "unnamed"}
 
 

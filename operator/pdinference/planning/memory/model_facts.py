@@ -25,6 +25,8 @@ _EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_exp
 _PER_TOKEN = ("num_experts_per_tok", "moe_k")
 _DTYPES = ("dtype", "torch_dtype")
 _SHARED = ("n_shared_experts", "moe_num_shared_experts")
+_WINDOW = "sliding_window"
+"""Null means that there is none; any other member that is null is one that is not given."""
 _MOST_EXPERTS = 65536
 """In all layers together; far beyond any model."""
 
@@ -47,7 +49,8 @@ def model_facts(config: Config) -> ModelFacts:
     text = whole if part is config else checked(LanguageModel, part)
     model_type = text.values.get("model_type") or whole.values.get("model_type") or ""
     traits = ARCHITECTURES.get(model_type, UNKNOWN)
-    text = Checked({**traits.defaults, **text.values}, text.unfit)
+    given = {key: value for key, value in text.values.items() if value is not None or key == _WINDOW}
+    text = Checked({**traits.defaults, **given}, text.unfit)
     values = text.values
     layers = _number(text, *_LAYERS)
     hidden = _number(text, "hidden_size", "n_embd", "d_model")
@@ -148,7 +151,7 @@ def _windows(traits: Traits, text: Checked, layers: int) -> tuple[int | None, ..
     Source: vllm/model_executor/models/{llama,gemma2,gemma3}.py (`layer_types`), and for a window without layer types
     vllm/model_executor/layers/attention/attention.py, which applies it to every layer.
     """
-    window, values = _optional(text, "sliding_window"), text.values
+    window, values = _optional(text, _WINDOW), text.values
     if window is None or (traits.window_switch and not values.get("use_sliding_window")):
         return (None,) * layers
     if kinds := values.get("layer_types"):

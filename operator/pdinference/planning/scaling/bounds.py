@@ -72,8 +72,19 @@ class Ratio:
         """The least number of D for so many P: P may be the next whole pod above the ratio."""
         return math.floor((p - 1) / self.maximum) + 1 if self.maximum is not None else 0
 
+    @property
+    def possible(self) -> bool:
+        """Whether any numbers of pods keep it."""
+        return self.minimum is None or self.maximum is None or self.minimum <= self.maximum
+
     def least(self, p: int, d: int) -> tuple[int, int]:
-        """The smallest pair within the ratio that has at least so many pods."""
+        """The smallest pair within the ratio that has at least so many pods.
+
+        Raises:
+            ValueError: No pair is within the ratio.
+        """
+        if not self.possible:
+            raise ValueError(f"no numbers of pods are between {self.minimum} and {self.maximum}")
         while (more := (max(p, self.p_for(d)), max(d, self.d_for(p)))) != (p, d):
             p, d = more
         return p, d

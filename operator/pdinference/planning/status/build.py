@@ -16,7 +16,7 @@ from pdinference.planning.status.ready import ready
 from pdinference.planning.status.roles import role_ready, role_status
 from pdinference.planning.status.situation import Situation
 
-_HTTP_PORT = 80
+HTTP_PORT = 80
 
 
 def build_status(situation: Situation, *, previous: Status, now: datetime) -> Status:
@@ -48,7 +48,7 @@ def build_status(situation: Situation, *, previous: Status, now: datetime) -> St
 def service_url(namespace: str, name: str, port: int) -> str:
     """Where clients inside the cluster send requests."""
     host = f"http://{names.router_service(name)}.{namespace}.svc"
-    return host if port == _HTTP_PORT else f"{host}:{port}"
+    return host if port == HTTP_PORT else f"{host}:{port}"
 
 
 def _plan(situation: Situation, previous: Status) -> PlanStatus | None:

@@ -1,0 +1,128 @@
+"""vLLM pods of one tenant are replaced by ones that answer what no vLLM would; another tenant's autoscaling goes on."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from e2e.conftest import NAME, Serving
+from e2e.hostile_server import ANSWERS
+from e2e.install import OPERATOR_NAMESPACE, RELEASE, apply
+from e2e.kubectl import Kubectl
+from e2e.test_autoscaling import as_before, on_kv_demand, scaled, sees
+from e2e.waiting import wait_until
+from pdinference.api import names
+from pdinference.api.names import ENGINE_PORT, Role
+from pdinference.autoscaling.window import FRESH_S
+
+pytestmark = pytest.mark.timeout(600)
+
+HOSTILE = "hostile"
+_SERVER = Path(__file__).with_name("hostile_server.py")
+_HEALTH_PORT = 8080
+_PODS = 6
+_FAILURES = "pdinference_scrape_failures_total"
+_DEAD = "pdinference_background_task_failures_total"
+_REASONS = {"timeout", "too-long", "encoding", "malformed", "status"}
+
+
+@pytest.fixture
+def hostile(serving: Serving) -> Iterator[Kubectl]:
+    """A tenant whose own P and D pods fit on no node, so that only those count that the test makes."""
+    tenant = Kubectl(serving.cluster.kubeconfig, HOSTILE)
+    apply(tenant, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOSTILE}})
+    resource = scaled(serving, Role.DECODE, metrics=on_kv_demand("1"))
+    resource["metadata"]["namespace"] = HOSTILE
+    for role in (Role.PARAMETER, Role.DECODE):
+        resource["spec"][role.value]["resources"] = {"requests": {"cpu": "1000", "memory": "1Gi"}}
+    apply(tenant, resource)
+    wait_until("its revision", lambda: tenant.get("pdi", NAME).get("status", {}).get("revision"))
+    yield tenant
+    tenant.run("delete", "namespace", HOSTILE, "--wait=false", "--ignore-not-found")
+
+
+def pod(number: int, image: str, revision: str, kinds: list[str]) -> dict[str, Any]:
+    """A pod that the operator takes for a D pod: it finds pods by their labels."""
+    container = {
+        "name": names.ENGINE_CONTAINER,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python3", "-c", _SERVER.read_text(encoding="utf-8"), str(ENGINE_PORT), ",".join(kinds)],
+        "ports": [{"name": names.ENGINE_PORT_NAME, "containerPort": ENGINE_PORT}],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    labels = {**names.role_selector(NAME, Role.DECODE, revision), names.LABEL_MANAGED_BY: names.FIELD_MANAGER}
+    spec = {
+        "automountServiceAccountToken": False,
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+        "terminationGracePeriodSeconds": 1,
+        "containers": [container],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"hostile-{number}", "labels": labels},
+        "spec": spec,
+    }
+
+
+def operators(serving: Serving) -> dict[str, dict[str, Any]]:
+    """The operator's pods by their names."""
+    selector = f"app.kubernetes.io/instance={RELEASE}"
+    found = serving.kubectl.get("pods", "-n", OPERATOR_NAMESPACE, "-l", selector)["items"]
+    return {each["metadata"]["name"]: each for each in found}
+
+
+def counted(serving: Serving, operator: str) -> dict[tuple[str, str], float]:
+    """The operator's counters of failures, by metric and reason or task."""
+    path = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{operator}:{_HEALTH_PORT}/proxy/metrics"
+    families = text_string_to_metric_families(serving.kubectl.run("get", "--raw", path))
+    samples = (sample for family in families for sample in family.samples if sample.name in {_FAILURES, _DEAD})
+    return {(sample.name, next(iter(sample.labels.values()))): sample.value for sample in samples}
+
+
+def reasons(serving: Serving, operator: str) -> set[str]:
+    """Why an operator could not read pods."""
+    return {reason for (metric, reason), count in counted(serving, operator).items() if metric == _FAILURES and count}
+
+
+def age(serving: Serving) -> float:
+    """Seconds since the oldest part of the good tenant's load was read."""
+    selector = f"{names.LABEL_NAME}%3D{NAME},{names.LABEL_ROLE}%3D{Role.DECODE}"
+    path = f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{serving.kubectl.namespace}/pdinference_kv_demand"
+    (item,) = json.loads(serving.kubectl.run("get", "--raw", f"{path}?labelSelector={selector}"))["items"]
+    return (datetime.now(UTC) - datetime.fromisoformat(item["timestamp"])).total_seconds()
+
+
+def restarts(serving: Serving) -> dict[str, int]:
+    return {
+        name: sum(status["restartCount"] for status in each["status"]["containerStatuses"])
+        for name, each in operators(serving).items()
+    }
+
+
+def test_hostile_pods_of_one_tenant_leave_the_other_alone(serving: Serving, hostile: Kubectl) -> None:
+    revision = serving.resource()["status"]["revision"]
+    apply(serving.kubectl, scaled(serving, Role.DECODE, metrics=on_kv_demand("1")))
+    wait_until("an HPA that sees", lambda: sees(serving) == "True")
+    before = restarts(serving)
+
+    kinds = list(ANSWERS)
+    theirs = hostile.get("pdi", NAME)["status"]["revision"]
+    for number in range(_PODS):
+        apply(hostile, pod(number, serving.images.operator, theirs, kinds[number::_PODS]))
+
+    def seen() -> bool:
+        assert age(serving) < FRESH_S
+        return all(reasons(serving, operator) >= _REASONS for operator in operators(serving))
+
+    wait_until("every operator to have read every kind", seen)
+    assert sees(serving) == "True"
+    assert restarts(serving) == before
+    for operator in operators(serving):
+        assert not [task for (metric, task), n in counted(serving, operator).items() if metric == _DEAD and n]
+    as_before(serving, revision)

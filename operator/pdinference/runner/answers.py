@@ -1,0 +1,99 @@
+"""What the service answers, read as far as there is room for it, and kept as JSON without being made into objects."""
+
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from pdinference.api.bounded_json import Limits, measure
+from pdinference.api.plain_text import plain
+from pdinference.runner.lines import (
+    LONGEST_ANSWER,
+    BatchRequestError,
+    BatchRequestOutput,
+    BatchResponseData,
+    PreparedRequest,
+    new_id,
+)
+from pdinference.runner.room import SMALL, Share
+
+_LIMITS = Limits(size=LONGEST_ANSWER, depth=128, values=LONGEST_ANSWER, members=LONGEST_ANSWER)
+"""Answers with many log probabilities have millions of values, and no object is made for them."""
+_LONGEST_TEXT = 2000
+_LONGEST_ID = 256
+_OK = 200
+HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+"""Of each request. A compressed answer could be a thousand times as large as what arrives."""
+
+
+class InvalidAnswerError(ValueError):
+    """An answer that cannot be kept; the message says why."""
+
+
+async def answered(request: PreparedRequest, answer: aiohttp.ClientResponse, share: Share) -> BatchRequestOutput:
+    """The line for an answer.
+
+    Raises:
+        InvalidAnswerError: It is too large, or no JSON although it claims to be fine.
+    """
+    body = await (_whole(answer, share) if answer.status == _OK else _error(answer))
+    request_id = answer.headers.get("X-Request-Id") or _id_in(body) or new_id()
+    response = BatchResponseData(status_code=answer.status, request_id=plain(request_id, _LONGEST_ID), body=body)
+    return BatchRequestOutput(id=new_id(), custom_id=request.custom_id, response=response, error=None)
+
+
+def failed(custom_id: str | None, code: str, message: str) -> BatchRequestOutput:
+    """The line for a request without an answer."""
+    error = BatchRequestError(code=code, message=plain(message, _LONGEST_TEXT))
+    return BatchRequestOutput(id=new_id(), custom_id=custom_id, response=None, error=error)
+
+
+async def _whole(answer: aiohttp.ClientResponse, share: Share) -> msgspec.Raw:
+    if answer.headers.get("Content-Encoding", "identity") != "identity":
+        raise InvalidAnswerError("the answer is compressed, although that was not asked for")
+    body = await _read(answer, SMALL + 1)
+    if len(body) > SMALL:
+        await share.enlarge()
+        body += await _read(answer, LONGEST_ANSWER + 1 - len(body))
+    if len(body) > LONGEST_ANSWER:
+        raise InvalidAnswerError(f"the answer is larger than {LONGEST_ANSWER:,} bytes")
+    return _compact(bytes(body))
+
+
+async def _error(answer: aiohttp.ClientResponse) -> Any:
+    """The body of an error: JSON from vLLM, maybe plain text from whatever stands in between."""
+    body = bytes(await _read(answer, SMALL))
+    try:
+        return _compact(body)
+    except InvalidAnswerError:
+        return {"error": {"message": plain(body.decode(errors="replace"), _LONGEST_TEXT)}}
+
+
+def _compact(body: bytes) -> msgspec.Raw:
+    """A JSON text in one line."""
+    try:
+        measure(body, _LIMITS)
+        return msgspec.Raw(msgspec.json.format(body, indent=-1))
+    except (ValueError, RecursionError) as error:
+        raise InvalidAnswerError(f"the answer is not JSON: {error}") from None
+
+
+async def _read(answer: aiohttp.ClientResponse, most: int) -> bytearray:
+    """The next bytes of a body, at most so many."""
+    read = bytearray()
+    while len(read) < most and (piece := await answer.content.read(min(most - len(read), SMALL))):
+        read += piece
+    return read
+
+
+class _Named(msgspec.Struct):
+    id: str = ""
+
+
+def _id_in(body: Any) -> str:
+    if not isinstance(body, msgspec.Raw):
+        return ""
+    try:
+        return msgspec.json.decode(body, type=_Named).id
+    except (msgspec.DecodeError, RecursionError):
+        return ""

@@ -1,0 +1,62 @@
+"""Which requests have a line in the output already, as an earlier runner left it."""
+
+import msgspec
+
+from pdinference.api.plain_text import plain
+from pdinference.runner.ids import IdSet
+from pdinference.runner.requests import MOST_LINES, MOST_WRONG
+
+
+class InvalidOutputLineError(ValueError):
+    """A line of the output was not written by a runner."""
+
+
+class _Line(msgspec.Struct):
+    custom_id: str | None
+    line: int | None = None
+
+
+_LINE = msgspec.json.Decoder(_Line)
+
+
+class Done:
+    """Requests that were answered or given up.
+
+    Attributes:
+        ids: Their custom_ids.
+        lines: Numbers of lines of the input that are no requests, and have their error.
+        completed: How many were answered.
+        failed: How many were given up.
+    """
+
+    def __init__(self) -> None:
+        self.ids = IdSet()
+        self.lines: set[int] = set()
+        self.completed = 0
+        self.failed = 0
+
+    def add(self, line: bytes | str, *, answered: bool) -> None:
+        """Note a line of the output.
+
+        Raises:
+            InvalidOutputLineError: It is none.
+        """
+        try:
+            found = _LINE.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidOutputLineError(plain(str(error), 200)) from None
+        if not self._is_new(found):
+            return
+        if len(self.ids) > MOST_LINES or len(self.lines) > MOST_WRONG:
+            raise InvalidOutputLineError("there are more lines than a batch can have")
+        self.completed += answered
+        self.failed += not answered
+
+    def _is_new(self, found: _Line) -> bool:
+        if found.line is not None:
+            known = found.line in self.lines
+            self.lines.add(found.line)
+            return not known
+        if found.custom_id is None:
+            raise InvalidOutputLineError("it has neither custom_id nor line")
+        return self.ids.add(found.custom_id)
