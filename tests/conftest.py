@@ -1,7 +1,7 @@
 """What all tests share."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import yaml
 from hypothesis import settings
 
 from e2e import programs
+from pdinference.api.installation_policy import Policy
 from pdinference.api.v1alpha1 import PDInference
 from tests.virtual_time import VirtualTimeLoop
 
@@ -55,6 +56,20 @@ def together(p: Document | None = None, d: Document | None = None, **limits: Any
         role: {"autoscaling": {"maxReplicas": 4, **(own or {})}} for role, own in (("parameter", p), ("decode", d))
     }
     return {**roles, "autoscaling": limits}
+
+
+def allowing(*folders: str, writable: Iterable[str] = (), **policy: Any) -> Policy:
+    """A policy with folders of nodes that may be read, and others that may be written to."""
+    read_only = [{"path": folder} for folder in folders]
+    return Policy.model_validate(
+        {"allowedHostPaths": [*read_only, *({"path": path, "readOnly": False} for path in writable)], **policy}
+    )
+
+
+FOR_EVERY_FIELD = allowing(
+    "/data/llama", writable=("/models", "/kv"), routerImages=["registry.example/*"], capabilities=["IPC_LOCK"]
+)
+"""What tests/manifests/every_field.yaml needs."""
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """etcd, API server, controller manager, scheduler and, for fake nodes, kwok."""
 
+from typing import Any
+
 import yaml
 
 from e2e.cluster import api, build, pki
@@ -20,6 +22,7 @@ def components(cluster: ClusterSpec) -> list[Component]:
 def ensure(cluster: ClusterSpec) -> None:
     """Bring the control plane up: what needs nobody starts together, and nothing is used before it serves."""
     write_atomically(cluster.folder / "audit-policy.yaml", yaml.safe_dump(_AUDIT_POLICY))
+    write_atomically(cluster.folder / "admission.yaml", yaml.safe_dump(_admission(cluster)))
     etcd, api_server, *clients = components(cluster)
     etcd.ensure()
     api_server.ensure()
@@ -58,6 +61,7 @@ def _api_server(cluster: ClusterSpec) -> Component:
         f"--token-auth-file={at / 'tokens.csv'}",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
+        f"--admission-control-config-file={cluster.folder / 'admission.yaml'}",
         "--allow-privileged=true",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         f"--service-account-key-file={at / 'sa.pub'}",
@@ -155,6 +159,23 @@ def _component(cluster: ClusterSpec, name: str, command: list[Word], health: str
     return Component(name, cluster, command, lambda: api.healthy(health), cluster.netns)
 
 
+def _admission(cluster: ClusterSpec) -> dict[str, Any]:
+    """Webhooks are called with the front proxy's client certificate, for those that ask for one (docs/admission.md)."""
+    at = pki.folder(cluster)
+    certificate = {key: str(at / f"{pki.FRONT_PROXY}.{ending}") for key, ending in _CERTIFICATE.items()}
+    kubeconfig = cluster.folder / "webhooks.kubeconfig"
+    document = {"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": certificate}]}
+    write_atomically(kubeconfig, yaml.safe_dump(document), mode=0o600)
+    calls = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "WebhookAdmissionConfiguration",
+        "kubeConfigFile": str(kubeconfig),
+    }
+    plugins = [{"name": f"{kind}AdmissionWebhook", "configuration": calls} for kind in ("Validating", "Mutating")]
+    return {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins}
+
+
+_CERTIFICATE = {"client-certificate": "crt", "client-key": "key"}
 _AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",

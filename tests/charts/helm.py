@@ -61,6 +61,15 @@ def only(objects: list[Object], kind: str, *, ending: str = "") -> Object:
     return found
 
 
+def arguments_here(objects: list[Object], folder: Path) -> list[str]:
+    """The operator's arguments, with the policy that they name as a file in a folder of this machine."""
+    (container,) = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "policy")
+    for name, text in only(objects, "ConfigMap", ending="-policy")["data"].items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [argument.replace(f"--policy={mount['mountPath']}", f"--policy={folder}") for argument in container["args"]]
+
+
 NAMESPACED: Values = {"watchNamespaces": ["models", "research"]}
 EVERYTHING: Values = {
     "replicas": 3,
@@ -72,6 +81,11 @@ EVERYTHING: Values = {
     "imagePullSecrets": [{"name": "registry"}],
     "router": {"image": {"repository": "registry.example:5000/team/router", "tag": "1.2.3"}},
     "model": {"image": {"tag": "1.2.2"}},
+    "allowedHostPaths": [
+        {"path": "/srv/models"},
+        {"path": "/srv/cache", "readOnly": False, "namespaces": ["models", "research"]},
+    ],
+    "policy": {"volumeTypes": ["nfs"], "secrets": ["side-car-*"], "tolerations": ["*", ""]},
     "workers": 16,
     "resyncSeconds": 3600,
     "log": {"format": "plain", "level": "debug"},
@@ -106,6 +120,15 @@ EVERYTHING: Values = {
     "webhook": {"timeoutSeconds": 3, "certManager": {"enabled": False, "issuerRef": {"name": "ca"}}},
     "fullnameOverride": "pdi",
 }
+CLIENT_CERTIFICATE: Values = {"webhook": {"clientCertificate": {"enabled": True}}}
+OWN_CLIENT_CA: Values = {
+    "webhook": {"clientCertificate": {"enabled": True, "caConfigMap": "webhook-ca", "names": ["kube-apiserver"]}},
+    "networkPolicy": {"apiServer": [{"ipBlock": {"cidr": "10.0.0.0/28"}}]},
+}
+POLICY: Values = {
+    "admissionPolicy": {"protectedNamespaces": ["payments"], "ownNamespace": True},
+    "allowedHostPaths": ["/srv/models", "/data"],
+}
 CERT_MANAGER: Values = {"webhook": {"certManager": {"enabled": True}}}
 WITH_MONITOR: Values = {
     "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
@@ -134,6 +157,8 @@ WITHOUT_EXTRAS: Values = {
     "leaderElection": {"enabled": False},
     "crds": {"install": False},
     "rbac": {"create": False},
+    "admissionPolicy": {"enabled": False},
+    "networkPolicy": {"enabled": False},
     "serviceAccount": {"create": False},
     "metrics": {"service": {"enabled": False}},
 }
@@ -145,6 +170,9 @@ VALUE_SETS: dict[str, Values] = {
     "cert-manager": CERT_MANAGER,
     "keda": KEDA,
     "batch-config-maps": BATCH_CONFIG_MAPS,
+    "policy": POLICY,
+    "client-certificate": CLIENT_CERTIFICATE,
+    "own-client-ca": OWN_CLIENT_CA,
     "with-prometheus": WITH_PROMETHEUS,
     "without-extras": WITHOUT_EXTRAS,
 }

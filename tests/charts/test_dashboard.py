@@ -14,7 +14,7 @@ import pytest
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.manifests import RenderSettings, render
-from tests.charts.helm import CHART, WITH_MONITOR, of_kind, rendered
+from tests.charts.helm import CHART, WITH_MONITOR, of_kind, only, rendered
 
 DASHBOARD: dict[str, Any] = json.loads((CHART / "dashboards" / "pdinference.json").read_text(encoding="utf-8"))
 QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", [])]
@@ -96,8 +96,8 @@ def test_vllm_has_every_metric() -> None:
 
 
 def test_the_chart_gives_it_to_grafana_as_it_is() -> None:
-    assert not of_kind(rendered(), "ConfigMap")
-    (configmap,) = of_kind(rendered(WITH_MONITOR), "ConfigMap")
+    assert not [o for o in of_kind(rendered(), "ConfigMap") if o["metadata"]["name"].endswith("-dashboard")]
+    configmap = only(rendered(WITH_MONITOR), "ConfigMap", ending="-dashboard")
     assert json.loads(configmap["data"]["pdinference.json"]) == DASHBOARD
     assert configmap["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert configmap["metadata"]["labels"]["team"] == "serving"

@@ -1,5 +1,6 @@
 """What the chart renders."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -13,16 +14,20 @@ import yaml
 from e2e.cluster.build import binary
 from pdinference.admission import webhook
 from pdinference.api import names
+from pdinference.api.installation_policy import Policy
 from pdinference.api.validation import validated
 from pdinference.autoscaling.metrics_api import GROUP, VERSION
 from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cli import main
+from pdinference.manifests.pod_security import restricted_problems
 from tests.charts.helm import (
     CERT_MANAGER,
     CHART,
+    CLIENT_CERTIFICATE,
     EVERYTHING,
     NAMESPACE,
     NAMESPACED,
+    OWN_CLIENT_CA,
     RELEASE,
     VALUE_SETS,
     WITH_MONITOR,
@@ -31,12 +36,14 @@ from tests.charts.helm import (
     HelmError,
     Object,
     Values,
+    arguments_here,
     helm,
     of_kind,
     only,
     rendered,
 )
 
+POLICY_ANNOTATION = "pdinference.io/policy"
 CRDS = sorted((Path(__file__).parents[2] / "crds").glob("*.yaml"))
 
 all_value_sets = pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS.keys())
@@ -89,7 +96,7 @@ class TestPod:
             "readOnlyRootFilesystem": True,
         }
         assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
-        assert {next(iter(volume.keys() - {"name"})) for volume in spec["volumes"]} <= {"emptyDir", "secret"}
+        assert list(restricted_problems(pod(objects))) == []
 
     def test_it_is_probed_and_sized(self) -> None:
         operator = container(rendered())
@@ -125,7 +132,8 @@ class TestPod:
         )
         assert container(objects)["args"][-1] == hostile
         assert container(objects)["env"] == [{"name": "X", "value": hostile}]
-        assert pod(objects)["metadata"]["annotations"] == {"x": hostile, "y": "true", "z": "1e3"}
+        annotations = pod(objects)["metadata"]["annotations"]
+        assert annotations == {"x": hostile, "y": "true", "z": "1e3", POLICY_ANNOTATION: annotations[POLICY_ANNOTATION]}
         assert only(objects, "ServiceAccount")["metadata"]["annotations"] == {"x": hostile}
 
     def test_labels_of_the_user_do_not_change_what_selectors_match(self) -> None:
@@ -137,9 +145,9 @@ class TestPod:
 
 class TestArguments:
     @all_value_sets
-    def test_the_operator_accepts_them(self, values: Values) -> None:
+    def test_the_operator_accepts_them(self, tmp_path: Path, values: Values) -> None:
         command = main.commands["run"]
-        subcommand, *arguments = container(rendered(values))["args"]
+        subcommand, *arguments = arguments_here(rendered(values), tmp_path)
         assert subcommand == "run"
         command.make_context("run", list(arguments))
 
@@ -170,6 +178,7 @@ class TestArguments:
             f"--operator-namespace={NAMESPACE}",
             f"--operator-label=app.kubernetes.io/instance={RELEASE}",
             "--operator-label=app.kubernetes.io/name=pdinference-operator",
+            "--policy=/etc/pdinference/policy.yaml",
             "--log-format=plain",
             "--log-level=debug",
         ]
@@ -184,8 +193,8 @@ class TestArguments:
     def test_big_numbers_stay_whole(self) -> None:
         assert "--resync-seconds=86400" in container(rendered({"resyncSeconds": 86400.0}))["args"]
 
-    def test_an_unknown_extra_argument_would_be_noticed(self) -> None:
-        arguments = container(rendered({"extraArgs": ["--no-such-option"]}))["args"][1:]
+    def test_an_unknown_extra_argument_would_be_noticed(self, tmp_path: Path) -> None:
+        arguments = arguments_here(rendered({"extraArgs": ["--no-such-option"]}), tmp_path)[1:]
         with pytest.raises(click.UsageError):
             main.commands["run"].make_context("run", list(arguments))
 
@@ -284,8 +293,39 @@ class TestWebhook:
         assert f"--tls-secret={only(objects, 'Secret')['metadata']['name']}" in container(objects)["args"]
 
     def test_a_network_policy_lets_the_api_server_in(self) -> None:
-        (calls, _) = only(rendered(EVERYTHING), "NetworkPolicy")["spec"]["ingress"]
-        assert calls == {"ports": [{"port": "https", "protocol": "TCP"}]}
+        (calls, metrics) = only(rendered(), "NetworkPolicy")["spec"]["ingress"]
+        assert calls == {"ports": [{"port": "https", "protocol": "TCP"}]}, "it may come from anywhere"
+        assert metrics == {"ports": [{"port": "http", "protocol": "TCP"}]}
+
+    def test_the_network_policy_can_be_made_narrower(self) -> None:
+        (calls, _) = only(rendered(OWN_CLIENT_CA), "NetworkPolicy")["spec"]["ingress"]
+        assert calls["from"] == [{"ipBlock": {"cidr": "10.0.0.0/28"}}]
+        (_, metrics) = only(rendered(EVERYTHING), "NetworkPolicy")["spec"]["ingress"]
+        assert metrics["from"] == [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]
+        assert not of_kind(rendered({"networkPolicy": {"enabled": False}}), "NetworkPolicy")
+
+    def test_it_asks_for_a_client_certificate_where_that_is_wanted(self) -> None:
+        plain, published, own = (rendered(values) for values in ({}, CLIENT_CERTIFICATE, OWN_CLIENT_CA))
+        assert not [argument for argument in container(plain)["args"] if argument.startswith("--webhook-client")]
+        assert "--webhook-client-certificate" in container(published)["args"]
+        assert "--webhook-client-ca=/client-ca/ca.crt" not in container(published)["args"]
+        assert {
+            "--webhook-client-certificate",
+            "--webhook-client-ca=/client-ca/ca.crt",
+            "--webhook-client-name=kube-apiserver",
+        } <= set(container(own)["args"])
+        assert {"name": "client-ca", "configMap": {"name": "webhook-ca"}} in pod(own)["spec"]["volumes"]
+        assert {"name": "client-ca", "mountPath": "/client-ca", "readOnly": True} in container(own)["volumeMounts"]
+
+    @pytest.mark.parametrize(
+        ("values", "reads"),
+        [({}, False), (CLIENT_CERTIFICATE, True), (OWN_CLIENT_CA, False)],
+        ids=["plain", "published", "own"],
+    )
+    def test_it_may_read_what_the_api_server_publishes_where_it_goes_by_that(self, values: Values, reads: bool) -> None:
+        bindings = of_kind(rendered({**values, "metricsApi": {"enabled": False}}), "RoleBinding")
+        roles = [b["roleRef"]["name"] for b in bindings if b["metadata"]["namespace"] == "kube-system"]
+        assert roles == (["extension-apiserver-authentication-reader"] if reads else [])
 
     def test_only_watched_namespaces_depend_on_it(self) -> None:
         (expression,) = self.configuration(NAMESPACED)["namespaceSelector"]["matchExpressions"]
@@ -343,7 +383,7 @@ class TestRollouts:
             {"rbac": {"userRoles": False}},
             {"crds": {"keep": False}},
             {"metrics": {"service": {"annotations": {"a": "b"}}}},
-            {"networkPolicy": {"enabled": True}},
+            {"networkPolicy": {"enabled": False}},
             {"serviceAccount": {"annotations": {"a": "b"}}},
         ],
         ids=str,
@@ -384,8 +424,9 @@ class TestNames:
 
     def test_the_longest_fit(self) -> None:
         objects = rendered({"nameOverride": "n" * 50, "rbac": {"create": True}}, release="r" * 53)
+        policies = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
         webhooks = {"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
-        long = {"ClusterRole", "ClusterRoleBinding", "RoleBinding", *webhooks}
+        long = {"ClusterRole", "ClusterRoleBinding", "RoleBinding", *webhooks, *policies}
         limits = {item["metadata"]["name"]: 253 if item["kind"] in long else 63 for item in objects}
         assert not [name for name, limit in limits.items() if len(name) > limit]
 
@@ -414,7 +455,7 @@ class TestNotes:
 
 
 def notes(chart: Path, values: Values) -> str:
-    text: str = only(rendered(values, chart=chart), "ConfigMap")["data"]["notes"]
+    text: str = only(rendered(values, chart=chart), "ConfigMap", ending="notes")["data"]["notes"]
     return text
 
 
@@ -434,3 +475,33 @@ def test_the_package_holds_everything(tmp_path: Path) -> None:
         packed = archive.getnames()
     assert {f"pdinference-operator/files/crds/{path.name}" for path in CRDS} <= set(packed)
     assert rendered(chart=package) == rendered()
+
+
+class TestPolicy:
+    def read(self, values: Values, folder: Path) -> Policy:
+        (option,) = (a for a in arguments_here(rendered(values), folder) if a.startswith("--policy="))
+        policy = main.commands["validate"].make_context("validate", [option, "-f", "-"]).params["policy"]
+        assert isinstance(policy, Policy)
+        return policy
+
+    def test_the_charts_is_the_operators_own_by_default(self, tmp_path: Path) -> None:
+        assert self.read({}, tmp_path) == Policy()
+
+    def test_the_operator_reads_what_the_values_say(self, tmp_path: Path) -> None:
+        policy = self.read(EVERYTHING, tmp_path)
+        assert policy.volume_types == ["nfs"]
+        assert policy.secrets == ["side-car-*"]
+        assert policy.labels == Policy().labels
+        assert policy.tolerations == ["*", ""]
+        readable, writable = policy.allowed_host_paths
+        assert (readable.path, readable.read_only, readable.namespaces) == ("/srv/models", True, [])
+        assert (writable.path, writable.read_only, writable.namespaces) == ("/srv/cache", False, ["models", "research"])
+
+    def test_another_policy_restarts_the_operator(self) -> None:
+        values: list[Values] = [{}, {"policy": {"secrets": ["x"]}}, {"allowedHostPaths": [{"path": "/srv"}]}]
+        assert len({pod(rendered(each))["metadata"]["annotations"][POLICY_ANNOTATION] for each in values}) == 3
+
+    def test_the_values_are_the_members_of_a_policy(self) -> None:
+        schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))["properties"]
+        members = {str(field.alias) for field in Policy.model_fields.values()}
+        assert members == {"allowedHostPaths", *schema["policy"]["properties"]}

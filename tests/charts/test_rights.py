@@ -20,9 +20,11 @@ from tests.charts.helm import (
     NAMESPACED,
     RELEASE,
     VALUE_SETS,
+    HelmError,
     Object,
     Values,
     of_kind,
+    only,
     rendered,
 )
 from tests.conftest import EXAMPLES, example_documents
@@ -36,6 +38,7 @@ CLUSTER_SCOPED = {
     "ValidatingWebhookConfiguration",
 }
 ROLES = {"Role", "ClusterRole"}
+WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 CHILD_VERBS = ("get", "list", "watch", "create", "patch", "delete")
 
 Right = tuple[str, str, str]
@@ -144,6 +147,44 @@ def test_nothing_is_cluster_wide_but_the_definition_when_namespaces_are_listed()
 def test_the_rights_in_a_namespace_are_those_in_the_cluster() -> None:
     role = next(role for role in of_kind(rendered(NAMESPACED), "Role") if role["metadata"]["namespace"] == "models")
     assert rights(role) == operator_rights()
+
+
+@pytest.mark.parametrize("values", [{}, {**KEDA, **BATCH_CONFIG_MAPS}], ids=["default", "all-rights"])
+def test_a_policy_looks_at_all_that_the_operator_may_write(values: Values) -> None:
+    places = only(rendered(values), "ValidatingAdmissionPolicy", ending="-places")
+    looked_at = {
+        (group, resource)
+        for rule in places["spec"]["matchConstraints"]["resourceRules"]
+        for group, resource in product(rule["apiGroups"], rule["resources"])
+    }
+    written = {
+        (group, resource)
+        for group, resource, verb in operator_rights(values)
+        if verb in WRITES and "/" not in resource and resource != "events"
+    }
+    assert written <= looked_at
+
+
+@all_value_sets
+def test_each_policy_is_bound_and_concerns_the_operator_alone(values: Values) -> None:
+    objects = rendered(values)
+    policies = of_kind(objects, "ValidatingAdmissionPolicy")
+    bindings = of_kind(objects, "ValidatingAdmissionPolicyBinding")
+    assert {p["metadata"]["name"] for p in policies} == {b["spec"]["policyName"] for b in bindings}
+    for policy in policies:
+        account = only(objects, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"]
+        (first, *_) = policy["spec"]["matchConditions"]
+        assert first["expression"] == f'request.userInfo.username == "system:serviceaccount:{NAMESPACE}:{account}"'
+        assert policy["spec"]["failurePolicy"] == "Fail"
+    assert all(
+        binding["spec"] == {"policyName": binding["metadata"]["name"], "validationActions": ["Deny"]}
+        for binding in bindings
+    )
+
+
+def test_a_namespace_cannot_be_served_and_protected() -> None:
+    with pytest.raises(HelmError, match=r"watchNamespaces names kube-system, .* admissionPolicy\.protectedNamespaces"):
+        rendered({"watchNamespaces": ["models", "kube-system"]})
 
 
 def test_every_binding_is_for_the_service_account() -> None:

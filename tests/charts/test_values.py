@@ -61,6 +61,11 @@ def test_lint_has_no_complaint(values: Values) -> None:
         ({"watchNamespaces": ["Models"]}, ["/watchNamespaces/0", "pattern"]),
         ({"watchNamespaces": ["models", "models"]}, ["/watchNamespaces", "equal"]),
         ({"workers": 0}, ["/workers", "minimum"]),
+        ({"allowedHostPaths": ["/srv"]}, ["/allowedHostPaths/0", "want object"]),
+        ({"allowedHostPaths": [{"path": "srv"}]}, ["/allowedHostPaths/0/path", "pattern"]),
+        ({"allowedHostPaths": [{"path": "/srv", "readonly": False}]}, ["/allowedHostPaths/0", "readonly"]),
+        ({"policy": {"volumeTypes": ["hostPath"]}}, ["/policy/volumeTypes/0", "nfs"]),
+        ({"policy": {"secret": ["x"]}}, ["/policy", "secret", "not allowed"]),
         ({"log": {"level": "loud"}}, ["/log/level", "warning"]),
         ({"extraArgs": "--workers=2"}, ["/extraArgs", "want array"]),
         ({"extraEnv": [{"value": "x"}]}, ["/extraEnv/0", "name"]),
@@ -69,6 +74,10 @@ def test_lint_has_no_complaint(values: Values) -> None:
         (
             {"metrics": {"service": {"enabled": False}, "serviceMonitor": {"enabled": True}}},
             ["needs metrics.service.enabled"],
+        ),
+        (
+            {"webhook": {"clientCertificate": {"enabled": True, "caConfigMap": "ca"}}},
+            ["caConfigMap needs webhook.clientCertificate.names"],
         ),
         (asking({"modes": ["bearer"]}), ["authentication needs a name"]),
         (asking({"name": "prometheus", "mode": "bearer"}), ["/autoscaling/keda/authentication", "mode"]),

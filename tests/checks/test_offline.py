@@ -4,16 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 from pdinference.checks import examine_batch
+from pdinference.manifests import RenderSettings
 
 Make = Callable[..., dict[str, Any]]
 
 
 def problems(document: dict[str, Any]) -> dict[str, str]:
-    return {problem.field: problem.message for problem in examine_batch(document).problems}
+    return {problem.field: problem.message for problem in examine_batch(document, RenderSettings()).problems}
 
 
 def test_a_sound_one_comes_back(batch_document: Make) -> None:
-    found = examine_batch(batch_document())
+    found = examine_batch(batch_document(), RenderSettings())
     assert found.problems == ()
     assert found.batch is not None
     assert found.batch.metadata.name == "nightly"

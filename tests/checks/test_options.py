@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.checks.options import option_problems, option_warnings
+from pdinference.checks.options import listed, option_problems, option_warnings
+from pdinference.engine.refused import REFUSED_ARGUMENTS
 from tests.checks.vllm_options import option_list
 from tests.conftest import REPOSITORY
 
@@ -82,3 +83,25 @@ def test_the_list_is_that_of_the_real_parser() -> None:
 
     file = REPOSITORY / "operator/pdinference/checks/vllm-options.txt"
     assert file.read_text() == option_list(version, parser()), "run `make vllm-options`"
+
+
+@pytest.mark.parametrize("name", REFUSED_ARGUMENTS)
+@pytest.mark.parametrize("part", ["engine", "parameter", "decode"])
+def test_options_that_open_or_show_something_are_refused(resource: Make, part: str, name: str) -> None:
+    for image in ("docker.io/vllm/vllm-openai:v0.32.0", "team/vllm:custom"):
+        options = {"args": {name: "x"}}
+        both = (
+            {"engine": {"image": image}} | {part: options} if part != "engine" else {part: {**options, "image": image}}
+        )
+        found = refused(resource(**both))
+        assert list(found) == [f"spec.{part}.args.{name}"]
+        assert REFUSED_ARGUMENTS[name] in found[f"spec.{part}.args.{name}"]
+
+
+@pytest.mark.parametrize("name", ["api-ke", "ssl-key", "no-enable-ssl-refresh", "ssl", "ud", "data-parallel-addr"])
+def test_what_argparse_could_take_for_one_is_refused_too(resource: Make, name: str) -> None:
+    assert f"spec.engine.args.{name}" in refused(resource(engine={"image": "team/vllm:1", "args": {name: True}}))
+
+
+def test_vllm_knows_every_option_that_is_refused() -> None:
+    assert REFUSED_ARGUMENTS.keys() <= listed()[1].keys()

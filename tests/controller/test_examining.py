@@ -60,7 +60,7 @@ async def test_it_is_examined_again_when_it_changes_and_after_a_while(calls: Cal
 async def test_batches_are_examined_the_same_way(calls: Calls, batch_document: Make) -> None:
     examinations = Examinations(calls)
     with pytest.raises(ExaminationEndedError):
-        await examinations.batch(record(batch_document()), config_maps=False)
+        await examinations.batch(record(batch_document()), begun=False)
     calls.error = None
     assert (await examinations.batch(record(batch_document(), generation=2))).metadata.name == "nightly"
     with pytest.raises(InvalidSpecError, match=r"spec\.concurrency"):

@@ -9,7 +9,11 @@ import pytest
 
 from e2e.cluster import Cluster
 from pdinference.api.crd import definitions
+from pdinference.api.v1alpha1 import PDInference
 from pdinference.cluster.client import ApiServer, load_configuration
+from tests.charts.helm import NAMESPACE
+from tests.conftest import EXAMPLES, example_documents
+from tests.integration.kubernetes import ELSEWHERE, Kubernetes
 from tests.integration.operators import Operators
 from tests.integration.scaling_world import ScalingWorld
 from tests.integration.webhook import Webhook
@@ -60,3 +64,33 @@ async def webhook(world: World) -> AsyncIterator[Webhook]:
     await webhook.install()
     yield webhook
     await webhook.remove()
+
+
+@pytest.fixture(scope="session")
+def kubernetes() -> Iterator[Kubernetes]:
+    with Cluster.fresh(f"{os.environ.get('PDINFERENCE_CLUSTER', 'integration')}-chart", nodes=0) as cluster:
+        kubernetes = Kubernetes(cluster)
+        for name in (NAMESPACE, "models", "research", ELSEWHERE):
+            metadata = {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}
+            kubernetes.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}])
+        yield kubernetes
+
+
+@pytest.fixture
+def installed(kubernetes: Kubernetes) -> Iterator[Kubernetes]:
+    """The chart with its default values."""
+    kubernetes.helm("install")
+    yield kubernetes
+    kubernetes.uninstall()
+
+
+@pytest.fixture
+def resource(installed: Kubernetes) -> Iterator[PDInference]:
+    """An example, as the API server knows it."""
+    (document,) = example_documents(EXAMPLES[0])
+    document["metadata"]["namespace"] = "models"
+    installed.apply([document])
+    name = document["metadata"]["name"]
+    yield PDInference.model_validate(installed.get("pdi", name, "--namespace=models"))
+    # With its children: the next one has the same name, and must not find those of this one.
+    installed.kubectl("delete", "pdi", name, "--namespace=models", "--cascade=foreground")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import aiohttp
 import pytest
 
 from pdinference.cluster.errors import ApiError
@@ -98,6 +99,36 @@ async def test_with_the_webhook_down_nothing_gets_in_and_all_else_goes_on(
         return True
 
     await until(accepted, "a restart is all it takes")
+
+
+async def test_only_the_api_server_is_answered_where_it_presents_its_certificate(
+    world: World, webhook: Webhook, operators: Operators
+) -> None:
+    """The API server of the tests calls webhooks with its front proxy's certificate, as docs/admission.md has it."""
+    await operators.start(*webhook.flags, "--webhook-client-certificate")
+    await webhook.insists()
+    await world.apply("llama")
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1"}}
+    url = f"https://{webhook.host}:{webhook.port}/validate"
+    async with aiohttp.ClientSession() as session, session.post(url, json=review, ssl=False) as response:
+        refusal = await response.json()
+    assert (response.status, refusal["reason"]) == (403, "Forbidden")
+    assert "webhook.clientCertificate" in refusal["message"]
+
+
+async def test_an_api_server_with_the_wrong_certificate_gets_nothing_in(
+    world: World, webhook: Webhook, operators: Operators
+) -> None:
+    await operators.start(*webhook.flags, "--webhook-client-certificate", "--webhook-client-name=somebody-else")
+
+    async def asks() -> bool:
+        try:
+            await world.apply("llama")
+        except ApiError as error:
+            return "validate.pdinference.io" in error.message and "client certificate" in error.message
+        return False
+
+    await until(asks, "the API server passes the webhook's refusal on")
 
 
 async def test_an_expired_certificate_is_replaced(world: World, operators: Operators) -> None:

@@ -9,13 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from e2e.cluster import Cluster
-from e2e.cluster.build import binary
 from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster import kinds
@@ -23,6 +20,7 @@ from pdinference.engine.batch import Service
 from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.batch import render_batch, render_output
 from tests.charts.helm import (
+    BATCH_CONFIG_MAPS,
     EVERYTHING,
     KEDA,
     NAMESPACE,
@@ -32,85 +30,14 @@ from tests.charts.helm import (
     HelmError,
     Object,
     Values,
-    helm,
+    arguments_here,
     only,
     rendered,
 )
-from tests.conftest import BATCH_EXAMPLE, EXAMPLES, example_documents
+from tests.conftest import BATCH_EXAMPLE
+from tests.integration.kubernetes import ACCOUNT, ELSEWHERE, Kubernetes
 
-ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{RELEASE}"
-RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 CRD = "customresourcedefinition/pdinferences.pdinference.io"
-ELSEWHERE = "elsewhere"
-
-
-class Kubernetes:
-    """kubectl and Helm on one cluster."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
-    def kubectl(self, *arguments: str, objects: list[Object] | None = None) -> str:
-        line = [str(binary("kubectl")), f"--kubeconfig={self._cluster.kubeconfig}", *arguments]
-        text = "\n".join(json.dumps(item) for item in objects or [])
-        result = subprocess.run(line, check=False, input=text, capture_output=True, text=True)
-        assert result.returncode == 0, result.stdout + result.stderr
-        assert "Warning" not in result.stderr, result.stderr
-        return result.stdout
-
-    def get(self, *arguments: str) -> Any:
-        return json.loads(self.kubectl("get", *arguments, "--output=json"))
-
-    def exists(self, *arguments: str) -> bool:
-        return bool(self.kubectl("get", *arguments, "--ignore-not-found"))
-
-    def apply(self, objects: list[Object], *options: str) -> None:
-        self.kubectl("apply", "--server-side", "--filename=-", *options, objects=objects)
-
-    def helm(self, command: str, values: Values | None = None) -> str:
-        return helm(command, RELEASE, f"--kubeconfig={self._cluster.kubeconfig}", values=values)
-
-    def uninstall(self) -> None:
-        line = [str(binary("helm")), "uninstall", RELEASE, f"--kubeconfig={self._cluster.kubeconfig}", "-n", NAMESPACE]
-        subprocess.run(line, check=True, capture_output=True)
-
-    def as_account(self) -> Any:
-        """A kubeconfig of the operator's account."""
-        config = yaml.safe_load(self._cluster.kubeconfig.read_text(encoding="utf-8"))
-        token = self.kubectl("create", "token", RELEASE, "--namespace", NAMESPACE)
-        config["users"][0]["user"] = {"token": token.strip()}
-        return config
-
-    def refusals(self, user: str) -> list[str]:
-        """The requests of a user that the API server forbade, from its audit log."""
-        with self._cluster.audit_log.open(encoding="utf-8") as lines:
-            entries = [json.loads(line) for line in lines if f'"{user}"' in line and '"code":403' in line]
-        own = [entry for entry in entries if "impersonatedUser" not in entry]
-        return [f"{entry['verb']} {entry['requestURI']}" for entry in own]
-
-    def allowed(self, namespace: str, rights: list[tuple[str, str, str]], *, name: str = "") -> list[bool]:
-        """Whether the operator's account has each of these rights: API group, resource, verb."""
-        reviews = [_review(namespace, group, resource, verb, name) for group, resource, verb in rights]
-        answers = self.kubectl("create", "--filename=-", '--output=jsonpath={.status.allowed}{"\\n"}', objects=reviews)
-        return [answer == "true" for answer in answers.split()]
-
-
-def _review(namespace: str, group: str, resource: str, verb: str, name: str) -> Object:
-    resource, _, subresource = resource.partition("/")
-    attributes = {
-        "namespace": namespace,
-        "group": group,
-        "resource": resource,
-        "subresource": subresource,
-        "verb": verb,
-        "name": name,
-    }
-    groups = ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated"]
-    return {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {"user": ACCOUNT, "groups": groups, "resourceAttributes": attributes},
-    }
 
 
 NEEDED = [
@@ -118,7 +45,6 @@ NEEDED = [
     *product(["pdinference.io"], ["pdinferences/status", "pdbatches/status"], ["patch"]),
     *product(["pdinference.io"], ["pdinferences/finalizers", "pdbatches/finalizers"], ["update"]),
     *product([""], ["pods"], ["get", "list", "watch"]),
-    *product([""], ["configmaps"], ["create", "patch"]),
     *product(["events.k8s.io"], ["events"], ["create", "patch"]),
     *(
         (kind.group, kind.plural, verb)
@@ -128,7 +54,7 @@ NEEDED = [
 ]
 FORBIDDEN = [
     *product([""], ["secrets"], ["get", "list", "watch", "create", "update", "patch", "delete"]),
-    *product([""], ["configmaps"], ["get", "list", "watch", "update", "delete"]),
+    *product([""], ["configmaps"], ["get", "list", "watch", "create", "update", "patch", "delete"]),
     *product([""], ["pods"], ["create", "patch", "delete"]),
     ("", "pods/exec", "create"),
     ("", "serviceaccounts/token", "create"),
@@ -140,36 +66,6 @@ FORBIDDEN = [
     ("rbac.authorization.k8s.io", "clusterrolebindings", "create"),
     ("apiextensions.k8s.io", "customresourcedefinitions", "patch"),
 ]
-
-
-@pytest.fixture(scope="module")
-def kubernetes() -> Iterator[Kubernetes]:
-    with Cluster.fresh(f"{os.environ.get('PDINFERENCE_CLUSTER', 'integration')}-chart", nodes=0) as cluster:
-        kubernetes = Kubernetes(cluster)
-        for name in (NAMESPACE, "models", "research", ELSEWHERE):
-            metadata = {"name": name, "labels": RESTRICTED}
-            kubernetes.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}])
-        yield kubernetes
-
-
-@pytest.fixture
-def installed(kubernetes: Kubernetes) -> Iterator[Kubernetes]:
-    """The chart with its default values."""
-    kubernetes.helm("install")
-    yield kubernetes
-    kubernetes.uninstall()
-
-
-@pytest.fixture
-def resource(installed: Kubernetes) -> Iterator[PDInference]:
-    """An example, as the API server knows it."""
-    (document,) = example_documents(EXAMPLES[0])
-    document["metadata"]["namespace"] = "models"
-    installed.apply([document])
-    name = document["metadata"]["name"]
-    yield PDInference.model_validate(installed.get("pdi", name, "--namespace=models"))
-    # With its children: the next one has the same name, and must not find those of this one.
-    installed.kubectl("delete", "pdi", name, "--namespace=models", "--cascade=foreground")
 
 
 @pytest.mark.parametrize(
@@ -228,7 +124,9 @@ class TestRights:
     ) -> None:
         (document,) = [d for d in yaml.safe_load_all(BATCH_EXAMPLE.read_text()) if d["kind"] == "PDBatch"]
         document["metadata"]["namespace"] = "models"
-        if output is not None:  # the Job of the other one may still be going away
+        if output is not None:
+            installed.helm("upgrade", BATCH_CONFIG_MAPS)
+            # The Job of the other one may still be going away.
             document["metadata"]["name"] += "-kept"
             document["spec"]["output"] = output
         installed.apply([document])
@@ -288,11 +186,11 @@ class TestOperator:
 @contextmanager
 def operator(kubernetes: Kubernetes, values: Values, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """Run it until the end of the block; it must stop in good order."""
-    (container,) = only(rendered(values), "Deployment")["spec"]["template"]["spec"]["containers"]
+    arguments = arguments_here(rendered(values), folder)
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(kubernetes.as_account()), encoding="utf-8")
     log = folder / "log"
-    line = [Path(sys.executable).parent / "pdinference", *container["args"], "--health-port=0", "--tls-port=0"]
+    line = [str(Path(sys.executable).parent / "pdinference"), *arguments, "--health-port=0", "--tls-port=0"]
     with (
         log.open("wb") as output,
         subprocess.Popen(line, env={**os.environ, "KUBECONFIG": str(kubeconfig)}, stderr=output) as process,

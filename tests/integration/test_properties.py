@@ -12,10 +12,11 @@ from pdinference.cluster.client import APPLY_TEXT, Json, as_yaml
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME, RESOURCE
 from pdinference.manifests import RenderSettings, render
+from tests.conftest import allowing
 from tests.integration.world import World
 from tests.properties.specs import SPECS
 
-SETTINGS = RenderSettings(allowed_host_paths=("/srv",))
+SETTINGS = RenderSettings(policy=allowing("/srv"))
 EXAMPLES = 40
 
 

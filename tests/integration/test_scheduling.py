@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -305,13 +306,16 @@ async def test_every_pod_of_every_example_finds_a_node(world: World, operators: 
         pytest.fail(f"of {expected} pods these are not bound: " + "\n".join(homeless))
 
 
-async def test_rdma_where_pod_security_forbids_it_is_told_in_the_words_of_the_api_server(
-    world: World, operators: Operators, fleet: Fleet
+async def test_a_capability_that_pod_security_forbids_is_reported(
+    world: World, operators: Operators, fleet: Fleet, tmp_path: Path
 ) -> None:
+    """The installation allows IPC_LOCK, and the namespace does not."""
     labels = {"pod-security.kubernetes.io/enforce": "baseline"}
     await world.api.merge(f"/api/v1/namespaces/{world.namespace}", {"metadata": {"labels": labels}})
     await fleet.add("a", amounts={"nvidia.com/gpu": "8", "rdma/ib": "8"})
-    await operators.start()
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("capabilities: [IPC_LOCK]", encoding="utf-8")
+    await operators.start(f"--policy={policy}")
     role = {"placement": fleet.placement}
     rdma = {"resourceName": "rdma/ib"}
     await world.apply(parameter=role, decode=role, router=role, transfer={"rdma": rdma})

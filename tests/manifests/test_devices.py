@@ -88,21 +88,22 @@ class TestClaims:
             render(resource(parameter=overlay("accelerators"), decode=claiming()), RenderSettings())
 
     @pytest.mark.parametrize("nonsense", ["x", ["x"], [{"name": []}], {"name": "accelerators"}])
-    def test_nonsense_in_an_overlay_is_left_for_the_api_server_to_refuse(self, resource: Make, nonsense: Any) -> None:
+    def test_nonsense_in_an_overlay_is_refused(self, resource: Make, nonsense: Any) -> None:
         role = {**claiming(), "podTemplate": {"spec": {"resourceClaims": nonsense}}}
-        assert parameter_pod(resource(parameter=role, decode=claiming()))["resourceClaims"] == nonsense
+        with pytest.raises(InvalidResourceError, match="resourceClaims"):
+            render(resource(parameter=role, decode=claiming()), RenderSettings())
 
 
 class TestRDMA:
-    """P and D pods get the network devices, and may pin memory."""
+    """P and D pods get the network devices."""
 
     @pytest.mark.parametrize("kind", ["StatefulSet", "Deployment"])
-    def test_pods_request_it_and_may_lock_memory(self, resource: Make, kind: str) -> None:
+    def test_pods_request_it_and_stay_confined(self, resource: Make, kind: str) -> None:
         r = resource(transfer={"rdma": {"resourceName": "rdma/ib", "count": 2}})
         container = of_kind(r, kind)[0]["spec"]["template"]["spec"]["containers"][0]
         amounts = {"nvidia.com/gpu": "1", "rdma/ib": "2"}
         assert container["resources"] == {"requests": amounts, "limits": amounts}
-        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
 
     def test_the_router_needs_none_of_it(self, resource: Make) -> None:

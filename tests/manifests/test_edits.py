@@ -15,6 +15,7 @@ import yaml
 from pdinference.api.crd import custom_resource_definition
 from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.manifests import RenderSettings, render
+from tests.conftest import allowing
 
 Json = dict[str, Any]
 Step = str | int
@@ -22,7 +23,14 @@ Leaf = tuple[Step, ...]
 
 SPECS: dict[str, Json] = yaml.safe_load((Path(__file__).parent / "every_field.yaml").read_text())
 SCHEMA: Json = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-SETTINGS = RenderSettings(router_image="registry.example/router:1", allowed_host_paths=("/data",))
+POLICY = allowing(
+    "/data",
+    writable=["/kv", "/kvx", "/models", "/modelsx"],
+    routerImages=["registry.example/*"],
+    capabilities=["IPC_LOCK"],
+    runtimeClasses=["*"],
+)
+SETTINGS = RenderSettings(router_image="registry.example/router:1", policy=POLICY)
 
 OF_NO_CHILD = {"model.architecture.config", "rollout.strategy", "memoryPolicy"} | {
     *(f"{role}.accelerator.memory" for role in ("parameter", "decode")),

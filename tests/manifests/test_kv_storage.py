@@ -8,6 +8,7 @@ import pytest
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError
 from pdinference.manifests import Manifest, RenderSettings, render
+from tests.conftest import allowing
 from tests.manifests.test_render import only, pod_spec
 
 Make = Callable[..., PDInference]
@@ -67,7 +68,7 @@ def test_a_fresh_volume_is_given_to_the_pods_group(resource: Make, disk: dict[st
 
 def test_a_folder_of_the_node_has_to_be_allowed(resource: Make) -> None:
     with pytest.raises(InvalidResourceError) as caught:
-        render(with_disk(resource, hostPath="/var/kv"), RenderSettings(allowed_host_paths=("/data",)))
+        render(with_disk(resource, hostPath="/var/kv"), RenderSettings(policy=allowing("/data")))
     assert [problem.field for problem in caught.value.problems] == ["spec.decode.kvTiers.disk.hostPath"]
 
 

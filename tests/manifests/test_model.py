@@ -9,9 +9,12 @@ from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.manifests import Manifest, RenderSettings, render
+from tests.conftest import allowing
 
 Make = Callable[..., PDInference]
-SETTINGS = RenderSettings(allowed_host_paths=("/data",), model_image="registry.example/tool:1")
+SETTINGS = RenderSettings(
+    policy=allowing("/data/llama", "/data/x", writable=["/data/models"]), model_image="registry.example/tool:1"
+)
 TOKEN = {"name": "hub", "key": "token"}
 HUB = {"repository": "meta-llama/Llama-3.1-8B", "revision": "refs/pr/1", "tokenSecret": TOKEN}
 FOLDER = "/models/huggingFace/meta-llama/Llama-3.1-8B/refs%2Fpr%2F1"
@@ -52,7 +55,9 @@ def test_without_a_cache_nothing_runs_beside_vllm(resource: Make) -> None:
 
 
 def test_a_job_downloads_into_the_claim(resource: Make) -> None:
-    cached = resource(model=model(cache=CLAIM), engine={"env": {"HF_ENDPOINT": "https://mirror", "NCCL_DEBUG": "INFO"}})
+    cached = resource(
+        model=model(cache=CLAIM), engine={"env": {"HF_ENDPOINT": "https://hub.hf.co", "NCCL_DEBUG": "INFO"}}
+    )
     pod = job(cached)["spec"]["template"]["spec"]
     fetch = container(pod)
     assert fetch["image"] == "registry.example/tool:1"
@@ -66,7 +71,7 @@ def test_a_job_downloads_into_the_claim(resource: Make) -> None:
     ]
     assert fetch["env"] == [
         {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": TOKEN}},
-        {"name": "HF_ENDPOINT", "value": "https://mirror"},
+        {"name": "HF_ENDPOINT", "value": "https://hub.hf.co"},
     ]
     assert {"name": "model", "mountPath": "/models", "readOnly": False} in fetch["volumeMounts"]
     assert {"name": "model", "persistentVolumeClaim": {"claimName": "models", "readOnly": False}} in pod["volumes"]

@@ -11,11 +11,12 @@ from kubernetes.aio import client
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.manifests import Manifest, RenderSettings, render
-from tests.conftest import EXAMPLES, example_documents
+from tests.conftest import EXAMPLES, allowing, example_documents
 
 Make = Callable[..., PDInference]
 GOLDEN = Path(__file__).parent / "golden"
-SETTINGS = RenderSettings(router_image="registry.example/router:1", allowed_host_paths=("/data",))
+POLICY = allowing("/data/llama", writable=["/data/kv"], routerImages=["registry.example/*"])
+SETTINGS = RenderSettings(router_image="registry.example/router:1", policy=POLICY)
 
 
 def everything(resource: PDInference) -> list[Manifest]:
@@ -282,7 +283,7 @@ class TestRevision:
         [
             {"decode": {"replicas": 5}},
             {"parameter": {"replicas": 0}},
-            {"router": {"policy": "random", "replicas": 2, "image": "other:2"}},
+            {"router": {"policy": "random", "replicas": 2, "image": "registry.example/router:2"}},
             {"router": {"service": {"port": 8080}}},
             {"rollout": {"strategy": "Recreate"}},
         ],
@@ -304,8 +305,10 @@ class TestRevision:
 
 def test_the_router_image_is_the_resources_or_the_installations(resource: Make) -> None:
     (default,) = pod_spec(only(resource(), "Deployment", "router"))["containers"]
-    (chosen,) = pod_spec(only(resource(router={"image": "mine:1"}), "Deployment", "router"))["containers"]
-    assert (default["image"], chosen["image"]) == ("registry.example/router:1", "mine:1")
+    (chosen,) = pod_spec(only(resource(router={"image": "registry.example/router:2"}), "Deployment", "router"))[
+        "containers"
+    ]
+    assert (default["image"], chosen["image"]) == ("registry.example/router:1", "registry.example/router:2")
 
 
 def test_the_service_is_the_users(resource: Make) -> None:

@@ -60,8 +60,8 @@ _RESOURCES = _some(
 _OVERLAY = st.sampled_from(
     [
         {},
-        {"metadata": {"annotations": {"a/b": "$(X) {{ y }}"}}},
-        {"spec": {"imagePullSecrets": [{"name": "registry"}], "tolerations": [{"operator": "Exists"}]}},
+        {"metadata": {"annotations": {"example.com/b": "$(X) {{ y }}"}}},
+        {"spec": {"imagePullSecrets": [{"name": "registry"}], "tolerations": [{"key": "gpu", "operator": "Exists"}]}},
         {"spec": {"volumes": [{"name": "x", "emptyDir": {}}], "hostNetwork": True}},
     ]
 )

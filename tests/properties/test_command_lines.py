@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings
+from tests.conftest import allowing
 from tests.engine.test_vllm_parser import parsed
 from tests.properties.specs import SPECS, Json, resource
 
@@ -17,7 +18,7 @@ _STAGED = {Role.PARAMETER: "NixlPushConnector", Role.DECODE: "StagedPushConnecto
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 @given(SPECS)
 def test_rendered_command_lines_are_accepted(spec: Json) -> None:
-    found = examine(resource(spec), RenderSettings(allowed_host_paths=("/srv",)))
+    found = examine(resource(spec), RenderSettings(policy=allowing("/srv")))
     if found.resource is None:
         return
     for role in ENGINE_ROLES:

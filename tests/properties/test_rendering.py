@@ -14,11 +14,11 @@ from pdinference.api.crd import custom_resource_definition
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings, render
 from pdinference.planning.memory.config import CONFIG_KEYS
-from tests.conftest import EXAMPLES, example_documents
+from tests.conftest import EXAMPLES, allowing, example_documents
 from tests.planning.memory import configs
 from tests.properties.specs import NASTY, SPECS, resource
 
-SETTINGS = RenderSettings(allowed_host_paths=("/srv",))
+SETTINGS = RenderSettings(policy=allowing("/srv"))
 # The machine may be busy: what counts is the result, not the time that an example takes.
 THOROUGH = settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 Json = dict[str, Any]

@@ -96,7 +96,23 @@ labels:
 {{- if or .Values.webhook.enabled (include "pdinference-operator.metricsApi" .) }}true{{ end -}}
 {{- end -}}
 
+{{/* ConfigMap with the CA of the API server's client certificate; empty where no file is needed. */}}
+{{- define "pdinference-operator.clientCa" -}}
+{{- if and .Values.webhook.enabled .Values.webhook.clientCertificate.enabled }}{{ .Values.webhook.clientCertificate.caConfigMap }}{{ end -}}
+{{- end -}}
+
+{{/* Whether the operator reads what the API server publishes of its front proxy. */}}
+{{- define "pdinference-operator.readsFrontProxy" -}}
+{{- $webhook := and .Values.webhook.enabled .Values.webhook.clientCertificate.enabled (not .Values.webhook.clientCertificate.caConfigMap) -}}
+{{- if or $webhook (include "pdinference-operator.metricsApi" .) }}true{{ end -}}
+{{- end -}}
+
 {{/* Cluster-wide names carry the namespace: releases of one name in two namespaces must not share them. */}}
 {{- define "pdinference-operator.webhookName" -}}
 {{ include "pdinference-operator.fullname" . }}.{{ .Release.Namespace }}
+{{- end -}}
+
+{{/* What resources may ask for, as the operator's option --policy takes it. */}}
+{{- define "pdinference-operator.policy" -}}
+{{- merge (dict "allowedHostPaths" .Values.allowedHostPaths) .Values.policy | toYaml -}}
 {{- end -}}

@@ -25,8 +25,7 @@ def examine_any(
         known: What is known of the model where nothing is replaced.
     """
     if document.get("kind") == names.BATCH_KIND:
-        # One that was accepted may be suspended and resumed, whatever the operator is installed with now.
-        return examine_batch(document, old, config_maps=settings.batch_config_maps or old is not None)
+        return examine_batch(document, settings, old)
     if old is not None:
         status = old.get("status")
         model = status.get("model") if isinstance(status, Mapping) else None

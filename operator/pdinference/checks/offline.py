@@ -9,6 +9,8 @@ from pdinference.api.v1alpha1.batch import FIXED_RULE, ClaimFile, ClaimFolder
 from pdinference.api.validation import Problem, first_of, read_batch
 from pdinference.checks.resources import problems_of_resources
 from pdinference.engine.batch import WRITTEN, output_folder
+from pdinference.manifests import RenderSettings
+from pdinference.manifests.policy import batch_policy_problems
 
 
 @dataclass(frozen=True)
@@ -26,19 +28,29 @@ class BatchExamination:
 
 
 def examine_batch(
-    document: Mapping[str, Any], old: Mapping[str, Any] | None = None, *, config_maps: bool = True
+    document: Mapping[str, Any],
+    settings: RenderSettings,
+    old: Mapping[str, Any] | None = None,
+    *,
+    begun: bool = False,
 ) -> BatchExamination:
     """Look at everything at once.
 
     Args:
         document: The resource as JSON data.
+        settings: What the operator was installed with.
         old: What an update replaces; None for a resource that is new, or is only looked at.
-        config_maps: Whether the operator may create the ConfigMap for the answers, or need not any more.
+        begun: Whether the operator has made its Job, and so the ConfigMap for the answers, already.
     """
     reading = read_batch(document)
     if reading.resource is None:
         return BatchExamination(None, first_of(reading.problems))
-    found = _problems(reading.resource, read_batch(old).resource if old is not None else None, config_maps=config_maps)
+    # One that was accepted may be suspended and resumed, whatever the operator is installed with now.
+    config_maps = settings.batch_config_maps or begun or old is not None
+    found = (
+        *batch_policy_problems(reading.resource, settings),
+        *_problems(reading.resource, read_batch(old).resource if old is not None else None, config_maps=config_maps),
+    )
     problems = (*reading.problems, *(p for p in found if not reading.concerns(p.field)))
     return BatchExamination(None if problems else reading.resource, first_of(problems))
 

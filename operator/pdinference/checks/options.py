@@ -13,6 +13,7 @@ from typing import Any
 
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
+from pdinference.engine.refused import refused_argument
 
 _LIST = "vllm-options.txt"
 _HINTS = 8
@@ -20,7 +21,11 @@ _HINTS = 8
 
 
 def option_problems(spec: Spec) -> Iterator[Problem]:
-    """Options that the vLLM of the image does not take."""
+    """Options that nobody may set, and those that the vLLM of the image does not take."""
+    for field, arguments in _arguments(spec):
+        for name in arguments:
+            if why := refused_argument(name, listed()[1].keys()):
+                yield Problem(f"{field}.{name}", f"This cannot be set here: {why}.")
     if _is_listed_version(spec.engine.image):
         yield from _unfit(spec)
 
@@ -43,15 +48,22 @@ def _is_listed_version(image: str) -> bool:
     return re.search(rf"[:-]v?{re.escape(version)}(?![\d.])", image) is not None
 
 
-def _unfit(spec: Spec) -> Iterator[Problem]:
+def _arguments(spec: Spec) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for name, part in (("engine", spec.engine), ("parameter", spec.parameter), ("decode", spec.decode)):
-        yield from _of(f"spec.{name}.args", part.args)
+        yield f"spec.{name}.args", part.args
+
+
+def _unfit(spec: Spec) -> Iterator[Problem]:
+    for field, arguments in _arguments(spec):
+        yield from _of(field, arguments)
 
 
 def _of(field: str, arguments: Mapping[str, Any]) -> Iterator[Problem]:
     version, options = listed()
     unknown = 0
     for name, value in arguments.items():
+        if refused_argument(name, options.keys()):
+            continue
         form = options.get(name)
         if form is None:
             near = get_close_matches(name, options, n=1) if unknown < _HINTS else []

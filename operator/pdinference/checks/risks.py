@@ -9,8 +9,12 @@ from pdinference.api.validation import Problem
 _COMMIT = re.compile("^[0-9a-f]{40}$")
 
 
+_SECRET = re.compile(r"(?:PASSWORD|PASSWD|SECRET|_TOKEN|API_KEY|ACCESS_KEY)$", re.IGNORECASE)
+
+
 def risks(spec: Spec) -> Iterator[Problem]:
     """Warnings about a valid spec."""
+    yield from _secrets(spec)
     hub = spec.model.source.hugging_face or spec.model.source.model_scope
     pinned = hub is None or _COMMIT.match(hub.revision) is not None
     if spec.model.trust_remote_code:
@@ -19,3 +23,14 @@ def risks(spec: Spec) -> Iterator[Problem]:
             "Python code from the model's repository will run in the pods."
             + ("" if pinned else " Pin the revision to a commit that you have read: now it may change at any start."),
         )
+
+
+def _secrets(spec: Spec) -> Iterator[Problem]:
+    for name, options in (("engine", spec.engine), ("parameter", spec.parameter), ("decode", spec.decode)):
+        for variable in options.env:
+            if _SECRET.search(variable):
+                yield Problem(
+                    f"spec.{name}.env.{variable}",
+                    "This looks like a secret, and whoever may read the resource can read it. Take it from a Secret by "
+                    "podTemplate (env.valueFrom.secretKeyRef), which the chart's policy.secrets can allow.",
+                )

@@ -7,6 +7,8 @@ from typing import Any, Final
 import click
 
 from pdinference.api import names
+from pdinference.api.installation_policy import Policy
+from pdinference.cli.policy import policy_option
 from pdinference.manifests import KedaSettings, RenderSettings
 from pdinference.planning.scaling.queries import DEFAULT_WINDOW_SECONDS
 
@@ -23,12 +25,7 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
         show_default=True,
         help="Router image of resources that name none.",
     )
-    @click.option(
-        "--allow-host-path",
-        "allowed_host_paths",
-        multiple=True,
-        help="Folder of nodes that pods may mount, with all below; repeatable.  [default: none]",
-    )
+    @policy_option
     @click.option(
         "--model-image",
         default=names.DEFAULT_MODEL_IMAGE,
@@ -90,7 +87,7 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
     def with_settings(
         *,
         router_image: str,
-        allowed_host_paths: tuple[str, ...],
+        policy: Policy,
         model_image: str,
         runner_image: str,
         operator_namespace: str,
@@ -106,7 +103,7 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
         keda = KedaSettings(keda_prometheus, keda_window_seconds, keda_authentication, keda_auth_modes)
         settings = RenderSettings(
             router_image=router_image,
-            allowed_host_paths=allowed_host_paths,
+            policy=policy,
             model_image=model_image,
             runner_image=runner_image,
             operator_namespace=operator_namespace,

@@ -57,6 +57,26 @@ def tls_options(command: Callable[..., None]) -> Callable[..., None]:
         default="",
         help="Name of the webhook configurations (validating and mutating) that get rules and CA bundle.",
     )
+    @click.option(
+        "--webhook-client-certificate",
+        "tls_client_certificate",
+        is_flag=True,
+        help="Answer the webhook's calls only with a client certificate, which the API server has to be configured to "
+        "present.  [default: answer everybody]",
+    )
+    @click.option(
+        "--webhook-client-ca",
+        "tls_client_ca",
+        type=click.Path(path_type=Path),
+        help="File with the CAs of that certificate.  [default: the CA of the API server's front proxy, as published]",
+    )
+    @click.option(
+        "--webhook-client-name",
+        "tls_client_names",
+        multiple=True,
+        help="Common name that the certificate may have; repeatable.  [default: those that the API server publishes of "
+        "its front proxy; with --webhook-client-ca: any]",
+    )
     @wraps(command)
     def with_tls(**options: Any) -> None:
         own = {name: value for name, value in options.items() if name.startswith("tls_")}

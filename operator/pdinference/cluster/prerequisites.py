@@ -26,8 +26,8 @@ def prerequisites(manifests: Iterable[tuple[ChildKey, Json]]) -> dict[ChildKey, 
             for account in accounts:
                 of_account[account] |= {key, *found[key]}
     for key, manifest in manifests:
-        if key.kind in WORKLOADS and (account := _account(key.namespace, manifest)) is not None:
-            found[key] = frozenset({account, *of_account[account]})
+        if key.kind in WORKLOADS and (own := _account(key.namespace, manifest)) is not None:
+            found[key] = frozenset({own, *of_account[own]})
     return found
 
 

@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-import ssl
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from aiohttp import web
 
@@ -14,11 +13,15 @@ from pdinference.cluster.client import ApiServer
 from pdinference.controller.settings import OperatorSettings
 from pdinference.controller.supervisor import Supervisor
 from pdinference.serving import (
+    Callers,
     Certificates,
+    ClientAuthorities,
     MountedCertificates,
     SelfManagedCertificates,
     TLSServer,
     api_service,
+    mounted,
+    published,
     webhook_configurations,
 )
 
@@ -29,7 +32,8 @@ class Answering:
     """Serves routes behind TLS, with a certificate that is kept fresh.
 
     Args:
-        routes: What to answer.
+        routes: What to answer the API server, as a caller of webhooks; where it is to present a client certificate,
+            nobody else.
     """
 
     def __init__(
@@ -42,18 +46,19 @@ class Answering:
         self._settings = settings
         self._supervisor = supervisor
         self._certificates = _certificates(settings, api) if settings.tls.enabled else None
-        self._routes = list(routes)
+        context = None if self._certificates is None else self._certificates.context
+        self.clients = None if context is None else ClientAuthorities(context)
+        """Who may prove themselves by a certificate; None when there is nothing to serve."""
+        self._callers = _callers(settings, api, self.clients) if self.clients is not None else None
+        self._routes = list(routes) if self._callers is None else self._callers.guarded(routes)
         self._server: TLSServer | None = None
 
     @property
     def ready(self) -> bool:
         """Whether calls can succeed; True when there is nothing to serve."""
+        if self._callers is not None and not self._callers.ready:
+            return False
         return self._certificates is None or self._certificates.ready
-
-    @property
-    def context(self) -> ssl.SSLContext | None:
-        """What connections are made with; None when there is nothing to serve."""
-        return None if self._certificates is None else self._certificates.context
 
     def add(self, routes: Iterable[web.AbstractRouteDef]) -> None:
         """Answer these too; before `serve`."""
@@ -66,12 +71,15 @@ class Answering:
             yield
             return
         tls = self._settings.tls
+        keeping = {"certificates": self._certificates.keep(tls.check_seconds)}
+        if self._callers is not None:
+            keeping["callers"] = self._callers.keep(tls.check_seconds)
         self._server = TLSServer(self._routes, self._certificates.context)
-        async with (
-            self._supervisor.running("certificates", self._certificates.keep(tls.check_seconds)),
-            self._server.serve(self._settings.bind_address, tls.port, drain=tls.drain_seconds) as port,
-        ):
-            _LOG.info("Serving HTTPS on port %d", port)
+        async with AsyncExitStack() as stack:
+            for name, work in keeping.items():
+                await stack.enter_async_context(self._supervisor.running(name, work))
+            serving = self._server.serve(self._settings.bind_address, tls.port, drain=tls.drain_seconds)
+            _LOG.info("Serving HTTPS on port %d", await stack.enter_async_context(serving))
             yield
 
     async def drain(self) -> None:
@@ -79,6 +87,14 @@ class Answering:
         if self._server is not None:
             self._server.leave()
             await asyncio.sleep(self._settings.tls.drain_seconds)
+
+
+def _callers(settings: OperatorSettings, api: ApiServer, clients: ClientAuthorities) -> Callers | None:
+    tls = settings.tls
+    if not tls.client_certificate:
+        return None
+    names = frozenset(tls.client_names)
+    return Callers(clients, published(api, names) if tls.client_ca is None else mounted(tls.client_ca, names))
 
 
 def _certificates(settings: OperatorSettings, api: ApiServer) -> Certificates:

@@ -84,7 +84,7 @@ class BatchReconciler:
         previous = _status_of(resource)
         begun = previous.finished or self._job(resource) is not None
         try:
-            batch = await self._examinations.batch(resource, config_maps=begun or self._settings.batch_config_maps)
+            batch = await self._examinations.batch(resource, begun=begun)
         except InvalidSpecError as error:
             status = invalid_batch_status(resource.generation, str(error), previous=previous, now=self._now())
             return Result(

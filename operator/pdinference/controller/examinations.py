@@ -23,7 +23,7 @@ def tasks(settings: RenderSettings) -> Mapping[str, Task]:
     return {
         **review_tasks(settings),
         COMPILE: _of_record(lambda record: compile_desired(record, settings)),
-        BATCH: _of_record(_valid_batch),
+        BATCH: _of_record(lambda record, **options: _valid_batch(record, settings, **options)),
     }
 
 
@@ -40,8 +40,8 @@ def _of_record(function: Callable[..., object]) -> Task:
     return task
 
 
-def _valid_batch(record: ResourceRecord, *, config_maps: bool) -> PDBatch:
-    examination = examine_batch(record.body(), config_maps=config_maps)
+def _valid_batch(record: ResourceRecord, settings: RenderSettings, *, begun: bool) -> PDBatch:
+    examination = examine_batch(record.body(), settings, begun=begun)
     if examination.batch is None:
         problems = "; ".join(map(str, examination.problems))
         raise InvalidSpecError(f"The stored resource is not valid, so its Job is left alone. Correct it: {problems}")

@@ -54,18 +54,18 @@ class Examinations:
         found: tuple[Desired, tuple[Child, ...]] = await self._asked(COMPILE, record)
         return found
 
-    async def batch(self, record: ResourceRecord, *, config_maps: bool) -> PDBatch:
+    async def batch(self, record: ResourceRecord, *, begun: bool) -> PDBatch:
         """Examine a PDBatch; raises the same.
 
         Args:
             record: The stored resource.
-            config_maps: Whether it may write its answers into a ConfigMap.
+            begun: Whether its Job was made already.
         """
         if record.unreadable:
             raise InvalidSpecError(
                 f"The stored resource is not valid, so its Job is left alone. Correct it: {record.unreadable}"
             )
-        found: PDBatch = await self._asked(BATCH, record, config_maps=config_maps)
+        found: PDBatch = await self._asked(BATCH, record, begun=begun)
         return found
 
     def forget(self, owner: Owner) -> None:

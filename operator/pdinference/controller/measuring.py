@@ -65,9 +65,9 @@ class Measuring:
             cache, on_change=lambda owner: enqueue([owner]), interval=min(INTERVAL_S, settings.scrape_seconds)
         )
         self._progress = BatchProgress(cache, on_change=lambda owner: enqueue([owner]))
-        served = settings.metrics_service if answering.context is not None else None
+        served = settings.metrics_service if answering.clients is not None else None
         self._registration = Registration(api, served, on_change=self._all_changed)
-        self._proxy = FrontProxy(api, answering.context) if served and answering.context is not None else None
+        self._proxy = FrontProxy(api, answering.clients) if served and answering.clients is not None else None
         if self._proxy is not None:
             answering.add(
                 MetricsApi(

@@ -24,6 +24,12 @@ class TLSSettings(BaseModel):
     """Folder with tls.crt and tls.key that somebody else renews, instead of a Secret."""
     webhook: str = ""
     """Name of the webhook configurations that get the CA bundle."""
+    client_certificate: bool = False
+    """Whether the webhook answers only callers with a client certificate."""
+    client_ca: Path | None = None
+    """File with the CAs of that certificate. None: what the API server publishes of its front proxy."""
+    client_names: tuple[str, ...] = ()
+    """Common names that it may have. Empty: any, or those that the API server publishes of its front proxy."""
     check_seconds: Annotated[float, Field(gt=0)] = 15
     """How often certificate and CA bundle are looked at."""
     drain_seconds: Annotated[float, Field(ge=0)] = 5

@@ -17,6 +17,7 @@ from pdinference.engine.batch import (
     runner_command,
 )
 from pdinference.manifests.children import command_values, owner_reference
+from pdinference.manifests.hardening import require_restricted
 from pdinference.manifests.own_volumes import token_mount, token_volume
 from pdinference.manifests.placement import as_api
 from pdinference.manifests.settings import RenderSettings
@@ -27,8 +28,14 @@ _UNFIT = 2
 
 
 def render_batch(batch: PDBatch, service: Service, settings: RenderSettings) -> tuple[Manifest, ...]:
-    """Render all children of a batch but the ConfigMap for its answers, the Job last."""
-    return _network_policy(batch, settings), *_account(batch), _job(batch, service, settings)
+    """Render all children of a batch but the ConfigMap for its answers, the Job last.
+
+    Raises:
+        InvalidResourceError: A pod would not meet the restricted Pod Security Standard.
+    """
+    objects = (_network_policy(batch, settings), *_account(batch), _job(batch, service, settings))
+    require_restricted(objects, settings.policy)
+    return objects
 
 
 def render_output(batch: PDBatch) -> Manifest | None:

@@ -3,11 +3,14 @@
 from typing import Any
 
 from pdinference.api import names
+from pdinference.api.installation_policy import Policy
 from pdinference.api.v1alpha1 import RoleSpec
 from pdinference.api.v1alpha1.accelerator import Devices
 from pdinference.api.v1alpha1.transfer import RDMA
 
 Fields = dict[str, Any]
+
+_PINS_MEMORY = "IPC_LOCK"
 
 
 def extended_resources(spec: RoleSpec, rdma: RDMA | None) -> dict[str, str]:
@@ -32,9 +35,8 @@ def container_claims(spec: RoleSpec) -> list[Fields]:
 
 def name_template(pod: Fields, template: str) -> None:
     """Write into a pod which ResourceClaimTemplate its claim is made from."""
-    claims = pod["spec"].get("resourceClaims")
-    for claim in claims if isinstance(claims, list) else ():  # an overlay may have made anything of it
-        if isinstance(claim, dict) and claim.get("name") == names.DEVICE_CLAIM:
+    for claim in pod["spec"].get("resourceClaims", ()):
+        if claim["name"] == names.DEVICE_CLAIM:
             claim["resourceClaimTemplateName"] = template
 
 
@@ -52,9 +54,13 @@ def claimed(spec: RoleSpec) -> Fields | None:
     return {"requests": [{"name": names.DEVICE_CLAIM, "exactly": exactly}], **_constraints(devices)}
 
 
-def added_capabilities(rdma: RDMA | None) -> Fields:
-    """RDMA pins memory that the network card reads and writes by itself."""
-    return {} if rdma is None else {"add": ["IPC_LOCK"]}
+def added_capabilities(rdma: RDMA | None, policy: Policy) -> Fields:
+    """RDMA pins memory that the network card reads and writes by itself.
+
+    The capability exceeds the restricted Pod Security Standard, so pods have it only where the installation allows it.
+    Without it, the node's limit of locked memory counts, which container runtimes usually leave unlimited.
+    """
+    return {"add": [_PINS_MEMORY]} if rdma is not None and _PINS_MEMORY in policy.capabilities else {}
 
 
 def _selectors(devices: Devices) -> Fields:

@@ -47,30 +47,30 @@ def init_containers(resource: PDInference, role: Role, image: str) -> list[Field
 def seen_as_by_vllm(pod: Manifest) -> Manifest:
     """Let what looks at the model see what vLLM will see: with its mounts, as its user, after all others.
 
-    A user's overlay may mount the model from elsewhere, or bring it by an init container. What an overlay has made
-    nonsense of is left for the API server to refuse.
+    A user's overlay may mount the model from elsewhere, or bring it by an init container.
     """
     spec = pod["spec"]
-    vllm = _named(spec.get("containers"), names.ENGINE_CONTAINER)
-    look = _named(spec.get("initContainers"), names.MODEL_CONTAINER)
-    if vllm is None or look is None or LOOK not in look["command"]:
+    vllm = next(container for container in spec["containers"] if container["name"] == names.ENGINE_CONTAINER)
+    init_containers = spec.get("initContainers", [])
+    look = next((container for container in init_containers if _looks(container)), None)
+    if look is None:
         return pod
-    if isinstance(own := look["volumeMounts"], list) and isinstance(theirs := vllm["volumeMounts"], list):
-        look["volumeMounts"] = [*(m for m in own if not _is_model(m)), *(deepcopy(m) for m in theirs if _is_model(m))]
-    if isinstance(user := vllm["securityContext"], dict) and isinstance(look["securityContext"], dict):
-        look["securityContext"] |= {name: value for name, value in user.items() if name.startswith("runAs")}
-    spec["initContainers"] = [*(other for other in spec["initContainers"] if other is not look), look]
+    look["volumeMounts"] = [
+        *(mount for mount in look["volumeMounts"] if not _is_model(mount)),
+        *(deepcopy(mount) for mount in vllm["volumeMounts"] if _is_model(mount)),
+    ]
+    user = {name: value for name, value in vllm["securityContext"].items() if name.startswith("runAs")}
+    look["securityContext"] |= user
+    spec["initContainers"] = [*(other for other in init_containers if other is not look), look]
     return pod
 
 
-def _named(containers: Any, name: str) -> Fields | None:
-    found = (c for c in containers if isinstance(c, dict)) if isinstance(containers, list) else ()
-    return next((container for container in found if container.get("name") == name and "command" in container), None)
+def _looks(container: Fields) -> bool:
+    return container["name"] == names.MODEL_CONTAINER and LOOK in container.get("command", ())
 
 
-def _is_model(mount: Any) -> bool:
-    path = mount.get("mountPath") if isinstance(mount, dict) else None
-    return isinstance(path, str) and PurePosixPath(path).is_relative_to(MODEL_MOUNT)
+def _is_model(mount: Fields) -> bool:
+    return PurePosixPath(mount["mountPath"]).is_relative_to(MODEL_MOUNT)
 
 
 def wants_job(model: Model) -> bool:

@@ -10,6 +10,7 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.manifests.autoscaler import autoscalers, substitutes
 from pdinference.manifests.children import child, fingerprint, identity
 from pdinference.manifests.devices import claimed, name_template
+from pdinference.manifests.hardening import require_restricted
 from pdinference.manifests.model import downloads_first, job_values, wants_job
 from pdinference.manifests.network import disruption_budget, engine_network_policy, parameter_service, router_service
 from pdinference.manifests.policy import require_allowed
@@ -77,6 +78,7 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
         decode_deployment(resource, pods[Role.DECODE], revision),
         router_deployment(resource, settings, revision),
     )
+    require_restricted(objects, settings.policy)
     return Rendered(
         objects=objects,
         revision=revision,

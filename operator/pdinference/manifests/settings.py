@@ -1,8 +1,9 @@
 """What the operator was installed with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pdinference.api import names
+from pdinference.api.installation_policy import Policy
 from pdinference.planning.scaling.queries import DEFAULT_WINDOW_SECONDS
 
 
@@ -30,7 +31,6 @@ class RenderSettings:
 
     Attributes:
         router_image: Router image for resources that name none.
-        allowed_host_paths: Folders of nodes that pods may mount, with all that is below.
         model_image: Image that downloads, checks and inspects models.
         runner_image: Image of batch runners: the operator's own.
         operator_namespace: Where the operator's own pods are; empty when it does not run in a pod.
@@ -38,10 +38,10 @@ class RenderSettings:
         prometheus_namespace: Namespace whose pods may read the metrics of vLLM pods; empty for none.
         keda: How to use KEDA; None where it is not installed.
         batch_config_maps: Whether the operator has the right to create ConfigMaps for the answers of PDBatches.
+        policy: What resources may ask for.
     """
 
     router_image: str = names.DEFAULT_ROUTER_IMAGE
-    allowed_host_paths: tuple[str, ...] = ()
     model_image: str = names.DEFAULT_MODEL_IMAGE
     runner_image: str = names.DEFAULT_OPERATOR_IMAGE
     operator_namespace: str = ""
@@ -49,3 +49,4 @@ class RenderSettings:
     prometheus_namespace: str = ""
     keda: KedaSettings | None = None
     batch_config_maps: bool = False
+    policy: Policy = field(default_factory=Policy)

@@ -12,6 +12,7 @@ from pdinference.engine.router import activator_command, router_command, router_
 from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults, engine_command
 from pdinference.manifests.children import child, command_values
 from pdinference.manifests.devices import added_capabilities
+from pdinference.manifests.hardening import hardened
 from pdinference.manifests.kv_storage import kv_mounts, kv_volumes, shared_memory_size, volume_group
 from pdinference.manifests.model import init_containers, seen_as_by_vllm
 from pdinference.manifests.overlay import merged
@@ -51,7 +52,7 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
         image=resource.spec.engine.image,
         command=command_values(engine_command(resource, role, node_rank)),
         resources=container_resources(spec, rdma),
-        capabilities={"drop": ["ALL"], **added_capabilities(rdma)},
+        capabilities={"drop": ["ALL"], **added_capabilities(rdma, settings.policy)},
         scheduling=engine_scheduling(resource, role, spec, node_rank),
         startup_seconds=defaults.startup_seconds(resource.spec),
         pre_stop_seconds=pre_stop,
@@ -67,7 +68,7 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
         mounts=[*model_mounts(resource.spec.model), *kv_mounts(resource, spec)],
         init_containers=init_containers(resource, role, settings.model_image),
     )
-    return seen_as_by_vllm(merged(pod, spec.pod_template))
+    return seen_as_by_vllm(hardened(merged(pod, spec.pod_template)))
 
 
 def parameter_stateful_set(resource: PDInference, pod: Manifest, revision: str) -> Manifest:
@@ -139,7 +140,7 @@ def router_deployment(resource: PDInference, settings: RenderSettings, revision:
         grace_seconds=lifecycle.grace_seconds(lifecycle.ROUTER_DRAIN_SECONDS),
         token={"volume": token_volume(), "mount": token_mount()},
     )
-    deployment["spec"]["template"] = merged(deployment["spec"]["template"], router.pod_template)
+    deployment["spec"]["template"] = hardened(merged(deployment["spec"]["template"], router.pod_template))
     return deployment
 
 

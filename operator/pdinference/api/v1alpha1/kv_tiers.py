@@ -31,7 +31,8 @@ class DiskTier(ApiModel):
     persistent_volume_claim: ObjectName | None = None
     """Name of a PersistentVolumeClaim that all pods of the role write to; the cache survives them."""
     host_path: AbsolutePath | None = None
-    """Folder of the node that user 65532 may write to; needs `allowedHostPaths`; the cache survives the pods."""
+    """Folder of the node that user 65532 may write to; the cache survives the pods. Needs an entry of
+    `allowedHostPaths` for this very folder, with `readOnly: false`."""
     storage_class: ObjectName | None = None
     """StorageClass of an ephemeral volume for each pod, for example of local NVMe disks."""
 

@@ -243,8 +243,7 @@ class RoleSpec(EngineOptions):
     prompts, so that the same beginning is not computed twice. Default: nowhere."""
     pod_template: PodTemplate = Field(default_factory=dict)
     """What has no field: `metadata` and `spec` of a pod, merged into the pods of the role (strategic merge), for
-    example imagePullSecrets, volumes, or a side-car. What would break out of the pod or the operator's hands is
-    refused."""
+    example imagePullSecrets, volumes, or a side-car. docs/resource.md lists what is allowed; the rest is refused."""
 
     @property
     def products(self) -> list[str]:

@@ -25,7 +25,8 @@ class Router(ApiModel):
     """The router sends each request to a P pod, then to a D pod."""
 
     image: ImageReference | None = None
-    """Image with vllm-router. Default: the one that the operator was installed with."""
+    """Image with vllm-router. Default: the one that the operator was installed with; others need the chart's
+    `policy.routerImages`."""
     replicas: Annotated[int, Field(ge=0, le=100)] = 1
     """Number of router pods."""
     policy: Literal["random", "round_robin", "cache_aware", "power_of_two", "least_loaded", "consistent_hash"] = (

@@ -93,7 +93,7 @@ class ImageSource(ApiModel):
 
 
 class HostPathSource(ApiModel):
-    """A folder of the node, mounted read-only. The operator has to be installed to allow it (`allowedHostPaths`)."""
+    """A folder of the node. The operator has to be installed to allow it (`allowedHostPaths`)."""
 
     path: AbsolutePath
     """Folder on every node that pods may run on."""
@@ -183,7 +183,8 @@ class ModelCache(ApiModel):
     persistent_volume_claim: CacheClaim | None = None
     """A claim that exists. A Job downloads the model once; P and D start when it is there, and mount it read-only."""
     host_path: HostPathSource | None = None
-    """A folder of each node that user 65532 may write to: the first pod on a node downloads, the others use that."""
+    """A folder of each node that user 65532 may write to: the first pod on a node downloads, the others use that. Needs
+    an entry of `allowedHostPaths` for this very folder, with `readOnly: false`."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

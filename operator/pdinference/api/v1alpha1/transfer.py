@@ -14,10 +14,7 @@ NetworkDevice = Annotated[
 
 
 class RDMA(ApiModel):
-    """KV transfer by RDMA instead of TCP.
-
-    Pods get the capability IPC_LOCK for it, which the baseline and restricted Pod Security Standards forbid.
-    """
+    """KV transfer by RDMA instead of TCP. Nodes must not limit locked memory (docs/operations.md)."""
 
     resource_name: QualifiedName
     """Extended resource that brings the RDMA devices into the pods, for example `rdma/ib`."""

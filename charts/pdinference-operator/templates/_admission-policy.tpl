@@ -1,0 +1,71 @@
+{{/*
+The start of each policy; takes a list of the root and the end of its name. Only requests of the operator's own account
+are looked at. A policy that cannot be evaluated refuses.
+*/}}
+{{- define "pdinference-operator.policy" -}}
+{{- $root := index . 0 -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ printf "%s-%s" (include "pdinference-operator.webhookName" $root) (index . 1) | quote }}
+  labels:
+    {{- include "pdinference-operator.labels" $root | nindent 4 }}
+spec:
+  policyName: {{ printf "%s-%s" (include "pdinference-operator.webhookName" $root) (index . 1) | quote }}
+  validationActions: [Deny]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: {{ printf "%s-%s" (include "pdinference-operator.webhookName" $root) (index . 1) | quote }}
+  labels:
+    {{- include "pdinference-operator.labels" $root | nindent 4 }}
+spec:
+  failurePolicy: Fail
+  matchConditions:
+    - name: by-the-operator
+      expression: request.userInfo.username == {{ printf "system:serviceaccount:%s:%s" $root.Release.Namespace (include "pdinference-operator.serviceAccountName" $root) | quote }}
+{{- end -}}
+
+{{/* Kinds of the children, as the resourceRules of a policy; takes a list of their operations. */}}
+{{- define "pdinference-operator.childKinds" -}}
+{{- $operations := toJson . -}}
+- {apiGroups: [""], apiVersions: ["*"], resources: [services, serviceaccounts, configmaps], operations: {{ $operations }}}
+- {apiGroups: [apps], apiVersions: ["*"], resources: [deployments, statefulsets], operations: {{ $operations }}}
+- {apiGroups: [resource.k8s.io], apiVersions: ["*"], resources: [resourceclaimtemplates], operations: {{ $operations }}}
+- {apiGroups: [batch], apiVersions: ["*"], resources: [jobs], operations: {{ $operations }}}
+- {apiGroups: [autoscaling], apiVersions: ["*"], resources: [horizontalpodautoscalers], operations: {{ $operations }}}
+- {apiGroups: [keda.sh], apiVersions: ["*"], resources: [scaledobjects], operations: {{ $operations }}}
+- {apiGroups: [policy], apiVersions: ["*"], resources: [poddisruptionbudgets], operations: {{ $operations }}}
+- {apiGroups: [networking.k8s.io], apiVersions: ["*"], resources: [networkpolicies], operations: {{ $operations }}}
+- {apiGroups: [rbac.authorization.k8s.io], apiVersions: ["*"], resources: [roles, rolebindings], operations: {{ $operations }}}
+{{- end -}}
+
+{{/* A CEL list of texts. */}}
+{{- define "pdinference-operator.celList" -}}
+[{{ range $index, $text := . }}{{ if $index }}, {{ end }}{{ $text | squote }}{{ end }}]
+{{- end -}}
+
+{{/* Whether PDInferences in the release's own namespace are served. */}}
+{{- define "pdinference-operator.servesOwnNamespace" -}}
+{{- if or .Values.admissionPolicy.ownNamespace (has .Release.Namespace .Values.watchNamespaces) }}true{{ end -}}
+{{- end -}}
+
+{{/* A CEL condition on `path`: whether a pod in the request's namespace may mount this folder of its node. */}}
+{{- define "pdinference-operator.celAllowedPath" -}}
+{{- $conditions := list -}}
+{{- range .Values.allowedHostPaths -}}
+{{- $folder := ternary . (dict "path" .) (kindIs "map" .) -}}
+{{- $path := trimSuffix "/" $folder.path -}}
+{{- $condition := printf "path == %s || path.startsWith(%s)" (squote $path) (printf "%s/" $path | squote) -}}
+{{- if $folder.namespaces -}}
+{{- $condition = printf "request.namespace in %s && (%s)" (include "pdinference-operator.celList" $folder.namespaces) $condition -}}
+{{- end -}}
+{{- $conditions = append $conditions (printf "(%s)" $condition) -}}
+{{- end -}}
+{{- if $conditions -}}
+!path.contains('..') && ({{ join " || " $conditions }})
+{{- else -}}
+false
+{{- end -}}
+{{- end -}}

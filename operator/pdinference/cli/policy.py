@@ -1,0 +1,45 @@
+"""The option `--policy`: a file with what the installation allows to resources."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from pdinference.api.installation_policy import Policy
+from pdinference.api.partial import path
+from pdinference.api.words import sentence
+
+
+def policy_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the option; the command gets a `Policy`."""
+    return click.option(
+        "--policy",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        callback=_read,
+        help="YAML file with what resources may ask for, as in the chart's values policy and allowedHostPaths.  "
+        "[default: nothing beyond what every cluster allows]",
+    )(command)
+
+
+def _read(_context: click.Context, _parameter: click.Parameter, file: Path | None) -> Policy:
+    if file is None:
+        return Policy()
+    try:
+        content = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{file} is not YAML: {error}") from None
+    try:
+        return Policy.model_validate({} if content is None else content)
+    except ValidationError as error:
+        lines = (f"  {path(details['loc']) or 'all of it'}: {_words(details)}" for details in error.errors())
+        raise click.BadParameter("\n".join([f"{file} is no policy.", *lines])) from None
+
+
+def _words(details: ErrorDetails) -> str:
+    if details["type"] == "extra_forbidden":
+        known = ", ".join(str(field.alias) for field in Policy.model_fields.values())
+        return f"This is an unknown member. A policy has {known}."
+    return sentence(details, "")

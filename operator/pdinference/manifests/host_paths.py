@@ -1,0 +1,50 @@
+"""Folders of nodes that fields of a resource name: each only where the installation allows it, and as it allows it."""
+
+from collections.abc import Iterator
+
+from pdinference.api import names
+from pdinference.api.installation_policy import AllowedHostPath, Policy
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.validation import Problem
+
+
+def host_path_problems(resource: PDInference, policy: Policy) -> Iterator[Problem]:
+    """What the installation does not allow of folders of nodes."""
+    namespace = resource.metadata.namespace
+    for field, path, writes in _named(resource):
+        entries = [entry for entry in policy.allowed_host_paths if entry.covers(path, namespace)]
+        if not entries:
+            yield Problem(
+                field,
+                f"The operator is not installed to mount {path} (allowed: {_shown(policy, namespace)}). Use something "
+                "else, or ask who installed it to add the folder to the chart's allowedHostPaths.",
+            )
+        elif writes and all(entry.read_only for entry in entries):
+            yield Problem(
+                field,
+                f"Pods would write into {path}, which the operator is installed to mount read-only. Ask who installed "
+                "it to add this very folder to the chart's allowedHostPaths with readOnly: false.",
+            )
+
+
+def _named(resource: PDInference) -> Iterator[tuple[str, str, bool]]:
+    """Field and path of each folder, and whether pods write into it."""
+    model = resource.spec.model
+    if (source := model.source.host_path) is not None:
+        yield "spec.model.source.hostPath.path", source.path, False
+    if model.cache is not None and (folder := model.cache.host_path) is not None:
+        yield "spec.model.cache.hostPath.path", folder.path, True
+    for role in names.ENGINE_ROLES:
+        tiers = resource.spec.of(role).kv_tiers
+        if tiers and tiers.disk and tiers.disk.host_path:
+            yield f"spec.{role}.kvTiers.disk.hostPath", tiers.disk.host_path, True
+
+
+def _shown(policy: Policy, namespace: str) -> str:
+    """The folders that this namespace may mount; those of others are not its business."""
+    known = [_described(e) for e in policy.allowed_host_paths if not e.namespaces or namespace in e.namespaces]
+    return ", ".join(known) or "none"
+
+
+def _described(entry: AllowedHostPath) -> str:
+    return f"{entry.path} and below, read-only" if entry.read_only else f"{entry.path} itself"

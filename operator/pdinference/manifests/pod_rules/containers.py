@@ -1,0 +1,136 @@
+"""Containers of an overlay: changes of the operator's own ones, and side-cars."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pdinference.api import names
+from pdinference.api.validation import Problem
+from pdinference.manifests.pod_rules.environment import (
+    ENGINE_ENVIRONMENT,
+    ENGINE_ENVIRONMENT_FROM,
+    ENVIRONMENT,
+    ENVIRONMENT_FROM,
+    HELPER_ENVIRONMENT,
+)
+from pdinference.manifests.pod_rules.probes import LIFECYCLE, PROBE
+from pdinference.manifests.pod_rules.security import CONTAINER_SECURITY
+from pdinference.manifests.pod_rules.shapes import (
+    Allowance,
+    Check,
+    amount,
+    flag,
+    list_of,
+    map_of,
+    object_of,
+    only,
+    text,
+    whole,
+)
+from pdinference.manifests.pod_rules.volumes import VOLUME_NAME
+
+_OWNED = {
+    "command": "the operator sets it",
+    "args": "use the args field of the role or of spec.engine",
+    "image": "use spec.engine.image or spec.router.image",
+    "lifecycle": "pods stop in an order that keeps requests alive; use spec.rollout.drainSeconds",
+    "ports": "ports are part of Services and NetworkPolicies",
+    "restartPolicy": "the operator sets it",
+}
+_RESERVED = {
+    "volumeDevices": "a container has no raw devices",
+    "stdin": "nobody is at a terminal",
+    "tty": "nobody is at a terminal",
+    "resizePolicy": "pods are replaced",
+}
+_SHIELDED = {
+    **_OWNED,
+    **_RESERVED,
+    "envFrom": "the container has rights that the overlay's author may lack",
+    "volumeMounts": "the container has rights that the overlay's author may lack",
+    "readinessProbe": "the operator sets it",
+    "livenessProbe": "the operator sets it",
+    "startupProbe": "the operator sets it",
+    "workingDir": "the operator sets it",
+}
+_AMOUNTS = map_of(text(most=317), amount, most=16)
+_MOUNT = object_of(
+    {
+        "name": VOLUME_NAME,
+        "mountPath": text(r"[^:]+", "/adapters"),
+        "readOnly": flag,
+        "recursiveReadOnly": only("Disabled", "IfPossible", "Enabled"),
+        "subPath": text(r"[^/].*", "llama"),
+        "subPathExpr": text(r"[^/].*", "$(POD_NAME)"),
+    },
+    {"mountPropagation": "mounts do not leave the pod"},
+    required=("mountPath",),
+)
+_CLAIM = object_of({"name": VOLUME_NAME, "request": VOLUME_NAME}, required=("name",))
+_PORT = object_of(
+    {
+        "name": text(r"[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?", "metrics", most=15),
+        "containerPort": whole(1, 65535),
+        "protocol": only("TCP", "UDP", "SCTP"),
+    },
+    {"hostPort": "it would take a port of the node; use a Service", "hostIP": "use a Service"},
+    required=("containerPort",),
+)
+_NAME: dict[str, Check] = {"name": VOLUME_NAME}
+_EVERYWHERE: dict[str, Check] = {
+    **_NAME,
+    "resources": object_of({"requests": _AMOUNTS, "limits": _AMOUNTS, "claims": list_of(_CLAIM, most=32)}),
+    "securityContext": CONTAINER_SECURITY,
+    "imagePullPolicy": only("Always", "IfNotPresent", "Never"),
+    "terminationMessagePath": text(),
+    "terminationMessagePolicy": only("File", "FallbackToLogsOnError"),
+}
+_OF_USERS: dict[str, Check] = {
+    **_EVERYWHERE,
+    "workingDir": text(),
+    "volumeMounts": list_of(_MOUNT, key="mountPath"),
+    "startupProbe": PROBE,
+    "readinessProbe": PROBE,
+    "livenessProbe": PROBE,
+}
+_ENGINE = object_of(
+    {**_OF_USERS, "env": ENGINE_ENVIRONMENT, "envFrom": ENGINE_ENVIRONMENT_FROM}, _OWNED | _RESERVED, required=("name",)
+)
+_HELPER = object_of({**_EVERYWHERE, "env": HELPER_ENVIRONMENT}, _SHIELDED, required=("name",))
+"""A container that holds a token of the API server, or writes what other resources read."""
+_OWN_CONTAINERS = {names.ENGINE_CONTAINER: _ENGINE, names.ROUTER_CONTAINER: _HELPER, names.ACTIVATOR_CONTAINER: _HELPER}
+_OWN_INIT_CONTAINERS = {names.MODEL_CONTAINER: _HELPER, names.DISK_TIER_CONTAINER: _HELPER}
+_SIDE_CAR: dict[str, Check] = {
+    **_OF_USERS,
+    "image": text(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*", "registry.example/side-car:1", most=512),
+    "command": list_of(text(most=65536)),
+    "args": list_of(text(most=65536)),
+    "env": ENVIRONMENT,
+    "envFrom": ENVIRONMENT_FROM,
+    "ports": list_of(_PORT),
+    "lifecycle": LIFECYCLE,
+}
+_CONTAINER = object_of(_SIDE_CAR, _RESERVED, required=("name", "image"))
+_INIT_CONTAINER = object_of({**_SIDE_CAR, "restartPolicy": only("Always")}, _RESERVED, required=("name", "image"))
+
+
+def container(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    """A container that runs beside the operator's, or a change of one of these."""
+    yield from _by_name(value, _OWN_CONTAINERS, _CONTAINER)(value, path, allowance)
+
+
+def init_container(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    """A container that runs before them, or with `restartPolicy: Always` a side-car."""
+    yield from _by_name(value, _OWN_INIT_CONTAINERS, _INIT_CONTAINER)(value, path, allowance)
+
+
+def _by_name(value: Any, own: Mapping[str, Check], otherwise: Check) -> Check:
+    name = value.get("name") if isinstance(value, Mapping) else None
+    if not isinstance(name, str):
+        return otherwise
+    if name in own:
+        return own[name]
+    return _taken if name in _OWN_CONTAINERS or name in _OWN_INIT_CONTAINERS else otherwise
+
+
+def _taken(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
+    yield Problem(f"{path}.name", f"{value['name']} is a container of the operator elsewhere. Use another name.")

@@ -1,0 +1,77 @@
+"""Variables of an overlay's containers, and where their values come from."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pdinference.api.validation import Problem
+from pdinference.engine.refused import REFUSED_ENVIRONMENT
+from pdinference.manifests.hub_access import is_about_hub, leads_elsewhere
+from pdinference.manifests.pod_rules.shapes import (
+    Allowance,
+    Check,
+    amount,
+    both,
+    flag,
+    list_of,
+    object_of,
+    only,
+    text,
+)
+from pdinference.manifests.pod_rules.volumes import KEY, OBJECT_NAME, SECRET_NAME, VOLUME_NAME
+
+_VARIABLE = text(r"[!-<>-~]{1,256}", "NCCL_DEBUG", most=256)
+_SOURCES: dict[str, Check] = {
+    "fieldRef": object_of({"apiVersion": only("v1"), "fieldPath": text(most=317)}, required=("fieldPath",)),
+    "resourceFieldRef": object_of(
+        {"containerName": VOLUME_NAME, "resource": text(most=317), "divisor": amount}, required=("resource",)
+    ),
+    "configMapKeyRef": object_of({"name": OBJECT_NAME, "key": KEY, "optional": flag}, required=("name", "key")),
+    "secretKeyRef": object_of({"name": SECRET_NAME, "key": KEY, "optional": flag}, required=("name", "key")),
+}
+_ENTRY = object_of(
+    {"name": _VARIABLE, "value": text(most=65536), "valueFrom": object_of(_SOURCES)},
+    required=("name",),
+)
+ENVIRONMENT: Check = list_of(_ENTRY)
+_CONFIG_MAP = object_of({"name": OBJECT_NAME, "optional": flag}, required=("name",))
+_SECRET = object_of({"name": SECRET_NAME, "optional": flag}, required=("name",))
+ENVIRONMENT_FROM: Check = list_of(
+    object_of({"prefix": text(most=256), "configMapRef": _CONFIG_MAP, "secretRef": _SECRET}), most=32
+)
+_TOKEN = "$(HF_TOKEN)"  # noqa: S105 - its name
+_HELPERS_VARIABLES = frozenset({"TZ", "RUST_LOG", "RUST_BACKTRACE", "PYTHONUNBUFFERED", "NO_COLOR"})
+
+
+def _not_refused(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    """A variable of vLLM's container: not one that the operator sets, and none that leads a hub's token elsewhere."""
+    name = value["name"]
+    if why := REFUSED_ENVIRONMENT.get(name):
+        yield Problem(path, f"The operator sets or refuses this variable: {why}.")
+    elif allowance.has_token and _TOKEN in value.get("value", ""):
+        yield Problem(path, f"A variable with the value of {_TOKEN} could lead it elsewhere. Leave it out.")
+    elif allowance.has_token and is_about_hub(name):
+        if not isinstance(value.get("value"), str):
+            yield Problem(path, "Write the value itself: beside tokenSecret, the operator has to know where it leads.")
+        elif problem := leads_elsewhere(name, value["value"], allowance.policy):
+            yield Problem(path, problem)
+
+
+def _of_helper(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
+    """A variable of a container that holds more rights than the overlay's author may have."""
+    if value["name"] not in _HELPERS_VARIABLES or "valueFrom" in value:
+        known = ", ".join(sorted(_HELPERS_VARIABLES))
+        yield Problem(path, f"An overlay of this container may set the values of these only: {known}.")
+
+
+def _no_unknown_endpoint(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    if allowance.has_token and value:
+        yield Problem(
+            path,
+            "Name each variable in env: beside tokenSecret, the operator has to know all that may lead the token to "
+            "another host.",
+        )
+
+
+ENGINE_ENVIRONMENT: Check = list_of(both(_ENTRY, _not_refused))
+ENGINE_ENVIRONMENT_FROM: Check = both(ENVIRONMENT_FROM, _no_unknown_endpoint)
+HELPER_ENVIRONMENT: Check = list_of(both(_ENTRY, _of_helper))

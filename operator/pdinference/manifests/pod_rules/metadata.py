@@ -1,0 +1,42 @@
+"""Labels and annotations that an overlay may put on pods."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pdinference.api import names
+from pdinference.api.validation import Problem
+from pdinference.manifests.pod_rules.shapes import Allowance, Check, both, listed, map_of, object_of, text
+
+_KEY = text(
+    r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
+    "team or example.com/team",
+    most=317,
+)
+_VALUE = text(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?", "search", most=63)
+_OWN = (f"{names.GROUP}/", "app.kubernetes.io/")
+_WORD = re.compile(r"[A-Za-z0-9_-]{1,63}")
+_ALLOWED_LABEL = listed("labels", "the label")
+_ALLOWED_ANNOTATION = listed("annotations", "the annotation")
+
+
+def _label(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    """A key that no other Service, policy or webhook selects by."""
+    if value.startswith(_OWN):
+        yield Problem(path, f"{value} is the operator's: selectors depend on it.")
+    else:
+        yield from _ALLOWED_LABEL(value, path, allowance)
+
+
+def _annotation(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    """A key that no kubelet, container runtime, network plug-in or webhook acts on: these have a domain or dots."""
+    if not _WORD.fullmatch(value):
+        yield from _ALLOWED_ANNOTATION(value, path, allowance)
+
+
+METADATA: Check = object_of(
+    {
+        "labels": map_of(both(_KEY, _label), _VALUE, most=32),
+        "annotations": map_of(both(_KEY, _annotation), text(most=16384), most=32),
+    }
+)

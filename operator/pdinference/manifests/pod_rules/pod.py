@@ -1,0 +1,157 @@
+"""The table of an overlay's own members and of those of its pod spec."""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from pdinference.api import names
+from pdinference.api.validation import Problem
+from pdinference.manifests.hub_access import is_hub
+from pdinference.manifests.pod_rules.containers import container, init_container
+from pdinference.manifests.pod_rules.metadata import METADATA
+from pdinference.manifests.pod_rules.scheduling import (
+    AFFINITY,
+    NODE_SELECTOR,
+    PRIORITY_CLASS,
+    RUNTIME_CLASS,
+    SCHEDULER_NAME,
+    TOPOLOGY_SPREAD,
+    toleration,
+)
+from pdinference.manifests.pod_rules.security import POD_SECURITY
+from pdinference.manifests.pod_rules.shapes import (
+    Allowance,
+    Check,
+    both,
+    deeper_than,
+    list_of,
+    object_of,
+    only,
+    shown,
+    text,
+)
+from pdinference.manifests.pod_rules.volumes import OBJECT_NAME, VOLUME_NAME, volume
+
+_MOST = 50
+"""Problems of one overlay that are named; a person mends no more at once."""
+_DEEPEST = 32
+_ACCOUNT = "pods run as the account that the operator gives them"
+_REFUSED = {
+    "hostNetwork": "a pod stays in its own network",
+    "hostPID": "a pod sees its own processes only",
+    "hostIPC": "a pod shares memory with no other",
+    "serviceAccount": _ACCOUNT,
+    "serviceAccountName": _ACCOUNT,
+    "automountServiceAccountToken": "vLLM needs no access to the API server",
+    "nodeName": "the scheduler places pods; use placement",
+    "ephemeralContainers": "use kubectl debug",
+    "restartPolicy": "pods of a Deployment and a StatefulSet always restart",
+    "terminationGracePeriodSeconds": "use spec.rollout.drainSeconds",
+    "enableServiceLinks": "a Service named vllm would set variables of vLLM",
+    "shareProcessNamespace": "side-cars would read the variables of the operator's containers, tokens included",
+    "subdomain": "the operator sets it",
+    "hostname": "the operator sets it",
+    "activeDeadlineSeconds": "pods serve without end",
+    "priority": "use priorityClassName",
+    "preemptionPolicy": "use priorityClassName",
+    "overhead": "the RuntimeClass says it",
+}
+
+
+def _alias(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    if allowance.has_token and any(is_hub(host, allowance.policy) for host in value.get("hostnames", ())):
+        yield Problem(path, "The token of tokenSecret would go to this address. Leave out the hub's name.")
+
+
+def _nameservers(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    if allowance.has_token and value:
+        yield Problem(path, "Beside tokenSecret, the cluster's name servers say where a hub is. Leave it out.")
+
+
+def _own_claim(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
+    if value["name"] == names.DEVICE_CLAIM:
+        yield Problem(path, "The operator claims these; use accelerator.devices.")
+
+
+_ADDRESS = text(r"[0-9a-fA-F:.]{2,45}", "10.0.0.10", most=45)
+_DNS = object_of(
+    {
+        "nameservers": both(list_of(_ADDRESS, most=8), _nameservers),
+        "searches": list_of(text(most=253), most=32),
+        "options": list_of(object_of({"name": text(most=63), "value": text(most=63)}), most=16),
+    }
+)
+_ALIAS = object_of({"ip": _ADDRESS, "hostnames": list_of(text(most=253), most=64)}, required=("ip",))
+_CLAIM = object_of(
+    {"name": VOLUME_NAME, "resourceClaimName": OBJECT_NAME, "resourceClaimTemplateName": OBJECT_NAME},
+    required=("name",),
+)
+_READINESS_GATE = object_of({"conditionType": text(most=317)}, required=("conditionType",))
+_SCHEDULING_GATE = object_of({"name": text(most=317)}, required=("name",))
+_SPEC: dict[str, Check] = {
+    "containers": list_of(container, most=32),
+    "initContainers": list_of(init_container, most=32),
+    "volumes": list_of(volume),
+    "imagePullSecrets": list_of(object_of({"name": OBJECT_NAME}, required=("name",)), most=16),
+    "securityContext": POD_SECURITY,
+    "nodeSelector": NODE_SELECTOR,
+    "affinity": AFFINITY,
+    "tolerations": list_of(toleration, key="key", most=64),
+    "topologySpreadConstraints": TOPOLOGY_SPREAD,
+    "priorityClassName": PRIORITY_CLASS,
+    "runtimeClassName": RUNTIME_CLASS,
+    "schedulerName": SCHEDULER_NAME,
+    "schedulingGates": list_of(_SCHEDULING_GATE, most=8),
+    "readinessGates": list_of(_READINESS_GATE, key="conditionType", most=8),
+    "resourceClaims": list_of(both(_CLAIM, _own_claim), most=32),
+    "hostAliases": list_of(both(_ALIAS, _alias), key="ip", most=64),
+    "dnsPolicy": only("ClusterFirst", "Default", "None"),
+    "dnsConfig": _DNS,
+    "hostUsers": only(False),
+}
+_TEMPLATE = object_of({"metadata": METADATA, "spec": object_of(_SPEC, _REFUSED)})
+
+
+def overlay_problems(field: str, overlay: Mapping[str, Any], allowance: Allowance) -> Iterator[Problem]:
+    """What of an overlay is not allowed.
+
+    Args:
+        field: Its path in the resource.
+        overlay: As a stranger wrote it.
+        allowance: What the installation allows to this resource.
+    """
+    if deeper_than(overlay, _DEEPEST):
+        yield Problem(field, f"Write at most {_DEEPEST} levels of objects and lists.")
+    elif where := _first_null(overlay, field):
+        yield Problem(where, "null would remove what the operator sets; leave it out.")
+    else:
+        yield from islice(_TEMPLATE(overlay, field, allowance), _MOST)
+
+
+def _first_null(overlay: Mapping[str, Any], field: str) -> str:
+    """Path of a null; empty where there is none."""
+    return _path_to_null(overlay, field) if _holds_null(overlay) else ""
+
+
+def _holds_null(overlay: Mapping[str, Any]) -> bool:
+    waiting: list[Any] = [overlay]
+    while waiting:
+        holder = waiting.pop()
+        for member in holder.values() if isinstance(holder, Mapping) else holder:
+            if member is None:
+                return True
+            if isinstance(member, Mapping | list):
+                waiting.append(member)
+    return False
+
+
+def _path_to_null(value: Any, path: str) -> str:
+    if value is None:
+        return path
+    if isinstance(value, Mapping):
+        inner = (_path_to_null(member, f"{path}.{shown(name)}") for name, member in value.items())
+    elif isinstance(value, list):
+        inner = (_path_to_null(member, f"{path}[{index}]") for index, member in enumerate(value))
+    else:
+        return ""
+    return next(filter(None, inner), "")

@@ -1,0 +1,105 @@
+"""Where pods of an overlay may run, as far as that disturbs no other tenant."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pdinference.api.validation import Problem
+from pdinference.manifests.pod_rules.selectors import EXPRESSIONS, LABEL_SELECTOR
+from pdinference.manifests.pod_rules.shapes import (
+    Allowance,
+    Check,
+    list_of,
+    listed,
+    map_of,
+    object_of,
+    only,
+    text,
+    whole,
+)
+
+PRIORITY_CLASS = listed("priorityClasses", "the PriorityClass", "system-")
+RUNTIME_CLASS = listed("runtimeClasses", "the RuntimeClass")
+SCHEDULER_NAME = listed("schedulerNames", "the scheduler")
+_TOLERATED_KEY = listed("tolerations", "pods to tolerate the taint", "node-role.kubernetes.io/")
+_KEY = text(most=317)
+NODE_SELECTOR: Check = map_of(_KEY, text(most=63), most=32)
+_KEYS = list_of(_KEY, most=16)
+_NODE_TERM = object_of({"matchExpressions": EXPRESSIONS, "matchFields": EXPRESSIONS})
+_WEIGHT = whole(1, 100)
+_NODE = object_of(
+    {
+        "requiredDuringSchedulingIgnoredDuringExecution": object_of(
+            {"nodeSelectorTerms": list_of(_NODE_TERM, most=16)}
+        ),
+        "preferredDuringSchedulingIgnoredDuringExecution": list_of(
+            object_of({"weight": _WEIGHT, "preference": _NODE_TERM}, required=("weight", "preference")), most=16
+        ),
+    }
+)
+# The scheduler obeys a pod's anti-affinity also when it places others: with other namespaces among them, one pod could
+# keep all others off a node or a whole zone.
+_OWN_NAMESPACE = {
+    "namespaces": "it would keep pods of other namespaces off nodes",
+    "namespaceSelector": "it would keep pods of other namespaces off nodes",
+}
+_POD_TERM = object_of(
+    {"topologyKey": _KEY, "labelSelector": LABEL_SELECTOR, "matchLabelKeys": _KEYS, "mismatchLabelKeys": _KEYS},
+    _OWN_NAMESPACE,
+    required=("topologyKey",),
+)
+_PODS = object_of(
+    {
+        "requiredDuringSchedulingIgnoredDuringExecution": list_of(_POD_TERM, most=16),
+        "preferredDuringSchedulingIgnoredDuringExecution": list_of(
+            object_of({"weight": _WEIGHT, "podAffinityTerm": _POD_TERM}, required=("weight", "podAffinityTerm")),
+            most=16,
+        ),
+    }
+)
+AFFINITY: Check = object_of({"nodeAffinity": _NODE, "podAffinity": _PODS, "podAntiAffinity": _PODS})
+TOPOLOGY_SPREAD: Check = list_of(
+    object_of(
+        {
+            "topologyKey": _KEY,
+            "maxSkew": whole(1),
+            "minDomains": whole(1),
+            "whenUnsatisfiable": only("DoNotSchedule", "ScheduleAnyway"),
+            "labelSelector": LABEL_SELECTOR,
+            "matchLabelKeys": _KEYS,
+            "nodeAffinityPolicy": only("Honor", "Ignore"),
+            "nodeTaintsPolicy": only("Honor", "Ignore"),
+        },
+        required=("topologyKey",),
+    ),
+    key="topologyKey",
+    most=16,
+)
+_TOLERATION = object_of(
+    {
+        "key": text(most=317),
+        "operator": only("Exists", "Equal", "Lt", "Gt"),
+        "value": text(most=63),
+        "effect": only("", "NoSchedule", "PreferNoSchedule", "NoExecute"),
+        "tolerationSeconds": whole(),
+    }
+)
+
+
+def toleration(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    """A toleration of a taint that the policy allows."""
+    if found := tuple(_TOLERATION(value, path, allowance)):
+        yield from found
+    else:
+        yield from tolerated_key(value.get("key"), path, allowance)
+
+
+def tolerated_key(key: str | None, path: str, allowance: Allowance) -> Iterator[Problem]:
+    """The key of a toleration; without one it is for every taint, those of control planes too."""
+    if key:
+        yield from _TOLERATED_KEY(key, f"{path}.key", allowance)
+    elif "" not in allowance.policy.tolerations:
+        yield Problem(
+            f"{path}.key",
+            "Name the taint: without a key, pods would tolerate every taint, those of the control plane too. (An empty "
+            "text in the chart's policy.tolerations allows it.)",
+        )

@@ -1,0 +1,252 @@
+"""What the tables of allowed members are built from: checks of one value, and of objects and lists of them.
+
+A check gets a value of any type, as a stranger wrote it, and yields what is wrong with it.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pdinference.api.installation_policy import Policy, allowed_by
+from pdinference.api.quantities import quantity
+from pdinference.api.validation import Problem
+
+_SHOWN = 60
+_DEEPEST = 8
+_NAME = re.compile(r"[A-Za-z0-9._/-]{1,253}")
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What an overlay is checked against.
+
+    Attributes:
+        policy: What the installation allows.
+        has_token: Whether containers of the pod have a token of a hub.
+    """
+
+    policy: Policy = field(default_factory=Policy)
+    has_token: bool = False
+
+
+Check = Callable[[Any, str, Allowance], Iterator[Problem]]
+
+
+def object_of(
+    members: Mapping[str, Check], refused: Mapping[str, str] | None = None, required: Collection[str] = ()
+) -> Check:
+    """An object that has members of a table, and no other.
+
+    Args:
+        members: Allowed ones, each with the check of its value.
+        refused: Some of the others, each with why and what to use instead.
+        required: Those that must be there.
+    """
+
+    def check(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+        if not isinstance(value, Mapping):
+            yield _mistyped(path, "an object", value)
+            return
+        for name in required:
+            if name not in value:
+                yield Problem(f"{path}.{name}", "This field is required.")
+        for name, member in value.items():
+            if name in members:
+                yield from members[name](member, f"{path}.{name}", allowance)
+            elif refused is not None and name in refused:
+                yield Problem(f"{path}.{name}", f"This cannot be overlaid: {refused[name]}.")
+            else:
+                yield Problem(f"{path}.{shown(name)}", f"This cannot be overlaid. Allowed: {', '.join(members)}.")
+
+    return check
+
+
+def list_of(item: Check, *, key: str = "name", most: int = 128) -> Check:
+    """A list; items that have a name are called by it."""
+
+    def check(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+        if not isinstance(value, list):
+            yield _mistyped(path, "a list", value)
+            return
+        if len(value) > most:
+            yield Problem(path, f"Write at most {most} items, not {len(value)}.")
+            return
+        for index, member in enumerate(value):
+            yield from item(member, f"{path}[{_called(member, key, index)}]", allowance)
+
+    return check
+
+
+def map_of(key: Check, value_check: Check, *, most: int = 128) -> Check:
+    """An object with any members, whose names and values are checked."""
+
+    def check(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+        if not isinstance(value, Mapping):
+            yield _mistyped(path, "an object", value)
+            return
+        if len(value) > most:
+            yield Problem(path, f"Write at most {most} members, not {len(value)}.")
+            return
+        for name, member in value.items():
+            where = f"{path}.{shown(name)}"
+            yield from key(name, where, allowance)
+            yield from value_check(member, where, allowance)
+
+    return check
+
+
+def text(pattern: str = "", example: str = "", *, most: int = 4096) -> Check:
+    """A text, of a form where a pattern is given."""
+    form = re.compile(pattern) if pattern else None
+
+    def check(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
+        if not isinstance(value, str):
+            yield _mistyped(path, "a text", value)
+        elif len(value) > most:
+            yield Problem(path, f"Too long: use at most {most} characters.")
+        elif form is not None and not form.fullmatch(value):
+            yield Problem(path, f"{shown(value)} has another form. Write for example {example}.")
+
+    return check
+
+
+def whole(least: int = 0, most: int = 2**31 - 1, *, why: str = "") -> Check:
+    """A whole number within bounds."""
+
+    def check(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
+        if not isinstance(value, int) or isinstance(value, bool):
+            yield _mistyped(path, "a whole number", value)
+        elif not least <= value <= most:
+            yield Problem(path, why or f"Write a number from {least} to {most}, not {shown(value)}.")
+
+    return check
+
+
+def flag(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
+    """True or false."""
+    if not isinstance(value, bool):
+        yield _mistyped(path, "true or false", value)
+
+
+def only(*allowed: Any, why: str = "") -> Check:
+    """One of some values."""
+
+    def check(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
+        if not any(type(value) is type(one) and value == one for one in allowed):
+            choices = " or ".join(shown(one) for one in allowed)
+            yield Problem(path, f"Write {choices}, not {shown(value)}.{f' {why}' if why else ''}")
+
+    return check
+
+
+def either(first: type, of_first: Check, of_others: Check) -> Check:
+    """One check for values of a type, and another one for all others."""
+
+    def check(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+        yield from (of_first if isinstance(value, first) else of_others)(value, path, allowance)
+
+    return check
+
+
+def both(*checks: Check) -> Check:
+    """Several checks of one value; those after one that found something are left out."""
+
+    def check(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+        for one in checks:
+            if found := tuple(one(value, path, allowance)):
+                yield from found
+                return
+
+    return check
+
+
+def listed(member: str, what: str, *reserved: str) -> Check:
+    """A text that a list of the policy allows.
+
+    Args:
+        member: Which list, as the policy calls it.
+        what: What the text is, for a person.
+        reserved: Beginnings that need a pattern of their own.
+    """
+    attribute = next(name for name, known in Policy.model_fields.items() if known.alias == member)
+
+    def check(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+        if not isinstance(value, str):
+            yield _mistyped(path, "a text", value)
+            return
+        patterns: list[str] = getattr(allowance.policy, attribute)
+        if not allowed_by(patterns, value, reserved):
+            start = next((start for start in reserved if value.startswith(start)), "")
+            needs = f" The entry has to begin with {start}, too: * alone does not allow it." if start else ""
+            yield Problem(path, not_allowed(f"{what} {shown(value)}", member, patterns) + needs)
+
+    return check
+
+
+def not_allowed(what: str, member: str, patterns: Collection[str]) -> str:
+    """That the installation does not allow something, and which value of the chart would."""
+    known = ", ".join(map(shown, patterns)) or "none"
+    return (
+        f"The operator is not installed to allow {what} (allowed: {known}). Use something else, or ask who installed "
+        f"it to add it to the chart's policy.{member}."
+    )
+
+
+def amount(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
+    """A quantity."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or _quantity(value) is None:
+        yield Problem(path, f"{shown(value)} is no quantity. Write for example 500m, 2 or 16Gi.")
+
+
+def any_object(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
+    """An object that the API server alone judges, of a depth that can be copied and written."""
+    if not isinstance(value, Mapping):
+        yield _mistyped(path, "an object", value)
+    elif deeper_than(value, _DEEPEST):
+        yield Problem(path, f"Write at most {_DEEPEST} levels of objects and lists.")
+
+
+def deeper_than(value: Any, most: int) -> bool:
+    """Whether objects and lists lie in each other in more levels than this."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [
+            member
+            for holder in level
+            if isinstance(holder, Mapping | list)
+            for member in (holder.values() if isinstance(holder, Mapping) else holder)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def shown(value: Any) -> str:
+    """A value as a person reads it, as far as it helps; never long, and without unprintable characters."""
+    written = value[:_SHOWN] if isinstance(value, str) else repr(value)[:_SHOWN] if _is_plain(value) else "this"
+    return "".join(character if character.isprintable() else "?" for character in written) or '""'
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 2**63)
+
+
+def _quantity(value: float | str) -> object:
+    written = value if isinstance(value, str) else str(value) if _is_plain(value) else ""
+    return quantity(written) if len(written) <= _SHOWN else None
+
+
+def _mistyped(path: str, wanted: str, value: Any) -> Problem:
+    return Problem(path, f"Write {wanted}, not {_described(value)}.")
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "an object"
+    return "a list" if isinstance(value, list) else shown(value)
+
+
+def _called(member: Any, key: str, index: int) -> str:
+    name = member.get(key) if isinstance(member, Mapping) else None
+    return name if isinstance(name, str) and _NAME.fullmatch(name) else str(index)

@@ -1,0 +1,108 @@
+"""Volumes of an overlay: those that hold nothing of the node, of the API server or of a Secret."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+from pdinference.api.installation_policy import VolumeType
+from pdinference.api.validation import Problem
+from pdinference.manifests.pod_rules.selectors import LABEL_SELECTOR
+from pdinference.manifests.pod_rules.shapes import (
+    Allowance,
+    Check,
+    amount,
+    any_object,
+    both,
+    flag,
+    list_of,
+    listed,
+    map_of,
+    not_allowed,
+    object_of,
+    only,
+    text,
+    whole,
+)
+
+OBJECT_NAME = text(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "adapters", most=253)
+SECRET_NAME = both(OBJECT_NAME, listed("secrets", "overlays to read the Secret"))
+VOLUME_NAME = text(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "adapters", most=63)
+KEY = text(r"[A-Za-z0-9._-]{1,253}", "chat.jinja", most=253)
+_FILE = text(r"[^/:].{0,1022}", "chat.jinja", most=1023)
+_MODE = whole(0, 0o777)
+_ITEMS = list_of(object_of({"key": KEY, "path": _FILE, "mode": _MODE}, required=("key", "path")), key="key")
+_POD_FIELDS = {
+    "path": _FILE,
+    "mode": _MODE,
+    "fieldRef": object_of({"apiVersion": only("v1"), "fieldPath": text(most=317)}, required=("fieldPath",)),
+    "resourceFieldRef": object_of(
+        {"containerName": VOLUME_NAME, "resource": text(most=317), "divisor": amount}, required=("resource",)
+    ),
+}
+_DOWNWARD_ITEMS = list_of(object_of(_POD_FIELDS, required=("path",)), key="path")
+_CLAIM = object_of(
+    {
+        "accessModes": list_of(only("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"), most=4),
+        "storageClassName": text(most=253),
+        "volumeMode": only("Filesystem"),
+        "resources": object_of(
+            {
+                "requests": map_of(text(most=317), amount, most=4),
+                "limits": map_of(text(most=317), amount, most=4),
+            }
+        ),
+        "selector": LABEL_SELECTOR,
+        "volumeAttributesClassName": text(most=253),
+    }
+)
+_PROJECTED = object_of(
+    {
+        "configMap": object_of({"name": OBJECT_NAME, "items": _ITEMS, "optional": flag}, required=("name",)),
+        "downwardAPI": object_of({"items": _DOWNWARD_ITEMS}),
+        "secret": object_of({"name": SECRET_NAME, "items": _ITEMS, "optional": flag}, required=("name",)),
+    },
+    {
+        "serviceAccountToken": "vLLM needs no access to the API server",
+        "podCertificate": "pods have no identity of their own",
+        "clusterTrustBundle": "put the certificates into a ConfigMap",
+    },
+)
+_TYPES: dict[str, Check] = {
+    "configMap": object_of(
+        {"name": OBJECT_NAME, "items": _ITEMS, "optional": flag, "defaultMode": _MODE}, required=("name",)
+    ),
+    "downwardAPI": object_of({"items": _DOWNWARD_ITEMS, "defaultMode": _MODE}),
+    "emptyDir": object_of({"medium": only("", "Memory"), "sizeLimit": amount}),
+    "ephemeral": object_of(
+        {"volumeClaimTemplate": object_of({"spec": _CLAIM}, required=("spec",))}, required=("volumeClaimTemplate",)
+    ),
+    "image": object_of(
+        {"reference": text(most=512), "pullPolicy": only("Always", "IfNotPresent", "Never")}, required=("reference",)
+    ),
+    "persistentVolumeClaim": object_of({"claimName": OBJECT_NAME, "readOnly": flag}, required=("claimName",)),
+    # With sources of its own: without, merged into a volume of the operator, it would take over the token in there.
+    "projected": object_of({"sources": list_of(_PROJECTED, most=16), "defaultMode": _MODE}, required=("sources",)),
+    "secret": object_of(
+        {"secretName": SECRET_NAME, "items": _ITEMS, "optional": flag, "defaultMode": _MODE}, required=("secretName",)
+    ),
+}
+_MORE_TYPES = frozenset(get_args(VolumeType))
+_NO_HOST_PATH = (
+    "An overlay mounts no folder of the node. Use spec.model.source.hostPath, spec.model.cache.hostPath or "
+    "kvTiers.disk.hostPath, which the chart's allowedHostPaths can allow, or a PersistentVolumeClaim."
+)
+
+
+def volume(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    """One volume: a name, and a type that is allowed."""
+    if not isinstance(value, Mapping):
+        yield from object_of({"name": VOLUME_NAME})(value, path, allowance)
+        return
+    more: dict[str, Check] = dict.fromkeys(allowance.policy.volume_types, any_object)
+    for name in value:
+        if name == "hostPath":
+            yield Problem(f"{path}.hostPath", _NO_HOST_PATH)
+        elif name in _MORE_TYPES and name not in more:
+            allowed = [*_TYPES, *more]
+            yield Problem(f"{path}.{name}", not_allowed(f"volumes of type {name} in overlays", "volumeTypes", allowed))
+    rest = {name: member for name, member in value.items() if name != "hostPath" and name not in _MORE_TYPES - {*more}}
+    yield from object_of({"name": VOLUME_NAME, **_TYPES, **more}, required=("name",))(rest, path, allowance)

