@@ -40,8 +40,8 @@ REPOSITORY: Final = Path(__file__).parent.parent
 _SUITE: Final = "bookworm"
 _BASE_PACKAGES: Final = ("ca-certificates", "python3", "python3-venv")
 _BASE_RECIPE: Final = "2"  # raise it to make the base anew, with Debian's latest security updates
-_BASE_SECONDS: Final = 600
-_BUILD_SECONDS: Final = 1800
+_BASE_SECONDS: Final = 1800
+_BUILD_SECONDS: Final = 5400  # longer than the server at the end of vllm-cpu may take to start
 TOOLS: Final = ("buildah", "mmdebstrap")
 """Programs of Debian that building takes, and the names of their packages."""
 _CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 PAUSE_SECONDS = 0.2
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 300
 
 
 def main(url: str, model: str, seconds: float, amounts: Iterable[int]) -> None:

@@ -13,7 +13,7 @@ from e2e.volumes import shared_folder
 from e2e.waiting import wait_until
 from pdinference.api.names import LABEL_BATCH
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(2400)
 
 COUNT = 20
 BATCH = "questions"

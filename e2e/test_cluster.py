@@ -87,7 +87,7 @@ def await_answers(cluster: Cluster, pod: str, url: str, expected: set[str]) -> N
             answers.add(fetch(cluster, pod, url))
         return answers == expected
 
-    wait_until(f"{expected} to answer {pod}", all_answered, timeout=30)
+    wait_until(f"{expected} to answer {pod}", all_answered, timeout=300)
 
 
 def run_on_all_nodes(cluster: Cluster, image: str) -> list[set[str]]:

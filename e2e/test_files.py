@@ -16,7 +16,7 @@ from e2e.transfer import transfer
 from e2e.volumes import shared_folder
 from e2e.waiting import wait_ready
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(2400)
 
 NAME = "files"
 CLAIM = "kv"

@@ -20,7 +20,7 @@ from pdinference.api import names
 from pdinference.api.names import ENGINE_PORT, Role
 from pdinference.autoscaling.window import FRESH_S
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(2400)
 
 HOSTILE = "hostile"
 _SERVER = Path(__file__).with_name("hostile_server.py")

@@ -19,7 +19,7 @@ from e2e.volumes import USER, shared_folder
 from e2e.waiting import conditions, wait_ready, wait_until
 from pdinference.api.names import LABEL_NAME, LABEL_ROLE
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(2400)
 
 CLAIM = "models"
 REPOSITORY = "tiny/random"

@@ -8,7 +8,7 @@ from e2e.conftest import Serving
 from e2e.nodes import alone, ask_until_connected, errors_of_decode, handed_over, hosts, pods, served
 from e2e.waiting import wait_ready, wait_until
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(2400)
 
 WIDE = "wide"
 PROMPTS = [

@@ -19,7 +19,7 @@ from e2e.transfer import transfer
 from e2e.waiting import conditions, wait_ready, wait_until
 from pdinference.api.names import ENGINE_PORT, ENGINE_ROLES, LABEL_NAME, LABEL_REVISION, LABEL_ROLE
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(2400)
 
 BLOCK = 128
 """Tokens in a KV block on CPU; the tokenizer makes a token of each byte."""

@@ -13,7 +13,7 @@ from e2e.tiers import tiers
 from e2e.transfer import transfer
 from pdinference.api.names import Role
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(2400)
 
 STAGED = "staged"
 

@@ -15,7 +15,7 @@ from e2e.transfer import transfer
 from e2e.waiting import wait_ready, wait_until
 from pdinference.api.names import LABEL_NAME, LABEL_ROLE, Role
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(2400)
 
 EXAMPLE: Path = REPOSITORY / "examples" / "cpu-decode-disk-tier.yaml"
 NAME = "tiny-tiers"
@@ -54,7 +54,7 @@ def answer(url: str, prompt: str, max_tokens: int) -> str:
 def test_p_reads_prompts_back_from_disk_and_the_answers_are_the_same(serving: Serving, url: str) -> None:
     asked = prompts(4, 1100)  # 8 blocks each, so that the caches of device and memory hold the last one or two
     first = [answer(url, prompt, 8) for prompt in asked]
-    kept = wait_until("P to write the prompts to disk", lambda: _written(serving, 4 * 8), timeout=60)
+    kept = wait_until("P to write the prompts to disk", lambda: _written(serving, 4 * 8), timeout=300)
 
     second = [answer(url, prompt, 8) for prompt in asked]
     again = _since(serving, kept)
@@ -82,8 +82,8 @@ def test_the_disk_tier_stays_within_its_size(serving: Serving, url: str) -> None
     before = tiers(serving.kubectl, NAME, Role.PARAMETER)
     for prompt in prompts(DISK // BLOCK_BYTES // 8 + 2, 1100):
         answer(url, prompt, 1)
-    wait_until("P to write more than fits", lambda: _since(serving, before).written > DISK, timeout=60)
-    wait_until("the oldest files to go", lambda: DISK // 2 < _on_disk(serving) <= 0.9 * DISK, timeout=60)
+    wait_until("P to write more than fits", lambda: _since(serving, before).written > DISK, timeout=300)
+    wait_until("the oldest files to go", lambda: DISK // 2 < _on_disk(serving) <= 0.9 * DISK, timeout=300)
     pods = serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME},{LABEL_ROLE}!=router")["items"]
     assert [container["restartCount"] for pod in pods for container in pod["status"]["containerStatuses"]] == [0, 0]
 

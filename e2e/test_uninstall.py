@@ -6,7 +6,7 @@ from e2e.conftest import NAME, Serving
 from e2e.waiting import wait_until
 from pdinference.api.names import LABEL_NAME
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(2400)
 
 
 def test_deleting_the_resource_leaves_nothing(serving: Serving) -> None:

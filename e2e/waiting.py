@@ -16,7 +16,7 @@ class WaitTimeoutError(TimeoutError):
     """What was waited for did not come true; the text says what was seen last."""
 
 
-def wait_until(what: str, probe: Callable[[], Found | None], timeout: float = 120) -> Found:
+def wait_until(what: str, probe: Callable[[], Found | None], timeout: float = 300) -> Found:
     """Poll until `probe` gives something true; an API server that does not answer for a moment is asked again.
 
     Raises:

@@ -18,4 +18,4 @@ def ensure_dns(cluster: ClusterSpec) -> None:
         manifest = Template(_MANIFEST.read_text()).substitute(DNS_ADDRESS=DNS_ADDRESS, IMAGE=images.COREDNS)
         kubectl: list[Word] = [build.binary("kubectl"), f"--kubeconfig={cluster.kubeconfig}"]
         run([*kubectl, "apply", "--server-side", "--filename=-"], stdin=manifest)
-    wait_until("CoreDNS", lambda: api.has_condition(api.get(cluster, _DEPLOYMENT), "Available"), timeout=90)
+    wait_until("CoreDNS", lambda: api.has_condition(api.get(cluster, _DEPLOYMENT), "Available"), timeout=300)

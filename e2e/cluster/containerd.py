@@ -90,7 +90,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
         command = ["setpriv", "--pdeathsig", "KILL", "containerd", "--config", str(config)]
         process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
-        wait_until("the image store", lambda: connectable(found.address) and found.succeeds("version"), timeout=30)
+        wait_until("the image store", lambda: connectable(found.address) and found.succeeds("version"), timeout=300)
         yield found
     except ClusterError as error:
         raise ClusterError(f"{error}{tail(log)}") from error

@@ -122,7 +122,7 @@ def kill_all(what: str, find: Callable[[], Iterable[int]]) -> None:
             _send(pid, signal.SIGKILL)
         return not found
 
-    wait_until(f"{what} to die", none_left, timeout=30)
+    wait_until(f"{what} to die", none_left, timeout=120)
 
 
 def marked_processes(cluster: ClusterSpec) -> list[int]:

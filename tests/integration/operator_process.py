@@ -79,7 +79,7 @@ class OperatorProcess:
     def _end(self, number: signal.Signals) -> int:
         if self.running:
             self._process.send_signal(number)
-        return self._process.wait(timeout=40)
+        return self._process.wait(timeout=120)
 
     async def _status(self, path: str) -> int:
         try:
