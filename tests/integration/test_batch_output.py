@@ -50,7 +50,7 @@ class Runner:
 
     async def start(self) -> asyncio.subprocess.Process:
         (container,) = (await job(self._world))["spec"]["template"]["spec"]["containers"]
-        other = ("--input=", "--url=", "--metrics-port=", "--report=", "--concurrency=")
+        other = ("--input=", "--input-root=", "--url=", "--metrics-port=", "--report=", "--concurrency=")
         arguments = [argument for argument in container["args"] if not argument.startswith(other)]
         return await asyncio.create_subprocess_exec(
             Path(sys.executable).with_name("pdinference"),
