@@ -21,8 +21,10 @@ from e2e.cluster.spec import ClusterSpec
 from e2e.cluster.waiting import tail, wait_until
 
 _MARK = "PDINFERENCE_PROCESS"
-_LOOKS = 3
+_LOOKS = 50
 _LOOK_AGAIN_SECONDS = 0.02
+_FLAGS = 5  # flags of a process among the numbers after its state in /proc/PID/stat (proc_pid_stat(5))
+_KERNEL_THREAD = 0x00200000  # PF_KTHREAD in the kernel's include/linux/sched.h
 
 
 @dataclass(frozen=True)
@@ -131,16 +133,9 @@ def marked_processes(cluster: ClusterSpec) -> list[int]:
 
 
 def _marked(mark: str, *, prefix: bool = False) -> list[int]:
-    """Find processes by their mark; none found is believed only after several looks.
-
-    While a process executes another program, the kernel shows an empty environment for an instant.
-    """
+    """Find processes by their mark."""
     entry = f"{_MARK}={mark}".encode()
-    for _ in range(_LOOKS):
-        if found := [pid for pid in _pids() if _has_entry(pid, entry, prefix=prefix)]:
-            return found
-        time.sleep(_LOOK_AGAIN_SECONDS)
-    return []
+    return [pid for pid in _pids() if _has_entry(pid, entry, prefix=prefix)]
 
 
 def _pids() -> list[int]:
@@ -148,21 +143,36 @@ def _pids() -> list[int]:
 
 
 def _has_entry(pid: int, entry: bytes, *, prefix: bool) -> bool:
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:  # it has ended
-        return False
+    environment = _shown(pid, "environ")
     if entry not in environment:
         return False
     return any(word.startswith(entry) if prefix else word == entry for word in environment.split(b"\0"))
 
 
 def _program(pid: int) -> str:
+    return Path(os.fsdecode(_shown(pid, "cmdline").split(b"\0")[0])).name
+
+
+def _shown(pid: int, file: str) -> bytes:
+    """A file of a process in /proc; empty when the process has ended, or has none.
+
+    While a process executes another program, the kernel shows an empty environment and command line for an instant. So
+    nothing is believed only after several looks.
+    """
     try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return ""
-    return Path(os.fsdecode(command.split(b"\0")[0])).name
+        for _ in range(_LOOKS):
+            if (content := Path(f"/proc/{pid}/{file}").read_bytes()) or _has_no_memory(pid):
+                return content
+            time.sleep(_LOOK_AGAIN_SECONDS)
+    except OSError:  # it has ended
+        pass
+    return b""
+
+
+def _has_no_memory(pid: int) -> bool:
+    """Whether it is a kernel thread, or a process that has ended and that its parent has not noticed yet."""
+    state, *numbers = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return state in "ZX" or bool(int(numbers[_FLAGS]) & _KERNEL_THREAD)
 
 
 def _age_key(pid: int) -> int:

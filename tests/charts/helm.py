@@ -127,7 +127,7 @@ OWN_CLIENT_CA: Values = {
 }
 POLICY: Values = {
     "admissionPolicy": {"protectedNamespaces": ["payments"], "ownNamespace": True},
-    "allowedHostPaths": ["/srv/models", "/data"],
+    "allowedHostPaths": [{"path": "/srv/models"}, {"path": "/data"}],
 }
 CERT_MANAGER: Values = {"webhook": {"certManager": {"enabled": True}}}
 WITH_MONITOR: Values = {

@@ -327,7 +327,7 @@ async def test_a_router_whose_account_was_replaced_is_left_as_it_is(world: World
     del world.api.objects[path]
     world.api.put(path, {"metadata": {"name": "llama-router", "namespace": "ns", "uid": "stranger"}})
     world.sync()
-    world.edit(router={"image": "tenant/router:1"})
+    world.edit(router={"resources": {"requests": {"cpu": "2"}}})
     assert (await world.reconcile()).retry
     assert json.dumps(world.api.objects[ROUTER]["spec"]) == before
     assert "Deployment llama-router" in world.condition("Progressing")["message"]

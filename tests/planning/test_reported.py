@@ -82,8 +82,8 @@ def model(**report: object) -> ModelView:
 
 def test_a_lie_of_a_download_ends_in_its_own_status() -> None:
     """None of it raises, and the API server takes all of it."""
-    lies = model(phase="Failed", reason="no word\n", message="\x00" * 5000, commit=["x"], totalBytes=10**17)
-    assert model_advice(lies, [], "ns") == ("Failed", " " * 1023 + "…")
+    lies = model(phase="Failed", reason="no word\n", message="no\x00 " * 2000, commit=["x"], totalBytes=10**17)
+    assert model_advice(lies, [], "ns") == ("Failed", ("no  " * 256)[:1023] + "…")
     status = model_status(lies, None)
     assert (status.revision, status.total_bytes) == ("", 0)
     assert model_advice(model(phase={}, totalBytes=True), [], "ns").reason == "Starting"

@@ -4,11 +4,9 @@ Kubernetes mounts an account's token into every container of a pod, unless the p
 token turn that off (`automountServiceAccountToken: false`), and the one container that needs the token mounts it.
 """
 
-import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from pdinference.api import names
 from pdinference.api.validation import Problem
 
 Json = Mapping[str, Any]
@@ -37,7 +35,7 @@ def token_mount() -> dict[str, Any]:
 
 
 def own_volume_problems(field: str, overlay: Json) -> Iterator[Problem]:
-    """What an overlay (`podTemplate`) does to the volume, or to get at it.
+    """What an overlay (`podTemplate`) does to the volume. The router's own container takes no mounts (`pod_rules`).
 
     Args:
         field: Path of the overlay.
@@ -46,51 +44,20 @@ def own_volume_problems(field: str, overlay: Json) -> Iterator[Problem]:
     spec = overlay.get("spec")
     if not isinstance(spec, Mapping):
         return
-    if spec.get("shareProcessNamespace"):
-        yield Problem(
-            f"{field}.spec.shareProcessNamespace",
-            "Containers that see each other's processes can read each other's files, and with them the token of the "
-            "router. Leave it out.",
-        )
     for volume in _items(spec, "volumes"):
         if volume.get("name") == API_ACCESS_VOLUME:
             yield Problem(
                 f"{field}.spec.volumes[{API_ACCESS_VOLUME}]", "The operator has a volume of this name. Rename it."
             )
-    for kind in ("initContainers", "containers", "ephemeralContainers"):
+    for kind in ("initContainers", "containers"):
         for container in _items(spec, kind):
-            name = container.get("name")
-            yield from _mount_problems(f"{field}.spec.{kind}[{name}].volumeMounts", container, own=_has_token(name))
-
-
-def _has_token(container: object) -> bool:
-    return container == names.ROUTER_CONTAINER
-
-
-def _mount_problems(field: str, container: Json, *, own: bool) -> Iterator[Problem]:
-    for mount in _items(container, "volumeMounts"):
-        if mount.get("name") == API_ACCESS_VOLUME:
-            yield Problem(
-                f"{field}[{API_ACCESS_VOLUME}]",
-                "This volume holds a token for the API server, which the router's container alone gets. A container "
-                "that needs the API server needs an account and a pod of its own.",
-            )
-        path = mount.get("mountPath")
-        if own and isinstance(path, str) and _hides_token(path):
-            yield Problem(f"{field}[{path}]", f"The operator mounts {API_ACCESS_MOUNT} here. Use another path.")
-
-
-def _hides_token(path: str) -> bool:
-    """Whether a mount at this path lies on the token, above it or below it; /var/run is often a link to /run."""
-    given = _parts(path)
-    own = _parts(API_ACCESS_MOUNT)
-    shorter = min(len(given), len(own))
-    return given[:shorter] == own[:shorter]
-
-
-def _parts(path: str) -> list[str]:
-    parts = [part for part in posixpath.normpath(f"/{path}").split("/") if part]
-    return ["var", *parts] if parts[:1] == ["run"] else parts
+            for mount in _items(container, "volumeMounts"):
+                if mount.get("name") == API_ACCESS_VOLUME:
+                    yield Problem(
+                        f"{field}.spec.{kind}[{container.get('name')}].volumeMounts[{API_ACCESS_VOLUME}]",
+                        "This volume holds a token for the API server, which the router's container alone gets. A "
+                        "container that needs the API server needs an account and a pod of its own.",
+                    )
 
 
 def _items(given: Json, member: str) -> Iterator[Json]:
