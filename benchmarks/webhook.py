@@ -27,6 +27,8 @@ from prometheus_client import CollectorRegistry
 from pdinference.admission.review import review_tasks
 from pdinference.admission.webhook import admission_routes
 from pdinference.controller.examinations import PROGRAM
+from pdinference.controller.metrics import Metrics
+from pdinference.controller.supervisor import Supervisor
 from pdinference.isolation.calls import Calls, EndedError
 from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
 from pdinference.manifests import RenderSettings
@@ -156,7 +158,7 @@ async def _compare(count: int) -> None:
     process = IsolatedProcess(
         Program(PROGRAM, RenderSettings()), {"admission": LaneLimits(2, 60, 60)}, CollectorRegistry()
     )
-    async with process.run():
+    async with Supervisor(Metrics()).running("isolated-process", process.keep()):
         await process.ready.wait()
         isolated = await measure(process.lanes["admission"], count)
         memory = _memory(process.pid)

@@ -59,6 +59,12 @@ class OperatorProcess:
 
         await until(looked, "the operator has looked")
 
+    def most_memory(self) -> int:
+        """Bytes of memory that it had at most so far, without those of its child processes."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
+        (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+        return int(line.split()[1]) * 1024
+
     def kill(self) -> None:
         """SIGKILL, as the kernel does when memory runs out."""
         self._end(signal.SIGKILL)

@@ -20,7 +20,7 @@ from tests.charts.helm import BATCH_CONFIG_MAPS, NAMESPACE, RELEASE, Object, onl
 from tests.integration.kubernetes import ACCOUNT, ELSEWHERE, Kubernetes
 
 AS_OPERATOR = (f"--as={ACCOUNT}", "--field-manager=pdinference-operator")
-HOST_PATHS = ["/srv/models"]
+HOST_PATHS = [{"path": "/srv/models"}]
 Edit = Callable[[Object], Any]
 
 

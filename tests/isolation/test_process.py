@@ -6,11 +6,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from pdinference.controller.metrics import Metrics
+from pdinference.controller.supervisor import Supervisor
 from pdinference.isolation.calls import BusyError, EndedError
 from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
 
@@ -20,10 +23,14 @@ LIMITS = LaneLimits(cpu_seconds=60, seconds=1, patience=120)
 AMPLE = LaneLimits(cpu_seconds=60, seconds=60, patience=120)
 
 
+def running(process: IsolatedProcess) -> AbstractAsyncContextManager[None]:
+    return Supervisor(Metrics()).running("isolated-process", process.keep())
+
+
 @pytest.fixture
 async def isolated() -> AsyncIterator[IsolatedProcess]:
     process = IsolatedProcess(PROGRAM, {"one": HURRIED, "other": AMPLE, "impatient": LIMITS}, CollectorRegistry())
-    async with process.run():
+    async with running(process):
         async with asyncio.timeout(60):
             await process.ready.wait()
         yield process
@@ -93,7 +100,7 @@ async def test_there_is_room_for_a_bounded_number_of_calls(isolated: IsolatedPro
 
 async def test_patience_ends() -> None:
     process = IsolatedProcess(PROGRAM, {"one": LaneLimits(60, 60, patience=0.5)}, CollectorRegistry())
-    async with process.run():
+    async with running(process):
         await process.ready.wait()
         with pytest.raises(BusyError, match=r"within 0\.5 s"):
             await call(process, "_hang")
@@ -123,7 +130,7 @@ async def test_a_worker_that_dies_while_idle_is_replaced(isolated: IsolatedProce
 
 async def test_nothing_is_left_when_it_ends() -> None:
     process = IsolatedProcess(PROGRAM, {"one": AMPLE}, CollectorRegistry())
-    async with process.run():
+    async with running(process):
         await process.ready.wait()
         pids = [process.pid, int(await call(process, "pid"))]
     assert not any(alive(pid) for pid in pids)
@@ -134,7 +141,7 @@ import asyncio
 from tests.isolation.test_process import *
 async def main():
     process = IsolatedProcess(PROGRAM, {"one": LaneLimits(600, 600, 600)}, CollectorRegistry())
-    async with process.run():
+    async with running(process):
         await process.ready.wait()
         print(process.pid, (await call(process, "pid")).decode(), flush=True)
         await call(process, "_hang")

@@ -55,11 +55,13 @@ spec:
 {{- define "pdinference-operator.celAllowedPath" -}}
 {{- $conditions := list -}}
 {{- range .Values.allowedHostPaths -}}
-{{- $folder := ternary . (dict "path" .) (kindIs "map" .) -}}
-{{- $path := trimSuffix "/" $folder.path -}}
-{{- $condition := printf "path == %s || path.startsWith(%s)" (squote $path) (printf "%s/" $path | squote) -}}
-{{- if $folder.namespaces -}}
-{{- $condition = printf "request.namespace in %s && (%s)" (include "pdinference-operator.celList" $folder.namespaces) $condition -}}
+{{- $path := trimSuffix "/" .path -}}
+{{- $condition := printf "path == %s" (squote $path) -}}
+{{- if ne .readOnly false -}}{{/* of one that pods write into, only the folder itself */}}
+{{- $condition = printf "%s || path.startsWith(%s)" $condition (printf "%s/" $path | squote) -}}
+{{- end -}}
+{{- if .namespaces -}}
+{{- $condition = printf "request.namespace in %s && (%s)" (include "pdinference-operator.celList" .namespaces) $condition -}}
 {{- end -}}
 {{- $conditions = append $conditions (printf "(%s)" $condition) -}}
 {{- end -}}

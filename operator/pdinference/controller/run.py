@@ -70,7 +70,7 @@ class Operator:
         health = Health(self._parts.freshness, self._parts.metrics, self._parts.supervisor, unready=self._unready)
         async with (
             health.serve(self._settings.bind_address, self._settings.port) as port,
-            self._parts.isolated.run(),
+            self._parts.supervisor.running("isolated-process", self._parts.isolated.keep()),
             self._parts.answering.serve(),
         ):
             _LOG.info("Serving /healthz, /readyz and /metrics on port %d", port)

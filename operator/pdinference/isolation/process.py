@@ -7,8 +7,7 @@ import pickle
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -159,18 +158,8 @@ class IsolatedProcess:
         self.ready = asyncio.Event()
         self.pid = 0
 
-    @asynccontextmanager
-    async def run(self) -> AsyncIterator[None]:
-        """Keep it running until the end of the block."""
-        keeping = asyncio.create_task(self._keep(), name="isolated-process")
-        try:
-            yield
-        finally:
-            keeping.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await keeping
-
-    async def _keep(self) -> None:
+    async def keep(self) -> None:
+        """Keep it running until this is cancelled."""
         while True:
             try:
                 await self._once()
