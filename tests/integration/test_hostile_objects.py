@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from e2e.cluster.errors import ClusterError
 from pdinference.cluster.kinds import RESOURCE
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
@@ -40,7 +41,17 @@ class Hostile:
 
     async def replace(self, name: str, spec: str) -> None:
         text = '{"apiVersion":"pdinference.io/v1alpha1","kind":"PDInference","metadata":{"name":"%s"},"spec":%s}'
-        await self._kubectl("replace", "-n", self._world.namespace, "-f", "-", stdin=text % (name, spec))
+
+        async def replaced() -> bool:
+            try:
+                await self._kubectl("replace", "-n", self._world.namespace, "-f", "-", stdin=text % (name, spec))
+            except ClusterError as error:  # the operator wrote the status between kubectl's look and its write
+                if "Conflict" not in str(error):
+                    raise
+                return False
+            return True
+
+        await until(replaced, f"{name} is replaced")
 
     async def says(self, name: str, words: str) -> None:
         """Wait until the status says it."""

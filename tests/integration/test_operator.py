@@ -315,8 +315,11 @@ async def test_an_instance_of_several_nodes_is_served_scaled_and_pruned_as_one(
         sets = [await world.get(STATEFUL_SET, name) or {} for name in (first, second)]
         return [found["spec"]["replicas"] for found in sets] == [2, 2]
 
+    async def reported() -> bool:
+        return bool((await world.status())["roles"]["parameter"]["desired"] == 2)
+
     await until(scaled, "both nodes have two pods")
-    assert (await world.status())["roles"]["parameter"]["desired"] == 2
+    await until(reported, "the status has two pods")
 
     await world.apply()
     await world.serving()

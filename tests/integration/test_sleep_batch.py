@@ -24,7 +24,7 @@ async def start_runner(world: World, folder: Path, url: str) -> asyncio.subproce
     """What the kubelet starts, with the arguments of the Job, but for what is elsewhere on this machine."""
     source = write_lines(folder / "input.jsonl", [line(number) for number in range(COUNT)])
     (container,) = (await job(world))["spec"]["template"]["spec"]["containers"]
-    other = ("--input=", "--output=", "--url=", "--report=")
+    other = ("--input=", "--input-root=", "--output=", "--output-root=", "--url=", "--report=")
     arguments = [argument for argument in container["args"] if not argument.startswith(other)]
     return await asyncio.create_subprocess_exec(
         Path(sys.executable).with_name("pdinference"),
