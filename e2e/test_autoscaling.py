@@ -83,9 +83,9 @@ def scale_operator(serving: Serving, replicas: int) -> None:
 
 
 def sees(serving: Serving) -> str:
-    """Whether the HPA knows the load."""
-    (hpa,) = serving.kubectl.get("hpa")["items"]
-    return next((str(c["status"]) for c in hpa["status"].get("conditions", []) if c["type"] == "ScalingActive"), "")
+    """Whether the HPA knows the load; empty as long as it has not looked, or is not there."""
+    conditions = [c for hpa in serving.kubectl.get("hpa")["items"] for c in hpa["status"].get("conditions", [])]
+    return next((str(c["status"]) for c in conditions if c["type"] == "ScalingActive"), "")
 
 
 def as_before(serving: Serving, revision: str) -> None:

@@ -1,7 +1,7 @@
 """The proof that KV cache moved: what vLLM itself counted on P and on D."""
 
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Any, Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -57,13 +57,19 @@ def transfer(kubectl: Kubectl, name: str) -> Transfer:
 
 
 def counters(kubectl: Kubectl, name: str, role: Role) -> dict[str, float]:
-    """Samples summed over the running pods of a role, by name and, where there is one, source."""
+    """Samples summed over the pods of a role in which vLLM serves, by name and, where there is one, source."""
     selector = f"{LABEL_NAME}={name},{LABEL_ROLE}={role}"
     totals: dict[str, float] = {}
-    for pod in kubectl.get("pods", "-l", selector, "--field-selector=status.phase=Running")["items"]:
+    for pod in filter(_serves, kubectl.get("pods", "-l", selector)["items"]):
         for sample, value in _scrape(kubectl, pod["metadata"]["name"]):
             totals[sample] = totals.get(sample, 0) + value
     return totals
+
+
+def _serves(pod: dict[str, Any]) -> bool:
+    """Whether vLLM has started in it, and is not about to end, when it may have closed its port already."""
+    started = [status.get("started", False) for status in pod["status"].get("containerStatuses", [])]
+    return bool(started) and all(started) and "deletionTimestamp" not in pod["metadata"]
 
 
 def _scrape(kubectl: Kubectl, pod: str) -> list[tuple[str, float]]:
