@@ -9,7 +9,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 
 _CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 _OPEN = b"HTTP/1.1 200 OK\r\n\r\n"
@@ -55,9 +56,11 @@ def main() -> None:
     """Serve for ever."""
     port, kinds = int(sys.argv[1]), sys.argv[2].split(",")
     with socket.create_server(("", port), backlog=64) as server:
-        for kind in itertools.cycle(kinds):
-            connection, _ = server.accept()
-            threading.Thread(target=_answer, args=(connection, kind), daemon=True).start()
+        # For each client its own: two that ask in turns would each get every other kind, always the same ones.
+        turns: defaultdict[str, Iterator[str]] = defaultdict(lambda: itertools.cycle(kinds))
+        while True:
+            connection, (client, _) = server.accept()
+            threading.Thread(target=_answer, args=(connection, next(turns[client])), daemon=True).start()
 
 
 if __name__ == "__main__":
