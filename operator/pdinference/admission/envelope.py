@@ -8,15 +8,13 @@ from typing import Any, Final
 import msgspec
 
 from pdinference.admission.review import API_VERSION, NotAReviewError
-from pdinference.api.bounds import MAX_SPEC_BYTES, TOO_DEEP, too_large
+from pdinference.api.bounds import MAX_RAW_SPEC_BYTES, TOO_DEEP, too_large
 
 _NULL: Final = msgspec.Raw(b"null")
 _LONG: Final = msgspec.Raw(b'"(too long)"')
 _TYPE: Final = ("apiVersion", "kind")
 _UID: Final = re.compile(rb'"request"\s{0,8}:\s{0,8}\{\s{0,8}"uid"\s{0,8}:\s{0,8}"([A-Za-z0-9-]{1,128})"')
 _BEGINNING: Final = 4096
-_MAX_RAW_SPEC: Final = 6 * MAX_SPEC_BYTES
-r"""The API server escapes some characters, such as < as \u003c; the exact size is measured once they are read."""
 _MAX_MEMBER: Final = 1024
 _METADATA: Final = ("name", "generateName", "namespace", "uid", "generation")
 """The members of metadata that an examination reads."""
@@ -99,7 +97,7 @@ def _reduced(request: _Request) -> tuple[bool, bytes]:
     old_spec = b"" if old is None else bytes(old.get("spec", _NULL))
     if "deletionTimestamp" in metadata or spec == old_spec:
         return True, b""
-    if len(spec) > _MAX_RAW_SPEC:
+    if len(spec) > MAX_RAW_SPEC_BYTES:
         raise RefusedError(request.uid, f"The object is not valid.\n  spec: {too_large(len(spec))}")
     parts = {
         "uid": request.uid,
@@ -114,8 +112,8 @@ def _known(old: Object, spec: bytes) -> Mapping[str, Any]:
     model = _members(old.get("status", _NULL)).get("model", _NULL)
     return {
         "metadata": _short(_members(old.get("metadata", _NULL)), _METADATA),
-        "spec": msgspec.Raw(spec) if len(spec) <= _MAX_RAW_SPEC else None,
-        "status": {"model": model if len(model) <= _MAX_RAW_SPEC else None},
+        "spec": msgspec.Raw(spec) if len(spec) <= MAX_RAW_SPEC_BYTES else None,
+        "status": {"model": model if len(model) <= MAX_RAW_SPEC_BYTES else None},
     }
 
 

@@ -9,6 +9,9 @@ from typing import Any, Final
 
 MAX_SPEC_BYTES: Final = 128 * 1024
 """Of the spec as compact JSON."""
+MAX_RAW_SPEC_BYTES: Final = 6 * MAX_SPEC_BYTES
+r"""Of a spec as the API server sends it, which escapes some characters, such as < as \u003c. A spec beyond this is not
+parsed to learn its exact size."""
 MAX_DEPTH: Final = 64
 """Objects and lists inside each other, the document itself included."""
 MAX_VALUES: Final = 16_384

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pdinference.api.bounds import MAX_SPEC_BYTES, broken_bound, too_large
+from pdinference.api.bounds import MAX_RAW_SPEC_BYTES, broken_bound, too_large
 
 Json = dict[str, Any]
 
@@ -24,8 +24,6 @@ UNREADABLE: Final = "unreadable"
 """Member of an object of ours whose spec was cut off: why. The CRD has no such field, so no user can set it."""
 LARGE: Final = 256 * 1024
 """Bytes above which an object is cut before it is parsed."""
-_MAX_RAW_SPEC: Final = 6 * MAX_SPEC_BYTES
-r"""The API server escapes some characters, such as < as \u003c; the exact size is measured once they are read."""
 _LEVELS: Final = 128
 """What is deeper is cut off. Every API type of Kubernetes is flatter, and so is every spec within its bounds."""
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
@@ -88,7 +86,7 @@ def _cut(data: msgspec.Raw, own: bool) -> Json:
     metadata = msgspec.json.decode(members["metadata"], type=dict[str, msgspec.Raw])
     metadata.pop("managedFields", None)
     members["metadata"] = metadata
-    if own and (size := len(members.get("spec", b""))) > _MAX_RAW_SPEC:
+    if own and (size := len(members.get("spec", b""))) > MAX_RAW_SPEC_BYTES:
         members["spec"] = None
         members[UNREADABLE] = f"spec: {too_large(size)}"
     return members

@@ -133,7 +133,7 @@ def _report(pod: PodSummary) -> tuple[Progress | None, str]:
     counts = [number for name in Progress._fields if (number := reported.count(report.get(name))) is not None]
     message = report.get("message")
     if len(counts) < len(Progress._fields) or not isinstance(message, str):
-        words = reported.plain(pod.trouble.last_words) if pod.trouble is not None else ""
+        words = pod.trouble.last_words if pod.trouble is not None else ""
         return None, words or f"Pod {pod.name} ended without a message."
     return Progress(*counts), reported.plain(message)
 
