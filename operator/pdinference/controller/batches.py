@@ -99,6 +99,8 @@ class BatchReconciler:
         situation = self._observe(resource, unready, outcome)
         status = build_batch_status(situation, previous=previous, now=self._now())
         written = await self._publish(resource, previous, status)
+        if status.finished:
+            self._examinations.forget(owner)
         return Result(
             retry=bool(outcome.failures or outcome.waiting or not written),
             at_least=outcome.retry_after or 0.0,

@@ -41,6 +41,8 @@ class Examinations:
         self._calls = calls
         self._clock = clock
         self._ended: dict[Owner, _Ended] = {}
+        # A batch that runs is looked at every few seconds.
+        self._batches: dict[Owner, tuple[tuple[tuple[str, int, str], bool], PDBatch]] = {}
 
     async def compiled(self, record: ResourceRecord) -> tuple[Desired, tuple[Child, ...]]:
         """Examine and render a PDInference.
@@ -65,12 +67,18 @@ class Examinations:
             raise InvalidSpecError(
                 f"The stored resource is not valid, so its Job is left alone. Correct it: {record.unreadable}"
             )
+        asked = (asked_by(record), begun)
+        known = self._batches.get(record.owner)
+        if known is not None and known[0] == asked:
+            return known[1]
         found: PDBatch = await self._asked(BATCH, record, begun=begun)
+        self._batches[record.owner] = asked, found
         return found
 
     def forget(self, owner: Owner) -> None:
-        """The resource is gone."""
+        """The resource is gone, or needs no more examinations."""
         self._ended.pop(owner, None)
+        self._batches.pop(owner, None)
 
     async def _asked(self, task: str, record: ResourceRecord, **options: object) -> Any:
         asked = asked_by(record)
