@@ -14,7 +14,7 @@ from typing import Any
 
 from pdinference.api.v1alpha1.source import ModelSource
 from tests.hostile import seeds
-from tests.hostile.limits import cpu_limit, limit_memory
+from tests.hostile.limits import cpu_limit, memory_limit
 from tests.hostile.looks import problems_of, read_config
 from tests.hostile.mutations import mutated
 
@@ -59,13 +59,12 @@ def main(seed: int, count: int) -> int:
     faulthandler.enable()
     for document in seeds.documents():  # everything is imported, and caches are filled
         problems_of(document)
-    limit_memory()
     wrong, slowest = 0, (0.0, -1)
     for number, (kind, look) in enumerate(cases(seed, count)):
         _say(f"Case {number}")
         started = time.process_time()
         try:
-            with cpu_limit():
+            with memory_limit(), cpu_limit():
                 look()
         except Exception:  # noqa: BLE001 - whatever it is, it is what is looked for
             wrong += 1

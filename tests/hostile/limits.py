@@ -9,18 +9,23 @@ from pathlib import Path
 from types import FrameType
 
 MOST_MEMORY = 64 << 20
-"""Bytes of all examinations together, beyond what the code itself takes."""
+"""Bytes of one examination, beyond what the process has before it."""
 MOST_CPU_S = 2.0
 """Of one look at a document; what takes long here takes 0.5 s."""
 
 _MOST_CPU_IN_C_S = 20
 
 
-def limit_memory() -> None:
-    """From now on, more memory than that is a MemoryError."""
+@contextmanager
+def memory_limit() -> Iterator[None]:
+    """More memory than that is a MemoryError. Mutations, which copy, are made outside of it."""
+    before, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    most = pages * resource.getpagesize() + MOST_MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MOST_MEMORY, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (before, hard))
 
 
 @contextmanager

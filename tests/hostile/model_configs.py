@@ -191,6 +191,7 @@ MODEL_CONFIGS: dict[str, Entry] = {
     "status-config-list": Entry(
         resource({"model": {"source": _SOURCE}}), harmless=_UNKNOWN, model={"facts": {"config": [1], "source": "x"}}
     ),
+    "status-of-a-million-values": _known(model_type=[[0] * 1000] * 1000),
     "status-facts-text": Entry(resource({"model": {"source": _SOURCE}}), harmless=_UNKNOWN, model={"facts": "x"}),
     "status-model-list": Entry(resource({"model": {"source": _SOURCE}}), harmless=_UNKNOWN, model=[1]),
     "status-checkpoint-text": _known(checkpoint={"elements": "9" * 99}),

@@ -36,10 +36,25 @@ _DEEP = [_nested(depth, kind) for depth in (10, 63, 70, 500) for kind in ("list"
 VALUES: list[Any] = [None, True, False, *_NUMBERS, *_NO_NUMBERS, *_TEXTS, *_LISTS, *_MAPS, *_DEEP]
 
 
+_MOST_VALUES = 400_000
+"""In the 3 MiB that the API server accepts there is hardly room for more."""
+
+
 def mutated(document: dict[str, Any], chance: random.Random) -> dict[str, Any]:
-    """A copy with one to four changes."""
+    """A copy with one to four changes, no larger than the API server accepts."""
     with _deep_recursion():
-        return _mutated(document, chance)
+        while not _is_small(made := _mutated(document, chance)):
+            pass
+        return made
+
+
+def _is_small(value: Any, most: int = _MOST_VALUES) -> bool:
+    waiting, seen = [value], 0
+    while waiting and seen <= most:
+        seen += 1
+        if isinstance(top := waiting.pop(), dict | list):
+            waiting.extend(top.values() if isinstance(top, dict) else top)
+    return seen <= most
 
 
 @contextmanager
@@ -92,7 +107,9 @@ def _delete(document: Any, path: Path, _: random.Random) -> None:
 def _duplicate(document: Any, path: Path, chance: random.Random) -> None:
     holder = _at(document, path[:-1])
     if isinstance(holder, list):
-        holder.extend(copy.deepcopy(holder[int(path[-1])]) for _ in range(chance.choice((1, 2, 100))))
+        copied = holder[int(path[-1])]
+        most = (1, 2, 100) if _is_small(copied, _MOST_VALUES // 100) else (1,)
+        holder.extend(copy.deepcopy(copied) for _ in range(chance.choice(most)))
     else:
         holder[f"{path[-1]}{chance.choice(('2', '', 'X', ' '))}"] = copy.deepcopy(holder[path[-1]])
 

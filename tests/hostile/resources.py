@@ -45,6 +45,7 @@ RESOURCES: dict[str, Entry] = {
     "spec-list": _whole("spec", resource([1])),
     "spec-null": _whole("spec", resource(None)),
     "kind-list": _whole("kind", {**resource({}), "kind": ["PDInference"]}),
+    "kind-of-megabytes": _whole("kind", {**resource({}), "kind": [_LONG] * 30}),
     "kind-unknown": _whole("kind", {**resource({}), "kind": "Pod"}),
     "version-unknown": _whole("apiVersion", {**resource(spec_of("memoryPolicy", "Warn")), "apiVersion": "v1"}),
     "keys-that-are-numbers": _whole("spec", resource({**spec_of("memoryPolicy", "Warn"), 1: 2})),
@@ -182,6 +183,11 @@ RESOURCES: dict[str, Entry] = {
     "cache-size-endless": harmless(
         "decode.args", {"kv-cache-memory-bytes": "9" * 60}, "vLLM refuses it; the plan counts with it."
     ),
+    "metric-half-a-character": refused("decode.autoscaling.metrics", [{"\ud800": 1}], "decode.autoscaling.metrics[0]"),
+    "metric-not-a-number": refused(
+        "decode.autoscaling.metrics", [{"x": float("nan")}], "decode.autoscaling.metrics[0]"
+    ),
+    "behavior-half-a-character": refused("decode.autoscaling.behavior", {"x": "\ud800"}, "decode.autoscaling.behavior"),
     "variable-of-the-operator": refused("engine.env", {"VLLM_API_KEY": "x"}),
     "variable-name": refused("engine.env", {"A=B": "x"}, "engine.env.A=B"),
     "variable-name-line": refused("engine.env", {"A\nB": "x"}, "engine.env.A\nB"),

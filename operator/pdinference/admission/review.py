@@ -101,7 +101,7 @@ def _verdict(request: Json, settings: RenderSettings) -> dict[str, Any]:
     answer: dict[str, Any] = {"allowed": not examination.problems}
     if examination.problems:
         name = _metadata(new).get("name")
-        message = refusal(name, examination.problems, str(new.get("kind")))
+        message = refusal(name, examination.problems, new.get("kind"))
         answer["status"] = _status(message)
     if examination.warnings:
         answer["warnings"] = [_cut(str(warning)) for warning in examination.warnings[:_MOST_WARNINGS]]

@@ -53,14 +53,14 @@ def first_of(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return (*each[:_MOST_PROBLEMS], Problem("", f"There are {more} more problems. Correct these first."))
 
 
-def refusal(name: object, problems: Iterable[Problem], kind: str = names.KIND) -> str:
+def refusal(name: object, problems: Iterable[Problem], kind: object = names.KIND) -> str:
     """All problems of a resource, one a line, the same from webhook and command line."""
     lines = "\n".join(f"  {problem}" for problem in problems)
-    return f"{cut(kind, _LONGEST_FIELD)} {_shown(name)} is not valid.\n{lines}"
+    return f"{_shown(kind, 'A resource without a kind')} {_shown(name, 'without a name')} is not valid.\n{lines}"
 
 
-def _shown(name: object) -> str:
-    return cut(name, _LONGEST_FIELD) if isinstance(name, str) and name else "without a name"
+def _shown(text: object, otherwise: str) -> str:
+    return cut(text, _LONGEST_FIELD) if isinstance(text, str) and text else otherwise
 
 
 class InvalidResourceError(ValueError):

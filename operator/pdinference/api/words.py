@@ -24,6 +24,7 @@ _TYPES = {
     "model_type": "object",
 }
 _LONGEST_VALUE = 60
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 def sentence(details: ErrorDetails, short_name: str) -> str:
@@ -43,9 +44,13 @@ def sentence(details: ErrorDetails, short_name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value as users write it, as far as it helps."""
+    """The beginning of a value as users write it; the rest, which may be millions of values, is not looked at."""
+    text = ""
     try:
-        text = json.dumps(value, ensure_ascii=False, default=str)
+        for piece in _ENCODER.iterencode(value):
+            text += piece
+            if len(text) > _LONGEST_VALUE:
+                break
     except (TypeError, ValueError, RecursionError):  # YAML has more than JSON: keys that are no text, endless numbers
         return f"a value of type {type(value).__name__}"
     return cut(text, _LONGEST_VALUE)

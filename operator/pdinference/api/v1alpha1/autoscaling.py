@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, WithJsonSchema
 
-from pdinference.api.v1alpha1.base import ApiModel, Rule
+from pdinference.api.v1alpha1.base import ApiModel, AsJson, Rule
 
 Percent = Annotated[int, Field(ge=1, le=1000)]
 Amount = Annotated[int, Field(ge=1, le=1_000_000_000)]
@@ -14,10 +14,10 @@ def _in_the_apis_form(limit: int) -> WithJsonSchema:
     return WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True, "maxProperties": limit})
 
 
-HpaMetric = Annotated[dict[str, Any], _in_the_apis_form(8)]
+HpaMetric = Annotated[dict[str, Any], AsJson, _in_the_apis_form(8)]
 """One entry of `spec.metrics` of an autoscaling/v2 HorizontalPodAutoscaler."""
 
-HpaBehavior = Annotated[dict[str, Any], _in_the_apis_form(2)]
+HpaBehavior = Annotated[dict[str, Any], AsJson, _in_the_apis_form(2)]
 """`spec.behavior` of an autoscaling/v2 HorizontalPodAutoscaler."""
 
 

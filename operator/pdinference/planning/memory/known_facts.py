@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from pdinference.api.bounds import broken_bound
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.status import CheckpointStatus
 from pdinference.planning.memory.checkpoint import Checkpoint
@@ -44,7 +45,7 @@ def known_facts(spec: Spec, status_model: Mapping[str, Any] | None) -> tuple[Con
 def facts_in(status_model: object) -> Mapping[str, Any]:
     """What a status, in which anything may stand, says of the model."""
     facts = status_model.get("facts") if isinstance(status_model, Mapping) else None
-    return facts if isinstance(facts, Mapping) else {}
+    return facts if isinstance(facts, Mapping) and broken_bound(facts) is None else {}
 
 
 def compact_config(config: Config) -> dict[str, Any]:
