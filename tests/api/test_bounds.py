@@ -104,7 +104,10 @@ def test_a_spec_of_just_the_size_and_depth_is_read(document: Make) -> None:
     made["spec"]["x"] = nested(MAX_DEPTH - 2)
     assert broken_bound(made) is None
     made["spec"]["x"] = nested(MAX_DEPTH - 1)
-    assert broken_bound(made) == ("spec.x.a", "is nested deeper than 64 levels. Use fewer levels of objects and lists.")
+    assert broken_bound(made) == (
+        "spec.x.a.a.a.a",
+        "is nested deeper than 64 levels. Use fewer levels of objects and lists.",
+    )
 
 
 def test_what_the_api_server_writes_does_not_count(document: Make) -> None:

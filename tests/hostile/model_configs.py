@@ -134,7 +134,7 @@ MODEL_CONFIGS: dict[str, Entry] = {
     "heads-more-than-hidden": _refused("attention heads", num_attention_heads=8192),
     "heads-list": _refused("num_attention_heads", num_attention_heads=[32] * 32),
     "vocab-not-a-number": _refused("JSON", vocab_size=float("nan")),
-    "vocab-beyond-64-bits": Entry(planned(LLAMA_8B | {"vocab_size": 10**400}), refused="spec.model.architecture"),
+    "vocab-beyond-64-bits": Entry(planned(LLAMA_8B | {"vocab_size": 10**400}), refused=f"{_CONFIG}.vocab_size"),
     "kv-heads-zero": _refused("KV heads", num_key_value_heads=0),
     "kv-heads-text": _unknown(num_key_value_heads="8"),
     "kv-heads-list": _unknown(num_key_value_heads=[8] * 32),
@@ -173,11 +173,13 @@ MODEL_CONFIGS: dict[str, Entry] = {
     "text-config-number": _unknown("text_config", text_config=7),
     "text-config-list": _unknown("text_config", text_config=[LLAMA_8B]),
     "config-deep": Entry(
-        planned(LLAMA_8B | {"rope_scaling": _nested(100)}), refused="spec.model.architecture", says="nested"
+        planned(LLAMA_8B | {"rope_scaling": _nested(100)}), refused=f"{_CONFIG}.rope_scaling[0]", says="nested"
     ),
     "config-large": Entry(planned(LLAMA_8B | {"x": "y" * 70_000}), refused=_CONFIG, says="65536"),
     "config-wide": Entry(planned(LLAMA_8B | {f"x{i}": 1 for i in range(200)}), refused=_CONFIG),
-    "config-of-halves-of-characters": Entry(planned(LLAMA_8B | {"model_type": "\ud800"}), refused=_CONFIG),
+    "config-of-halves-of-characters": Entry(
+        planned(LLAMA_8B | {"model_type": "\ud800"}), refused=f"{_CONFIG}.model_type"
+    ),
     "config-list": Entry(planned([LLAMA_8B]), refused=_CONFIG),  # type: ignore[arg-type]
     "weights-huge": Entry(
         resource({"model": {"source": {"path": "/a"}, "architecture": {"config": LLAMA_8B, "weightsBytes": 2**62}}}),

@@ -53,11 +53,20 @@ RESOURCES: dict[str, Entry] = {
     "key-endless": refused("decode", {_LONG: 1}, f"decode.{_LONG}"),
     # Sizes.
     "spec-of-a-megabyte": refused("engine.env", {f"A{i}": "x" * 4000 for i in range(60)}, "*", "bytes of JSON"),
-    "deep-template": refused("decode.podTemplate", _nested(1000, dict), "decode.podTemplate", "nested"),
-    "deep-list": refused("decode.args", {"hf-overrides": _nested(1000, list)}, "decode.args", "nested"),
-    "deep-defaults": refused("model.generationDefaults", {"temperature": _nested(65, list)}, "", "nested"),
+    "deep-template": refused("decode.podTemplate", _nested(1000, dict), "decode.podTemplate.a.a.a", "nested"),
+    "deep-list": refused(
+        "decode.args", {"hf-overrides": _nested(1000, list)}, "decode.args.hf-overrides[0][0]", "nested"
+    ),
+    "deep-defaults": refused(
+        "model.generationDefaults",
+        {"temperature": _nested(65, list)},
+        "model.generationDefaults.temperature[0][0]",
+        "nested",
+    ),
     "many-members": refused("decode", {f"k{i}": 1 for i in range(9000)}, "decode.k0"),
-    "many-values": refused("decode.parallelism.layerPartition", [1] * 17_000, "decode.parallelism", "values"),
+    "many-values": refused(
+        "decode.parallelism.layerPartition", [1] * 17_000, "decode.parallelism.layerPartition[16370]", "values"
+    ),
     "many-adapters": refused("model.lora.adapters", [{"name": "a", "path": "/a"}] * 3000),
     "many-tolerations": refused("decode.placement.tolerations", [{"key": 1}] * 4000),
     "many-arguments": refused("decode.args", {f"option-{i}": 1 for i in range(4000)}),
@@ -177,17 +186,24 @@ RESOURCES: dict[str, Entry] = {
     ),
     "option-not-a-number": _args("max-logprobs", float("nan")),
     "option-unknown": _args("max-logprob", 1),
-    "option-value-deep": refused("decode.args", {"hf-overrides": _nested(80, dict)}, "decode.args", "nested"),
+    "option-value-deep": refused(
+        "decode.args", {"hf-overrides": _nested(80, dict)}, "decode.args.hf-overrides.a.a", "nested"
+    ),
     "options-list": refused("decode.args", ["--port"]),
     "option-value-half-a-character": _args("load-format", "\ud800"),
     "cache-size-endless": harmless(
         "decode.args", {"kv-cache-memory-bytes": "9" * 60}, "vLLM refuses it; the plan counts with it."
     ),
-    "metric-half-a-character": refused("decode.autoscaling.metrics", [{"\ud800": 1}], "decode.autoscaling.metrics[0]"),
+    "metric-half-a-character": refused(
+        "decode.autoscaling.metrics", [{"\ud800": 1}], "decode.autoscaling.metrics[0].?"
+    ),
+    "namespace-half-a-character": _metadata("metadata.namespace", namespace="\ud800"),
     "metric-not-a-number": refused(
         "decode.autoscaling.metrics", [{"x": float("nan")}], "decode.autoscaling.metrics[0]"
     ),
-    "behavior-half-a-character": refused("decode.autoscaling.behavior", {"x": "\ud800"}, "decode.autoscaling.behavior"),
+    "behavior-half-a-character": refused(
+        "decode.autoscaling.behavior", {"x": "\ud800"}, "decode.autoscaling.behavior.x"
+    ),
     "variable-of-the-operator": refused("engine.env", {"VLLM_API_KEY": "x"}),
     "variable-name": refused("engine.env", {"A=B": "x"}, "engine.env.A=B"),
     "variable-name-line": refused("engine.env", {"A\nB": "x"}, "engine.env.A\nB"),

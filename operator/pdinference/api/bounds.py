@@ -23,7 +23,7 @@ _INT64: Final = range(-(2**63), 2**63)
 _NOT_CHECKED: Final = frozenset({"status"})
 _NOT_CHECKED_METADATA: Final = frozenset({"managedFields"})
 """The API server writes these; they repeat the spec's structure and are never examined."""
-_PATH_PARTS: Final = 3
+_PATH_PARTS: Final = 6
 _KEY: Final = "has a key that is not a string. Put quotes around the key."
 
 Broken = tuple[str, str]
@@ -78,8 +78,8 @@ def _broken_structure(document: Mapping[Any, Any]) -> Broken | None:
             return where, f"the document has more than {MAX_VALUES} values up to here. Use fewer."
         if characters > _MAX_CHARACTERS:
             return where, f"the document has more than {_MAX_CHARACTERS} characters up to here. Use fewer."
-        if isinstance(value, int) and value not in _INT64:
-            return where, "is a number beyond 64 bits. Use a smaller number."
+        if wrong := _wrong(key, value):
+            return where.encode(errors="replace").decode(), wrong
         if isinstance(value, Mapping | list | tuple):
             if len(open_) >= MAX_DEPTH:
                 return where, TOO_DEEP
@@ -87,6 +87,19 @@ def _broken_structure(document: Mapping[Any, Any]) -> Broken | None:
                 return where, _KEY
             open_.append((where, _members(value)))
     return None
+
+
+def _wrong(key: object, value: object) -> str:
+    """What is wrong with a member's key or with a value that is neither an object nor a list; empty when nothing is."""
+    if isinstance(value, int) and value not in _INT64:
+        return "is a number beyond 64 bits. Use a smaller number."
+    for text in (key, value):
+        if isinstance(text, str) and not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                return "has half of a surrogate pair, which is no character. Remove it."
+    return ""
 
 
 def _has_text_keys(value: Mapping[Any, Any]) -> bool:
@@ -110,4 +123,4 @@ def _path(path: str, key: str | int, depth: int) -> str:
 def _json(value: object) -> bytes:
     """As compact JSON; what JSON cannot say, such as a date in YAML, counts as its text."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
-    return text.encode("utf-8", "surrogatepass")
+    return text.encode()

@@ -59,7 +59,7 @@ def _as_json(value: Any) -> Any:
             pass
         case float() if math.isfinite(value):
             pass
-        case str() if _is_whole(value):
+        case str():
             pass
         case dict():
             for key, member in value.items():
@@ -73,10 +73,6 @@ def _as_json(value: Any) -> Any:
                 f"JSON cannot hold a value in it ({cut(repr(value), 60)}). Write text in quotes, or a number."
             )
     return value
-
-
-def _is_whole(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 AsJson = AfterValidator(_as_json)
