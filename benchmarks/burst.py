@@ -27,6 +27,7 @@ from typing import Any
 
 import yaml
 
+from benchmarks.memory import family_pss_mib
 from e2e.cluster import Cluster
 from pdinference.api import names
 from pdinference.api.crd import definitions
@@ -54,8 +55,10 @@ class Result:
     operator_children_per_second: float
     operator_seconds: float
     operator_cpu_seconds: float
-    operator_rss_mib: float
-    operator_rss_mib_before: float
+    operator_mib: float
+    processes_mib: float
+    operator_mib_before: float
+    processes_mib_before: float
     steady_seconds: float
     steady_writes: int
     steady_reads: int
@@ -74,7 +77,7 @@ async def measure(cluster: Cluster, count: int, steady_seconds: float) -> Result
         bare_rate = await _bare(api, count)
         with _operator(cluster) as process:
             await _until_ready()
-            before = _rss_mib(process.pid)
+            before = family_pss_mib(process.pid)
             started, cpu = time.monotonic(), _cpu_seconds(process.pid)
             await _each(api.create, [(RESOURCE.path(NAMESPACE), _resource(n, NAMESPACE)) for n in range(count)])
             children = count * len(_children(0, NAMESPACE))
@@ -85,7 +88,7 @@ async def measure(cluster: Cluster, count: int, steady_seconds: float) -> Result
             offset = _size(cluster.audit_log)
             await asyncio.sleep(steady_seconds)
             verbs = _requests(cluster.audit_log, offset)
-            rss = _rss_mib(process.pid)
+            after = family_pss_mib(process.pid)
         return Result(
             resources=count,
             children=children,
@@ -93,8 +96,10 @@ async def measure(cluster: Cluster, count: int, steady_seconds: float) -> Result
             operator_children_per_second=children / took,
             operator_seconds=took,
             operator_cpu_seconds=cpu,
-            operator_rss_mib=rss,
-            operator_rss_mib_before=before,
+            operator_mib=after[0],
+            processes_mib=sum(after),
+            operator_mib_before=before[0],
+            processes_mib_before=sum(before),
             steady_seconds=steady_seconds,
             steady_writes=sum(verbs[verb] for verb in ("create", "update", "patch", "delete")),
             steady_reads=verbs["get"] + verbs["list"],
@@ -252,11 +257,6 @@ def _size(path: Path) -> int:
     return path.stat().st_size
 
 
-def _rss_mib(pid: int) -> float:
-    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
 def _cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -268,7 +268,8 @@ def _report(result: Result) -> None:
         ("children, operator", f"{result.operator_children_per_second:.0f}/s ({result.ratio:.0%} of bare)"),
         ("burst took", f"{result.operator_seconds:.1f} s for {result.children} children"),
         ("operator CPU", f"{result.operator_cpu_seconds:.1f} s"),
-        ("operator memory", f"{result.operator_rss_mib:.0f} MiB (empty: {result.operator_rss_mib_before:.0f})"),
+        ("operator memory", f"{result.operator_mib:.0f} MiB (empty: {result.operator_mib_before:.0f})"),
+        ("with its processes", f"{result.processes_mib:.0f} MiB (empty: {result.processes_mib_before:.0f})"),
         (
             "steady state",
             f"{result.steady_writes} writes, {result.steady_reads} reads in {result.steady_seconds:.0f} s",

@@ -14,11 +14,11 @@ import string
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 
 from benchmarks.burst import NAMESPACE, PORT, _again, _each, _operator, _prepare, _resource
+from benchmarks.memory import family_pss_mib
 from e2e.cluster import Cluster
 from pdinference.api.bounds import MAX_SPEC_BYTES
 from pdinference.cluster.client import ApiServer, Json, load_configuration
@@ -75,8 +75,7 @@ async def _until_reported(process: subprocess.Popen[bytes], count: int, peaks: d
     while True:
         if process.poll() is not None:
             raise SystemExit(f"The operator ended with {process.returncode}.")
-        family = [process.pid, *_descendants(process.pid)]
-        found = [_rollup_mib(pid) for pid in family]
+        found = family_pss_mib(process.pid)
         peaks["operator, PSS"] = max(peaks.get("operator, PSS", 0), found[0])
         peaks["its other processes, PSS"] = max(peaks.get("its other processes, PSS", 0), sum(found[1:]))
         peaks["together, PSS"] = max(peaks.get("together, PSS", 0), sum(found))
@@ -89,23 +88,6 @@ async def _metric(name: str) -> float:
     async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{PORT}/metrics") as response:
         lines = (await response.text()).splitlines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
-
-
-def _descendants(pid: int) -> list[int]:
-    try:
-        children = [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
-    except FileNotFoundError:
-        return []
-    return [one for child in children for one in (child, *_descendants(child))]
-
-
-def _rollup_mib(pid: int) -> float:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    fields: dict[str, Any] = dict(line.split(":", 1) for line in lines[1:])
-    return int(fields["Pss"].split()[0]) / 1024
 
 
 def _status_mib(pid: int, field: str) -> float:

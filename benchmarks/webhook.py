@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import yaml
@@ -24,6 +23,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from prometheus_client import CollectorRegistry
 
+from benchmarks.memory import family_pss_mib
 from pdinference.admission.review import review_tasks
 from pdinference.admission.webhook import admission_routes
 from pdinference.controller.examinations import PROGRAM
@@ -161,7 +161,7 @@ async def _compare(count: int) -> None:
     async with Supervisor(Metrics()).running("isolated-process", process.keep()):
         await process.ready.wait()
         isolated = await measure(process.lanes["admission"], count)
-        memory = _memory(process.pid)
+        memory = family_pss_mib(process.pid)
     for name, after in isolated.items():
         before = threads[name]
         print(
@@ -174,17 +174,6 @@ async def _compare(count: int) -> None:
             )
     print(f"isolated process and workers, PSS in MiB: {', '.join(f'{pss:.0f}' for pss in memory)}")
     print(f"this process at most, RSS in MiB: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f}")
-
-
-def _memory(pid: int) -> list[float]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    return [_pss_mib(number) for number in (pid, *map(int, children))]
-
-
-def _pss_mib(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-    fields: dict[str, Any] = dict(line.split(":", 1) for line in lines[1:])
-    return int(fields["Pss"].split()[0]) / 1024
 
 
 def main() -> None:

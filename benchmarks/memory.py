@@ -1,0 +1,25 @@
+"""Memory of a process and of those that it started: proportional set size, in which each shared page counts once."""
+
+from pathlib import Path
+
+
+def family_pss_mib(pid: int) -> list[float]:
+    """MiB of the process itself, then of each of its descendants; 0 for one that has just ended."""
+    return [_pss_mib(one) for one in (pid, *_descendants(pid))]
+
+
+def _descendants(pid: int) -> list[int]:
+    try:
+        children = [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
+    except FileNotFoundError:
+        return []
+    return [one for child in children for one in (child, *_descendants(child))]
+
+
+def _pss_mib(pid: int) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    fields = {name: value for name, _, value in (line.partition(":") for line in lines[1:])}
+    return int(fields["Pss"].split()[0]) / 1024
