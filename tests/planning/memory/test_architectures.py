@@ -22,7 +22,10 @@ SMALL = {
     "q_lora_rank": 32, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
 }  # fmt: skip
 """Sizes that differ from one another, where a model type has them."""
-NOT_IN_TRANSFORMERS = {"deepseek", "internlm2", "kimi_k2", "mimo", "solar"}
+NOT_IN_TRANSFORMERS = {
+    "aquila", "baichuan", "chatglm", "deepseek", "exaone", "internlm", "internlm2", "internlm3", "kimi_k2", "mimo",
+    "minicpm", "orion", "qwen", "solar", "xverse", "Yi",
+}  # fmt: skip
 """Their classes come with the checkpoints, or are those of another type under a new name."""
 SWITCHED: dict[str, dict[str, Any]] = {
     "cohere": {"use_qk_norm": True},
@@ -31,6 +34,7 @@ SWITCHED: dict[str, dict[str, Any]] = {
     "seed_oss": {"attention_out_bias": True},
     "stablelm": {"use_qkv_bias": True},
     "ernie4_5": {"use_bias": True},
+    "falcon": {"new_decoder_architecture": True, "num_kv_heads": 2, "bias": True},
     "starcoder2": {"use_bias": False},
     "gpt_neox": {"attention_bias": False},
     "qwen2_moe": {"decoder_sparse_step": 2},

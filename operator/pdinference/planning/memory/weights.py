@@ -70,7 +70,12 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, checkp
         parts.append(f"{slots / MIB:.0f} MiB of it LoRA slots")
     if settings.offload:
         parts.append("less what cpuOffload keeps in CPU memory")
-    return computed(max(0, round(size) + rounding + slots - settings.offload), ", ".join(parts) + ".")
+    note = f"{', '.join(parts)}.{_version_note(facts)}"
+    return computed(max(0, round(size) + rounding + slots - settings.offload), note)
+
+
+def _version_note(facts: ModelFacts) -> str:
+    return f" No vLLM after {facts.last_version} runs this model type." if facts.last_version else ""
 
 
 @lru_cache(maxsize=8)  # every stage asks for the same
