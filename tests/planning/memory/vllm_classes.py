@@ -46,7 +46,7 @@ def allocated(folder: Path, config: Config, *, tensor: int = 1, stages: int = 1,
     _make_known(config["model_type"])
     for name in config["architectures"]:  # a class that is imported here needs no process of its own to be examined
         ModelRegistry.register_model(name, ModelRegistry.models[name].load_model_cls())
-    model_config = ModelConfig(model=str(folder), skip_tokenizer_init=True, dtype="float16")
+    model_config = ModelConfig(model=str(folder), skip_tokenizer_init=True, dtype="bfloat16")
     vllm_config = VllmConfig(model_config=model_config)
     vllm_config.parallel_config.pipeline_parallel_size = stages
     ranks, pipeline = parallel_state.get_tp_group(), parallel_state.get_pp_group()

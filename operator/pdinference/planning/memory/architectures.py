@@ -5,7 +5,7 @@ Sources: the classes of vllm/model_executor/models and, for what a config.json l
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Says = bool | str | tuple[str, ...]
@@ -73,11 +73,12 @@ class Traits:
 
 
 _TIED = {"tie_word_embeddings": True}
-_LLAMA = Traits(output_bias="attention_bias")
+_LLAMA_BIAS = ("attention_bias", "bias")
+_LLAMA = Traits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS)
 
 ARCHITECTURES: Mapping[str, Traits] = {
     "apertus": Traits(gated=False, qk_norm="head"),
-    "aquila": Traits(until="0.24.0", output_bias="attention_bias"),
+    "aquila": replace(_LLAMA, until="0.24.0"),
     "arcee": Traits(gated=False, output_bias="attention_bias"),
     "baichuan": Traits(until="0.23.0", qkv_bias=False, mlp_bias=False, packed="qkv"),
     "bloom": Traits(
@@ -91,8 +92,8 @@ ARCHITECTURES: Mapping[str, Traits] = {
         defaults={"rmsnorm": True, "post_layer_norm": True, "multi_query_group_num": 1},
         only_with=("rmsnorm", "post_layer_norm"), unless=("position_encoding_2d", "quantization_bit"),
     ),
-    "cohere": Traits(norms=1, qk_norm="all", qk_norm_switch="use_qk_norm", defaults=_TIED),
-    "cohere2": Traits(norms=1, defaults=_TIED, sliding_every=4),
+    "cohere": Traits(norms=1, qk_norm="all", qk_norm_switch="use_qk_norm", on_all_stages=True, defaults=_TIED),
+    "cohere2": Traits(norms=1, on_all_stages=True, defaults=_TIED, sliding_every=4),
     "deepseek": Traits(),
     "deepseek_v2": Traits(),
     "deepseek_v3": Traits(correction_bias=True),
@@ -100,18 +101,21 @@ ARCHITECTURES: Mapping[str, Traits] = {
     "ernie4_5": Traits(qkv_bias="use_bias", output_bias="use_bias", mlp_bias="use_bias", defaults=_TIED),
     "ernie4_5_moe": Traits(correction_bias=True, defaults=_TIED, unless=("use_bias",)),
     "exaone4": Traits(qk_norm="head"),
-    "exaone": Traits(qkv_bias=("attention_bias", "bias"), output_bias=("attention_bias", "bias")),
+    "exaone": _LLAMA,
     "falcon": Traits(
         names={"hidden_size": "n_embed"}, norm_bias=True, parallel_norms=True, qkv_bias="bias", output_bias="bias",
         mlp_bias="bias", gated=False, grouped="new_decoder_architecture", on_all_stages=True,
         defaults=_TIED | {"multi_query": True, "parallel_attn": True, "max_position_embeddings": 2048},
     ),
-    "gemma": Traits(defaults=_TIED),
-    "gemma2": Traits(norms=4, sliding_every=2, defaults=_TIED | {"head_dim": 256, "sliding_window": 4096}),
+    "gemma": Traits(on_all_stages=True, defaults=_TIED),
+    "gemma2": Traits(
+        norms=4, sliding_every=2, on_all_stages=True, defaults=_TIED | {"head_dim": 256, "sliding_window": 4096},
+    ),
     "gemma3_text": Traits(
         norms=4,
         qk_norm="head",
         sliding_every=6,
+        on_all_stages=True,
         defaults=_TIED
         | {"head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262208}
         | {"sliding_window": 4096, "sliding_window_pattern": 6, "max_position_embeddings": 131072},
@@ -121,7 +125,7 @@ ARCHITECTURES: Mapping[str, Traits] = {
     "glm4_moe": Traits(qk_norm="head", qk_norm_switch="use_qk_norm", correction_bias=True),
     "gpt2": Traits(
         norm_bias=True, qkv_bias=True, output_bias=True, mlp_bias=True, gated=False, positions=("n_positions", 0),
-        defaults=_TIED, unless=("add_cross_attention",),
+        on_all_stages=True, defaults=_TIED, unless=("add_cross_attention",),
     ),
     "gptj": Traits(norms=1, norm_bias=True, mlp_bias=True, head_bias=True, gated=False, on_all_stages=True),
     "gpt_neox": Traits(
@@ -129,10 +133,10 @@ ARCHITECTURES: Mapping[str, Traits] = {
         defaults={"attention_bias": True},
     ),
     "granite": _LLAMA,
-    "granitemoe": Traits(),
+    "granitemoe": Traits(on_all_stages=True),
     "hunyuan_v1_dense": Traits(qk_norm="head", output_bias="attention_bias"),
-    "internlm": Traits(until="0.23.0", qkv_bias="bias", output_bias="bias"),
-    "internlm2": Traits(qkv_bias="bias", output_bias="bias"),
+    "internlm": replace(_LLAMA, until="0.23.0"),
+    "internlm2": Traits(qkv_bias="bias", output_bias="bias", on_all_stages=True),
     "internlm3": Traits(qkv_bias="qkv_bias", output_bias="bias"),
     "kimi_k2": Traits(correction_bias=True),
     "llama": _LLAMA,
@@ -141,14 +145,14 @@ ARCHITECTURES: Mapping[str, Traits] = {
     "mimo": Traits(qkv_bias=True),
     "ministral3": Traits(),
     "mistral": Traits(),
-    "mixtral": Traits(),
+    "mixtral": Traits(on_all_stages=True),
     "nemotron": Traits(norm_bias=True, output_bias="attention_bias", gated=False),
     "olmo2": Traits(qk_norm="all", output_bias="attention_bias"),
     "olmo3": Traits(qk_norm="all", output_bias="attention_bias", sliding_every=4),
-    "olmoe": Traits(qk_norm="all", output_bias="attention_bias"),
+    "olmoe": Traits(qk_norm="all", output_bias="attention_bias", on_all_stages=True),
     "opt": Traits(
         norm_bias=True, qkv_bias="enable_bias", output_bias="enable_bias", mlp_bias="enable_bias", gated=False,
-        positions=("max_position_embeddings", 2), defaults=_TIED | {"enable_bias": True},
+        positions=("max_position_embeddings", 2), on_all_stages=True, defaults=_TIED | {"enable_bias": True},
     ),
     "orion": Traits(norm_bias=True, on_all_stages=True),
     "phi": Traits(
@@ -156,25 +160,27 @@ ARCHITECTURES: Mapping[str, Traits] = {
         unless=("qk_layernorm",),
     ),
     "phi3": Traits(),
-    "phimoe": Traits(norm_bias=True, output_bias="attention_bias", unless=("lm_head_bias",)),
+    "phimoe": Traits(norm_bias=True, output_bias="attention_bias", on_all_stages=True, unless=("lm_head_bias",)),
     "qwen": Traits(until="0.23.0", qkv_bias=True, halved_mlp=True, packed="qkv", only_with=("no_bias",),
                    defaults={"no_bias": True}),
     "qwen2": Traits(qkv_bias=True, window_switch=True),
     "qwen2_moe": Traits(
-        qkv_bias=True, window_switch=True, gated_sharing=True, defaults={"decoder_sparse_step": 1}
+        qkv_bias=True, window_switch=True, gated_sharing=True, on_all_stages=True, defaults={"decoder_sparse_step": 1}
     ),
     "qwen3": Traits(qk_norm="head", window_switch=True),
-    "qwen3_moe": Traits(qk_norm="head", window_switch=True, defaults={"decoder_sparse_step": 1}),
+    "qwen3_moe": Traits(qk_norm="head", window_switch=True, on_all_stages=True, defaults={"decoder_sparse_step": 1}),
     "seed_oss": Traits(output_bias="attention_out_bias", defaults={"attention_bias": True}),
     "smollm3": Traits(output_bias="attention_bias", window_switch=True, defaults=_TIED),
     "solar": _LLAMA,
-    "stablelm": Traits(norm_bias=True, qkv_bias="use_qkv_bias", unless=("qk_layernorm", "use_parallel_residual")),
+    "stablelm": Traits(
+        norm_bias=True, qkv_bias="use_qkv_bias", on_all_stages=True, unless=("qk_layernorm", "use_parallel_residual"),
+    ),
     "starcoder2": Traits(
         norm_bias=True, qkv_bias="use_bias", output_bias="use_bias", mlp_bias="use_bias", gated=False,
         defaults=_TIED | {"use_bias": True},
     ),
-    "xverse": Traits(until="0.23.0", output_bias="attention_bias"),
-    "Yi": Traits(until="0.3.0", output_bias="attention_bias"),
+    "xverse": replace(_LLAMA, until="0.23.0"),
+    "Yi": replace(_LLAMA, until="0.3.0"),
 }  # fmt: skip
 
 UNKNOWN = Traits()

@@ -14,7 +14,9 @@ from pdinference.planning.memory.tensors import Tensor, stage_tensors, too_many_
 
 _LONGEST_NOTE = 600
 _LOG = "start vLLM once and read its log."
-_LORA_ON_EMBEDDING = {"llama", "mistral", "mixtral", "granite", "phi3", "qwen3", "qwen3_moe"}
+_LORA_ON_EMBEDDING = {
+    "exaone", "granite", "internlm3", "llama", "minicpm", "mistral", "mixtral", "phi3", "qwen3", "qwen3_moe",
+}  # fmt: skip
 """Architectures whose class in vllm/model_executor/models lists `embedding_modules`."""
 
 
