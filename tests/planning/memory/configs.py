@@ -74,3 +74,63 @@ GEMMA3_1B: Config = {
     "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256, "vocab_size": 262144, "sliding_window": 512,
     "sliding_window_pattern": 6, "max_position_embeddings": 32768, "torch_dtype": "bfloat16",
 }  # fmt: skip
+BAICHUAN_7B: Config = {
+    "model_type": "baichuan", "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 11008,
+    "num_attention_heads": 32, "vocab_size": 64000, "max_position_embeddings": 4096, "tie_word_embeddings": False,
+    "torch_dtype": "float16",
+}  # fmt: skip
+BAICHUAN_13B: Config = {
+    "model_type": "baichuan", "num_hidden_layers": 40, "hidden_size": 5120, "intermediate_size": 13696,
+    "num_attention_heads": 40, "vocab_size": 64000, "model_max_length": 4096, "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}  # fmt: skip
+BAICHUAN2_7B: Config = BAICHUAN_7B | {
+    "vocab_size": 125696, "model_max_length": 4096, "z_loss_weight": 0, "torch_dtype": "bfloat16",
+}  # fmt: skip
+CHATGLM3_6B: Config = {
+    "model_type": "chatglm", "num_layers": 28, "hidden_size": 4096, "ffn_hidden_size": 13696, "kv_channels": 128,
+    "num_attention_heads": 32, "multi_query_attention": True, "multi_query_group_num": 2, "padded_vocab_size": 65024,
+    "seq_length": 8192, "add_bias_linear": False, "add_qkv_bias": True, "post_layer_norm": True, "rmsnorm": True,
+    "original_rope": True, "quantization_bit": 0, "tie_word_embeddings": False, "torch_dtype": "float16",
+}  # fmt: skip
+GLM4_9B: Config = CHATGLM3_6B | {
+    "num_layers": 40, "padded_vocab_size": 151552, "vocab_size": 151552, "seq_length": 131072,
+    "torch_dtype": "bfloat16",
+}  # fmt: skip
+CHATGLM_6B: Config = {
+    "model_type": "chatglm", "num_layers": 28, "hidden_size": 4096, "inner_hidden_size": 16384,
+    "num_attention_heads": 32, "vocab_size": 130528, "max_sequence_length": 2048, "position_encoding_2d": True,
+    "quantization_bit": 0, "torch_dtype": "float16",
+}  # fmt: skip
+QWEN_V1_7B: Config = {
+    "model_type": "qwen", "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 22016, "kv_channels": 128,
+    "num_attention_heads": 32, "vocab_size": 151936, "max_position_embeddings": 32768, "seq_length": 8192,
+    "no_bias": True, "tie_word_embeddings": False, "bf16": False, "fp16": False,
+}  # fmt: skip
+INTERNLM_7B: Config = {
+    "model_type": "internlm", "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 11008, "bias": True,
+    "num_attention_heads": 32, "vocab_size": 103168, "max_position_embeddings": 2048, "tie_word_embeddings": False,
+    "torch_dtype": "float16",
+}  # fmt: skip
+YI_34B: Config = {
+    "model_type": "Yi", "num_hidden_layers": 60, "hidden_size": 7168, "intermediate_size": 20480,
+    "num_attention_heads": 56, "num_key_value_heads": 8, "vocab_size": 64000, "max_position_embeddings": 4096,
+    "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+}  # fmt: skip
+FALCON_7B: Config = {
+    "model_type": "falcon", "num_hidden_layers": 32, "hidden_size": 4544, "num_attention_heads": 71, "num_kv_heads": 71,
+    "multi_query": True, "parallel_attn": True, "new_decoder_architecture": False, "bias": False, "alibi": False,
+    "vocab_size": 65024, "torch_dtype": "bfloat16",
+}  # fmt: skip
+FALCON_40B: Config = FALCON_7B | {
+    "num_hidden_layers": 60, "hidden_size": 8192, "num_attention_heads": 128, "num_kv_heads": 8,
+    "new_decoder_architecture": True,
+}  # fmt: skip
+BLOOM: Config = {
+    "model_type": "bloom", "n_layer": 70, "n_embed": 14336, "num_attention_heads": 112, "vocab_size": 250880,
+    "n_inner": None, "seq_length": 2048, "torch_dtype": "bfloat16",
+}  # fmt: skip
+GPTJ_6B: Config = {
+    "model_type": "gptj", "n_layer": 28, "n_embd": 4096, "n_head": 16, "n_inner": None, "vocab_size": 50400,
+    "n_positions": 2048, "rotary_dim": 64, "tie_word_embeddings": False,
+}  # fmt: skip

@@ -10,19 +10,14 @@ from pdinference.planning.memory.architectures import ARCHITECTURES
 from pdinference.planning.memory.shape import ModelFacts
 from tests.planning.memory.configs import Config
 from tests.planning.memory.sizes import parameters
+from tests.planning.memory.small import small_config
 
 pytestmark = pytest.mark.vllm
 
-SMALL = {
-    "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96, "ffn_dim": 96, "word_embed_proj_dim": 64,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 128,
-    "max_position_embeddings": 256, "moe_intermediate_size": 24, "n_routed_experts": 4, "num_local_experts": 4,
-    "num_experts": 4, "moe_num_experts": 4, "num_experts_per_tok": 2, "moe_k": 2, "n_shared_experts": 2,
-    "shared_expert_intermediate_size": 48, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
-    "q_lora_rank": 32, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
+NOT_IN_TRANSFORMERS = {
+    "aquila", "baichuan", "chatglm", "deepseek", "exaone", "internlm", "internlm2", "internlm3", "kimi_k2", "mimo",
+    "minicpm", "orion", "qwen", "solar", "xverse", "Yi",
 }  # fmt: skip
-"""Sizes that differ from one another, where a model type has them."""
-NOT_IN_TRANSFORMERS = {"deepseek", "internlm2", "kimi_k2", "mimo", "solar"}
 """Their classes come with the checkpoints, or are those of another type under a new name."""
 SWITCHED: dict[str, dict[str, Any]] = {
     "cohere": {"use_qk_norm": True},
@@ -31,6 +26,7 @@ SWITCHED: dict[str, dict[str, Any]] = {
     "seed_oss": {"attention_out_bias": True},
     "stablelm": {"use_qkv_bias": True},
     "ernie4_5": {"use_bias": True},
+    "falcon": {"new_decoder_architecture": True, "num_kv_heads": 2, "bias": True},
     "starcoder2": {"use_bias": False},
     "gpt_neox": {"attention_bias": False},
     "qwen2_moe": {"decoder_sparse_step": 2},
@@ -42,11 +38,9 @@ SWITCHED: dict[str, dict[str, Any]] = {
 def counted(model_type: str, members: dict[str, Any]) -> tuple[int, Config]:
     """Parameters of the class of transformers for such a config, and that config."""
     import torch  # noqa: PLC0415 - only where vLLM is installed
-    from transformers import AutoConfig, AutoModelForCausalLM  # noqa: PLC0415
+    from transformers import AutoModelForCausalLM  # noqa: PLC0415
 
-    silent = AutoConfig.for_model(model_type)
-    sizes = {key: value for key, value in SMALL.items() if key in silent.to_dict() or hasattr(silent, key)}
-    config = AutoConfig.for_model(model_type, **sizes, **members, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    config = small_config(model_type, members)
     with warnings.catch_warnings(), torch.device("meta"):
         warnings.simplefilter("ignore")
         model = AutoModelForCausalLM.from_config(config)

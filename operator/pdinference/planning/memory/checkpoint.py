@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from pdinference.planning.memory.shape import ModelFacts
 
-_LAYER = re.compile(r"^(?:model|language_model\.model|model\.language_model)\.layers\.([0-9]{1,9})\.")
+_LAYER = re.compile(
+    r"^(?:(?:model|language_model\.model|model\.language_model|gpt_neox|transformer\.encoder)\.layers"
+    r"|(?:transformer\.)?h)\.([0-9]{1,9})\."
+)
 _CAST = {"F64", "F32", "F16", "BF16"}
 """Types that vLLM casts to the model's dtype while it loads; others keep their size."""
 

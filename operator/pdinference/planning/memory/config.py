@@ -76,15 +76,23 @@ class LanguageModel(StrictModel):
 
     hidden_size: Size = None
     n_embd: Size = None
+    n_embed: Size = None
     d_model: Size = None
     word_embed_proj_dim: Size = None
     intermediate_size: Size = None
     ffn_dim: Size = None
+    ffn_hidden_size: Size = None
     n_inner: Size = None
     vocab_size: Size = None
+    padded_vocab_size: Size = None
     max_position_embeddings: Size = None
     n_positions: Size = None
+    max_seq_len: Size = None
+    seq_length: Size = None
+    model_max_length: Size = None
     max_sequence_length: Size = None
+    max_seq_length: Size = None
+    seq_len: Size = None
     sliding_window: Size = None
 
     num_attention_heads: Size = None
@@ -95,6 +103,8 @@ class LanguageModel(StrictModel):
     num_kv_heads: Size = None
     multi_query_group_num: Size = None
     head_dim: Size = None
+    num_ln_in_parallel_attn: Size = None
+    quantization_bit: Size = None
     kv_lora_rank: Size = None
     q_lora_rank: Size = None
     qk_nope_head_dim: Size = None
@@ -112,7 +122,9 @@ class LanguageModel(StrictModel):
     moe_intermediate_size: Size = None
     shared_expert_intermediate_size: Size = None
 
+    add_bias_linear: Switch = None
     add_cross_attention: Switch = None
+    add_qkv_bias: Switch = None
     attention_bias: Switch = None
     attention_out_bias: Switch = None
     bias: Switch = None
@@ -120,7 +132,15 @@ class LanguageModel(StrictModel):
     lm_head_bias: Switch = None
     mlp_bias: Switch = None
     multi_query: Switch = None
+    multi_query_attention: Switch = None
+    new_decoder_architecture: Switch = None
+    no_bias: Switch = None
+    parallel_attn: Switch = None
+    position_encoding_2d: Switch = None
+    post_layer_norm: Switch = None
     qk_layernorm: Switch = None
+    qkv_bias: Switch = None
+    rmsnorm: Switch = None
     tie_word_embeddings: Switch = None
     use_bias: Switch = None
     use_parallel_residual: Switch = None

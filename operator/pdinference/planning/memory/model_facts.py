@@ -21,6 +21,10 @@ from pdinference.planning.memory.shape import MLA, ModelFacts, MoE
 
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 _INTERMEDIATE = ("intermediate_size", "ffn_dim", "n_inner")
+_MAX_LENGTH = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "max_seq_length",
+    "seq_len",
+)  # fmt: skip
 _EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
 _PER_TOKEN = ("num_experts_per_tok", "moe_k")
 _DTYPES = ("dtype", "torch_dtype")
@@ -50,24 +54,25 @@ def model_facts(config: Config) -> ModelFacts:
     model_type = text.values.get("model_type") or whole.values.get("model_type") or ""
     traits = ARCHITECTURES.get(model_type, UNKNOWN)
     given = {key: value for key, value in text.values.items() if value is not None or key == _WINDOW}
-    text = Checked({**traits.defaults, **given}, text.unfit)
+    text = _usual_names(traits, Checked({**traits.defaults, **given}, text.unfit))
     values = text.values
     layers = _number(text, *_LAYERS)
     hidden = _number(text, "hidden_size", "n_embd", "d_model")
     heads = _number(text, "num_attention_heads", "n_head", "n_heads")
-    kv_heads = _kv_heads(text, heads)
+    kv_heads = _kv_heads(traits, text, heads)
     head_dim = _optional(text, "head_dim") or hidden // heads
     if head_dim < 1:
         raise UnusableConfigError(f"config.json has {heads} attention heads for a hidden_size of {hidden}.")
     quantization = quantization_of(config.get(QUANTIZATION) or part.get(QUANTIZATION))
     return ModelFacts(
         model_type=model_type,
+        last_version=traits.until,
         layers=layers,
         hidden=hidden,
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        intermediate=_optional(text, *_INTERMEDIATE) or 4 * hidden,
+        intermediate=(_optional(text, *_INTERMEDIATE) or 4 * hidden) // (2 if traits.halved_mlp else 1),
         vocab=_number(text, "vocab_size"),
         tied_embeddings=bool(values.get("tie_word_embeddings")),
         qkv_bias=_says(values, traits.qkv_bias),
@@ -75,12 +80,16 @@ def model_facts(config: Config) -> ModelFacts:
         mlp_bias=_says(values, traits.mlp_bias),
         head_bias=traits.head_bias,
         gated_mlp=traits.gated,
-        norms_per_layer=traits.norms,
+        packed_qkv=bool(traits.packed),
+        packed_mlp=traits.packed == "all",
+        on_all_stages=traits.on_all_stages,
+        embedding_norm=traits.embedding_norm,
+        norms_per_layer=_norms(traits, text),
         norm_elements=hidden * (2 if traits.norm_bias else 1),
         qk_norm_elements=_qk_norm_elements(traits, values, heads + kv_heads, head_dim),
         position_elements=_positions(traits, text) * hidden,
         windows=_windows(traits, text, layers),
-        max_length=_optional(text, "max_position_embeddings", "n_positions", "max_sequence_length"),
+        max_length=_max_length(text),
         stretched=any(each.get(key) for each in (config, part) for key in STRETCHED),
         dtype=next((each[key] for each in (values, whole.values) for key in _DTYPES if each.get(key)), None),
         mla=_mla(text),
@@ -91,6 +100,7 @@ def model_facts(config: Config) -> ModelFacts:
         or "linear_attention" in (values.get("layer_types") or ()),
         tensors_known=model_type in ARCHITECTURES
         and not any(values.get(member) for member in traits.unless)
+        and all(values.get(member) for member in traits.only_with)
         and values.get("word_embed_proj_dim", hidden) == hidden,
         unfit=_unfit(config, text, quantization),
     )
@@ -106,6 +116,17 @@ def _unfit(config: Config, text: Checked, quantization: Quantization | None) -> 
     return tuple(reasons)
 
 
+def _usual_names(traits: Traits, text: Checked) -> Checked:
+    """The same members; those that the architecture calls otherwise, by their usual name."""
+    usual = {own: name for name, own in traits.names.items()}
+    values, unfit = (
+        {key: value for key, value in members.items() if key not in usual}
+        | {usual[key]: value for key, value in members.items() if key in usual}
+        for members in (text.values, text.unfit)
+    )
+    return Checked(values, unfit)
+
+
 def _optional(text: Checked, *keys: str) -> int | None:
     value = next((text.values[key] for key in keys if text.values.get(key) is not None), None)
     return value if isinstance(value, int) and value > 0 else None
@@ -119,7 +140,22 @@ def _number(text: Checked, *keys: str) -> int:
     return value
 
 
-def _kv_heads(text: Checked, heads: int) -> int:
+def _max_length(text: Checked) -> int | None:
+    """Source: `derive_max_model_len_and_key` in vllm/transformers_utils/model_arch_config_convertor.py."""
+    stated = [length for key in _MAX_LENGTH if (length := _optional(text, key)) is not None]
+    return _optional(text, "model_max_length") or min(stated, default=None)
+
+
+def _norms(traits: Traits, text: Checked) -> int:
+    if not (traits.parallel_norms and text.values.get("parallel_attn")):
+        return traits.norms
+    stated = text.values.get("num_ln_in_parallel_attn")
+    return 2 if stated == 2 or (stated is None and text.values.get("new_decoder_architecture")) else 1
+
+
+def _kv_heads(traits: Traits, text: Checked, heads: int) -> int:
+    if traits.grouped and not text.values.get(traits.grouped):
+        return 1 if text.values.get("multi_query") else heads
     stated = next((text.values[key] for key in KV_HEADS if text.values.get(key) is not None), None)
     if stated is None:
         return 1 if text.values.get("multi_query") and not any(key in text.values for key in KV_HEADS) else heads
@@ -129,7 +165,9 @@ def _kv_heads(text: Checked, heads: int) -> int:
 
 
 def _says(values: Config, says: Says) -> bool:
-    return bool(values.get(says)) if isinstance(says, str) else says
+    if isinstance(says, bool):
+        return says
+    return any(values.get(member) for member in ((says,) if isinstance(says, str) else says))
 
 
 def _qk_norm_elements(traits: Traits, values: Config, heads: int, head_dim: int) -> int:

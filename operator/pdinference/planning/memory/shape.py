@@ -48,6 +48,11 @@ class ModelFacts:
     """A model's shape.
 
     Attributes:
+        last_version: The last vLLM version with a class for this model type; empty: the pinned version has one.
+        packed_qkv: Whether the checkpoint has queries, keys and values in one tensor.
+        packed_mlp: Whether it has the gate and the first product in one.
+        on_all_stages: Whether each pipeline stage allocates embedding, last norm and head, used or not.
+        embedding_norm: Whether there is a norm after the embedding.
         norm_elements: Elements of a norm: the hidden size, twice that with a bias.
         qk_norm_elements: Elements of the norms of queries and keys in each layer; 0 without.
         position_elements: Elements of learned positions; 0 where positions are rotary.
@@ -61,6 +66,7 @@ class ModelFacts:
     """
 
     model_type: str
+    last_version: str
     layers: int
     hidden: int
     heads: int
@@ -74,6 +80,10 @@ class ModelFacts:
     mlp_bias: bool
     head_bias: bool
     gated_mlp: bool
+    packed_qkv: bool
+    packed_mlp: bool
+    on_all_stages: bool
+    embedding_norm: bool
     norms_per_layer: int
     norm_elements: int
     qk_norm_elements: int

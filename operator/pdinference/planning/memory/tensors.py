@@ -57,14 +57,16 @@ def stage_tensors(facts: ModelFacts, settings: Settings, stage: int) -> Iterator
     Source: vllm/model_executor/models/{llama,qwen2,qwen3,mixtral,gemma2,gemma3,deepseek_v2}.py. Column-parallel layers
     (qkv, gate_up) shard their outputs, row-parallel ones (o, down) their inputs, embedding and head the vocabulary;
     norms, routers and MLA's down-projections are on every rank. The last stage needs the embedding too when it is tied
-    to the head.
+    to the head. Some classes (chatglm.py, falcon.py) do not leave out what a stage does not use.
     """
-    first, last = stage == 0, stage == settings.stages - 1
+    first, last = facts.on_all_stages or stage == 0, facts.on_all_stages or stage == settings.stages - 1
     table = ceil_div(facts.vocab, _VOCAB_PADDING) * _VOCAB_PADDING * facts.hidden // settings.tensor
     if first or (last and facts.tied_embeddings):
         yield Tensor("embedding", (table * settings.dtype_bytes,))
     if first and facts.position_elements:
         yield Tensor("embedding", (facts.position_elements * settings.dtype_bytes,))
+    if first and facts.embedding_norm:
+        yield Tensor("norm", (facts.norm_elements * settings.dtype_bytes,))
     for layer, count in _alike(facts, settings.quantization, stage_layers(settings, stage)):
         for tensor in _layer(facts, settings, layer):
             yield replace(tensor, count=count * tensor.count)
@@ -135,8 +137,8 @@ def _attention(facts: ModelFacts, settings: Settings, layer: int) -> Iterator[Te
         return
     heads, kv_heads = facts.heads // settings.tensor, local_kv_heads(facts, settings.tensor)
     outputs = (heads + 2 * kv_heads) * facts.head_dim
-    modules = [f"{name}.{module}" for module in ("qkv_proj", "q_proj", "k_proj", "v_proj")]
-    yield _linear(settings, "attention", modules, outputs, facts.hidden)
+    inner = ("qkv_proj",) if facts.packed_qkv else ("qkv_proj", "q_proj", "k_proj", "v_proj")
+    yield _linear(settings, "attention", [f"{name}.{module}" for module in inner], outputs, facts.hidden)
     yield _linear(settings, "attention", [f"{name}.o_proj"], facts.hidden, heads * facts.head_dim)
     if facts.qkv_bias:
         yield Tensor("attention", (outputs * settings.dtype_bytes,))
@@ -178,9 +180,15 @@ def _feed_forward(facts: ModelFacts, settings: Settings, layer: int) -> Iterator
         yield from _mlp(facts, settings, name, facts.intermediate)
 
 
+def _mlp_modules(facts: ModelFacts) -> tuple[str, ...]:
+    if not facts.gated_mlp:
+        return ("up_proj",)
+    return ("gate_up_proj",) if facts.packed_mlp else ("gate_up_proj", "gate_proj", "up_proj")
+
+
 def _mlp(facts: ModelFacts, settings: Settings, name: str, width: int) -> Iterator[Tensor]:
     local = width // settings.tensor
-    inner = ("gate_up_proj", "gate_proj", "up_proj") if facts.gated_mlp else ("up_proj",)
+    inner = _mlp_modules(facts)
     outputs = (2 if facts.gated_mlp else 1) * local
     yield _linear(settings, "mlp", [f"{name}.{module}" for module in inner], outputs, facts.hidden)
     yield _linear(settings, "mlp", [f"{name}.down_proj"], facts.hidden, local)

@@ -14,7 +14,9 @@ from pdinference.planning.memory.tensors import Tensor, stage_tensors, too_many_
 
 _LONGEST_NOTE = 600
 _LOG = "start vLLM once and read its log."
-_LORA_ON_EMBEDDING = {"llama", "mistral", "mixtral", "granite", "phi3", "qwen3", "qwen3_moe"}
+_LORA_ON_EMBEDDING = {
+    "exaone", "granite", "internlm3", "llama", "minicpm", "mistral", "mixtral", "phi3", "qwen3", "qwen3_moe",
+}  # fmt: skip
 """Architectures whose class in vllm/model_executor/models lists `embedding_modules`."""
 
 
@@ -70,7 +72,12 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, checkp
         parts.append(f"{slots / MIB:.0f} MiB of it LoRA slots")
     if settings.offload:
         parts.append("less what cpuOffload keeps in CPU memory")
-    return computed(max(0, round(size) + rounding + slots - settings.offload), ", ".join(parts) + ".")
+    note = f"{', '.join(parts)}.{_version_note(facts)}"
+    return computed(max(0, round(size) + rounding + slots - settings.offload), note)
+
+
+def _version_note(facts: ModelFacts) -> str:
+    return f" No vLLM after {facts.last_version} runs this model type." if facts.last_version else ""
 
 
 @lru_cache(maxsize=8)  # every stage asks for the same
