@@ -14,6 +14,7 @@ from pdinference.checks.memory import can_be_planned, judge
 from pdinference.checks.model import model_problems
 from pdinference.checks.options import option_problems, option_warnings
 from pdinference.checks.pair import pair_problems
+from pdinference.checks.pinning import pinning_warnings
 from pdinference.checks.resources import resource_problems
 from pdinference.checks.risks import risks
 from pdinference.checks.scaling import scaling_problems
@@ -88,4 +89,5 @@ def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> 
 
 def _warnings(resource: PDInference) -> Iterator[Problem]:
     yield from option_warnings(resource.spec)
+    yield from pinning_warnings(resource.spec)
     yield from risks(resource.spec)
