@@ -188,6 +188,18 @@ class TestDevices:
         wanted = {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["A100", "H100"]}
         assert required == {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
 
+    def test_d_without_products_has_those_of_p(self, resource: Make) -> None:
+        r = resource(parameter={"accelerator": {"products": ["H100"]}})
+        of_p, of_d = (
+            pod_spec(only(r, kind, role))["affinity"]["nodeAffinity"]
+            for kind, role in (("StatefulSet", "parameter"), ("Deployment", "decode"))
+        )
+        assert of_d == of_p
+
+    def test_d_with_an_empty_list_of_products_may_run_anywhere(self, resource: Make) -> None:
+        r = resource(parameter={"accelerator": {"products": ["H100"]}}, decode={"accelerator": {"products": []}})
+        assert "affinity" not in pod_spec(only(r, "Deployment", "decode"))
+
     def test_products_hold_in_every_alternative_of_the_users_affinity(self, resource: Make) -> None:
         terms = [{"matchExpressions": [{"key": key, "operator": "Exists"}]} for key in ("a", "b")]
         affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}

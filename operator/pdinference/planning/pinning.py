@@ -36,9 +36,11 @@ def _where_d(spec: Spec) -> str:
     if (devices := _on_devices(decode)) is not None:
         taken = decode.products and spec.decode.accelerator.products is None
         return f"{devices}, the products of P" if taken else devices
+    unpinned = spec.decode.accelerator.products is None and not names_product(decode)
+    advice = "; to pin it to a product, list spec.decode.accelerator.products" if unpinned else ""
     if chooses_nodes(decode):
-        return "runs on nodes that its placement or podTemplate choose"
-    return f"runs on any node with {decode.accelerator.resource_name}"
+        return f"runs on nodes that its own placement or podTemplate choose{advice}"
+    return f"runs on any node with {decode.accelerator.resource_name}{advice}"
 
 
 def _on_devices(role: RoleSpec) -> str | None:

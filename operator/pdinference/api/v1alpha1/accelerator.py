@@ -44,8 +44,8 @@ class Accelerator(ApiModel):
     tolerated. Not used with type CPU, nor with devices."""
     products: LabelValues | None = None
     """Products that pods may run on: values of the node label `productLabel`, for example `NVIDIA-H100-80GB-HBM3`.
-    Default: any for P; for D those of P, if resourceName is the same and D has no node selector or affinity. `[]`: any.
-    """
+    Default: any for P; for D those of P, if resourceName is the same and D has no other node selector or affinity than
+    P. `[]`: any."""
     product_label: QualifiedName = "nvidia.com/gpu.product"
     """Node label that names the product. The default is what NVIDIA's GPU feature discovery writes."""
     memory: Quantity | None = None

@@ -10,13 +10,14 @@ from pdinference.api.v1alpha1.role import RoleSpec
 def with_products_of(parameter: ParameterSpec, decode: RoleSpec) -> RoleSpec:
     """D as it runs: with the products of P, their label and their memory where it takes these.
 
-    It does so when its `products` are absent, it asks for the same extended resource as P, and it chooses no nodes
-    itself. Any node selector or affinity of D counts as its own choice: a condition on another label, such as that of a
+    It does so when its `products` are absent, it asks for the same extended resource as P, and it has no node selector
+    or affinity, or that of P. Any other one counts as D's own choice: a condition on another label, such as that of a
     node pool, may mean nodes that have other products, and D would fit on no node.
     """
     own, of_p = decode.accelerator, parameter.accelerator
     alike = own.type == of_p.type and own.devices is None and own.resource_name == of_p.resource_name
-    if own.products is not None or not parameter.products or not alike or chooses_nodes(decode):
+    elsewhere = chooses_nodes(decode) and _chosen_nodes(decode) != _chosen_nodes(parameter)
+    if own.products is not None or not parameter.products or not alike or elsewhere:
         return decode
     taken = {
         "products": parameter.products,
@@ -28,9 +29,7 @@ def with_products_of(parameter: ParameterSpec, decode: RoleSpec) -> RoleSpec:
 
 def chooses_nodes(role: RoleSpec) -> bool:
     """Whether `placement` or `podTemplate` of a role have a node selector or a node affinity."""
-    overlay = _pod_of(role)
-    chosen = overlay.get("nodeSelector"), _member(overlay, "affinity").get("nodeAffinity")
-    return bool(role.placement.node_selector or role.placement.node_affinity or any(chosen))
+    return any(_chosen_nodes(role))
 
 
 def names_product(role: RoleSpec) -> bool:
@@ -46,6 +45,12 @@ def names_product(role: RoleSpec) -> bool:
         placed = {} if affinity is None else affinity.model_dump(by_alias=True, mode="json")
         terms = _required_terms({"affinity": {"nodeAffinity": placed}})
     return bool(terms) and all(label in _values_asked_for(term) for term in terms or ())
+
+
+def _chosen_nodes(role: RoleSpec) -> tuple[object, ...]:
+    overlay = _pod_of(role)
+    placed = role.placement.node_selector, role.placement.node_affinity
+    return *placed, overlay.get("nodeSelector"), _member(overlay, "affinity").get("nodeAffinity")
 
 
 def _pod_of(role: RoleSpec) -> Mapping[str, Any]:
