@@ -200,9 +200,7 @@ HOSTILE: dict[str, Overlay] = {
     "side-car-all-devices": _side_car(
         "env[NVIDIA_VISIBLE_DEVICES]", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
     ),
-    "init-all-devices": _init(
-        "env[NVIDIA_VISIBLE_DEVICES]", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
-    ),
+    "init-all-devices": _init("env[NVIDIA_VISIBLE_DEVICES]", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
     "side-car-devices-of-a-config-map": _side_car(
         "env[AMD_VISIBLE_DEVICES]",
         env=[{"name": "AMD_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}],

@@ -25,8 +25,11 @@ def test_a_p_without_products_says_how_to_pin_it(resource: Make) -> None:
     assert found(resource) == (
         "False",
         "NotPinned",
-        "spec.parameter.accelerator.products: P is not pinned to a product: its pods may run on any node with "
-        "nvidia.com/gpu. List products here; `kubectl get nodes -L nvidia.com/gpu.product` shows those of the cluster.",
+        (
+            "spec.parameter.accelerator.products: P is not pinned to a product: its pods may run on any node with "
+            "nvidia.com/gpu. List products here; `kubectl get nodes -L nvidia.com/gpu.product` shows those of the "
+            "cluster."
+        ),
     )
 
 
@@ -51,15 +54,19 @@ def test_the_command_names_the_label_of_the_vendor(resource: Make) -> None:
         ),
         (
             {"parameter": H100, "decode": ON_A_POOL},
-            "P runs on H100. D runs on nodes that its own placement or podTemplate choose; to pin it to a product, "
-            "list spec.decode.accelerator.products.",
+            (
+                "P runs on H100. D runs on nodes that its own placement or podTemplate choose; to pin it to a product, "
+                "list spec.decode.accelerator.products."
+            ),
         ),
         ({"parameter": H100, "decode": {"accelerator": {"type": "CPU"}}}, "P runs on H100. D runs on CPU."),
         ({"parameter": DEVICES, "decode": DEVICES}, "P claims exact devices. D claims exact devices."),
         (
             {"parameter": DEVICES},
-            "P claims exact devices. D runs on any node with nvidia.com/gpu; to pin it to a product, list "
-            "spec.decode.accelerator.products.",
+            (
+                "P claims exact devices. D runs on any node with nvidia.com/gpu; to pin it to a product, list "
+                "spec.decode.accelerator.products."
+            ),
         ),
         (
             {"parameter": {"placement": {"nodeSelector": {"nvidia.com/gpu.product": "H100"}}}, "decode": DEVICES},

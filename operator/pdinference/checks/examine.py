@@ -66,6 +66,8 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
     memory = judge(reading.resource.spec, facts) if can_be_planned(problems) else NO_VERDICT
     problems += memory.problems
     warnings = (*memory.warnings, *_warnings(reading.resource), *adapter_warnings(reading.resource.spec, adapters))
+    if not problems:  # what is missing may be what could not be read
+        warnings += tuple(pinning_warnings(reading.resource.spec))
     return Examination(
         resource=None if problems else reading.resource,
         problems=first_of(problems),
@@ -89,5 +91,4 @@ def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> 
 
 def _warnings(resource: PDInference) -> Iterator[Problem]:
     yield from option_warnings(resource.spec)
-    yield from pinning_warnings(resource.spec)
     yield from risks(resource.spec)

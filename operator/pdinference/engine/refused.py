@@ -11,8 +11,8 @@ _TLS = "the router and the probes call vLLM without TLS; end TLS in front of the
 _NODES = "the operator starts the nodes of an instance; use parallelism of the role"
 _RANKS = "the operator starts the ranks of an instance; use parallelism.data of the role"
 _DEVICES = (
-    "the scheduler, the device plug-in or the claim decides which devices a pod has; use accelerator.products or "
-    "accelerator.devices of the role, and parallelism for how many"
+    "Kubernetes gives each pod its devices; in the role, use parallelism for how many, accelerator.products for the "
+    "product and accelerator.devices for exact devices"
 )
 _PORT = "vLLM listens on the port that Services and NetworkPolicies name"
 
@@ -69,17 +69,21 @@ DEVICE_ENVIRONMENT: dict[str, str] = dict.fromkeys(
     ),
     _DEVICES,
 )
-"""Variables that choose devices: of vLLM's platforms (`device_control_env_var` in vllm/platforms), of the libraries below
-them, and of container runtimes. A runtime may give a container all devices of the node for such a variable, so side-cars
-may not set them either."""
+"""Variables that choose devices: of vLLM's platforms (`device_control_env_var` in vllm/platforms), of the libraries
+that these use, and of container runtimes. For such a variable, a runtime may give a container all devices of the node.
+So no side-car may set them either."""
 
-REFUSED_ENVIRONMENT: dict[str, str] = OWNED_ENVIRONMENT | DEVICE_ENVIRONMENT | {
-    "HUGGING_FACE_HUB_TOKEN": "use spec.model.source.huggingFace.tokenSecret",
-    "HUGGINGFACE_HUB_TOKEN": "use spec.model.source.huggingFace.tokenSecret",
-    "HF_TOKEN_PATH": "use spec.model.source.huggingFace.tokenSecret",
-    "MODELSCOPE_API_TOKEN": "a token in plain text would be readable to all who can read the resource",
-    "VLLM_ALLOW_INSECURE_SERIALIZATION": "whoever reaches a socket of vLLM could run code",
-}
+REFUSED_ENVIRONMENT: dict[str, str] = (
+    OWNED_ENVIRONMENT
+    | DEVICE_ENVIRONMENT
+    | {
+        "HUGGING_FACE_HUB_TOKEN": "use spec.model.source.huggingFace.tokenSecret",
+        "HUGGINGFACE_HUB_TOKEN": "use spec.model.source.huggingFace.tokenSecret",
+        "HF_TOKEN_PATH": "use spec.model.source.huggingFace.tokenSecret",
+        "MODELSCOPE_API_TOKEN": "a token in plain text would be readable to all who can read the resource",
+        "VLLM_ALLOW_INSECURE_SERIALIZATION": "whoever reaches a socket of vLLM could run code",
+    }
+)
 """Of vLLM's container, by a field or by an overlay."""
 
 

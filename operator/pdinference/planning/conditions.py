@@ -42,9 +42,9 @@ MEMORY_FITS = "MemoryFits"
 both roles, False when it does not (`DoesNotFit`), Unknown while the model's shape or a device's memory is not known."""
 
 PINNED = "Pinned"
-"""True when P's pods run only on products that the spec names, or claim exact devices. False (`NotPinned`) when they may
-run on any node that has the extended resource; that is valid. The message says where P and D run. Absent when P runs on
-CPU."""
+"""True when P's pods run only on products that the spec names, or claim exact devices. False (`NotPinned`) when they
+may run on any node that has the extended resource; that is valid. The message says where P and D run. Absent when P
+runs on CPU."""
 
 AUTOSCALING = "Autoscaling"
 """There only with `autoscaling` in a role. True while the number of pods follows the load, if need be only as far as

@@ -51,7 +51,8 @@ class Accelerator(ApiModel):
     memory: Quantity | None = None
     """Memory of one device, for the memory plan, for example 80Gi. Default: that of the smallest of products."""
     devices: Devices | None = None
-    """Exact devices by dynamic resource allocation (Kubernetes 1.34 or later) instead of an extended resource. Taints of their nodes go into placement.tolerations."""
+    """Exact devices by dynamic resource allocation (Kubernetes 1.34 or later) instead of an extended resource. Taints
+    of their nodes go into placement.tolerations."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
