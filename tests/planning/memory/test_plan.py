@@ -50,7 +50,7 @@ def test_usable_memory_is_a_little_less_than_the_name_says(product: str, gib: in
 
 
 def test_unknown_memory_leaves_the_rest_known() -> None:
-    anywhere = {"products": []}
+    anywhere: dict[str, list[str]] = {"products": []}
     made = plan(configs.LLAMA_8B, accelerator=anywhere)
     assert made.stage.weights.known
     assert made.stage.kv_bytes_per_token.value == 131072
