@@ -37,6 +37,7 @@ def of_d(made: PDInference) -> Accelerator:
         {},
         {"accelerator": {}},
         {"accelerator": {"products": None}},
+        {"accelerator": {"products": []}},
         {"accelerator": {"productLabel": "other/label"}},
         {"placement": {"tolerations": [{"key": "a", "operator": "Exists"}], "queueName": "q"}},
         overlaid(imagePullSecrets=[{"name": "registry"}]),
@@ -47,18 +48,18 @@ def of_d(made: PDInference) -> Accelerator:
 def test_d_takes_the_products_of_p(resource: Make, decode: dict[str, Any]) -> None:
     made = resource(parameter=H100, decode=decode)
     assert (of_d(made).products, of_d(made).product_label) == (["H100"], LABEL)
-    assert made.spec.decode.accelerator.products is None, "the spec is as it was written"
+    assert made.spec.decode.accelerator.products == [], "the spec is as it was written"
 
 
 @pytest.mark.parametrize(
     "decode",
     [
-        {"accelerator": {"products": []}},
         {"accelerator": {"products": ["L40S"]}},
         {"accelerator": {"type": "CPU"}},
         {"accelerator": {"resourceName": "amd.com/gpu"}},
         {"accelerator": {"devices": {"deviceClassName": "gpu.example.com"}}},
         {"placement": ZONE},
+        {"placement": {"nodeSelector": {"kubernetes.io/os": "linux"}}},
         {"placement": {"nodeAffinity": required("pool")}},
         overlaid(nodeSelector={"pool": "l40s"}),
         overlaid(affinity={"nodeAffinity": required("pool")}),
@@ -88,7 +89,7 @@ def test_d_takes_the_products_of_all_nodes_of_p(resource: Make) -> None:
     instance = {"parallelism": {"pipeline": 2, "nodes": 2}, **sizes}
     pools = [{"products": ["H100"]}, {"products": ["A100"]}]
     assert of_d(resource(parameter={**instance, "nodePools": pools})).products == ["A100", "H100"]
-    assert of_d(resource(parameter={**instance, "nodePools": [pools[0], {}]})).products is None
+    assert of_d(resource(parameter={**instance, "nodePools": [pools[0], {}]})).products == []
 
 
 @pytest.mark.parametrize(

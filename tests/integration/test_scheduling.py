@@ -275,8 +275,10 @@ async def test_d_runs_on_the_products_of_p_and_the_condition_says_where(
     await second.until_looked()
     assert not world.writes(mark), "nothing to do, nothing written"
 
-    await apply({"products": [product]}, {"accelerator": {"products": []}})
-    assert (await world.condition("Pinned"))["message"].endswith("D runs on any node with nvidia.com/gpu.")
+    await apply({"products": [product]}, {"placement": {"nodeSelector": {"kubernetes.io/os": "linux"}}})
+    assert (
+        "D runs on nodes that its own placement or podTemplate choose" in (await world.condition("Pinned"))["message"]
+    )
     assert await affinity_of_d() == {}
 
     await apply({"type": "CPU"}, {"accelerator": {"type": "CPU"}})

@@ -196,8 +196,9 @@ class TestDevices:
         )
         assert of_d == of_p
 
-    def test_d_with_an_empty_list_of_products_may_run_anywhere(self, resource: Make) -> None:
-        r = resource(parameter={"accelerator": {"products": ["H100"]}}, decode={"accelerator": {"products": []}})
+    def test_d_with_a_node_selector_of_its_own_takes_no_products(self, resource: Make) -> None:
+        anywhere = {"placement": {"nodeSelector": {"kubernetes.io/os": "linux"}}}
+        r = resource(parameter={"accelerator": {"products": ["H100"]}}, decode=anywhere)
         assert "affinity" not in pod_spec(only(r, "Deployment", "decode"))
 
     def test_products_hold_in_every_alternative_of_the_users_affinity(self, resource: Make) -> None:

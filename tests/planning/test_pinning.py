@@ -49,10 +49,6 @@ def test_the_command_names_the_label_of_the_vendor(resource: Make) -> None:
             "P runs on H100. D runs on L4, L40S.",
         ),
         (
-            {"parameter": H100, "decode": {"accelerator": {"products": []}}},
-            "P runs on H100. D runs on any node with nvidia.com/gpu.",
-        ),
-        (
             {"parameter": H100, "decode": ON_A_POOL},
             (
                 "P runs on H100. D runs on nodes that its own placement or podTemplate choose; to pin it to a product, "

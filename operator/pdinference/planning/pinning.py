@@ -34,10 +34,9 @@ def _where_p(spec: Spec) -> str:
 def _where_d(spec: Spec) -> str:
     decode = spec.of(Role.DECODE)
     if (devices := _on_devices(decode)) is not None:
-        taken = decode.products and spec.decode.accelerator.products is None
+        taken = decode.products != spec.decode.products
         return f"{devices}, the products of P" if taken else devices
-    unpinned = spec.decode.accelerator.products is None and not names_product(decode)
-    advice = "; to pin it to a product, list spec.decode.accelerator.products" if unpinned else ""
+    advice = "" if names_product(decode) else "; to pin it to a product, list spec.decode.accelerator.products"
     if chooses_nodes(decode):
         return f"runs on nodes that its own placement or podTemplate choose{advice}"
     return f"runs on any node with {decode.accelerator.resource_name}{advice}"

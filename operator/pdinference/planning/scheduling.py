@@ -19,8 +19,8 @@ _ADVICE = (
     (
         ("didn't match Pod's node affinity/selector",),
         (
-            "Compare {role}.accelerator.products and {role}.placement with `kubectl get nodes --show-labels`. D without "
-            "products takes those of P."
+            "Compare {role}.accelerator.products and {role}.placement with `kubectl get nodes --show-labels`. D "
+            "without products takes those of P."
         ),
     ),
     (("untolerated taint",), "If these pods may use the tainted nodes, add {role}.placement.tolerations."),

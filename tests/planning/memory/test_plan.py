@@ -50,14 +50,14 @@ def test_usable_memory_is_a_little_less_than_the_name_says(product: str, gib: in
 
 
 def test_unknown_memory_leaves_the_rest_known() -> None:
-    anywhere: dict[str, list[str]] = {"products": []}
-    made = plan(configs.LLAMA_8B, accelerator=anywhere)
+    elsewhere = {"nodeSelector": {"pool": "d"}}
+    made = plan(configs.LLAMA_8B, accelerator={}, placement=elsewhere)
     assert made.stage.weights.known
     assert made.stage.kv_bytes_per_token.value == 131072
     assert made.tokens.value is None
     assert "accelerator.memory" in made.tokens.note
     assert made.stage.kv_cache.source is Source.UNKNOWN
-    unchunked = plan(configs.LLAMA_8B, accelerator=anywhere, enableChunkedPrefill=False)
+    unchunked = plan(configs.LLAMA_8B, accelerator={}, placement=elsewhere, enableChunkedPrefill=False)
     assert "maxNumBatchedTokens" in unchunked.stage.activations.note
     assert "maxNumBatchedTokens" not in plan(configs.LLAMA_8B).stage.activations.note
 

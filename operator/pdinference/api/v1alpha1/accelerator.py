@@ -42,10 +42,10 @@ class Accelerator(ApiModel):
     resource_name: QualifiedName = _RESOURCE_NAME
     """Extended resource to request, one for each rank: for example `amd.com/gpu`. Nodes' taints of this name are
     tolerated. Not used with type CPU, nor with devices."""
-    products: LabelValues | None = None
+    products: LabelValues = Field(default_factory=list)
     """Products that pods may run on: values of the node label `productLabel`, for example `NVIDIA-H100-80GB-HBM3`.
     Default: any for P; for D those of P, if resourceName is the same and D has no other node selector or affinity than
-    P. `[]`: any."""
+    P."""
     product_label: QualifiedName = "nvidia.com/gpu.product"
     """Node label that names the product. The default is what NVIDIA's GPU feature discovery writes."""
     memory: Quantity | None = None

@@ -49,8 +49,8 @@ class ParameterSpec(RoleSpec):
     def products(self) -> list[str]:
         """Accelerator products that any of the pods may run on; empty for any."""
         if not self.node_pools:
-            return self.accelerator.products or []
-        nodes = [self.on_node(rank).accelerator.products or [] for rank in range(len(self.node_pools))]
+            return self.accelerator.products
+        nodes = [self.on_node(rank).accelerator.products for rank in range(len(self.node_pools))]
         return sorted({product for products in nodes for product in products}) if all(nodes) else []
 
     def on_node(self, rank: int) -> "ParameterSpec":

@@ -10,14 +10,15 @@ from pdinference.api.v1alpha1.role import RoleSpec
 def with_products_of(parameter: ParameterSpec, decode: RoleSpec) -> RoleSpec:
     """D as it runs: with the products of P, their label and their memory where it takes these.
 
-    It does so when its `products` are absent, it asks for the same extended resource as P, and it has no node selector
-    or affinity, or that of P. Any other one counts as D's own choice: a condition on another label, such as that of a
-    node pool, may mean nodes that have other products, and D would fit on no node.
+    It does so when it has no `products`, asks for the same extended resource as P, and has no node selector or
+    affinity, or that of P. Any other one counts as D's own choice: a condition on another label, such as that of a node
+    pool, may mean nodes that have other products, and D would fit on no node. No list and an empty list are the same,
+    as everywhere in Kubernetes: the API server gives a resource no new generation when one replaces the other.
     """
     own, of_p = decode.accelerator, parameter.accelerator
     alike = own.type == of_p.type and own.devices is None and own.resource_name == of_p.resource_name
     elsewhere = chooses_nodes(decode) and _chosen_nodes(decode) != _chosen_nodes(parameter)
-    if own.products is not None or not parameter.products or not alike or elsewhere:
+    if own.products or not parameter.products or not alike or elsewhere:
         return decode
     taken = {
         "products": parameter.products,

@@ -248,7 +248,7 @@ class RoleSpec(EngineOptions):
     @property
     def products(self) -> list[str]:
         """Accelerator products that any of the pods may run on; empty for any."""
-        return self.accelerator.products or []
+        return self.accelerator.products
 
     @property
     def autoscaled(self) -> bool:
