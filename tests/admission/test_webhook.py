@@ -20,6 +20,7 @@ from tests.planning.memory.configs import LLAMA_8B
 
 Json = dict[str, Any]
 Make = Callable[..., Json]
+PINNED = {"accelerator": {"products": ["NVIDIA-H200"]}}
 WRONG = {"decode": {"replicas": -1, "parallelism": {"pipeline": 2}}}
 
 
@@ -35,7 +36,17 @@ def answer(new: Json | None, old: Json | None = None) -> Json:
 
 
 def test_what_is_right_gets_in(document: Make) -> None:
-    assert answer(document()) == {"uid": "u-1", "allowed": True}
+    assert answer(document(parameter=PINNED)) == {"uid": "u-1", "allowed": True}
+
+
+def test_a_p_that_is_not_pinned_gets_in_with_a_warning(document: Make) -> None:
+    found = answer(document())
+    assert found["allowed"] is True
+    (warning,) = found["warnings"]
+    assert warning.startswith("spec.parameter.accelerator.products: P is not pinned to a product")
+    assert warning.endswith("`kubectl get nodes -L nvidia.com/gpu.product` shows those of the cluster."), "not cut"
+    assert "warnings" not in answer(document(decode={"replicas": -1})), "first things first"
+    assert "warnings" not in answer(document(parameter={"accelerator": {"type": "CPU"}}))
 
 
 def test_what_is_wrong_does_not_and_hears_everything_at_once(document: Make) -> None:

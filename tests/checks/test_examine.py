@@ -242,7 +242,7 @@ def with_adapter(document: Make, max_rank: int = 16, **facts: Any) -> Examinatio
     """A resource with two adapters, of the second of which this is known."""
     source = {"huggingFace": {"repository": "meta-llama/Llama-3.1-8B"}}
     adapters = [{"name": "other", "path": "/models/other"}, {"name": "sql", "path": "owner/sql"}]
-    made = document(model={"source": source, "lora": {"adapters": adapters, "maxRank": max_rank}})
+    made = document(model={"source": source, "lora": {"adapters": adapters, "maxRank": max_rank}}, parameter=H200)
     identity = ModelSource.model_validate(source).identity()
     known = {"source": identity, "config": LLAMA_8B | {"model_type": "llama"}, "adapters": [ADAPTER | facts]}
     return examined(made, {"facts": known})
@@ -274,11 +274,11 @@ def test_an_adapter_trained_on_another_model_is_worth_a_warning(document: Make) 
 
 def test_code_from_elsewhere_is_worth_a_warning(document: Make) -> None:
     hub = {"huggingFace": {"repository": "a/b"}}
-    (warning,) = examined(document(model={"source": hub, "trustRemoteCode": True})).warnings
+    (warning,) = examined(document(model={"source": hub, "trustRemoteCode": True}, parameter=H200)).warnings
     assert warning.field == "spec.model.trustRemoteCode"
     assert "Pin the revision" in warning.message
     pinned = {"huggingFace": {"repository": "a/b", "revision": "0" * 40}}
-    (warning,) = examined(document(model={"source": pinned, "trustRemoteCode": True})).warnings
+    (warning,) = examined(document(model={"source": pinned, "trustRemoteCode": True}, parameter=H200)).warnings
     assert "Pin" not in warning.message
 
 

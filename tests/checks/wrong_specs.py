@@ -82,6 +82,9 @@ WRONG = {
     "template": model("model.chatTemplate.inline", chatTemplate={"inline": "{% for m in messages %}"}),
     "owned": wrong("decode.args", decode={"args": {"kv-transfer-config": "{}"}}),
     "unknown-option": wrong("engine.args.max-logprob", engine={"args": {"max-logprob": 5}}),
+    "devices-by-variable": wrong(
+        "parameter.env.CUDA_VISIBLE_DEVICES", parameter={"env": {"CUDA_VISIBLE_DEVICES": "0,1"}}
+    ),
     "host-path": Wrong({"model": {"source": {"hostPath": {"path": "/etc"}}}}, ("spec.model.source.hostPath.path",)),
     "overlay": wrong("decode.podTemplate.spec.hostNetwork", decode={"podTemplate": {"spec": {"hostNetwork": True}}}),
     "limit": wrong(

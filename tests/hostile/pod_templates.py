@@ -194,6 +194,20 @@ HOSTILE: dict[str, Overlay] = {
         "env[VLLM_ALLOW_INSECURE_SERIALIZATION]",
         env=[{"name": "VLLM_ALLOW_INSECURE_SERIALIZATION", "value": "1"}],
     ),
+    "vllm-other-devices": _own(
+        "vllm", "env[CUDA_VISIBLE_DEVICES]", env=[{"name": "CUDA_VISIBLE_DEVICES", "value": "0,1"}]
+    ),
+    "side-car-all-devices": _side_car(
+        "env[NVIDIA_VISIBLE_DEVICES]", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    ),
+    "init-all-devices": _init("env[NVIDIA_VISIBLE_DEVICES]", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
+    "side-car-devices-of-a-config-map": _side_car(
+        "env[AMD_VISIBLE_DEVICES]",
+        env=[{"name": "AMD_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}],
+    ),
+    "router-all-devices": _own(
+        "router", "env[NVIDIA_VISIBLE_DEVICES]", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    ),
     "vllm-token-in-plain-text": _own(
         "vllm", "env[HUGGING_FACE_HUB_TOKEN]", env=[{"name": "HUGGING_FACE_HUB_TOKEN", "value": "hf_x"}]
     ),

@@ -105,7 +105,8 @@ async def test_a_dry_run_says_the_same_names_may_be_generated_and_a_warning_come
 ) -> None:
     await operators.start(*webhook.flags)
     await webhook.insists()
-    good, bad = world.resource("good"), {**world.resource("bad"), "spec": WRONG["everything"].spec}
+    pinned = {"accelerator": {"products": ["NVIDIA-H200"]}}
+    good, bad = world.resource("good", parameter=pinned), {**world.resource("bad"), "spec": WRONG["everything"].spec}
     for verb, flag in (("apply", "--dry-run=server"), ("create", "--dry-run=server"), ("create", "--validate=ignore")):
         accepted, said = await kubectl(world, verb, bad, flag)
         assert not accepted

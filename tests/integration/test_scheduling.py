@@ -225,6 +225,66 @@ async def test_a_pod_that_wants_more_than_any_node_has_stays_pending_and_says_so
     await says(world, "DecodeReady", "node affinity/selector", "spec.decode.accelerator.products")
 
 
+async def test_d_runs_on_the_products_of_p_and_the_condition_says_where(
+    world: World, operators: Operators, fleet: Fleet
+) -> None:
+    label, product = "nvidia.com/gpu.product", f"H9-{world.namespace}"
+    await fleet.add("other", amounts={"nvidia.com/gpu": "8"}, labels={label: "other"})
+    right = await fleet.add("right", amounts={"nvidia.com/gpu": "8"}, labels={label: product})
+    operator = await operators.start()
+
+    async def apply(parameter: Json, decode: Json) -> None:
+        placed = {"placement": fleet.placement}
+        await world.apply(parameter={**placed, "accelerator": parameter}, decode=decode, router=placed)
+        await world.settled()
+
+    async def affinity_of_d() -> Json:
+        revision = (await world.status())["revision"]
+        (deployment,) = (
+            child
+            for (kind, name), child in (await world.children()).items()
+            if kind == "Deployment" and name == f"llama-decode-{revision}"
+        )
+        found: Json = deployment["spec"]["template"]["spec"].get("affinity", {})
+        return found
+
+    await apply({}, {"placement": fleet.placement})
+    await says(world, "Pinned", "P is not pinned to a product", "`kubectl get nodes -L nvidia.com/gpu.product`")
+    await nodes(world, Role.PARAMETER)
+
+    await apply({"products": [product]}, {})
+    condition = await world.condition("Pinned")
+    assert (condition["status"], condition["reason"]) == ("True", "Pinned")
+    assert condition["message"] == f"P runs on {product}. D runs on {product}, the products of P."
+    wanted = {"key": label, "operator": "In", "values": [product]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
+    assert await affinity_of_d() == {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+    async def at_rest() -> bool:
+        return (await world.condition("Progressing")).get("reason") == "RolloutComplete"
+
+    await until(at_rest, "the pair with products is rolled out", within=PATIENCE_S)
+    for role in names.ENGINE_ROLES:
+        assert await nodes(world, role) == [right]
+    stored: Json = (await world.get(RESOURCE, "llama") or {})["spec"]
+    assert "products" not in stored["decode"]["accelerator"], "the spec is as it was written"
+
+    assert operator.stop() == 0
+    mark = world.audit_mark()
+    second = await operators.start()
+    await second.until_looked()
+    assert not world.writes(mark), "nothing to do, nothing written"
+
+    await apply({"products": [product]}, {"placement": {"nodeSelector": {"kubernetes.io/os": "linux"}}})
+    assert (
+        "D runs on nodes that its own placement or podTemplate choose" in (await world.condition("Pinned"))["message"]
+    )
+    assert await affinity_of_d() == {}
+
+    await apply({"type": "CPU"}, {"accelerator": {"type": "CPU"}})
+    assert await world.condition("Pinned") == {}
+
+
 async def test_d_goes_where_p_is_and_spreads_there_and_taints_priority_and_queue_count(
     world: World, operators: Operators, fleet: Fleet
 ) -> None:

@@ -188,6 +188,19 @@ class TestDevices:
         wanted = {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["A100", "H100"]}
         assert required == {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
 
+    def test_d_without_products_has_those_of_p(self, resource: Make) -> None:
+        r = resource(parameter={"accelerator": {"products": ["H100"]}})
+        of_p, of_d = (
+            pod_spec(only(r, kind, role))["affinity"]["nodeAffinity"]
+            for kind, role in (("StatefulSet", "parameter"), ("Deployment", "decode"))
+        )
+        assert of_d == of_p
+
+    def test_d_with_a_node_selector_of_its_own_takes_no_products(self, resource: Make) -> None:
+        anywhere = {"placement": {"nodeSelector": {"kubernetes.io/os": "linux"}}}
+        r = resource(parameter={"accelerator": {"products": ["H100"]}}, decode=anywhere)
+        assert "affinity" not in pod_spec(only(r, "Deployment", "decode"))
+
     def test_products_hold_in_every_alternative_of_the_users_affinity(self, resource: Make) -> None:
         terms = [{"matchExpressions": [{"key": key, "operator": "Exists"}]} for key in ("a", "b")]
         affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}

@@ -8,6 +8,7 @@ import pytest
 
 from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, PlanStatus, RoleMemory, Status
+from pdinference.planning.conditions import Judgement
 from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, PodTrouble, Verdict, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
@@ -78,6 +79,15 @@ def test_all_is_well() -> None:
     assert status.serving_revision == "r1"
     assert status.observed_generation == 3
     assert all(c.observed_generation == 3 for c in status.conditions)
+
+
+def test_pinning_is_a_condition_of_its_own_that_may_be_absent() -> None:
+    loose = replace(SERVING, pinned=Judgement("False", "NotPinned", "because"))
+    found = conditions(built(loose))
+    assert (found["Pinned"].status, found["Pinned"].reason) == ("False", "NotPinned")
+    assert {name: found[name].status for name in conditions(built(SERVING))} == {
+        name: condition.status for name, condition in conditions(built(SERVING)).items()
+    }, "it takes part in no other condition"
 
 
 def test_the_port_is_in_the_url_unless_it_is_the_usual_one() -> None:

@@ -14,6 +14,7 @@ from pdinference.checks.memory import can_be_planned, judge
 from pdinference.checks.model import model_problems
 from pdinference.checks.options import option_problems, option_warnings
 from pdinference.checks.pair import pair_problems
+from pdinference.checks.pinning import pinning_warnings
 from pdinference.checks.resources import resource_problems
 from pdinference.checks.risks import risks
 from pdinference.checks.scaling import scaling_problems
@@ -65,6 +66,8 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
     memory = judge(reading.resource.spec, facts) if can_be_planned(problems) else NO_VERDICT
     problems += memory.problems
     warnings = (*memory.warnings, *_warnings(reading.resource), *adapter_warnings(reading.resource.spec, adapters))
+    if not problems:  # what is missing may be what could not be read
+        warnings += tuple(pinning_warnings(reading.resource.spec))
     return Examination(
         resource=None if problems else reading.resource,
         problems=first_of(problems),

@@ -12,7 +12,9 @@ from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import ChildKey
 from pdinference.cluster.records import ResourceRecord
 from pdinference.manifests import Manifest, Rendered, RenderSettings, render
+from pdinference.planning.conditions import Judgement
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
+from pdinference.planning.pinning import pinned
 from pdinference.planning.scaling.limits import Limits
 from pdinference.planning.scaling.replicas import ScaleRange
 
@@ -62,6 +64,7 @@ class Desired:
 
     Attributes:
         memory: Whether the model fits its devices.
+        pinned: Whether P is pinned to products; None where P has no accelerator.
         facts: What was known of the model; when that changes, so may the verdict.
         replicas: Pods of each role, as the spec says; of autoscaled roles, at first.
         fingerprints: Hash of each child's manifest, but for autoscalers; its keys are all children that should exist.
@@ -83,6 +86,7 @@ class Desired:
     recreate: bool
     fingerprints: Mapping[ChildKey, str]
     memory: MemoryVerdict
+    pinned: Judgement | None
     facts: str
     nodes: int
     scales: Mapping[Role, ScaleRange]
@@ -144,6 +148,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         recreate=spec.rollout.strategy == "Recreate",
         fingerprints={child.key: child.fingerprint for child in children},
         memory=examination.memory,
+        pinned=pinned(spec),
         facts=_facts(model),
         nodes=spec.parameter.parallelism.nodes,
         scales={role: scale for role in ENGINE_ROLES if (scale := ScaleRange.of(spec.of(role))) is not None},

@@ -230,6 +230,7 @@ class Reconciler:
             pods=self._cache.pods_of(resource.owner),
             failures=failures,
             memory=desired.memory,
+            pinned=desired.pinned,
             model=seen.model,
             looks=desired.looks,
             holds=desired.sleeps_after is not None,

@@ -10,6 +10,10 @@ from pdinference.api.v1alpha1.engine import OWNED_ENVIRONMENT
 _TLS = "the router and the probes call vLLM without TLS; end TLS in front of the router"
 _NODES = "the operator starts the nodes of an instance; use parallelism of the role"
 _RANKS = "the operator starts the ranks of an instance; use parallelism.data of the role"
+_DEVICES = (
+    "Kubernetes gives each pod its devices; in the role, use parallelism for how many, accelerator.products for the "
+    "product and accelerator.devices for exact devices"
+)
 _PORT = "vLLM listens on the port that Services and NetworkPolicies name"
 
 REFUSED_ARGUMENTS: dict[str, str] = {
@@ -43,13 +47,43 @@ REFUSED_ARGUMENTS: dict[str, str] = {
     "allowed-local-media-path": "every client could read files of the pod; send media inline or by URL",
 }
 
-REFUSED_ENVIRONMENT: dict[str, str] = OWNED_ENVIRONMENT | {
-    "HUGGING_FACE_HUB_TOKEN": "use spec.model.source.huggingFace.tokenSecret",
-    "HUGGINGFACE_HUB_TOKEN": "use spec.model.source.huggingFace.tokenSecret",
-    "HF_TOKEN_PATH": "use spec.model.source.huggingFace.tokenSecret",
-    "MODELSCOPE_API_TOKEN": "a token in plain text would be readable to all who can read the resource",
-    "VLLM_ALLOW_INSECURE_SERIALIZATION": "whoever reaches a socket of vLLM could run code",
-}
+DEVICE_ENVIRONMENT: dict[str, str] = dict.fromkeys(
+    (
+        "CUDA_VISIBLE_DEVICES",
+        "NVIDIA_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES",
+        "AMD_VISIBLE_DEVICES",
+        "GPU_DEVICE_ORDINAL",
+        "ASCEND_RT_VISIBLE_DEVICES",
+        "ASCEND_VISIBLE_DEVICES",
+        "HABANA_VISIBLE_DEVICES",
+        "HABANA_VISIBLE_MODULES",
+        "MUSA_VISIBLE_DEVICES",
+        "MTHREADS_VISIBLE_DEVICES",
+        "NEURON_RT_VISIBLE_CORES",
+        "ONEAPI_DEVICE_SELECTOR",
+        "TPU_VISIBLE_CHIPS",
+        "TPU_VISIBLE_DEVICES",
+        "ZE_AFFINITY_MASK",
+    ),
+    _DEVICES,
+)
+"""Variables that choose devices: of vLLM's platforms (`device_control_env_var` in vllm/platforms), of the libraries
+that these use, and of container runtimes. For such a variable, a runtime may give a container all devices of the node.
+So no side-car may set them either."""
+
+REFUSED_ENVIRONMENT: dict[str, str] = (
+    OWNED_ENVIRONMENT
+    | DEVICE_ENVIRONMENT
+    | {
+        "HUGGING_FACE_HUB_TOKEN": "use spec.model.source.huggingFace.tokenSecret",
+        "HUGGINGFACE_HUB_TOKEN": "use spec.model.source.huggingFace.tokenSecret",
+        "HF_TOKEN_PATH": "use spec.model.source.huggingFace.tokenSecret",
+        "MODELSCOPE_API_TOKEN": "a token in plain text would be readable to all who can read the resource",
+        "VLLM_ALLOW_INSECURE_SERIALIZATION": "whoever reaches a socket of vLLM could run code",
+    }
+)
 """Of vLLM's container, by a field or by an overlay."""
 
 

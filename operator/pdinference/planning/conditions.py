@@ -41,6 +41,11 @@ MEMORY_FITS = "MemoryFits"
 """True when the memory plan finds room for the model and at least one request of the longest length on the devices of
 both roles, False when it does not (`DoesNotFit`), Unknown while the model's shape or a device's memory is not known."""
 
+PINNED = "Pinned"
+"""True when P's pods run only on products that the spec names, or claim exact devices. False (`NotPinned`) when they
+may run on any node that has the extended resource; that is valid. The message says where P and D run. Absent when P
+runs on CPU."""
+
 AUTOSCALING = "Autoscaling"
 """There only with `autoscaling` in a role. True while the number of pods follows the load, if need be only as far as
 limits allow (the reason then says so; `GpuBudget` and `Ratio` are those of `spec.autoscaling`). False when the load is

@@ -18,7 +18,10 @@ _ADVICE = (
     ),
     (
         ("didn't match Pod's node affinity/selector",),
-        "Compare {role}.accelerator.products and {role}.placement with `kubectl get nodes --show-labels`.",
+        (
+            "Compare {role}.accelerator.products and {role}.placement with `kubectl get nodes --show-labels`. D "
+            "without products takes those of P."
+        ),
     ),
     (("untolerated taint",), "If these pods may use the tainted nodes, add {role}.placement.tolerations."),
     (("didn't match pod affinity rules",), "spec.colocation.required keeps D pods near P pods, and there is no room."),

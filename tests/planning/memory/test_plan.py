@@ -50,15 +50,20 @@ def test_usable_memory_is_a_little_less_than_the_name_says(product: str, gib: in
 
 
 def test_unknown_memory_leaves_the_rest_known() -> None:
-    made = plan(configs.LLAMA_8B, accelerator={})
+    elsewhere = {"nodeSelector": {"pool": "d"}}
+    made = plan(configs.LLAMA_8B, accelerator={}, placement=elsewhere)
     assert made.stage.weights.known
     assert made.stage.kv_bytes_per_token.value == 131072
     assert made.tokens.value is None
     assert "accelerator.memory" in made.tokens.note
     assert made.stage.kv_cache.source is Source.UNKNOWN
-    unchunked = plan(configs.LLAMA_8B, accelerator={}, enableChunkedPrefill=False)
+    unchunked = plan(configs.LLAMA_8B, accelerator={}, placement=elsewhere, enableChunkedPrefill=False)
     assert "maxNumBatchedTokens" in unchunked.stage.activations.note
     assert "maxNumBatchedTokens" not in plan(configs.LLAMA_8B).stage.activations.note
+
+
+def test_d_is_planned_for_the_products_of_p() -> None:
+    assert plan(configs.LLAMA_8B, accelerator={}).memory == plan(configs.LLAMA_8B).memory
 
 
 def test_stated_memory_wins_over_the_table() -> None:

@@ -29,8 +29,7 @@ class Devices(ApiModel):
     """DeviceClass to choose from, for example `gpu.nvidia.com`; `kubectl get deviceclasses` lists them."""
     selectors: Annotated[list[Selector], Field(max_length=8)] = Field(default_factory=list)
     """CEL expressions on `device`, all of which must hold for each device, for example
-    `device.attributes['gpu.nvidia.com'].productName == 'NVIDIA H100 80GB HBM3'` or
-    `device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('80Gi')) >= 0`."""
+    `device.attributes['gpu.nvidia.com'].productName == 'NVIDIA H100 80GB HBM3'`."""
     match_attribute: Attribute | None = None
     """Attribute that must be the same for all devices of a pod, for example `resource.kubernetes.io/pcieRoot`."""
 
@@ -45,14 +44,15 @@ class Accelerator(ApiModel):
     tolerated. Not used with type CPU, nor with devices."""
     products: LabelValues = Field(default_factory=list)
     """Products that pods may run on: values of the node label `productLabel`, for example `NVIDIA-H100-80GB-HBM3`.
-    Default: any."""
+    Default: any for P; for D those of P, if resourceName is the same and D has no other node selector or affinity than
+    P."""
     product_label: QualifiedName = "nvidia.com/gpu.product"
     """Node label that names the product. The default is what NVIDIA's GPU feature discovery writes."""
     memory: Quantity | None = None
     """Memory of one device, for the memory plan, for example 80Gi. Default: that of the smallest of products."""
     devices: Devices | None = None
-    """Exact devices by dynamic resource allocation (resource.k8s.io/v1, Kubernetes 1.34 or later) instead of an
-    extended resource. Taints of their nodes go into placement.tolerations."""
+    """Exact devices by dynamic resource allocation (Kubernetes 1.34 or later) instead of an extended resource. Taints
+    of their nodes go into placement.tolerations."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

@@ -115,7 +115,7 @@ QualifiedName = Annotated[
     Field(max_length=317),
     Matches(
         r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
-        "Write a name, with an optional domain in front: zone, example.com/zone.",
+        "Write a name, with or without a domain: zone, example.com/zone.",
     ),
 ]
 """A label key, annotation key or resource name."""

@@ -11,6 +11,7 @@ from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.v1alpha1.model import Model
 from pdinference.api.v1alpha1.pair_autoscaling import MetricsSource, PairAutoscaling
 from pdinference.api.v1alpha1.parameter import ParameterSpec
+from pdinference.api.v1alpha1.pinning import with_products_of
 from pdinference.api.v1alpha1.role import RoleSpec
 from pdinference.api.v1alpha1.router import Router
 from pdinference.api.v1alpha1.scale_to_zero import SLEEP_RULES, ScaleToZero
@@ -139,8 +140,10 @@ class Spec(ApiModel):
     )
 
     def of(self, role: Role, node_rank: int = 0) -> RoleSpec:
-        """The part that describes P or D, on one node of an instance."""
-        return self.parameter.on_node(node_rank) if role is Role.PARAMETER else self.decode
+        """The part that describes P or D: P on one node of an instance, D with the products that it takes from P."""
+        if role is Role.PARAMETER:
+            return self.parameter.on_node(node_rank)
+        return with_products_of(self.parameter, self.decode)
 
     @property
     def metrics_source(self) -> MetricsSource | None:

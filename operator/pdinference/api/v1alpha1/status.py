@@ -166,5 +166,5 @@ class Status(ApiModel):
         list[Condition],
         Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = Field(default_factory=list)
-    """Conditions: Ready, ParameterReady, DecodeReady, RouterReady, Progressing, MemoryFits; Autoscaling
-    where a role has it."""
+    """Conditions: Ready, ParameterReady, DecodeReady, RouterReady, Progressing, MemoryFits; where they apply, Pinned,
+    ModelReady, Autoscaling."""

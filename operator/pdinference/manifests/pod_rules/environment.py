@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pdinference.api.validation import Problem
-from pdinference.engine.refused import REFUSED_ENVIRONMENT
+from pdinference.engine.refused import DEVICE_ENVIRONMENT, REFUSED_ENVIRONMENT
 from pdinference.manifests.hub_access import is_about_hub, leads_elsewhere
 from pdinference.manifests.pod_rules.shapes import (
     Allowance,
@@ -32,7 +32,6 @@ _ENTRY = object_of(
     {"name": _VARIABLE, "value": text(most=65536), "valueFrom": object_of(_SOURCES)},
     required=("name",),
 )
-ENVIRONMENT: Check = list_of(_ENTRY)
 _CONFIG_MAP = object_of({"name": OBJECT_NAME, "optional": flag}, required=("name",))
 _SECRET = object_of({"name": SECRET_NAME, "optional": flag}, required=("name",))
 ENVIRONMENT_FROM: Check = list_of(
@@ -40,6 +39,12 @@ ENVIRONMENT_FROM: Check = list_of(
 )
 _TOKEN = "$(HF_TOKEN)"  # noqa: S105 - its name
 _HELPERS_VARIABLES = frozenset({"TZ", "RUST_LOG", "RUST_BACKTRACE", "PYTHONUNBUFFERED", "NO_COLOR"})
+
+
+def _no_devices(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
+    """A variable of a side-car: not one for which a container runtime gives it devices that the pod did not request."""
+    if why := DEVICE_ENVIRONMENT.get(value["name"]):
+        yield Problem(path, f"The operator refuses this variable: {why}.")
 
 
 def _not_refused(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
@@ -72,6 +77,7 @@ def _no_unknown_endpoint(value: Any, path: str, allowance: Allowance) -> Iterato
         )
 
 
+ENVIRONMENT: Check = list_of(both(_ENTRY, _no_devices))
 ENGINE_ENVIRONMENT: Check = list_of(both(_ENTRY, _not_refused))
 ENGINE_ENVIRONMENT_FROM: Check = both(ENVIRONMENT_FROM, _no_unknown_endpoint)
 HELPER_ENVIRONMENT: Check = list_of(both(_ENTRY, _of_helper))

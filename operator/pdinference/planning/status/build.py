@@ -30,6 +30,7 @@ def build_status(situation: Situation, *, previous: Status, now: datetime) -> St
         conditions.MODEL_READY: model_ready(situation),
         conditions.PROGRESSING: progressing(situation, first),
         conditions.MEMORY_FITS: memory_fits(situation.memory),
+        conditions.PINNED: situation.pinned,
         conditions.AUTOSCALING: autoscaling(situation),
     }
     fresh = conditions.written(judgements, generation=situation.generation, now=now)

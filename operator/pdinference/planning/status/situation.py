@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.planning.conditions import Judgement
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.model import ModelView
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, WorkloadState
@@ -21,6 +22,7 @@ class Situation:
         pods: All live pods of the resource, of any revision.
         failures: Children that could not be applied or pruned in this reconcile.
         memory: Whether the model fits its devices.
+        pinned: Whether P is pinned to products; None where P has no accelerator.
         model: The Job that downloads or inspects the model; None when none is wanted.
         looks: Whether P and D look at their model before vLLM starts.
         autoscalers: The HPA of each autoscaled role; None where there is none yet.
@@ -45,6 +47,7 @@ class Situation:
     pods: tuple[PodSummary, ...]
     failures: tuple[Failure, ...] = ()
     memory: MemoryVerdict = NO_VERDICT
+    pinned: Judgement | None = None
     model: ModelView | None = None
     looks: bool = False
     autoscalers: Mapping[Role, AutoscalerState | None] = field(default_factory=dict)

@@ -1,0 +1,51 @@
+"""The condition Pinned: whether P runs on products that the spec names, and where P and D run."""
+
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import RoleSpec, Spec
+from pdinference.api.v1alpha1.pinning import chooses_nodes, names_product
+from pdinference.planning.conditions import Judgement
+
+
+def pinned(spec: Spec) -> Judgement | None:
+    """Whether P is pinned, and where both roles run; None where P has no accelerator."""
+    if spec.parameter.accelerator.type == "CPU":
+        return None
+    if (problem := not_pinned(spec)) is not None:
+        return Judgement("False", "NotPinned", f"spec.parameter.accelerator.products: {problem}")
+    return Judgement("True", "Pinned", f"P {_where_p(spec)}. D {_where_d(spec)}.")
+
+
+def not_pinned(spec: Spec) -> str | None:
+    """That P may run on any product, and what to do about it; None where it may not."""
+    own = spec.parameter.accelerator
+    nodes = [spec.parameter.on_node(rank) for rank in range(len(spec.parameter.node_pools) or 1)]
+    if own.type == "CPU" or own.devices is not None or all(map(names_product, nodes)):
+        return None
+    return (
+        f"P is not pinned to a product: its pods may run on any node with {own.resource_name}. "
+        f"List products here; `kubectl get nodes -L {own.product_label}` shows those of the cluster."
+    )
+
+
+def _where_p(spec: Spec) -> str:
+    return _on_devices(spec.parameter) or "runs on nodes that placement, nodePools or podTemplate choose"
+
+
+def _where_d(spec: Spec) -> str:
+    decode = spec.of(Role.DECODE)
+    if (devices := _on_devices(decode)) is not None:
+        taken = decode.products != spec.decode.products
+        return f"{devices}, the products of P" if taken else devices
+    advice = "" if names_product(decode) else "; to pin it to a product, list spec.decode.accelerator.products"
+    if chooses_nodes(decode):
+        return f"runs on nodes that its own placement or podTemplate choose{advice}"
+    return f"runs on any node with {decode.accelerator.resource_name}{advice}"
+
+
+def _on_devices(role: RoleSpec) -> str | None:
+    """Which devices the pods of a role have, as far as `accelerator` names them."""
+    if role.accelerator.type == "CPU":
+        return "runs on CPU"
+    if role.accelerator.devices is not None:
+        return "claims exact devices"
+    return f"runs on {', '.join(role.products)}" if role.products else None
