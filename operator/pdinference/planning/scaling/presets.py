@@ -71,10 +71,10 @@ _P_DOWN = ScalingRules(300, _STEPS)
 _D_DOWN = ScalingRules(120, _STEPS)
 
 
-# Decode load does not see that a full KV cache makes requests wait or be preempted: where few requests fill the cache
-# (long contexts, small cards), they do so before the pod is busy. KV usage at its target is far above what decode load
-# allows where memory bandwidth limits the pods (52 % of the cache at a load of 90 %), so it changes nothing there. Usage
-# and not demand: demand swings with what waits, and cost 17 % more pods for as many requests.
+# Where few requests fill the KV cache (long contexts, small cards), requests wait and are preempted while decode load is
+# still within its target; there KV usage asks for more pods. Where memory bandwidth limits a pod, the cache is about half
+# full at a load of 90 %, so there decode load decides. Usage and not demand: it never asks for more than 1.25 times the
+# pods that serve, while each queued request raises demand, and most of a queue is gone before a new pod has started.
 _D_TARGETS = {Signal.DECODE_LOAD: 900, Signal.KV_USAGE: 800}
 
 PRESETS: Final = {
