@@ -71,10 +71,11 @@ _P_DOWN = ScalingRules(300, _STEPS)
 _D_DOWN = ScalingRules(120, _STEPS)
 
 
-# Where few requests fill the KV cache (long contexts, small cards), requests wait and are preempted while decode load is
-# still within its target; there KV usage asks for more pods. Where memory bandwidth limits a pod, the cache is about half
-# full at a load of 90 %, so there decode load decides. Usage and not demand: it never asks for more than 1.25 times the
-# pods that serve, while each queued request raises demand, and most of a queue is gone before a new pod has started.
+# Where few requests fill the KV cache (long contexts, small cards), requests wait and are preempted while decode load
+# is still within its target; there KV usage asks for more pods. Where memory bandwidth limits a pod, its cache is about
+# half full at a load of 90 %, so there decode load decides. Usage and not demand: usage never asks for more than 1.25
+# times the pods that serve, while each queued request raises demand, and most of a queue is gone before a new pod has
+# started. `benchmarks.autoscaling.kv_targets` compares them.
 _D_TARGETS = {Signal.DECODE_LOAD: 900, Signal.KV_USAGE: 800}
 
 PRESETS: Final = {
