@@ -13,13 +13,26 @@ from pdinference.api.names import Role
 
 
 class Fleet:
-    """The pods of both roles and the router; `routing` is one of `ROUTINGS`."""
+    """The pods of both roles and the router.
+
+    Args:
+        routing: One of `ROUTINGS`.
+        cache_tokens: What the KV cache of a D pod holds.
+    """
 
     def __init__(
-        self, env: simpy.Environment, *, replicas: dict[Role, int], startup: float, seed: int, routing: str
+        self,
+        env: simpy.Environment,
+        *,
+        replicas: dict[Role, int],
+        startup: float,
+        seed: int,
+        routing: str,
+        cache_tokens: int = const.KV_TOKENS,
     ) -> None:
         self.env = env
         self._startup = startup
+        self.cache_tokens = cache_tokens
         self._rng = random.Random(f"fleet/{seed}")
         self._choose = ROUTINGS[routing]()
         self.finished: list[Request] = []
@@ -57,7 +70,7 @@ class Fleet:
         if role is Role.PARAMETER:
             self.prefill.append(PrefillPod(self.env, ready_at, _prefilled))
         else:
-            self.decode.append(DecodePod(self.env, ready_at, self.finished.append))
+            self.decode.append(DecodePod(self.env, ready_at, self.finished.append, self.cache_tokens))
 
 
 def _prefilled(request: Request) -> None:

@@ -4,10 +4,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TypeVar
 
-from benchmarks.autoscaling import constants as const
 from benchmarks.autoscaling.fleet import Fleet
 from benchmarks.autoscaling.pods import DecodePod, PrefillPod
 from pdinference.planning.scaling.decode import DecodeWindow, decode_load, idle_token_seconds
+from pdinference.planning.scaling.kv import kv_demand
 from pdinference.planning.scaling.prefill import LATELY_SECONDS, PrefillWindow, arrival_rate, prefill_load
 from pdinference.planning.scaling.signals import WINDOW_SECONDS, Signal
 
@@ -35,6 +35,7 @@ class _Decode:
     generated: float
     finished: int
     finished_tokens: int
+    finished_prompts: int
 
 
 _S = TypeVar("_S", _Prefill, _Decode)
@@ -57,7 +58,7 @@ class Scraper:
         prefill = [self._prefill_window(pod) for pod in p]
         decode = [self._decode_window(pod) for pod in d]
         self._idle = idle_token_seconds(decode, self._idle)
-        used = sum(pod.kv_tokens() for pod in d) / const.KV_TOKENS
+        used = sum(pod.kv_tokens() for pod in d) / self._fleet.cache_tokens
         self.metrics = {
             Signal.PREFILL_LOAD: prefill_load(prefill),
             Signal.DECODE_LOAD: decode_load(
@@ -67,6 +68,7 @@ class Scraper:
                 waiting_for_prefill=sum(window.waiting for window in prefill),
             ),
             Signal.KV_USAGE: used,
+            Signal.KV_DEMAND: sum(self._kv_demand(pod) for pod in d),
             IN_FLIGHT_SECONDS: sum(pod.work_seconds for pod in p),
         }
 
@@ -87,8 +89,16 @@ class Scraper:
         )
 
     def _decode_window(self, pod: DecodePod) -> DecodeWindow:
-        usage = pod.kv_tokens() / const.KV_TOKENS
-        seen = _Decode(self._fleet.env.now, usage, pod.token_seconds, pod.generated, pod.finished, pod.finished_tokens)
+        usage = pod.kv_tokens() / self._fleet.cache_tokens
+        seen = _Decode(
+            self._fleet.env.now,
+            usage,
+            pod.token_seconds,
+            pod.generated,
+            pod.finished,
+            pod.finished_tokens,
+            pod.finished_prompts,
+        )
         window = _window(self._decode.setdefault(pod, deque()), seen)
         first = window[0]
         generated = seen.generated - first.generated
@@ -100,6 +110,23 @@ class Scraper:
             finished=seen.finished - first.finished,
             finished_tokens=seen.finished_tokens - first.finished_tokens,
             waiting=len(pod.waiting),
+        )
+
+    def _kv_demand(self, pod: DecodePod) -> float:
+        window = self._decode[pod]
+        first, last = window[0], window[-1]
+        finished = last.finished - first.finished
+        tokens = last.finished_tokens + last.finished_prompts
+        if finished:
+            tokens -= first.finished_tokens + first.finished_prompts
+        else:  # as the operator does: since the pod's start, where nothing finished within the window
+            finished = last.finished
+        return kv_demand(
+            usage=last.kv_usage,
+            queued=len(pod.waiting),
+            running=pod.running,
+            tokens=self._fleet.cache_tokens,
+            usual=tokens / finished if finished else 0.0,
         )
 
 

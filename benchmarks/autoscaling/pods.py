@@ -23,7 +23,8 @@ class Request:
     left: float
     first_token_at: float = 0.0
     finished_at: float = 0.0
-    preempted: bool = False
+    prefilled_at: float = 0.0
+    preemptions: int = 0
 
 
 def _at(env: simpy.Environment, when: float, then: Callable[[], None]) -> None:
@@ -125,8 +126,11 @@ class _Running:
 class DecodePod(Pod):
     """All running requests advance together; how fast depends on the KV cache in use. New ones wait for room."""
 
-    def __init__(self, env: simpy.Environment, ready_at: float, done: Callable[[Request], None]) -> None:
+    def __init__(
+        self, env: simpy.Environment, ready_at: float, done: Callable[[Request], None], cache_tokens: float
+    ) -> None:
         super().__init__(env, ready_at, done)
+        self._cache_tokens = cache_tokens
         self._rounds = 0.0
         self._seen_at = 0.0
         self._running: list[_Running] = []
@@ -137,6 +141,7 @@ class DecodePod(Pod):
         self.waiting: deque[Request] = deque()
         self.finished = 0
         self.finished_tokens = 0
+        self.finished_prompts = 0
         self.generated = 0.0
         self.token_seconds = 0.0
 
@@ -158,6 +163,7 @@ class DecodePod(Pod):
     def submit(self, request: Request) -> None:
         """Take a request whose prompt has been prefilled."""
         self.coming -= 1
+        request.prefilled_at = self.env.now
         self._advance()
         self.waiting.append(request)
         self._admit()
@@ -178,12 +184,12 @@ class DecodePod(Pod):
             self._seen_at = self.env.now
 
     def _admit(self) -> None:
-        while self.waiting and self._used() + self.waiting[0].tokens <= const.KV_TOKENS:
+        while self.waiting and self._used() + self.waiting[0].tokens <= self._cache_tokens:
             request = self.waiting.popleft()
             began = self._rounds
             self._held += request.tokens - began
             heapq.heappush(self._running, _Running(began + request.left, next(self._numbers), began, request))
-            if request.preempted:
+            if request.preemptions:
                 # Its KV cache is computed again, here, while the others wait.
                 self._seen_at += const.prefill_seconds(request.tokens)
             if not request.first_token_at:
@@ -201,7 +207,7 @@ class DecodePod(Pod):
         self._advance()
         while self._running and self._running[0].ends <= self._rounds + 1e-6:
             self._finish(heapq.heappop(self._running))
-        while len(self._running) > 1 and self._used() > const.KV_TOKENS:
+        while len(self._running) > 1 and self._used() > self._cache_tokens:
             self._preempt()
         self._admit()
         self._schedule()
@@ -211,6 +217,7 @@ class DecodePod(Pod):
         self._remove(entry)
         self.finished += 1
         self.finished_tokens += entry.request.arrival.output
+        self.finished_prompts += entry.request.arrival.prompt
         entry.request.finished_at = self.env.now
         self._done(entry.request)
 
@@ -223,7 +230,7 @@ class DecodePod(Pod):
         generated = max(0.0, self._rounds - last.began)
         last.request.tokens += round(generated)
         last.request.left = max(1.0, last.request.left - generated)
-        last.request.preempted = True
+        last.request.preemptions += 1
         self.waiting.appendleft(last.request)
 
     def _schedule(self) -> None:
@@ -233,7 +240,7 @@ class DecodePod(Pod):
         pace = const.token_seconds(self._used())
         rounds = self._running[0].ends - self._rounds
         if len(self._running) > 1:
-            rounds = min(rounds, (const.KV_TOKENS - self._used()) / len(self._running) + 1)
+            rounds = min(rounds, (self._cache_tokens - self._used()) / len(self._running) + 1)
         at = max(self._seen_at, self.env.now) + max(rounds, 0.0) * pace
         if at < self._wake_at:
             self._wake_at = at

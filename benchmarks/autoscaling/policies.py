@@ -43,7 +43,7 @@ class Policy:
 def ours(role: Role) -> Scaler:
     """The operator's preset."""
     preset = PRESETS[role]
-    targets = (Target(preset.signal, preset.target_milli / 1000),)
+    targets = tuple(Target(signal, milli / 1000) for signal, milli in preset.targets.items())
     return Hpa(const.MIN_PODS, const.MAX_PODS, targets, preset.behavior())
 
 
@@ -108,9 +108,9 @@ def kpa(role: Role) -> Scaler:
 
 
 def kpa_on_our_signals(role: Role) -> Scaler:
-    """What the pace alone does: the same signals and targets as the presets."""
-    preset = PRESETS[role]
-    return Kpa(preset.signal, preset.target_milli / 1000)
+    """What the pace alone does: the same loads and targets as the presets."""
+    signal, milli = next(iter(PRESETS[role].targets.items()))
+    return Kpa(signal, milli / 1000)
 
 
 def static(_role: Role) -> None:

@@ -33,6 +33,8 @@ class Outcome:
         under: Pods short of it, counting those that are ready.
         flaps: Turns of direction within 10 minutes.
         ttft_p99: Seconds.
+        decode_wait: Seconds from the end of the prefill to the first token, mean.
+        preemptions: Of a hundred requests.
     """
 
     met: float
@@ -43,6 +45,8 @@ class Outcome:
     under: float
     flaps: float
     ttft_p99: float
+    decode_wait: float
+    preemptions: float
 
 
 def simulate(
@@ -52,8 +56,8 @@ def simulate(
     env = simpy.Environment()
     streams = trace.streams(seed)
     peak = policy.name == STATIC.name
-    first = _peak(trace, streams) if peak else _pods(needed(streams, 0))
-    fleet = Fleet(env, replicas=first, startup=startup, seed=seed, routing=routing)
+    first = _peak(trace, streams) if peak else _pods(needed(streams, 0, trace.cache_tokens))
+    fleet = Fleet(env, replicas=first, startup=startup, seed=seed, routing=routing, cache_tokens=trace.cache_tokens)
     watch = _Watch(fleet, streams)
     scraper = Scraper(fleet)
     env.process(_clients(env, fleet, trace, seed))
@@ -69,19 +73,19 @@ def simulate(
     return _judge(fleet.finished, arrived, hours, watch)
 
 
-def needed(streams: Streams, at: float) -> dict[Role, float]:
+def needed(streams: Streams, at: float, cache_tokens: int) -> dict[Role, float]:
     """Pods that the load of a moment needs, when each is to do 75 % of what it can."""
     work = kv = 0.0
-    pace = const.token_seconds(const.KV_TOKENS)
+    pace = const.token_seconds(cache_tokens)
     for shape, rate in streams.items():
         work += rate(at) * const.prefill_seconds(shape.mean_prompt)
         kv += rate(at) * pace * shape.kv_token_rounds
-    return {Role.PARAMETER: work / _SHARE, Role.DECODE: kv / const.KV_TOKENS / _SHARE}
+    return {Role.PARAMETER: work / _SHARE, Role.DECODE: kv / cache_tokens / _SHARE}
 
 
 def _peak(trace: Trace, streams: Streams) -> dict[Role, int]:
     """What the highest load of the trace needs; known only afterwards, so nobody can do as well for the price."""
-    moments = [needed(streams, at) for at in range(0, int(trace.seconds), 10)]
+    moments = [needed(streams, at, trace.cache_tokens) for at in range(0, int(trace.seconds), 10)]
     return _pods({role: max(moment[role] for moment in moments) for role in ENGINE_ROLES})
 
 
@@ -130,7 +134,7 @@ class _Watch:
     def look(self) -> None:
         """To be called at regular intervals."""
         self._looks += 1
-        for role, need in needed(self._streams, self._fleet.env.now).items():
+        for role, need in needed(self._streams, self._fleet.env.now, self._fleet.cache_tokens).items():
             pods = self._fleet.pods(role)
             self._over += max(0.0, len(pods) - max(const.MIN_PODS, math.ceil(need)))
             self._under += max(0.0, need - sum(pod.ready for pod in pods))
@@ -169,4 +173,6 @@ def _judge(finished: list[Request], arrived: int, hours: float, watch: _Watch) -
         under=watch.under,
         flaps=watch.flaps,
         ttft_p99=ranked[int(0.99 * (arrived - 1))],
+        decode_wait=sum(r.first_token_at - r.prefilled_at for r in finished) / max(1, len(finished)),
+        preemptions=100 * sum(r.preemptions for r in finished) / arrived,
     )

@@ -5,6 +5,8 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from benchmarks.autoscaling import constants as const
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -33,6 +35,9 @@ class Shape:
 CHAT = Shape(5000, 600)
 DOCUMENT = Shape(24_000, 150, 0.3)
 REASONING = Shape(2000, 3000, 0.4)
+AGENT = Shape(32_000, 1000, 0.3)
+REPORT = Shape(24_000, 3000, 0.3)
+REVIEW = Shape(16_000, 800, 0.3)
 _MAX_PROMPT, _MAX_OUTPUT = 60_000, 8000
 
 Streams = dict[Shape, Callable[[float], float]]
@@ -56,11 +61,13 @@ class Trace:
         name: What the report calls it.
         seconds: How long it lasts.
         build: Makes the streams of one seed.
+        cache_tokens: What the KV cache of a D pod holds; smaller where weights take most of a card.
     """
 
     name: str
     seconds: float
     build: Callable[[random.Random, float], Streams]
+    cache_tokens: int = const.KV_TOKENS
 
     def streams(self, seed: int) -> Streams:
         """The rates of one seed."""
@@ -70,6 +77,11 @@ class Trace:
         """The requests of one seed, in order: Poisson processes with the rates of the streams."""
         rng = random.Random(f"{self.name}/{seed}/requests")
         streams = self.streams(seed)
+        # A request always fits into an empty cache: vLLM refuses a larger one.
+        most_prompt, most_output = (
+            min(_MAX_PROMPT, self.cache_tokens * 3 // 4),
+            min(_MAX_OUTPUT, self.cache_tokens // 4),
+        )
         ceiling = sum(max(rate(at) for at in range(int(self.seconds))) for rate in streams.values()) * 1.01
         now = 0.0
         while (now := now + rng.expovariate(ceiling)) < self.seconds:
@@ -77,8 +89,8 @@ class Trace:
             for shape, rate in streams.items():
                 level -= rate(now)
                 if level < 0:
-                    yield Arrival(now, _draw(rng, shape.prompt, shape.spread, _MAX_PROMPT),
-                                  _draw(rng, shape.output, shape.spread, _MAX_OUTPUT))  # fmt: skip
+                    yield Arrival(now, _draw(rng, shape.prompt, shape.spread, most_prompt),
+                                  _draw(rng, shape.output, shape.spread, most_output))  # fmt: skip
                     break
 
 
@@ -156,6 +168,40 @@ def _sawtooth(rng: random.Random, seconds: float) -> Streams:
     return {CHAT: lambda at: 4 + 13 * ((at + phase) % period) / period, DOCUMENT: lambda _at: 0.4}
 
 
+def _long_contexts(rng: random.Random, seconds: float) -> Streams:
+    pulse = _pulses(rng, seconds, number=3, length=(420, 720), ramp=60)
+    return {AGENT: lambda at: 1 + 4 * pulse(at)}
+
+
+def _long_answers(rng: random.Random, seconds: float) -> Streams:
+    pulse = _pulses(rng, seconds, number=3, length=(420, 720), ramp=60)
+    return {REPORT: lambda at: 0.5 + 2 * pulse(at)}
+
+
+def _small_steady(_rng: random.Random, _seconds: float) -> Streams:
+    return {CHAT: lambda _at: 7.0}
+
+
+def _small_burst(rng: random.Random, seconds: float) -> Streams:
+    pulse = _pulses(rng, seconds, number=4, length=(240, 480), ramp=20)
+    return {CHAT: lambda at: 3 + 8 * pulse(at)}
+
+
+def _small_long_contexts(rng: random.Random, seconds: float) -> Streams:
+    pulse = _pulses(rng, seconds, number=3, length=(420, 720), ramp=60)
+    return {REVIEW: lambda at: 1.5 + 5 * pulse(at)}
+
+
+def _small_reasoning(rng: random.Random, seconds: float) -> Streams:
+    pulse = _pulses(rng, seconds, number=3, length=(420, 720), ramp=60)
+    return {REASONING: lambda at: 1 + 4 * pulse(at)}
+
+
+def _small_mixed(rng: random.Random, seconds: float) -> Streams:
+    pulse = _pulses(rng, seconds, number=3, length=(420, 720), ramp=60)
+    return {CHAT: lambda _at: 6.0, AGENT: lambda at: 0.1 + 1.5 * pulse(at)}
+
+
 TRACES = (
     Trace("steady", 3600, _steady),
     Trace("diurnal", 7200, _diurnal),
@@ -167,3 +213,14 @@ TRACES = (
     Trace("levels", 3600, _levels),
     Trace("sawtooth", 3600, _sawtooth),
 )
+
+MEMORY_TRACES = (
+    Trace("long contexts", 3600, _long_contexts),
+    Trace("long contexts and answers", 3600, _long_answers),
+    Trace("small cache, steady", 3600, _small_steady, 40_000),
+    Trace("small cache, burst", 3600, _small_burst, 40_000),
+    Trace("small cache, long contexts", 3600, _small_long_contexts, 120_000),
+    Trace("small cache, reasoning", 3600, _small_reasoning, 60_000),
+    Trace("small cache, mixed", 3600, _small_mixed, 160_000),
+)
+"""Where KV memory limits decode: contexts of 16,000 to 60,000 tokens, and caches that hold five to fifteen requests."""

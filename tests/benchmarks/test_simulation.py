@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.autoscaling import constants as const
+from benchmarks.autoscaling import kv_targets
 from benchmarks.autoscaling.calibration import MEASURED, simulated
 from benchmarks.autoscaling.policies import ALL, OURS, STATIC, Kpa, Policy
 from benchmarks.autoscaling.run import simulate
-from benchmarks.autoscaling.traces import CHAT, TRACES, Trace
+from benchmarks.autoscaling.traces import CHAT, MEMORY_TRACES, TRACES, Trace
+from pdinference.planning.scaling.signals import Signal
 
 BURST = replace(next(trace for trace in TRACES if trace.name == "burst"), seconds=200)
 
@@ -33,13 +35,28 @@ def test_pods_that_start_later_help_later() -> None:
     assert simulate(BURST, 5, OURS, startup=10).met > simulate(BURST, 5, OURS, startup=200).met
 
 
-@pytest.mark.parametrize("trace", TRACES, ids=[trace.name for trace in TRACES])
+@pytest.mark.parametrize("trace", [*TRACES, *MEMORY_TRACES], ids=lambda trace: trace.name)
 def test_requests_come_in_order_and_at_the_stated_rate(trace: Trace) -> None:
     arrivals = list(trace.arrivals(3))
     assert arrivals == sorted(arrivals, key=lambda arrival: arrival.at)
     streams = trace.streams(3)
     expected = sum(sum(rate(at) for rate in streams.values()) for at in range(int(trace.seconds)))
     assert len(arrivals) == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize("trace", MEMORY_TRACES, ids=lambda trace: trace.name)
+def test_a_request_fits_into_an_empty_cache(trace: Trace) -> None:
+    """Or it would wait for ever, and all that come after it: vLLM refuses it at once."""
+    assert max(arrival.prompt + arrival.output for arrival in trace.arrivals(3)) <= trace.cache_tokens
+
+
+def test_a_small_cache_makes_requests_wait_and_its_target_saves_some() -> None:
+    trace = replace(next(trace for trace in MEMORY_TRACES if trace.name == "small cache, steady"), seconds=900)
+    load_alone = Policy("load alone", lambda role: kv_targets.scaler({Signal.DECODE_LOAD: 0.9}, role))
+    before, now = simulate(trace, 1, load_alone), simulate(trace, 1, OURS)
+    assert now.preemptions < before.preemptions
+    assert now.decode_wait < before.decode_wait
+    assert now.met > before.met
 
 
 @pytest.mark.parametrize("rate", MEASURED)

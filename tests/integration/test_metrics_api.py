@@ -2,6 +2,7 @@
 
 import ssl
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,37 @@ async def test_the_hpa_follows_the_kv_demand_up_and_down(scaling: ScalingWorld) 
 async def shown(scaling: ScalingWorld, load: str) -> bool:
     """Whether the status tells this load of D."""
     return load in (await scaling.world.status())["roles"]["decode"]["scaling"]
+
+
+async def test_of_the_presets_two_metrics_the_larger_answer_decides(scaling: ScalingWorld) -> None:
+    """Decode load and KV usage, each in turn; and with one of them missing, the other brings pods and none goes."""
+    by_preset = {field: value for field, value in SCALED["autoscaling"].items() if field != "targets"}
+    await serving(scaling, Decoding(running=4), autoscaling=by_preset)
+    metrics = [metric["external"]["metric"]["name"] for metric in (await scaling.hpa())["spec"]["metrics"]]
+    assert metrics == ["pdinference_decode_load", "pdinference_kv_usage"]
+
+    async def told_to_all(**changes: Any) -> None:
+        for pod in await scaling.bring_up(Decoding(running=4)):
+            pod.load = replace(pod.load, **changes)
+
+    await told_to_all(kv_usage=0.95)  # a decode load of 95 % is within the HPA's tolerance of 90 %
+    await scaling.scaled_to(2)
+    await told_to_all(kv_usage=0.1)
+    await scaling.scaled_to(1)
+    await told_to_all(kv_usage=0.5, waiting=2)  # half a cache, and a decode load of 100 %
+    await scaling.scaled_to(2)
+    for pod in await scaling.bring_up(Load()):
+        pod.load = Load(kv_usage=0.1)  # its counters are gone
+    await until(lambda: shown(scaling, "decodeLoad ?/90%, kvUsage "), "one load is unknown")
+    told = await autoscaling(scaling, "False", "FailedGetExternalMetric")
+    assert "tell no pdinference_decode_load yet" in told["message"]
+    await scaling.looks(3)
+    assert await scaling.pods_wanted() == 2
+    for pod in await scaling.bring_up(Load()):
+        pod.load = Load(kv_usage=0.98)
+    await scaling.scaled_to(3)
+    told = await autoscaling(scaling, "True")
+    assert "No pod goes as long as decodeLoad cannot be read." in told["message"]
 
 
 async def test_a_pod_that_falls_silent_changes_nothing_and_is_named(scaling: ScalingWorld) -> None:

@@ -72,9 +72,12 @@ def test_further_nodes_of_p_have_no_replicas_either_and_no_hpa(resource: Make) -
 def test_the_preset_of_a_role(resource: Make) -> None:
     found = hpas(resource(parameter={"autoscaling": {"maxReplicas": 2}}, decode={"autoscaling": {"maxReplicas": 2}}))
     for role, hpa in found.items():
-        (metric,) = hpa["spec"]["metrics"]
-        assert metric["external"]["metric"]["name"] == PRESETS[role].signal
-        assert metric["external"]["target"] == {"type": "AverageValue", "averageValue": PRESETS[role].target}
+        metrics = [metric["external"] for metric in hpa["spec"]["metrics"]]
+        targets = {metric["metric"]["name"]: metric["target"] for metric in metrics}
+        assert targets == {
+            signal: {"type": "AverageValue", "averageValue": f"{milli}m"}
+            for signal, milli in PRESETS[role].targets.items()
+        }
         assert hpa["spec"]["behavior"] == PRESETS[role].behavior()
 
 

@@ -44,25 +44,27 @@ def test_a_scaled_object_has_the_range_the_pace_and_the_targets_of_the_hpa(resou
         assert spec["scaleTargetRef"] == hpa["scaleTargetRef"]
         assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (hpa["minReplicas"], hpa["maxReplicas"])
         assert spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] == hpa["behavior"]
-        (trigger,) = spec["triggers"]
-        assert trigger["metadata"]["threshold"] == str(PRESETS[role].target_milli / 1000)
-        assert trigger["metadata"]["ignoreNullValues"] == "false"  # or an empty answer would be a load of 0
-        assert trigger["authenticationRef"] == {"kind": "ClusterTriggerAuthentication", "name": "prometheus"}
-        assert trigger["metadata"]["authModes"] == "tls,bearer"  # or KEDA does not use its secrets
+        thresholds = [trigger["metadata"]["threshold"] for trigger in spec["triggers"]]
+        assert thresholds == [str(milli / 1000) for milli in PRESETS[role].targets.values()]
+        for trigger in spec["triggers"]:
+            assert trigger["metadata"]["ignoreNullValues"] == "false"  # or an empty answer would be a load of 0
+            assert trigger["authenticationRef"] == {"kind": "ClusterTriggerAuthentication", "name": "prometheus"}
+            assert trigger["metadata"]["authModes"] == "tls,bearer"  # or KEDA does not use its secrets
     assert objects.revision == hpas.revision
 
 
 def test_prometheus_adapter_is_asked_for_metrics_that_its_rules_define(resource: Make) -> None:
     defined = {rule["name"]["as"] for rule in adapter_rules()["externalRules"]}
     for role, hpa in scaled(resource, "PrometheusAdapter").autoscalers.items():
-        (metric,) = hpa["spec"]["metrics"]
-        assert (
-            metric["external"]["metric"]["name"]
-            == f"pdinference_{role}_{role.value.replace('parameter', 'prefill')}_load"
-        )
-        assert metric["external"]["metric"]["name"] in defined
-        assert metric["external"]["metric"]["selector"] == {"matchLabels": {"pdinference_io_name": "llama"}}
-        assert metric["external"]["target"]["averageValue"] == PRESETS[role].target
+        metrics = [metric["external"] for metric in hpa["spec"]["metrics"]]
+        averages = {metric["metric"]["name"]: metric["target"]["averageValue"] for metric in metrics}
+        assert averages == {
+            str(signal).replace("pdinference_", f"pdinference_{role}_"): f"{milli}m"
+            for signal, milli in PRESETS[role].targets.items()
+        }
+        assert averages.keys() <= defined
+        for metric in metrics:
+            assert metric["metric"]["selector"] == {"matchLabels": {"pdinference_io_name": "llama"}}
 
 
 def test_every_signal_that_can_be_has_a_rule_for_each_role() -> None:

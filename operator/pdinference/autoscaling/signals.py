@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from pdinference.autoscaling.exposition import Histogram, Reading
 from pdinference.autoscaling.window import Dated, Window, decode_window, grown, prefill_window
 from pdinference.planning.scaling.decode import DecodeWindow, decode_load
+from pdinference.planning.scaling.kv import kv_demand
 from pdinference.planning.scaling.prefill import arrival_rate, prefill_load
 from pdinference.planning.scaling.signals import Signal
 
@@ -153,17 +154,15 @@ def _kv_demand(window: Window, last: Dated, now: float) -> float | None:
     told = last.reading
     if told.kv_usage is None or told.waiting is None or told.cache is None:
         return None
-    need = max(0.0, told.waiting - told.holding) * _tokens_each(window, told, now)
-    return told.kv_usage + need / told.cache.tokens
-
-
-def _tokens_each(window: Window, told: Reading, now: float) -> float:
-    """KV cache of a request at its end: as finished ones had, but no less than running ones have already."""
     prompts = _mean(window, now, lambda reading: reading.prompt_lengths) or 0.0
     answers = _mean(window, now, lambda reading: reading.answer_lengths) or 0.0
-    if not told.running or told.cache is None or told.kv_usage is None:
-        return prompts + answers
-    return max(prompts + answers, told.kv_usage * told.cache.tokens / told.running)
+    return kv_demand(
+        usage=told.kv_usage,
+        queued=told.waiting - told.holding,
+        running=told.running or 0.0,
+        tokens=told.cache.tokens,
+        usual=prompts + answers,
+    )
 
 
 def _queued_prompt_tokens(window: Window, last: Dated, now: float) -> float | None:

@@ -1,15 +1,19 @@
 import pytest
 
+from benchmarks.autoscaling.hpa import replicas_for
 from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.planning.scaling.decode import DecodeWindow
 from pdinference.planning.scaling.presets import PRESETS
+from pdinference.planning.scaling.signals import Signal
 
 
 @pytest.mark.parametrize("role", ENGINE_ROLES)
 def test_a_preset_is_what_the_hpa_api_accepts(role: Role) -> None:
     preset = PRESETS[role]
     behavior = preset.behavior()
-    assert 0 < preset.target_milli <= 1000, "a target above a whole pod is never reached without a queue"
-    assert preset.target == f"{preset.target_milli}m"
+    assert preset.targets
+    for milli in preset.targets.values():
+        assert 0 < milli <= 1000, "a target above a whole pod is never reached without a queue"
     for direction in ("scaleUp", "scaleDown"):
         rules = behavior[direction]
         assert 0 <= rules["stabilizationWindowSeconds"] <= 3600
@@ -31,3 +35,18 @@ def test_p_lets_go_of_pods_later_than_d() -> None:
     p, d = (PRESETS[role].scale_down for role in (Role.PARAMETER, Role.DECODE))
     assert p.stabilization_seconds > d.stabilization_seconds
     assert p.policies == d.policies
+
+
+def test_a_full_kv_cache_brings_a_d_pod_and_a_busy_d_pod_is_not_full() -> None:
+    """Usage ends at 1, and an HPA ignores 10 %. Where bandwidth limits a pod, it is at its load long before."""
+    targets = PRESETS[Role.DECODE].targets
+    usage, load = targets[Signal.KV_USAGE] / 1000, targets[Signal.DECODE_LOAD] / 1000
+    assert replicas_for(1.0, usage, current=1) == 2
+    # An 8B model on an H200: a token takes eight times as long with a full cache as in an idle pod.
+    used = next(percent / 100 for percent in range(100) if _bandwidth_bound(percent / 100) >= load)
+    assert used < usage
+
+
+def _bandwidth_bound(used: float) -> float:
+    pod = DecodeWindow(30, used, 0.0044 * (1 + 7.3 * used), 1000, 10, 1000, 0)
+    return pod.load(0.0044)

@@ -61,7 +61,7 @@ def test_hpas_follow_what_serves(serving: str, exists: bool, routed: bool, follo
 
 @pytest.mark.parametrize("role", [Role.PARAMETER, Role.DECODE])
 def test_without_targets_there_is_the_preset(role: Role) -> None:
-    assert targets_milli(role, Autoscaling(max_replicas=2)) == {PRESETS[role].signal: PRESETS[role].target_milli}
+    assert targets_milli(role, Autoscaling(max_replicas=2)) == PRESETS[role].targets
 
 
 def test_with_metrics_of_the_users_own_there_is_none() -> None:

@@ -52,7 +52,7 @@ class Autoscaling(ApiModel):
     max_replicas: Annotated[int, Field(ge=1, le=1000)]
     """Never more pods than this."""
     targets: ScalingTargets | None = None
-    """What one pod is to bear. Default, without `metrics`: prefillLoad 90 for P, decodeLoad 90 for D."""
+    """What one pod is to bear. Default, without `metrics`: prefillLoad 90 for P, decodeLoad 90 and kvUsage 80 for D."""
     metrics: Annotated[list[HpaMetric], Field(max_length=8)] = Field(default_factory=list)
     """Further metrics, as in a HorizontalPodAutoscaler (autoscaling/v2)."""
     behavior: HpaBehavior = Field(default_factory=dict)

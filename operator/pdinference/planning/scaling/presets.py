@@ -3,6 +3,7 @@
 `benchmarks/autoscaling` chose the numbers, and shows what they do; docs/autoscaling.md says what they mean.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,24 +42,18 @@ class ScalingRules:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """The metric, target and pace of one role's HPA.
+    """The metrics, targets and pace of one role's HPA.
 
     Attributes:
-        signal: The external metric.
-        target: Its AverageValue, in thousandths: how much of a pod is to be used.
+        targets: AverageValue of each external metric, in thousandths: how much of a pod is to be used. The HPA follows
+            the metric that asks for most pods, and removes none while one of them is unknown.
         scale_up: Pace upwards.
         scale_down: Pace downwards.
     """
 
-    signal: Signal
-    target_milli: int
+    targets: Mapping[Signal, int]
     scale_up: ScalingRules
     scale_down: ScalingRules
-
-    @property
-    def target(self) -> str:
-        """The AverageValue as a Kubernetes quantity."""
-        return f"{self.target_milli}m"
 
     def behavior(self) -> dict[str, Any]:
         """`spec.behavior` of the HPA."""
@@ -76,8 +71,15 @@ _P_DOWN = ScalingRules(300, _STEPS)
 _D_DOWN = ScalingRules(120, _STEPS)
 
 
+# Where few requests fill the KV cache (long contexts, small cards), requests wait and are preempted while decode load
+# is still within its target; there KV usage asks for more pods. Where memory bandwidth limits a pod, its cache is about
+# half full at a load of 90 %, so there decode load decides. Usage and not demand: usage never asks for more than 1.25
+# times the pods that serve, while each queued request raises demand, and most of a queue is gone before a new pod has
+# started. `benchmarks.autoscaling.kv_targets` compares them.
+_D_TARGETS = {Signal.DECODE_LOAD: 900, Signal.KV_USAGE: 800}
+
 PRESETS: Final = {
-    Role.PARAMETER: Preset(Signal.PREFILL_LOAD, 900, _UP, _P_DOWN),
-    Role.DECODE: Preset(Signal.DECODE_LOAD, 900, _UP, _D_DOWN),
+    Role.PARAMETER: Preset({Signal.PREFILL_LOAD: 900}, _UP, _P_DOWN),
+    Role.DECODE: Preset(_D_TARGETS, _UP, _D_DOWN),
 }
 """The preset of each role."""

@@ -14,8 +14,7 @@ _SHARES_OF_A_POD: Final = ("_load", "kv_demand", "kv_usage")
 def targets_milli(role: Role, autoscaling: Autoscaling) -> dict[Signal, int]:
     """How much of each signal one pod is to bear, in thousandths of the signal's unit; empty with metrics alone."""
     if autoscaling.targets is None:
-        preset = PRESETS[role]
-        return {} if autoscaling.metrics else {preset.signal: preset.target_milli}
+        return {} if autoscaling.metrics else dict(PRESETS[role].targets)
     given = {field: getattr(autoscaling.targets, field) for field in ScalingTargets.model_fields}
     amounts = {Signal(_PREFIX + field): amount for field, amount in given.items() if amount is not None}
     return {signal: amount * _milli(signal) for signal, amount in amounts.items()}
