@@ -40,7 +40,7 @@ def test_every_default_of_vllm_is_accepted(document: Make) -> None:
 def test_vllm_takes_these_defaults_and_no_others() -> None:
     from vllm.config import ModelConfig  # noqa: PLC0415
 
-    given = {name: 2 for name in (*GENERATION_PARAMETERS, "max_tokens", "stop_token_ids", "stop", "seed", "n")}
+    given = dict.fromkeys((*GENERATION_PARAMETERS, "max_tokens", "stop_token_ids", "stop", "seed", "n"), 2)
     config = SimpleNamespace(generation_config="vllm", override_generation_config=given)
     taken = ModelConfig.get_diff_sampling_param(config)
     assert {"max_new_tokens" if name == "max_tokens" else name for name in taken} == set(GENERATION_PARAMETERS)
