@@ -1,5 +1,6 @@
 """`pdinference convert`: from a vLLM command line or manifest to a PDInference."""
 
+from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
 from typing import IO, TYPE_CHECKING
@@ -19,6 +20,12 @@ _WIDTH = 118
 _LONGEST_SUBJECT, _LONGEST_REMARK = 200, 1000
 _MOST_REMARKS = 200
 _FILE = click.File(encoding="utf-8")
+_EXAMPLES = """\b
+Examples:
+  pdinference convert -- vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 8192
+  pdinference convert -f serve.sh
+  pdinference convert --parameter prefill.sh --decode decode.sh
+"""
 _HEAD = (
     "Made by `pdinference convert`. Before you apply it:",
     "  pdinference validate -f FILE       checks it, without a cluster",
@@ -26,7 +33,7 @@ _HEAD = (
 )
 
 
-@click.command("convert")
+@click.command("convert", epilog=_EXAMPLES)
 @click.argument("words", metavar="[-- COMMAND...]", nargs=-1)
 @click.option(
     "-f",
@@ -46,15 +53,10 @@ def convert_command(
     decode: IO[str] | None,
     name: str | None,
 ) -> None:
-    r"""Print the PDInference for a command line of vLLM, with a comment for each thing that it leaves out.
+    """Print the PDInference for a command line of vLLM, with a comment for each thing that it leaves out.
 
     Nothing is run or expanded. One command line gives P and D the same options; two are told apart by their kv_role, or
     by --parameter and --decode.
-
-    \b
-    pdinference convert -- vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 8192
-    pdinference convert -f serve.sh
-    pdinference convert --parameter prefill.sh --decode decode.sh
     """
     from pdinference.api.names import Role  # noqa: PLC0415 - as below
     from pdinference.conversion import ConversionError, convert, pair_of, starts_in_words  # noqa: PLC0415 - pydantic
@@ -101,17 +103,24 @@ def _print(conversion: "Conversion") -> None:
 
 def _comments(remarks: "tuple[Remark, ...]") -> list[str]:
     lines = [*_HEAD]
-    shown = remarks[:_MOST_REMARKS]
+    shown = _merged(remarks[:_MOST_REMARKS])
     for title, left_out in (("Left out:", True), ("Look at:", False)):
         items = [remark for remark in shown if remark.left_out is left_out]
         if items:
             lines += ["", title]
         for remark in items:
-            text = f"{plain(remark.subject, _LONGEST_SUBJECT)}: {plain(remark.text, _LONGEST_REMARK)}"
-            lines += _item(text)
-    if len(remarks) > len(shown):
-        lines += ["", f"There are {len(remarks) - len(shown)} more."]
+            lines += _item(f"{remark.subject}: {plain(remark.text, _LONGEST_REMARK)}")
+    if len(remarks) > _MOST_REMARKS:
+        lines += ["", f"There are {len(remarks) - _MOST_REMARKS} more."]
     return lines
+
+
+def _merged(remarks: "tuple[Remark, ...]") -> "list[Remark]":
+    """Remarks with the same text as one, about all of their subjects."""
+    subjects: dict[tuple[str, bool], list[str]] = {}
+    for remark in remarks:
+        subjects.setdefault((remark.text, remark.left_out), []).append(plain(remark.subject, _LONGEST_SUBJECT))
+    return [replace(remarks[0], subject="; ".join(s), text=text, left_out=out) for (text, out), s in subjects.items()]
 
 
 def _item(text: str) -> list[str]:

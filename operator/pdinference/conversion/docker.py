@@ -26,16 +26,16 @@ _SHARED_MEMORY = "The operator gives each pod the shared memory that its ranks n
 _NETWORK = "Pods are in the cluster's network; clients use the Service of the router."
 REASONS = {
     "--gpus": "The pods get as many GPUs as parallelism says. accelerator.products or accelerator.devices choose them.",
-    "--runtime": "placement.runtimeClassName of the role, if your nodes need one for GPUs.",
-    "--device": "accelerator.resourceName and parallelism bring devices into the pods.",
+    "--runtime": "Use placement.runtimeClassName of the role, if your nodes need one for GPUs.",
+    "--device": "The fields accelerator.resourceName and parallelism bring devices into the pods.",
     "--ipc": _SHARED_MEMORY,
     "--shm-size": _SHARED_MEMORY,
     "--network": _NETWORK,
     "--net": _NETWORK,
     "--restart": "Kubernetes restarts containers.",
     "--env-file": "This file is not read here. Give its variables by --env.",
-    "--memory": "resources of the role.",
-    "--cpus": "resources of the role.",
+    "--memory": "Use resources of the role.",
+    "--cpus": "Use resources of the role.",
 }
 _OTHER = "The operator makes the pods. What a pod needs besides goes into podTemplate of the role."
 _HUB_CACHE = "The folder of a hub's cache. spec.model.cache keeps the model on a claim or on each node."

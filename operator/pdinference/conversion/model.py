@@ -6,7 +6,7 @@ from shlex import quote
 from typing import Any
 
 from pdinference.api.v1alpha1.source import SEGMENT
-from pdinference.conversion.launch import ConversionError, Finding, Folder, Launch, Remark
+from pdinference.conversion.launch import ConversionError, Finding, Folder, Launch, Remark, Unresolved
 from pdinference.conversion.options import Options
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9][A-Za-z0-9_.-]{0,95}")
@@ -28,8 +28,10 @@ def model_of(options: Options) -> str:
         ConversionError: There is none, or it is no text that could be used.
     """
     named = options.values.get("model") or next(iter(options.positional), None)
+    unresolved = next((r.subject for r in options.remarks if r.subject.startswith("--model ")), None)
+    if isinstance(named, Unresolved):
+        named, unresolved = None, named
     if named is None:
-        unresolved = next((r.subject for r in options.remarks if r.subject.startswith("--model ")), None)
         why = f"{unresolved} has a part that a shell would replace." if unresolved else "It names no model."
         raise ConversionError(
             f"{why} Give the model itself: `vllm serve OWNER/NAME`, or --model with a repository or a folder."
@@ -49,6 +51,8 @@ def source_settings(options: Options, launch: Launch) -> Iterator[Finding]:
             f"The model is {model[:200]!r}. Write a repository as OWNER/NAME, or the absolute path of a folder; a path "
             "relative to this machine's current folder means nothing in a pod, and nor does a bucket."
         )
+    for word in options.positional[0 if "model" in options.values else 1 :]:
+        yield Remark(word, "This is neither an option nor the model, and vLLM would refuse it.")
     if "served-model-name" not in options.values:
         if _MODEL_NAME.fullmatch(model):
             yield "model.name", model

@@ -11,7 +11,7 @@ from pdinference.conversion.shell import commands
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _SERVER = re.compile(r"vllm\.entrypoints\.(openai\.)?api_server|vllm\.entrypoints\.cli\.main")
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
-_SILENT = frozenset({"env", "exec", "nohup", "time", "sudo", "setsid", "command", "uv", "run"})
+_SILENT = frozenset({"env", "exec", "nohup", "time", "sudo", "setsid", "command", "uv", "run", "then", "do", "else", "{", "!"})
 """What may stand in front of a program and means nothing in a pod."""
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _DEPTH = 4
@@ -36,10 +36,10 @@ def starts_in(text: str, depth: int = 0) -> list[Launch]:
 
 def starts_of(words: Sequence[str], environment: Mapping[str, str] | None = None, depth: int = 0) -> list[Launch]:
     """The starts of vLLM in one command: none, one, or those in the text that it hands to a shell."""
-    environment = dict(environment or {})
+    environment, words = dict(environment or {}), list(words)
     for at, word in enumerate(words):
         program, rest = word.rpartition("/")[2], words[at + 1 :]
-        before = [*words[:at]]
+        before = words[:at]
         if program in _CONTAINERS and (arguments := _after_run(rest)) is not None:
             return container_starts(docker_run(arguments), depth)
         if program in _SHELLS and (text := _script_of(rest)) is not None:

@@ -19,7 +19,7 @@ _NO_START = (
 
 def is_yaml(text: str) -> bool:
     """Whether a text is a manifest or compose file rather than a shell script."""
-    return _YAML.search(text) is not None
+    return text.lstrip().startswith("{") or _YAML.search(text) is not None
 
 
 def starts_in_script(text: str) -> list[Launch]:

@@ -104,7 +104,8 @@ def _half(launch: Launch) -> _Half:
 
 def _unsplit(half: _Half) -> Iterable[Remark]:
     tensor, pipeline = _parallelism(half.settings)
-    gpus = tensor * pipeline * int(half.settings.get("role.parallelism.data", 1))
+    data, replicas = (half.settings.get(f"role.{name}", 1) for name in ("parallelism.data", "replicas"))
+    gpus = tensor * pipeline * int(data) * int(replicas)
     one = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
     text = (
         f"One vLLM on {one} becomes P on {one} and D on {one}, so {2 * gpus} in all: each of the two needs all "

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pdinference.api.v1alpha1.base import ApiModel
 from pdinference.api.v1alpha1.engine import KVCache
 from pdinference.api.v1alpha1.model import LoRA, Model
+from pdinference.conversion.image import is_official
 from pdinference.conversion.kv_transfer import kv_tiers, transfer
 from pdinference.conversion.launch import Finding, Launch, Remark
 from pdinference.conversion.left_out import reason_to_leave_out
@@ -77,11 +78,21 @@ def _object(value: Any) -> Any:
     return value
 
 
+def _tokenizer_mode(value: Any, _options: Options, launch: Launch) -> Iterator[Finding]:
+    if value == "slow" and (launch.image is None or is_official(launch.image)):
+        raise ValueError(
+            "vLLM 0.32 has no tokenizer mode of this name; 0.23.0 was the last one with it. It loads the tokenizer that "
+            "transformers finds."
+        )
+    yield "both.args.tokenizer-mode", value
+
+
 TABLE: Mapping[str, Convert] = {
     "dtype": _field("model.dtype", _choice(Model, "dtype")),
     "quantization": _field("model.quantization", _choice(Model, "quantization")),
     "max-model-len": _field("model.maxModelLength", count),
     "tokenizer": _field("model.tokenizer"),
+    "tokenizer-mode": _tokenizer_mode,
     "trust-remote-code": _if_true("model.trustRemoteCode", value=True),
     "chat-template": chat_template,
     "override-generation-config": _field("model.generationDefaults", _object),
