@@ -105,7 +105,7 @@ def test_every_option_that_the_operator_owns_has_a_field_or_a_reason() -> None:
 def test_the_table_and_the_removed_options_agree_with_vllm() -> None:
     assert TABLE.keys() <= OPTIONS.keys()
     assert REMOVED.keys() & OPTIONS.keys() == set()
-    assert REMOVED_SWITCHES <= REMOVED.keys()
+    assert REMOVED.keys() >= REMOVED_SWITCHES
 
 
 @pytest.mark.parametrize("name", sorted({*OWNED_ENVIRONMENT, *REFUSED_ENVIRONMENT}))

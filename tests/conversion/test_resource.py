@@ -62,9 +62,9 @@ def test_the_note_on_baichuan_becomes_a_resource() -> None:
     }
     validated(conversion.document)
     assert left_out(conversion) == [
-        "--tokenizer-mode slow",
         "--disable-log-requests",
         "--swap-space 4",
+        "--tokenizer-mode slow",
         "--host 0.0.0.0",
         "CUDA_VISIBLE_DEVICES=0",
     ]
@@ -247,7 +247,7 @@ def test_connectors_and_failure_policies_are_kept() -> None:
         "connector": "LMCache",
         "onFailure": "Fail",
     }
-    assert "transfer" not in spec_of("vllm serve a/b --kv-transfer-config '{\"kv_connector\": \"P2pNcclConnector\"}'")
+    assert "transfer" not in spec_of('vllm serve a/b --kv-transfer-config \'{"kv_connector": "P2pNcclConnector"}\'')
 
 
 def test_offline_work_is_pointed_to_a_batch() -> None:

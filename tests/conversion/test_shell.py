@@ -17,7 +17,7 @@ from pdinference.conversion.shell import commands
         ("vllm serve a/b --port 8018", [["vllm", "serve", "a/b", "--port", "8018"]]),
         ("vllm serve a/b \\\n  --dtype half", [["vllm", "serve", "a/b", "--dtype", "half"]]),
         ("vllm serve a/b \\\r\n  --dtype half\r\n", [["vllm", "serve", "a/b", "--dtype", "half"]]),
-        ("a '{\"x\": \"$y\"}'", [["a", '{"x": "$y"}']]),
+        ('a \'{"x": "$y"}\'', [["a", '{"x": "$y"}']]),
         ('a "say \\"hi\\" \\$5"', [["a", 'say "hi" $5']]),
         ("a b#c # a comment\nd", [["a", "b#c"], ["d"]]),
         ("# vllm serve x\na", [["a"]]),
@@ -32,7 +32,9 @@ def test_words_are_those_of_a_shell(text: str, words: list[list[str]]) -> None:
     assert commands(text) == words
 
 
-@pytest.mark.parametrize("part", ["$MODEL", "${MODEL:-a b}", "$(cat model name)", "`cat model`", '"$MODEL"', '"${A[@]}"'])
+@pytest.mark.parametrize(
+    "part", ["$MODEL", "${MODEL:-a b}", "$(cat model name)", "`cat model`", '"$MODEL"', '"${A[@]}"']
+)
 def test_what_a_shell_would_replace_is_kept_and_marked(part: str) -> None:
     ((first, replaced, last),) = commands(f"a x{part} --port")
     assert isinstance(replaced, Unresolved)

@@ -11,7 +11,9 @@ from pdinference.conversion.shell import commands
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _SERVER = re.compile(r"vllm\.entrypoints\.(openai\.)?api_server|vllm\.entrypoints\.cli\.main")
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
-_SILENT = frozenset({"env", "exec", "nohup", "time", "sudo", "setsid", "command", "uv", "run", "then", "do", "else", "{", "!"})
+_SILENT = frozenset(
+    {"env", "exec", "nohup", "time", "sudo", "setsid", "command", "uv", "run", "then", "do", "else", "{", "!"}
+)
 """What may stand in front of a program and means nothing in a pod."""
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _DEPTH = 4

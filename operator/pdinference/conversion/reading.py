@@ -10,7 +10,8 @@ from pdinference.conversion.kubernetes import is_manifest, manifest_starts
 from pdinference.conversion.launch import ConversionError, Launch
 from pdinference.conversion.programs import starts_in, starts_of
 
-_YAML = re.compile(r"^(apiVersion|kind|services|version)\s*:", re.MULTILINE)
+_YAML = re.compile(r"---|\{|%YAML|[\"']?[A-Za-z][\w-]*[\"']?\s*:(\s|$)")
+"""How the first line of a manifest or compose file begins; no command does."""
 _NO_START = (
     "Nothing here starts vLLM. Give a line with `vllm serve ...` or `python -m vllm.entrypoints.openai.api_server "
     "...`, a `docker run` of it, or a manifest or compose file with one."
@@ -19,7 +20,9 @@ _NO_START = (
 
 def is_yaml(text: str) -> bool:
     """Whether a text is a manifest or compose file rather than a shell script."""
-    return text.lstrip().startswith("{") or _YAML.search(text) is not None
+    lines = (line.strip() for line in text.splitlines())
+    first = next((line for line in lines if line and not line.startswith("#")), "")
+    return _YAML.match(first) is not None
 
 
 def starts_in_script(text: str) -> list[Launch]:
