@@ -70,12 +70,12 @@ def _of(field: str, arguments: Mapping[str, Any]) -> Iterator[Problem]:
             unknown += 1
             hint = f"Did you mean {near[0]}?" if near else "Its documentation lists all."
             yield Problem(f"{field}.{name}", f"vLLM {version} has no such option. {hint}")
-        elif (wanted := _mismatch(form, value)) is not None:
+        elif (wanted := mismatch(form, value)) is not None:
             yield Problem(f"{field}.{name}", f"{value!r} does not fit: vLLM {version} wants {wanted}.")
 
 
-def _mismatch(form: str, value: Any) -> str | None:
-    """What the option wants, when the value is something else."""
+def mismatch(form: str, value: Any) -> str | None:
+    """What an option of a form in the list wants, when the value is something else."""
     known = _FORMS.get(form)
     if known is not None:
         fits, wanted = known

@@ -14,10 +14,12 @@ from pdinference.checks import BatchExamination, Examination, examine, examine_a
 from pdinference.cli.activator import activator_command
 from pdinference.cli.adapter_rules import adapter_rules_command
 from pdinference.cli.batch import batch_command
+from pdinference.cli.convert import convert_command
 from pdinference.cli.documents import documents, file_option, name_of, problems_told
 from pdinference.cli.installation import installation
 from pdinference.cli.local_adapters import local_facts
 from pdinference.cli.model import model_group
+from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.cli.plan import plan_command
 from pdinference.cli.tls import tls_options
 from pdinference.manifests import RenderSettings, render
@@ -159,19 +161,13 @@ def run(settings: RenderSettings, tls: dict[str, Any], **options: Any) -> None:
     sys.exit(run_operator(OperatorSettings(render=settings, tls=TLSSettings(**tls), **options)))
 
 
-class _PlainDumper(yaml.CSafeDumper):
-    """Writes every object out in full: anchors and aliases are legal YAML, and hard to read."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
 def _print_yaml(objects: Iterable[Any], **style: Any) -> None:
     style = {"default_flow_style": False, "width": 120, **style}
-    yaml.dump_all(objects, sys.stdout, Dumper=_PlainDumper, sort_keys=False, explicit_start=True, **style)
+    yaml.dump_all(objects, sys.stdout, Dumper=PlainDumper, sort_keys=False, explicit_start=True, **style)
 
 
 main.add_command(plan_command)
+main.add_command(convert_command)
 main.add_command(adapter_rules_command)
 main.add_command(model_group)
 main.add_command(batch_command)

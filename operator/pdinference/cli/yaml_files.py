@@ -36,17 +36,35 @@ def yaml_documents(source: IO[str]) -> Iterator[Any]:
     Raises:
         ClickException: It is not YAML, or exceeds what can be read.
     """
+    yield from documents_of(text_of(source, _MAX_CHARACTERS), source.name)
+
+
+def text_of(source: IO[str], most: int) -> str:
+    """The text of a file.
+
+    Raises:
+        ClickException: It is no text, or has more characters than this.
+    """
     try:
-        text = source.read(_MAX_CHARACTERS + 1)
+        text = source.read(most + 1)
     except UnicodeDecodeError as error:
-        raise click.ClickException(f"{source.name} is not YAML: {error}") from None
-    if len(text) > _MAX_CHARACTERS:
-        raise click.ClickException(f"{source.name} has more than {_MAX_CHARACTERS} characters. Split the file.")
+        raise click.ClickException(f"{source.name} is no text in UTF-8, so it is not YAML: {error}") from None
+    if len(text) > most:
+        raise click.ClickException(f"{source.name} has more than {most} characters. Split the file.")
+    return text
+
+
+def documents_of(text: str, name: str) -> Iterator[Any]:
+    """All documents of a text.
+
+    Raises:
+        ClickException: It is not YAML, or is nested too deeply.
+    """
     try:
         _check_depth(text)
         yield from yaml.load_all(text, Loader=_Loader)
     except (yaml.YAMLError, ValueError) as error:  # ValueError: numbers and dates out of range, text that is no UTF-8
-        raise click.ClickException(f"{source.name} is not YAML: {error}") from None
+        raise click.ClickException(f"{name} is not YAML: {error}") from None
 
 
 def _check_depth(text: str) -> None:

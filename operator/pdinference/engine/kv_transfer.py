@@ -11,8 +11,8 @@ from pdinference.engine.own_connector import OwnConnector
 from pdinference.engine.shared_files import shared_files
 from pdinference.engine.staged_push import pushes_from_stages, staged_push
 
-_KV_ROLE = {Role.PARAMETER: "kv_producer", Role.DECODE: "kv_consumer"}
-_CLASS = {
+KV_ROLES = {Role.PARAMETER: "kv_producer", Role.DECODE: "kv_consumer"}
+CONNECTOR_CLASSES = {
     "Nixl": "NixlConnector",
     "Mooncake": "MooncakeConnector",
     "LMCache": "LMCacheConnectorV1",
@@ -45,7 +45,7 @@ def _transfer_config(resource: PDInference, role: Role) -> dict[str, Any]:
     transfer = resource.spec.transfer
     config: dict[str, Any] = {
         **_connector(resource, role),
-        "kv_role": _KV_ROLE[role],
+        "kv_role": KV_ROLES[role],
         "kv_load_failure_policy": _FAILURE_POLICY[transfer.on_failure],
     }
     if resource.spec.of(role).accelerator.type == "CPU":
@@ -60,7 +60,7 @@ def _connector(resource: PDInference, role: Role) -> dict[str, Any]:
     if pushes_from_stages(resource):
         return {"kv_connector": "NixlPushConnector"}
     transfer = resource.spec.transfer
-    config: dict[str, Any] = {"kv_connector": _CLASS[transfer.connector]}
+    config: dict[str, Any] = {"kv_connector": CONNECTOR_CLASSES[transfer.connector]}
     if extra := _extra_config(transfer):
         config["kv_connector_extra_config"] = extra
     return config

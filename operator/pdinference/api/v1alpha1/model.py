@@ -13,7 +13,7 @@ from pdinference.api.v1alpha1.base import ApiModel, AsJson, Matches, ObjectName,
 from pdinference.api.v1alpha1.source import SEGMENT, Architecture, ModelCache, ModelSource
 
 _JINJA = re.compile(r"\{[{%]")
-GenerationParameter = Literal[
+GENERATION_PARAMETERS = (
     "temperature",
     "top_p",
     "top_k",
@@ -22,7 +22,29 @@ GenerationParameter = Literal[
     "presence_penalty",
     "frequency_penalty",
     "max_new_tokens",
-]
+)
+"""What vLLM takes for a server's default (`get_diff_sampling_param` in vllm/config/model.py); it ignores all else."""
+_OTHER_NAMES = {"max_tokens": "max_new_tokens", "max_completion_tokens": "max_new_tokens"}
+_STOP_TOKENS = (
+    "vLLM has no server-wide default for it. Put it into each request, or into eos_token_id of the model's "
+    "generation_config.json."
+)
+
+
+def _generation_parameter(name: str) -> str:
+    if name in GENERATION_PARAMETERS:
+        return name
+    if other := _OTHER_NAMES.get(name):
+        raise ValueError(f"vLLM's name for this default is {other}. Write {other} here; in a request it is max_tokens.")
+    if name == "stop_token_ids":
+        raise ValueError(_STOP_TOKENS)
+    raise ValueError(
+        f"vLLM has no such server-wide default: it takes {', '.join(GENERATION_PARAMETERS)}. Put any other sampling "
+        "parameter into each request."
+    )
+
+
+GenerationParameter = Annotated[str, AfterValidator(_generation_parameter)]
 
 
 class ConfigMapKey(ApiModel):

@@ -1,0 +1,144 @@
+"""`pdinference convert`: from a vLLM command line or manifest to a PDInference."""
+
+from dataclasses import replace
+from pathlib import Path
+from textwrap import wrap
+from typing import IO, TYPE_CHECKING
+
+import click
+import yaml
+
+from pdinference.api.bounds import MAX_RAW_SPEC_BYTES
+from pdinference.api.plain_text import plain
+from pdinference.cli.plain_yaml import PlainDumper
+from pdinference.cli.yaml_files import documents_of, text_of
+
+if TYPE_CHECKING:
+    from pdinference.conversion import Conversion, Launch, Remark
+
+_WIDTH = 118
+_LONGEST_SUBJECT, _LONGEST_REMARK = 200, 1000
+_MOST_REMARKS = 200
+_FILE = click.File(encoding="utf-8")
+_EXAMPLES = """\b
+Examples:
+  pdinference convert -- vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 8192
+  pdinference convert -f serve.sh
+  pdinference convert --parameter prefill.sh --decode decode.sh
+"""
+_HEAD = (
+    "Made by `pdinference convert`. Before you apply it:",
+    "  pdinference validate -f FILE       checks it, without a cluster",
+    "  pdinference plan --online -f FILE  says what P and D hold in memory, and how many requests fit",
+)
+
+
+@click.command("convert", epilog=_EXAMPLES)
+@click.argument("words", metavar="[-- COMMAND...]", nargs=-1)
+@click.option(
+    "-f",
+    "--file",
+    "source",
+    type=_FILE,
+    help="File with the command line (a shell script, or docker run), a compose file, or a manifest with a vLLM "
+    "container; - reads standard input.",
+)
+@click.option("--parameter", type=_FILE, help="The same, of P alone; --decode goes with it.")
+@click.option("--decode", type=_FILE, help="The same, of D alone.")
+@click.option("--name", help="Name of the resource.  [default: made from that of the model or workload]")
+def convert_command(
+    words: tuple[str, ...],
+    source: IO[str] | None,
+    parameter: IO[str] | None,
+    decode: IO[str] | None,
+    name: str | None,
+) -> None:
+    """Print the PDInference for a command line of vLLM, with a comment for each thing that it leaves out.
+
+    Nothing is run or expanded. One command line gives P and D the same options; two are told apart by their kv_role, or
+    by --parameter and --decode.
+    """
+    from pdinference.api.names import Role  # noqa: PLC0415 - as below
+    from pdinference.conversion import ConversionError, convert, pair_of, starts_in_words  # noqa: PLC0415 - pydantic
+
+    given = [bool(words), source is not None, parameter is not None or decode is not None]
+    if given.count(True) != 1 or (parameter is None) != (decode is None):
+        raise click.UsageError("Give one of: -- COMMAND..., --file, or --parameter and --decode together.")
+    try:
+        if parameter is not None and decode is not None:
+            pair = {Role.PARAMETER: _only(parameter), Role.DECODE: _only(decode)}
+            conversion = convert(pair, name)
+        else:
+            launches = _launches(source) if source is not None else starts_in_words(words)
+            conversion = convert(launches[0] if len(launches) == 1 else pair_of(launches), name)
+    except ConversionError as error:
+        raise click.ClickException(plain(str(error), _LONGEST_REMARK)) from None
+    _print(conversion)
+    _check(conversion)
+
+
+def _launches(source: IO[str]) -> "list[Launch]":
+    from pdinference.conversion import is_yaml, starts_in_documents, starts_in_script  # noqa: PLC0415 - pydantic
+
+    text = text_of(source, MAX_RAW_SPEC_BYTES)
+    named = Path(source.name).suffix in {".yaml", ".yml", ".json"}
+    return starts_in_documents(documents_of(text, source.name)) if named or is_yaml(text) else starts_in_script(text)
+
+
+def _only(source: IO[str]) -> "Launch":
+    from pdinference.conversion import ConversionError  # noqa: PLC0415 - pydantic
+
+    found = _launches(source)
+    if len(found) != 1:
+        raise ConversionError(f"{source.name} has {len(found)} starts of vLLM. Give one for each role.")
+    return found[0]
+
+
+def _print(conversion: "Conversion") -> None:
+    for line in _comments(conversion.remarks):
+        click.echo(f"# {line}".rstrip())
+    text = yaml.dump(conversion.document, Dumper=PlainDumper, sort_keys=False, default_flow_style=False, width=_WIDTH)
+    click.echo(text, nl=False)
+
+
+def _comments(remarks: "tuple[Remark, ...]") -> list[str]:
+    lines = [*_HEAD]
+    shown = _merged(remarks[:_MOST_REMARKS])
+    for title, left_out in (("Left out:", True), ("Look at:", False)):
+        items = [remark for remark in shown if remark.left_out is left_out]
+        if items:
+            lines += ["", title]
+        for remark in items:
+            lines += _item(f"{remark.subject}: {plain(remark.text, _LONGEST_REMARK)}")
+    if len(remarks) > _MOST_REMARKS:
+        lines += ["", f"There are {len(remarks) - _MOST_REMARKS} more."]
+    return lines
+
+
+def _merged(remarks: "tuple[Remark, ...]") -> "list[Remark]":
+    """Remarks with the same text as one, about all of their subjects."""
+    subjects: dict[tuple[str, bool], list[str]] = {}
+    for remark in remarks:
+        subjects.setdefault((remark.text, remark.left_out), []).append(plain(remark.subject, _LONGEST_SUBJECT))
+    return [replace(remarks[0], subject="; ".join(s), text=text, left_out=out) for (text, out), s in subjects.items()]
+
+
+def _item(text: str) -> list[str]:
+    """An item of a list, in lines that break between words only, so that a command can be copied."""
+    return wrap(
+        text, _WIDTH, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _check(conversion: "Conversion") -> None:
+    """Say what is wrong with the resource, as `validate` would."""
+    from pdinference.api.validation import refusal  # noqa: PLC0415 - pydantic
+    from pdinference.checks import examine  # noqa: PLC0415 - the same
+    from pdinference.manifests import RenderSettings  # noqa: PLC0415 - the same
+
+    examination = examine(conversion.document, RenderSettings())
+    for warning in examination.warnings:
+        click.echo(f"Warning: {warning}", err=True)
+    if examination.problems:
+        name = conversion.document["metadata"]["name"]
+        raise click.ClickException(f"This has to be changed first. {refusal(name, examination.problems)}")

@@ -1,0 +1,18 @@
+"""From the way somebody starts vLLM today to a PDInference. Pure: it reads text and data, and gives data."""
+
+from pdinference.conversion.launch import ConversionError, Launch, Remark
+from pdinference.conversion.reading import is_yaml, starts_in_documents, starts_in_script, starts_in_words
+from pdinference.conversion.resource import Conversion, convert, pair_of
+
+__all__ = [
+    "Conversion",
+    "ConversionError",
+    "Launch",
+    "Remark",
+    "convert",
+    "is_yaml",
+    "pair_of",
+    "starts_in_documents",
+    "starts_in_script",
+    "starts_in_words",
+]

@@ -1,0 +1,130 @@
+"""What each environment variable of vLLM becomes in the resource."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from pdinference.conversion.launch import Finding, Launch, Remark, Unresolved
+from pdinference.conversion.model import token_settings
+from pdinference.conversion.options import REPLACED, Options
+from pdinference.engine.refused import REFUSED_ENVIRONMENT
+
+Convert = Callable[[str, str], Iterator[Finding]]
+
+_SECRET = re.compile(r"(?:PASSWORD|PASSWD|SECRET|TOKEN|API_KEY|ACCESS_KEY)", re.IGNORECASE)
+_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+_DEVICES = (
+    "The device plug-in chooses the devices of each pod, as many as parallelism says. accelerator.products pins pods "
+    "to GPU products, and accelerator.devices claims exact devices."
+)
+_CACHE = "Pods have a cache of their own. spec.model.cache keeps the model on a claim or on each node."
+_MACHINE = "It describes the machine of this command line. The engine image has its own."
+_ADDRESS = "The operator gives each pod its addresses and ports."
+_GONE = "vLLM 0.32 has no such variable."
+
+
+def _left(text: str) -> Convert:
+    def convert(name: str, value: str) -> Iterator[Finding]:
+        yield Remark(f"{name}={value}", text)
+
+    return convert
+
+
+def _field(path: str) -> Convert:
+    def convert(_name: str, value: str) -> Iterator[Finding]:
+        yield path, value
+
+    return convert
+
+
+def _log_level(_name: str, value: str) -> Iterator[Finding]:
+    if value.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
+        raise ValueError("logLevel takes DEBUG, INFO, WARNING and ERROR.")
+    yield "both.logLevel", value.upper()
+
+
+def _partition(_name: str, value: str) -> Iterator[Finding]:
+    layers = value.split(",")
+    if not all(re.fullmatch(r"\d{1,4}", each, re.ASCII) for each in layers):
+        raise ValueError("This is no list of layer counts such as 24,8.")
+    yield "role.parallelism.layerPartition", [int(each) for each in layers]
+
+
+def _adapters_at_run_time(_name: str, value: str) -> Iterator[Finding]:
+    if value.strip().lower() in {"1", "true"}:
+        yield "model.lora.dynamicLoading", True
+
+
+def _nothing(_name: str, _value: str) -> Iterator[Finding]:
+    """Read with the source of the model."""
+    yield from ()
+
+
+TABLE: Mapping[str, Convert] = {
+    **dict.fromkeys(
+        (
+            "CUDA_VISIBLE_DEVICES",
+            "NVIDIA_VISIBLE_DEVICES",
+            "HIP_VISIBLE_DEVICES",
+            "ROCR_VISIBLE_DEVICES",
+            "ASCEND_RT_VISIBLE_DEVICES",
+            "ZE_AFFINITY_MASK",
+            "CUDA_DEVICE_ORDER",
+        ),
+        _left(_DEVICES),
+    ),
+    **dict.fromkeys(
+        ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE", "MODELSCOPE_CACHE"), _left(_CACHE)
+    ),
+    **dict.fromkeys(
+        ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"),
+        _left("The operator sets it where the pods have the model before vLLM starts. A hub needs the network."),
+    ),
+    **dict.fromkeys(
+        ("PATH", "HOME", "USER", "PWD", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME"),
+        _left(_MACHINE),
+    ),
+    **dict.fromkeys(("VLLM_HOST_IP", "VLLM_PORT", "MASTER_ADDR", "MASTER_PORT"), _left(_ADDRESS)),
+    "VLLM_USE_V1": _left(_GONE),
+    "VLLM_USE_MODELSCOPE": _nothing,
+    "VLLM_ATTENTION_BACKEND": _field("both.args.attention-backend"),
+    "VLLM_LOGGING_LEVEL": _log_level,
+    "VLLM_PP_LAYER_PARTITION": _partition,
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": _adapters_at_run_time,
+    "LMCACHE_REMOTE_URL": _nothing,
+}
+
+
+def environment_settings(options: Options, launch: Launch) -> Iterator[Finding]:
+    """What all variables become, those from Secrets included."""
+    if name := next((name for name in _HUB_TOKENS if name in launch.secrets or name in launch.environment), None):
+        yield from token_settings(options, launch, name)
+    for name in launch.secrets:
+        if name not in _HUB_TOKENS:
+            yield Remark(name, _secret(name))
+    for name, value in launch.environment.items():
+        if name not in _HUB_TOKENS:
+            yield from _variable(name, value)
+
+
+def _variable(name: str, value: str) -> Iterator[Finding]:
+    if name not in TABLE and (name in REFUSED_ENVIRONMENT or _SECRET.search(name)):
+        yield Remark(name, _secret(name))
+    elif isinstance(value, Unresolved):
+        yield Remark(f"{name}={value}", REPLACED)
+    elif _NAME.fullmatch(name) is None:
+        yield Remark(name, "No container can have a variable of this name in a resource.")
+    elif convert := TABLE.get(name):
+        try:
+            yield from convert(name, value)
+        except ValueError as error:
+            yield Remark(f"{name}={value}", str(error))
+    else:
+        yield f"both.env.{name}", value
+
+
+def _secret(name: str) -> str:
+    why = REFUSED_ENVIRONMENT.get(name)
+    if why is not None:
+        return f"{why[0].upper()}{why[1:]}."
+    return "A resource holds no secrets. Take it from a Secret by podTemplate of both roles (env.valueFrom)."

@@ -1,0 +1,38 @@
+"""The image of a container as that of the engine."""
+
+import re
+from collections.abc import Iterator
+
+from pdinference.api.v1alpha1.engine import Engine
+from pdinference.checks.options import listed
+from pdinference.conversion.launch import Finding, Remark, Unresolved
+
+_OFFICIAL = re.compile(r"(?:docker\.io/)?vllm/vllm-openai(?:[:@].*)?")
+_DEFAULT: str = Engine.model_fields["image"].default
+
+
+def is_official(image: str) -> bool:
+    """Whether an image is vLLM's own, whose entry point is the server."""
+    return _OFFICIAL.fullmatch(image) is not None
+
+
+def image_settings(image: str | None) -> Iterator[Finding]:
+    """Keep an image of somebody's own; replace other versions of vLLM's by the one that the operator knows."""
+    if image is None or image in {_DEFAULT, _DEFAULT.removeprefix("docker.io/")}:
+        return
+    version, _ = listed()
+    if isinstance(image, Unresolved):
+        yield Remark(f"image {image}", f"The default is {_DEFAULT}; set engine.image for another one.")
+    elif is_official(image):
+        yield Remark(
+            f"image {image}",
+            f"The default is {_DEFAULT}: options were compared with vLLM {version}, and P and D need its connectors. "
+            "Set engine.image for another one.",
+        )
+    else:
+        yield "engine.image", image
+        yield Remark(
+            "engine.image",
+            f"Options were compared with vLLM {version}. The image needs a vLLM near it, and the package nixl.",
+            left_out=False,
+        )

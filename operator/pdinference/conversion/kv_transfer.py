@@ -1,0 +1,60 @@
+"""`--kv-transfer-config` and KV offloading: which half of a pair a vLLM is, and how KV cache moves."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pdinference.api.names import Role
+from pdinference.conversion.launch import Finding, Launch, Remark
+from pdinference.conversion.numbers import gib
+from pdinference.conversion.options import Options
+from pdinference.engine.kv_transfer import CONNECTOR_CLASSES, KV_ROLES
+
+_CONNECTORS = {name: connector for connector, name in CONNECTOR_CLASSES.items()} | {"NixlPushConnector": "Nixl"}
+_POLICIES = {"recompute": "Recompute", "fail": "Fail"}
+_OWN = frozenset({"kv_connector", "kv_role", "kv_load_failure_policy", "kv_buffer_device", "engine_id"})
+_OTHER = (
+    "The operator chooses the connector by spec.transfer: Nixl here, which needs nothing else. LMCache and "
+    "SharedStorage need fields of their own (docs/resource.md)."
+)
+
+
+def role_of(options: Options) -> Role | None:
+    """Which half of a pair a command line starts; None where it does not say so."""
+    config = options.values.get("kv-transfer-config")
+    kv_role = config.get("kv_role") if isinstance(config, dict) else None
+    return next((role for role, name in KV_ROLES.items() if name == kv_role), None)
+
+
+def transfer(value: Any, _options: Options, launch: Launch) -> Iterator[Finding]:
+    """The connector, where the operator has it, and what happens when a transfer fails."""
+    if not isinstance(value, dict):
+        raise ValueError("This is no JSON object.")  # noqa: TRY004 - of the user's text, not of a type in here
+    name = value.get("kv_connector")
+    connector = _CONNECTORS.get(name) if isinstance(name, str) else None
+    url = launch.environment.get("LMCACHE_REMOTE_URL")
+    if connector == "LMCache" and url:
+        yield "transfer.lmCache.remoteUrl", url
+    if connector is None or (connector == "LMCache" and not url):
+        yield Remark(f"kv_connector {name}", _OTHER)
+    elif connector != "Nixl":
+        yield "transfer.connector", connector
+    policy = value.get("kv_load_failure_policy")
+    if isinstance(policy, str) and _POLICIES.get(policy) == "Fail":
+        yield "transfer.onFailure", "Fail"
+    yield from _others(value)
+
+
+def _others(config: Mapping[str, Any]) -> Iterator[Remark]:
+    others = ", ".join(str(member) for member in config if member not in _OWN)
+    if others:
+        yield Remark(
+            f"--kv-transfer-config: {others}",
+            "The operator writes the rest of this option itself, for each role (`pdinference render` shows it).",
+        )
+
+
+def kv_tiers(value: Any, options: Options, _launch: Launch) -> Iterator[Finding]:
+    """vLLM's offloading of KV cache as a CPU tier of both roles."""
+    if options.values.get("kv-offloading-backend", "native") != "native":
+        raise ValueError("The operator has vLLM's own tiers only: kvTiers of the role.")
+    yield "role.kvTiers.cpu.size", gib(value)

@@ -1,0 +1,68 @@
+"""Options of vLLM that no resource has, each with the reason and what to use instead."""
+
+from pdinference.api.v1alpha1.engine import OWNED_ARGUMENTS
+from pdinference.engine.refused import REFUSED_ARGUMENTS
+
+_V1 = "vLLM 0.32 has one engine and one scheduler, and no option for it."
+_NO_RAY = "The operator starts the ranks and nodes of an instance itself, without Ray."
+_SPECULATIVE = "Use args with speculative-config, one JSON object."
+
+REMOVED: dict[str, str] = {
+    "swap-space": "vLLM 0.32 has no swap space. kvTiers.cpu.size of the role keeps KV blocks in CPU memory.",
+    "disable-log-requests": "vLLM 0.32 logs no requests unless asked to (enable-log-requests in args).",
+    "worker-use-ray": _NO_RAY,
+    "engine-use-ray": _NO_RAY,
+    "use-v2-block-manager": _V1,
+    "num-scheduler-steps": _V1,
+    "multi-step-stream-outputs": _V1,
+    "num-lookahead-slots": _V1,
+    "scheduler-delay-factor": _V1,
+    "preemption-mode": "vLLM 0.32 computes a preempted request again; kvTiers.cpu of D gives its blocks back instead.",
+    "max-context-len-to-capture": "vLLM 0.32 has no such limit; see cudagraph-capture-sizes in args.",
+    "max-seq-len-to-capture": "vLLM 0.32 has no such limit; see cudagraph-capture-sizes in args.",
+    "device": "The engine image decides it; accelerator.type is GPU or CPU.",
+    "task": "P/D is for generating text; vLLM 0.32 has runner and convert for other models.",
+    "rope-scaling": "Use args with hf-overrides: {rope_scaling: {...}}.",
+    "rope-theta": "Use args with hf-overrides: {rope_theta: ...}.",
+    "guided-decoding-backend": "Use args with structured-outputs-config: {backend: ...}.",
+    "enable-reasoning": "A reasoning-parser in args is enough.",
+    "speculative-model": _SPECULATIVE,
+    "num-speculative-tokens": _SPECULATIVE,
+    "tokenizer-pool-size": "vLLM 0.32 has renderer-num-workers (in args) for it.",
+    "disable-frontend-multiprocessing": _V1,
+}
+"""Options that vLLM once had."""
+
+REMOVED_SWITCHES = frozenset(
+    {
+        "disable-log-requests",
+        "worker-use-ray",
+        "engine-use-ray",
+        "use-v2-block-manager",
+        "multi-step-stream-outputs",
+        "enable-reasoning",
+        "disable-frontend-multiprocessing",
+    }
+)
+"""Those of them that take no value."""
+
+_OWN_REASONS = {
+    "download-dir": "Pods write to a cache of their own. spec.model.cache keeps the model on a claim or on each node.",
+    "config": "This file is not read here. Give its options on the command line, or write them into spec.engine.args.",
+    "host": "Pods listen on every address, and a NetworkPolicy limits who reaches them.",
+    "disable-log-stats": "vLLM would serve no metrics, and the operator, autoscaling and the dashboard read them.",
+}
+
+
+def reason_to_leave_out(name: str) -> str | None:
+    """Why no resource can have an option that vLLM has; None where one can."""
+    if name in _OWN_REASONS:
+        return _OWN_REASONS[name]
+    if why := REFUSED_ARGUMENTS.get(name.removeprefix("no-")):
+        return _sentence(why)
+    why = OWNED_ARGUMENTS.get(name.removeprefix("no-"))
+    return _sentence(why) if why else None
+
+
+def _sentence(clause: str) -> str:
+    return f"{clause[0].upper()}{clause[1:]}."

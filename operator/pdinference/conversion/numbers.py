@@ -1,0 +1,38 @@
+"""Numbers as vLLM's options have them."""
+
+import re
+from decimal import Decimal
+from typing import Any
+
+_COUNT = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))?([kKmMgGtT]?)", re.ASCII)
+_SIZE = re.compile(r"\d{1,9}(\.\d{1,6})?", re.ASCII)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def count(value: Any) -> int:
+    """A whole number such as 4096, 4k (4,000) or 4K (4,096); source: vllm/utils/argparse_utils.py.
+
+    Raises:
+        ValueError: It is something else; `auto` and -1 leave it to vLLM, as a resource without the field does.
+    """
+    match = _COUNT.fullmatch(str(value))
+    if match is None:
+        raise ValueError("This is no count of tokens. Without the field, vLLM chooses.")
+    whole, fraction, unit = match.groups()
+    base = 1024 if unit.isupper() else 1000
+    number = Decimal(f"{whole}.{fraction or 0}") * base ** _POWERS[unit.lower()]
+    if fraction and (unit.isupper() or number != int(number)):
+        raise ValueError("This is no whole number.")
+    return int(number)
+
+
+def gib(value: Any) -> str:
+    """A number of GiB, which vLLM calls GB, as a quantity.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    text = str(value)
+    if _SIZE.fullmatch(text) is None:
+        raise ValueError("This is no size in GiB.")
+    return f"{text.removesuffix('.0')}Gi"

@@ -1,0 +1,188 @@
+"""Options of a vLLM command line by their long names, with values in the form that vLLM's parser gives them.
+
+Which options there are, and which form each has, is the list that admission uses too (checks/vllm-options.txt).
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from pdinference.api.bounded_json import BoundedJsonError, Limits, loads
+from pdinference.api.bounds import MAX_SPEC_BYTES, MAX_VALUES
+from pdinference.checks.options import listed, mismatch
+from pdinference.conversion.launch import Remark, Unresolved
+from pdinference.conversion.left_out import REMOVED, REMOVED_SWITCHES
+
+SHORT = {
+    "-tp": "tensor-parallel-size",
+    "-pp": "pipeline-parallel-size",
+    "-dp": "data-parallel-size",
+    "-ep": "enable-expert-parallel",
+    "-q": "quantization",
+    "-n": "nnodes",
+    "-r": "node-rank",
+    "-dcp": "decode-context-parallel-size",
+    "-pcp": "prefill-context-parallel-size",
+    "-dpn": "data-parallel-rank",
+    "-dpr": "data-parallel-start-rank",
+    "-dpl": "data-parallel-size-local",
+    "-dpa": "data-parallel-address",
+    "-dpp": "data-parallel-rpc-port",
+    "-dpb": "data-parallel-backend",
+    "-dph": "data-parallel-hybrid-lb",
+    "-dpe": "data-parallel-external-lb",
+    "-dpm": "data-parallel-multi-port-external-lb",
+    "-asc": "api-server-count",
+    "-sc": "speculative-config",
+    "-dc": "diffusion-config",
+    "-cc": "compilation-config",
+    "-ac": "attention-config",
+    "-O": "optimization-level",
+}
+"""vLLM's short options; tests hold them against its parser."""
+_ALIASES = {"device-memory-utilization": "gpu-memory-utilization"}
+_JSON = Limits(size=MAX_SPEC_BYTES, depth=32, values=8192, members=8192)
+_HINTS = 8
+_NEGATIVE = re.compile(r"-\d")
+_WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
+_CANONICAL = re.compile(r"0|-?[1-9]\d{0,17}", re.ASCII)
+_SECRET = frozenset({"api-key", "hf-token"})
+REPLACED = "A shell would replace a part of this, and nothing is run or replaced here. Write its value."
+
+
+@dataclass
+class Options:
+    """What a command line says.
+
+    Attributes:
+        values: By long name without dashes, in their order; of one that occurs twice, the last.
+        positional: What is no option, for example the model of `vllm serve`.
+        remarks: What was left out.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    positional: list[str] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+
+
+def parse_options(arguments: tuple[str, ...]) -> Options:
+    """Read arguments as vLLM's own parser does, as far as its list of options says."""
+    found, hints = Options(), _HINTS
+    words = deque(arguments)
+    while words:
+        word = words.popleft()
+        if not _is_option(word):
+            found.positional.append(word)
+            continue
+        name, joined = _split(word)
+        form = listed()[1].get(name)
+        values = [joined] if joined is not None else list(_following(words, name, form))
+        if any(isinstance(text, Unresolved) for text in (word, *values)):
+            found.remarks.append(Remark(shown(name, values), REPLACED))
+        elif form is not None:
+            _take(found, name, form, values)
+        else:
+            found.remarks.append(Remark(shown(name, values), _unknown(name, hint=hints > 0)))
+            hints -= 1
+    return found
+
+
+def shown(name: str, values: Iterable[str] = ()) -> str:
+    """An option as a remark shows it: never with a value that may be secret."""
+    return f"--{name}" if name in _SECRET else " ".join((f"--{name}", *values))
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and word not in {"-", "--"} and _NEGATIVE.match(word) is None
+
+
+def _split(word: str) -> tuple[str, str | None]:
+    """The long name of an option, and the value that is joined to it.
+
+    vLLM takes underscores for dashes, and argparse takes the beginning of a name for the one name that it begins.
+    """
+    key, equals, value = word.partition("=")
+    if key in SHORT or not key.startswith("--"):
+        short = key if key in SHORT else next((s for s in SHORT if key.startswith(s)), "")
+        joined = key.removeprefix(short) if short else ""
+        return SHORT.get(short, key.lstrip("-")), value if equals else joined or None
+    first, dot, rest = key[2:].partition(".")
+    name = first.replace("_", "-")
+    name = _ALIASES.get(name, name)
+    options = listed()[1]
+    if name not in options and name not in REMOVED:
+        begun = [option for option in options if option.startswith(name)]
+        name = begun[0] if len(begun) == 1 else name
+    return f"{name}{dot}{rest}", value if equals else None
+
+
+def _following(words: deque[str], name: str, form: str | None) -> Iterator[str]:
+    """The words after an option that are its values."""
+    if form in {"switch", "flag"} or name in REMOVED_SWITCHES:
+        return
+    most = MAX_VALUES if form == "list" else 1
+    for _ in range(most):
+        if not words or _is_option(words[0]):
+            return
+        yield words.popleft()
+
+
+def _unknown(name: str, *, hint: bool) -> str:
+    version, options = listed()
+    if name in REMOVED:
+        return REMOVED[name]
+    if "." in name:
+        return "Write the members of an option as one JSON object."
+    near = get_close_matches(name, options, n=1) if hint else []
+    return f"vLLM {version} has no such option." + (f" Did you mean --{near[0]}?" if near else "")
+
+
+def _take(found: Options, name: str, form: str, values: list[str]) -> None:
+    base = name.removeprefix("no-")
+    if form in {"switch", "flag"}:
+        off = name != base and listed()[1].get(base) == "switch"
+        found.values[base if off else name] = not off
+        return
+    try:
+        found.values[name] = _typed(form, values)
+    except ValueError as error:
+        found.remarks.append(Remark(shown(name, values), str(error)))
+
+
+def _typed(form: str, values: list[str]) -> Any:
+    """The value of an option in the form that the list says.
+
+    Raises:
+        ValueError: It does not fit.
+    """
+    if form == "list":
+        if not values:
+            raise ValueError("This option needs a value.")
+        return [_number_or_json(value) for value in values]
+    if form == "optional" and not values:
+        return True
+    if not values:
+        raise ValueError("This option needs a value.")
+    if (wanted := mismatch(form, values[0])) is not None:
+        raise ValueError(f"The value does not fit: vLLM {listed()[0]} wants {wanted}.")
+    if form in {"int", "float"}:
+        return int(values[0]) if _WHOLE.fullmatch(values[0]) else float(values[0])
+    return _json_object(values[0])
+
+
+def _number_or_json(text: str) -> Any:
+    return int(text) if _CANONICAL.fullmatch(text) else _json_object(text)
+
+
+def _json_object(text: str) -> Any:
+    """An object as such, so that it is written as YAML; everything else as the text it is."""
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        value = loads(text.encode(), _JSON)
+    except (BoundedJsonError, UnicodeEncodeError):
+        return text
+    return value if isinstance(value, dict) else text

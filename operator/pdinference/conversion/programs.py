@@ -1,0 +1,124 @@
+"""Starts of vLLM among commands: `vllm serve`, `python -m vllm...`, in a shell or in `docker run`."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from pdinference.conversion.docker import Container, docker_run
+from pdinference.conversion.image import is_official
+from pdinference.conversion.launch import ConversionError, Launch, Remark, Unresolved
+from pdinference.conversion.shell import commands
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_SERVER = re.compile(r"vllm\.entrypoints\.(openai\.)?api_server|vllm\.entrypoints\.cli\.main")
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
+_SILENT = frozenset(
+    {"env", "exec", "nohup", "time", "sudo", "setsid", "command", "uv", "run", "then", "do", "else", "{", "!"}
+)
+"""What may stand in front of a program and means nothing in a pod."""
+_CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
+_DEPTH = 4
+"""Of shells within shells."""
+
+
+def starts_in(text: str, depth: int = 0) -> list[Launch]:
+    """Every start of vLLM in a shell script, in its order.
+
+    Raises:
+        ConversionError: The script cannot be read.
+    """
+    environment: dict[str, str] = {}
+    found: list[Launch] = []
+    for words in commands(text):
+        if _only_assigns(words):
+            environment |= dict(_assignments(words))
+        else:
+            found += starts_of(words, environment, depth)
+    return found
+
+
+def starts_of(words: Sequence[str], environment: Mapping[str, str] | None = None, depth: int = 0) -> list[Launch]:
+    """The starts of vLLM in one command: none, one, or those in the text that it hands to a shell."""
+    environment, words = dict(environment or {}), list(words)
+    for at, word in enumerate(words):
+        program, rest = word.rpartition("/")[2], words[at + 1 :]
+        before = words[:at]
+        if program in _CONTAINERS and (arguments := _after_run(rest)) is not None:
+            return container_starts(docker_run(arguments), depth)
+        if program in _SHELLS and (text := _script_of(rest)) is not None:
+            return _within(text, environment | dict(_assignments(before)), depth)
+        arguments = _server_arguments(program, rest)
+        if arguments is not None:
+            environment |= dict(_assignments(before))
+            return [Launch(arguments, environment, remarks=tuple(_wrappers(before)))]
+    return []
+
+
+def container_starts(container: Container, depth: int = 0) -> list[Launch]:
+    """The starts of vLLM in a container, with what the container adds to them."""
+    words = [*container.entrypoint, *container.command]
+    found = starts_of(words, {}, depth)
+    if not found and container.image is not None and not container.entrypoint and is_official(container.image):
+        # Its entry point is the server, so that the command is vLLM's options.
+        found = [Launch(tuple(container.command))]
+    return [container.around(launch) for launch in found]
+
+
+def _within(text: str, environment: Mapping[str, str], depth: int) -> list[Launch]:
+    if depth >= _DEPTH:
+        raise ConversionError("There are shells within shells here. Give the command line that starts vLLM.")
+    return [
+        Launch(launch.arguments, {**environment, **launch.environment}, remarks=launch.remarks)
+        for launch in starts_in(text, depth + 1)
+    ]
+
+
+def _server_arguments(program: str, rest: Sequence[str]) -> tuple[str, ...] | None:
+    """What follows vLLM's server, if this word and the next start it."""
+    if program == "vllm" and rest[:1] == ["serve"]:
+        return tuple(rest[1:])
+    if program == "-m" and rest and _SERVER.fullmatch(rest[0]):
+        arguments = tuple(rest[1:])
+        return arguments[1:] if arguments[:1] == ("serve",) else arguments
+    if program == "vllm" and rest[:1] == ["run-batch"]:
+        raise ConversionError(
+            "This is offline work. Write a PDInference for the model, and a PDBatch for the file of requests "
+            "(docs/from-vllm.md, docs/batch.md)."
+        )
+    return None
+
+
+def _after_run(rest: Sequence[str]) -> Sequence[str] | None:
+    rest = rest[1:] if rest[:1] == ["container"] else rest
+    return rest[1:] if rest[:1] == ["run"] else None
+
+
+def _script_of(rest: Sequence[str]) -> str | None:
+    """The text after `-c`, `-lc` and the like."""
+    for at, word in enumerate(rest[:-1]):
+        if re.fullmatch(r"-[a-z]*c", word):
+            return rest[at + 1]
+        if not word.startswith(("-", "+")):
+            return None
+    return None
+
+
+def _only_assigns(words: Sequence[str]) -> bool:
+    rest = words[1:] if words[0] in {"export", "declare", "set"} else words
+    return words[0] == "set" or all(word.startswith("-") or _ASSIGNMENT.fullmatch(word) for word in rest)
+
+
+def _assignments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for word in words:
+        if match := _ASSIGNMENT.fullmatch(word):
+            yield match[1], (Unresolved if isinstance(word, Unresolved) else str)(match[2])
+
+
+def _wrappers(words: Sequence[str]) -> Iterator[Remark]:
+    """What stands in front of vLLM and does something that no resource can."""
+    others = [
+        word
+        for word in words
+        if not (_ASSIGNMENT.fullmatch(word) or word in _SILENT or re.fullmatch(r"(.*/)?python[0-9.]*", word))
+    ]
+    if others:
+        yield Remark(" ".join(others), "The operator starts vLLM itself, without a program in front of it.")

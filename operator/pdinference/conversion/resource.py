@@ -1,0 +1,196 @@
+"""From one start of vLLM, or two for P and D, to the document of a PDInference."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from pdinference.api.names import API_VERSION, ENGINE_ROLES, KIND, NAME_MAX_LENGTH, Role
+from pdinference.conversion.environment import environment_settings
+from pdinference.conversion.image import image_settings
+from pdinference.conversion.kv_transfer import role_of
+from pdinference.conversion.launch import ConversionError, Launch, Remark
+from pdinference.conversion.model import model_of, source_settings
+from pdinference.conversion.options import Options, parse_options
+from pdinference.conversion.settings import settings
+
+_ORDER = ("model", "engine", "parameter", "decode", "transfer", "router", "rollout")
+_PORT = "router.service.port"
+_ONLY_P = ("role.parallelism.pipeline", "role.parallelism.layerPartition", "role.parallelism.nodes")
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A document, and what its reader should know.
+
+    Attributes:
+        document: The resource as JSON data.
+        remarks: What was left out, and what to look at.
+    """
+
+    document: dict[str, Any]
+    remarks: tuple[Remark, ...]
+
+
+@dataclass(frozen=True)
+class _Half:
+    """What one start of vLLM says of a role."""
+
+    launch: Launch
+    options: Options
+    settings: dict[str, Any]
+    remarks: tuple[Remark, ...]
+
+
+def convert(launches: Mapping[Role, Launch] | Launch, name: str | None = None) -> Conversion:
+    """Make a resource.
+
+    Args:
+        launches: One start of vLLM, whose options both roles get; or one for each role.
+        name: Name of the resource.
+
+    Raises:
+        ConversionError: There is no model, or P and D have different ones.
+    """
+    if isinstance(launches, Launch):
+        half = _half(launches)
+        halves, remarks = dict.fromkeys(ENGINE_ROLES, half), [*half.remarks, *_unsplit(half)]
+    else:
+        halves = {role: _half(launch) for role, launch in launches.items()}
+        remarks = [*chain.from_iterable(half.remarks for half in halves.values()), *_pair_remarks(halves)]
+    spec, more = _spec(halves)
+    half = halves[Role.PARAMETER]
+    metadata = {"name": name or _name(half.launch.name or model_of(half.options))}
+    if half.launch.namespace:
+        metadata["namespace"] = half.launch.namespace
+    document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
+    return Conversion(document, tuple(dict.fromkeys((*remarks, *more))))
+
+
+def pair_of(launches: Iterable[Launch]) -> dict[Role, Launch]:
+    """P and D among several starts of vLLM, by their `kv_role`.
+
+    Raises:
+        ConversionError: There is not exactly one of each.
+    """
+    found: dict[Role, Launch] = {}
+    for launch in launches:
+        role = role_of(parse_options(launch.arguments))
+        if role is None or role in found:
+            break
+        found[role] = launch
+    else:
+        if len(found) == len(ENGINE_ROLES):
+            return found
+    raise ConversionError(
+        "There are several starts of vLLM here. Give one, or two of which one has kv_role kv_producer (P) and the "
+        "other kv_consumer (D) in --kv-transfer-config, or name P and D: --parameter FILE --decode FILE."
+    )
+
+
+def _half(launch: Launch) -> _Half:
+    options = parse_options(launch.arguments)
+    found = (
+        *source_settings(options, launch),
+        *settings(options, launch),
+        *environment_settings(options, launch),
+        *image_settings(launch.image),
+    )
+    values = {finding[0]: finding[1] for finding in found if not isinstance(finding, Remark)}
+    remarks = (finding for finding in found if isinstance(finding, Remark))
+    return _Half(launch, options, {**values, **launch.settings}, (*launch.remarks, *options.remarks, *remarks))
+
+
+def _unsplit(half: _Half) -> Iterable[Remark]:
+    tensor, pipeline = _parallelism(half.settings)
+    data, replicas = (half.settings.get(f"role.{name}", 1) for name in ("parallelism.data", "replicas"))
+    gpus = tensor * pipeline * int(data) * int(replicas)
+    one = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
+    text = (
+        f"One vLLM on {one} becomes P on {one} and D on {one}, so {2 * gpus} in all: each of the two needs all "
+        "weights. `pdinference plan -f FILE` says what each of them holds, and how many requests fit."
+    )
+    if role_of(half.options) is not None:
+        text = "This was one half of a pair. The other half gets the same options. " + text
+    yield Remark("P and D", text, left_out=False)
+
+
+def _pair_remarks(halves: Mapping[Role, _Half]) -> Iterable[Remark]:
+    models = {role: model_of(half.options) for role, half in halves.items()}
+    if len(set(models.values())) > 1:
+        raise ConversionError(
+            f"P serves {models[Role.PARAMETER][:200]!r} and D {models[Role.DECODE][:200]!r}. Give both the same model."
+        )
+    ports = {str(half.settings.pop(_PORT)) for half in halves.values() if _PORT in half.settings}
+    if ports:
+        yield Remark(
+            f"--port {', '.join(sorted(ports))}",
+            "Clients use the Service in front of the router, at port 80 (router.service.port); P and D have no port "
+            "of their own for them.",
+        )
+    yield Remark(
+        "proxy", "The operator runs a router in front of P and D, so no proxy script is needed.", left_out=False
+    )
+
+
+def _parallelism(values: Mapping[str, Any]) -> tuple[int, int]:
+    tensor, pipeline = (values.get(f"role.parallelism.{kind}", 1) for kind in ("tensor", "pipeline"))
+    return int(tensor), int(pipeline)
+
+
+def _spec(halves: Mapping[Role, _Half]) -> tuple[dict[str, Any], list[Remark]]:
+    of_p, of_d = (dict(halves[role].settings) for role in ENGINE_ROLES)
+    remarks = list(_without_stages(of_d))
+    tree: dict[str, Any] = {}
+    for path in dict.fromkeys((*of_p, *of_d)):
+        kind, _, rest = path.partition(".")
+        values = {role: own[path] for role, own in zip(ENGINE_ROLES, (of_p, of_d), strict=True) if path in own}
+        chosen = next(iter(values.values()))
+        same = len(values) == len(ENGINE_ROLES) and len({repr(value) for value in values.values()}) == 1
+        if kind == "role" or (kind == "both" and not same):
+            for role, value in values.items():
+                _put(tree, f"{role.value}.{rest}", value)
+        else:
+            _put(tree, f"engine.{rest}" if kind == "both" else path, chosen)
+            if not same:
+                remarks.append(_differs(path, of_p.get(path), of_d.get(path), chosen))
+    return {name: tree[name] for name in _ORDER if name in tree}, remarks
+
+
+def _without_stages(of_d: dict[str, Any]) -> Iterable[Remark]:
+    """D has no pipeline stages: as many ranks, each with a part of every layer."""
+    tensor, pipeline = _parallelism(of_d)
+    lost = [path for path in _ONLY_P if of_d.pop(path, None) is not None]
+    if pipeline > 1:
+        of_d["role.parallelism.tensor"] = tensor * pipeline
+    if lost:
+        yield Remark(
+            "decode.parallelism",
+            f"Only P can have pipeline stages and several nodes. D gets tensor: {tensor * pipeline} on one node, so as "
+            "many GPUs as before.",
+            left_out=False,
+        )
+
+
+def _differs(path: str, of_p: Any, of_d: Any, chosen: Any) -> Remark:
+    shown = [repr(value) if value is not None else "nothing" for value in (of_p, of_d)]
+    return Remark(
+        path, f"P has {shown[0]} and D {shown[1]}, but the two need the same: {chosen!r} is taken.", left_out=False
+    )
+
+
+def _put(tree: dict[str, Any], path: str, value: Any) -> None:
+    """Set a member by its path; names of options and variables have no dots."""
+    *parents, last = path.split(".")
+    for parent in parents:
+        tree = tree.setdefault(parent, {})
+    if not (isinstance(value, dict) and not value and last in tree):
+        tree[last] = value
+
+
+def _name(model: str) -> str:
+    """A name for the resource, out of that of a model or container."""
+    text = re.sub(r"[^a-z0-9]+", "-", model.rstrip("/").rpartition("/")[2].lower()).strip("-")
+    named = text if text[:1].isalpha() else f"model-{text}"
+    return named[:NAME_MAX_LENGTH].strip("-")

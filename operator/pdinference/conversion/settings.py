@@ -1,0 +1,163 @@
+"""What each option of vLLM becomes in the resource: the one table, and the settings that it gives.
+
+A setting is the path of a field, and its value. A path begins with `both.` for a field that `spec.engine` and each role
+have, with `role.` for one that only roles have, or it is a path in `spec`, for what P and D share.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pdinference.api.v1alpha1.base import ApiModel
+from pdinference.api.v1alpha1.engine import KVCache
+from pdinference.api.v1alpha1.model import LoRA, Model
+from pdinference.conversion.image import is_official
+from pdinference.conversion.kv_transfer import kv_tiers, transfer
+from pdinference.conversion.launch import Finding, Launch, Remark
+from pdinference.conversion.left_out import reason_to_leave_out
+from pdinference.conversion.model import adapters, chat_template, hub_token, served_names
+from pdinference.conversion.numbers import count, gib
+from pdinference.conversion.options import Options, shown
+
+Convert = Callable[[Any, Options, Launch], Iterator[Finding]]
+
+
+def _field(path: str, read: Callable[[Any], Any] = lambda value: value) -> Convert:
+    """An option that is one field; `read` gives its value there and raises ValueError where it does not fit."""
+
+    def convert(value: Any, _options: Options, _launch: Launch) -> Iterator[Finding]:
+        yield path, read(value)
+
+    return convert
+
+
+def _choice(model: type[ApiModel], name: str) -> Callable[[Any], Any]:
+    """Read a value that has to be one of those that a field allows."""
+    allowed = tuple(_literals(model.model_fields[name].annotation))
+
+    def read(value: Any) -> Any:
+        if value not in allowed:
+            raise ValueError(f"The field takes {', '.join(map(str, allowed))}.")
+        return value
+
+    return read
+
+
+def _literals(annotation: Any) -> Iterator[Any]:
+    if get_origin(annotation) is Literal:
+        yield from get_args(annotation)
+    elif get_origin(annotation) in {Union, UnionType, Annotated}:
+        for part in get_args(annotation):
+            yield from _literals(part)
+
+
+def _nothing(_value: Any, _options: Options, _launch: Launch) -> Iterator[Finding]:
+    """An option that another one says already."""
+    yield from ()
+
+
+def _lora(path: str, read: Callable[[Any], Any]) -> Convert:
+    def convert(value: Any, options: Options, _launch: Launch) -> Iterator[Finding]:
+        if options.values.get("enable-lora"):
+            yield path, read(value)
+
+    return convert
+
+
+def _if_true(path: str, value: Any) -> Convert:
+    def convert(switch: Any, _options: Options, _launch: Launch) -> Iterator[Finding]:
+        if switch is True:
+            yield path, value
+
+    return convert
+
+
+def _object(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError("This is no JSON object.")  # noqa: TRY004 - of the user's text, not of a type in here
+    return value
+
+
+def _tokenizer_mode(value: Any, _options: Options, launch: Launch) -> Iterator[Finding]:
+    if value == "slow" and (launch.image is None or is_official(launch.image)):
+        raise ValueError(
+            "vLLM 0.32 has no tokenizer mode of this name; 0.23.0 was the last one with it. It loads the tokenizer "
+            "that transformers finds."
+        )
+    yield "both.args.tokenizer-mode", value
+
+
+TABLE: Mapping[str, Convert] = {
+    "dtype": _field("model.dtype", _choice(Model, "dtype")),
+    "quantization": _field("model.quantization", _choice(Model, "quantization")),
+    "max-model-len": _field("model.maxModelLength", count),
+    "tokenizer": _field("model.tokenizer"),
+    "tokenizer-mode": _tokenizer_mode,
+    "trust-remote-code": _if_true("model.trustRemoteCode", value=True),
+    "chat-template": chat_template,
+    "override-generation-config": _field("model.generationDefaults", _object),
+    "served-model-name": served_names,
+    "hf-token": hub_token,
+    # The model and its revision are read with the source (conversion/model.py).
+    "model": _nothing,
+    "revision": _nothing,
+    "tokenizer-revision": _nothing,
+    "enable-lora": _if_true("model.lora", value={}),
+    "lora-modules": adapters,
+    "max-lora-rank": _lora("model.lora.maxRank", _choice(LoRA, "max_rank")),
+    "max-loras": _lora("model.lora.maxActive", count),
+    "tensor-parallel-size": _field("role.parallelism.tensor"),
+    "pipeline-parallel-size": _field("role.parallelism.pipeline"),
+    "data-parallel-size": _field("role.parallelism.data"),
+    "nnodes": _field("role.parallelism.nodes"),
+    "enable-expert-parallel": _if_true("role.parallelism.expert", value=True),
+    "kv-cache-dtype": _field("engine.kvCache.dtype", _choice(KVCache, "dtype")),
+    "block-size": _field("engine.kvCache.blockSize", _choice(KVCache, "block_size")),
+    "max-num-seqs": _field("both.maxNumSeqs"),
+    "max-num-batched-tokens": _field("both.maxNumBatchedTokens", count),
+    "gpu-memory-utilization": _field("both.gpuMemoryUtilization", float),
+    "enable-chunked-prefill": _field("both.enableChunkedPrefill"),
+    "enable-prefix-caching": _field("both.enablePrefixCaching"),
+    "enforce-eager": _field("both.enforceEager"),
+    "cpu-offload-gb": _field("both.cpuOffload", gib),
+    "seed": _field("both.seed"),
+    "kv-transfer-config": transfer,
+    "kv-offloading-size": kv_tiers,
+    "kv-offloading-backend": _nothing,
+    "shutdown-timeout": _field("rollout.drainSeconds"),
+    "port": _field("router.service.port"),
+}
+
+
+def settings(options: Options, launch: Launch) -> Iterator[Finding]:
+    """What all options of a command line become."""
+    for name, value in options.values.items():
+        convert = TABLE.get(name)
+        if convert is not None:
+            yield from _converted(convert, name, value, options, launch)
+        elif why := reason_to_leave_out(name):
+            yield Remark(_with_value(name, value), why)
+        else:
+            yield f"both.args.{name}", value
+            yield from _about_files(name, value)
+
+
+def _converted(convert: Convert, name: str, value: Any, options: Options, launch: Launch) -> Iterator[Finding]:
+    try:
+        yield from convert(value, options, launch)
+    except ValueError as error:
+        yield Remark(_with_value(name, value), str(error))
+
+
+def _with_value(name: str, value: Any) -> str:
+    values = value if isinstance(value, list) else [] if isinstance(value, bool) else [value]
+    return shown(name, (str(each) for each in values))
+
+
+def _about_files(name: str, value: Any) -> Iterator[Remark]:
+    if isinstance(value, str) and value.startswith("/"):
+        yield Remark(
+            f"--{name} {value}",
+            "The pods need this file: add it to the engine image, or mount it with podTemplate of both roles.",
+            left_out=False,
+        )

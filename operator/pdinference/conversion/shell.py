@@ -1,0 +1,98 @@
+"""Words of a shell script, without running or expanding anything.
+
+`shlex` drops the difference between `'$A'` and `"$A"`, and takes a `#` within a word for a comment; so the words are
+found here. What a shell would replace is kept as it is written, and marked (`Unresolved`).
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from pdinference.api.bounds import MAX_RAW_SPEC_BYTES, MAX_VALUES
+from pdinference.conversion.launch import ConversionError, Unresolved
+
+_PIECE = re.compile(
+    r"""
+    (?P<joined>\\\r?\n)
+  | (?P<blank>[ \t\r]+)
+  | (?P<comment>(?<![^\s;&|()])\#[^\n]*)
+  | (?P<redirection>(?:&>>?|[<>]+[&|]?))
+  | (?P<end>[;&|\n()])
+  | '(?P<literal>[^']*)'
+  | "(?P<quoted>[^"\\]*(?:\\.[^"\\]*)*)"
+  | \\(?P<escaped>.)
+  | (?P<replaced>\$\([^()]*\)|\$\{[^{}]*\}|`[^`]*`|\$\w+|\$(?!\())
+  | (?P<plain>[^\s;&|()<>'"\\$`]+)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPED_IN_QUOTES = re.compile(r'\\(["\\$`])|\\\n', re.DOTALL)
+_REPLACED_IN_QUOTES = re.compile(r"\$[\w{(@*#?!$-]|`")
+_PASSED_OVER = frozenset({"joined", "comment"})
+
+
+def commands(text: str) -> list[list[str]]:
+    """The simple commands of a script, each as its words; redirections are dropped.
+
+    Raises:
+        ConversionError: The script is too large, or a quote or bracket in it is never closed.
+    """
+    if len(text) > MAX_RAW_SPEC_BYTES:
+        raise ConversionError(
+            f"This has more than {MAX_RAW_SPEC_BYTES} characters. Give the command line that starts vLLM alone."
+        )
+    found: list[list[str]] = [[]]
+    to_file = False
+    for count, token in enumerate(_tokens(text)):
+        if count > MAX_VALUES:
+            raise ConversionError(f"This has more than {MAX_VALUES} words. Give the command line that starts vLLM.")
+        if token.kind == "end":
+            found.append([])
+        elif token.kind == "word" and not to_file:
+            found[-1].append(Unresolved(token.text) if token.replaced else token.text)
+        to_file = token.kind == "redirection"
+    return [words for words in found if words]
+
+
+class _Token(NamedTuple):
+    kind: Literal["word", "redirection", "end"]
+    text: str = ""
+    replaced: bool = False
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    word: _Token | None = None
+    for kind, piece in _pieces(text):
+        if kind in {"blank", "redirection", "end"}:
+            # In `2> file`, 2 is no word of the command.
+            if word is not None and not (kind == "redirection" and word.text.isdecimal()):
+                yield word
+            word = None
+            if kind != "blank":
+                yield _Token("end" if kind == "end" else "redirection")
+        else:
+            begun = word or _Token("word")
+            quoted = kind == "quoted"
+            replaced = begun.replaced or kind == "replaced" or (quoted and _is_replaced(piece))
+            plain = _ESCAPED_IN_QUOTES.sub(lambda match: match[1] or "", piece) if quoted else piece
+            word = _Token("word", begun.text + plain, replaced)
+    if word is not None:
+        yield word
+
+
+def _pieces(text: str) -> Iterator[tuple[str, str]]:
+    """What a script consists of: the name of a group of `_PIECE`, and its text."""
+    position = 0
+    while position < len(text):
+        match = _PIECE.match(text, position)
+        if match is None:
+            line = text.count("\n", 0, position) + 1
+            raise ConversionError(f"Line {line}: {text[position]!r} is never closed, or is not understood here.")
+        position = match.end()
+        kind = match.lastgroup or ""
+        if kind not in _PASSED_OVER:
+            yield kind, match[kind]
+
+
+def _is_replaced(quoted: str) -> bool:
+    return _REPLACED_IN_QUOTES.search(re.sub(r"\\.", "", quoted, flags=re.DOTALL)) is not None
