@@ -17,7 +17,9 @@ from pdinference.manifests import RenderSettings, render
 from tests.charts.helm import CHART, WITH_MONITOR, of_kind, only, rendered
 
 DASHBOARD: dict[str, Any] = json.loads((CHART / "dashboards" / "pdinference.json").read_text(encoding="utf-8"))
-QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", [])]
+PANELS: list[dict[str, Any]] = [panel for row in DASHBOARD["panels"] for panel in (row, *row.get("panels", []))]
+"""All of them; a collapsed row holds its panels itself."""
+QUERIES = [target["expr"] for panel in PANELS for target in panel.get("targets", [])]
 REVISION = "[b-df-hj-np-t]{8}"
 PODS_ROLE = re.compile(re.escape(f".+-(parameter|decode)-{REVISION}-.+"))
 
@@ -52,13 +54,13 @@ def test_no_query_takes_in_a_resource_whose_name_only_begins_alike(query: str) -
 
 def test_panels_do_not_overlap_and_have_numbers_of_their_own() -> None:
     cells: set[tuple[int, int]] = set()
-    for panel in DASHBOARD["panels"]:
+    for panel in PANELS:
         at = panel["gridPos"]
         own = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
         assert not cells & own, panel["title"]
         assert at["x"] + at["w"] <= 24
         cells |= own
-    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
 
 
 def test_roles_are_read_from_the_names_that_pods_have(resource: Callable[..., PDInference]) -> None:
@@ -78,6 +80,26 @@ def test_all_revisions_are_written_in_the_letters_that_it_looks_for(resource: Ca
     found = [render(resource(engine={"image": f"v:{number}"}), RenderSettings()).revision for number in range(20)]
     assert [revision for revision in found if not re.fullmatch(REVISION, revision)] == []
     assert set("".join(found)) == set("bcdfghjklmnpqrst")
+
+
+def test_gpus_are_a_last_row_that_stays_closed_without_dcgm() -> None:
+    (row,) = [panel for panel in PANELS if panel.get("collapsed")]
+    assert row == DASHBOARD["panels"][-1]
+    assert "optional" in row["title"]
+    of_row = {target["expr"] for panel in row["panels"] for target in panel["targets"]}
+    assert of_row == {query for query in QUERIES if "DCGM_" in query}
+    assert all("dcgm-exporter" in panel["description"] for panel in row["panels"])
+
+
+@pytest.mark.parametrize("query", [query for query in QUERIES if "DCGM_" in query])
+def test_gpus_are_found_by_either_name_of_the_pod_label(query: str) -> None:
+    """Prometheus renames the exporter's labels `pod` and `namespace` unless `honorLabels` is set."""
+    (metric,) = set(re.findall(r"DCGM_\w+", query))
+    honoured, renamed = (
+        set(re.findall(rf'{metric}{{{prefix}namespace="\$namespace", {prefix}pod=~"([^"]+)"}}', query))
+        for prefix in ("", "exported_")
+    )
+    assert honoured == renamed == {f"$name-(parameter|decode)-{REVISION}-.+"}
 
 
 @pytest.mark.vllm
@@ -116,21 +138,19 @@ def _colours(panel: dict[str, Any], legend: str) -> list[str]:
 
 def test_a_role_has_one_colour_in_every_panel() -> None:
     roles = {"parameter": "blue", "decode": "orange"}
-    several = [
-        panel for panel in DASHBOARD["panels"] if any("{role}" in t["legendFormat"] for t in panel.get("targets", []))
-    ]
-    assert len(several) == 5
+    several = [panel for panel in PANELS if any("{role}" in t["legendFormat"] for t in panel.get("targets", []))]
+    assert len(several) == 9
     for panel, (role, colour) in product(several, roles.items()):
         for target in panel["targets"]:
             assert _colours(panel, target["legendFormat"].replace("{{role}}", role)) == [colour], panel["title"]
-    by_title = {panel["title"]: panel for panel in DASHBOARD["panels"]}
+    by_title = {panel["title"]: panel for panel in PANELS}
     assert _colours(by_title["Tokens a second"], "prompt tokens (P)") == ["blue"]
     assert _colours(by_title["Tokens a second"], "generated tokens (D)") == ["orange"]
     assert _colours(by_title["Pods by role"], "decode, ready") == ["orange"]
 
 
 def test_every_override_is_of_a_series_that_its_panel_has() -> None:
-    for panel in DASHBOARD["panels"]:
+    for panel in PANELS:
         legends = [target["legendFormat"] for target in panel.get("targets", [])]
         for role in ("parameter", "decode"):
             legends += [

@@ -12,6 +12,7 @@ from pdinference.runner.lines import (
     BatchRequestError,
     BatchRequestOutput,
     BatchResponseData,
+    ErrorCode,
     PreparedRequest,
     new_id,
 )
@@ -42,7 +43,7 @@ async def answered(request: PreparedRequest, answer: aiohttp.ClientResponse, sha
     return BatchRequestOutput(id=new_id(), custom_id=request.custom_id, response=response, error=None)
 
 
-def failed(custom_id: str | None, code: str, message: str) -> BatchRequestOutput:
+def failed(custom_id: str | None, code: ErrorCode, message: str) -> BatchRequestOutput:
     """The line for a request without an answer."""
     error = BatchRequestError(code=code, message=plain(message, _LONGEST_TEXT))
     return BatchRequestOutput(id=new_id(), custom_id=custom_id, response=None, error=error)

@@ -124,10 +124,14 @@ class BatchResponseData(msgspec.Struct):
     body: Any
 
 
+ErrorCode = Literal["invalid_line", "timeout", "connection_error", "invalid_answer"]
+"""Of requests without an answer; docs/batch.md explains each."""
+
+
 class BatchRequestError(msgspec.Struct):
     """Why there is no answer."""
 
-    code: str
+    code: ErrorCode
     message: str
 
 
