@@ -1,4 +1,4 @@
-"""A checkpoint as far as memory is concerned: how many bytes vLLM makes of it."""
+"""What is known of the size of a model's weights: headers of its files, their sizes, or what the spec states."""
 
 import re
 from collections.abc import Mapping
@@ -50,6 +50,44 @@ class Checkpoint:
         """Bytes of all tensors once they are loaded, on one device."""
         scales = self.scale_bytes if quantised else self.scale_elements * dtype_bytes
         return self.elements * dtype_bytes + scales + self.other_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFiles:
+    """Files of weights of which only the sizes are known.
+
+    Attributes:
+        suffix: How their names end, for example `.bin`.
+        files: How many there are.
+        file_bytes: Of all of them, as they are stored.
+    """
+
+    suffix: str
+    files: int
+    file_bytes: int
+
+    def __str__(self) -> str:
+        """The files in words: `2 .bin files`."""
+        return f"{self.files} {self.suffix} {'file' if self.files == 1 else 'files'}"
+
+
+@dataclass(frozen=True, slots=True)
+class StatedWeights:
+    """What the spec says.
+
+    Attributes:
+        size: Bytes of all weights as vLLM loads them.
+    """
+
+    size: int
+
+
+KnownWeights = Checkpoint | StoredFiles | StatedWeights
+
+
+def known_weights(weights: Headers | StoredFiles, facts: ModelFacts) -> Checkpoint | StoredFiles:
+    """What a model's files say, small enough for a status."""
+    return weights if isinstance(weights, StoredFiles) else checkpoint_of(weights, facts)
 
 
 def checkpoint_of(headers: Headers, facts: ModelFacts) -> Checkpoint:
