@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pdinference.planning.memory.figures import GIB
 from pdinference.planning.memory.shape import ModelFacts
 
 _LAYER = re.compile(r"^(?:model|language_model\.model|model\.language_model)\.layers\.([0-9]{1,9})\.")
@@ -66,9 +67,11 @@ class StoredFiles:
     files: int
     file_bytes: int
 
-    def __str__(self) -> str:
-        """The files in words: `2 .bin files`."""
-        return f"{self.files} {self.suffix} {'file' if self.files == 1 else 'files'}"
+    @property
+    def note(self) -> str:
+        """Where the number comes from: `Sizes of 2 .bin files: 13.04 GiB`."""
+        what = f"Size of 1 {self.suffix} file" if self.files == 1 else f"Sizes of {self.files:,} {self.suffix} files"
+        return f"{what}: {self.file_bytes / GIB:.2f} GiB"
 
 
 @dataclass(frozen=True, slots=True)

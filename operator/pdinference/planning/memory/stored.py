@@ -2,7 +2,7 @@
 
 from pdinference.planning.memory import ways_out
 from pdinference.planning.memory.checkpoint import StoredFiles
-from pdinference.planning.memory.figures import GIB, Figure, computed, unknown
+from pdinference.planning.memory.figures import Figure, computed, unknown
 from pdinference.planning.memory.settings import DTYPE_BYTES, Settings
 from pdinference.planning.memory.shape import ModelFacts
 
@@ -17,7 +17,7 @@ def loaded_bytes(files: StoredFiles, facts: ModelFacts, settings: Settings) -> F
     (`torch_dtype`) to the one that is served. Of quantised weights only what is not quantised is cast, and a size does
     not say how much that is. So their size counts only where nothing has to be cast.
     """
-    sizes = f"Sizes of {files}: {files.file_bytes / GIB:.2f} GiB"
+    sizes = files.note
     stored = DTYPE_BYTES.get((facts.dtype or "").removeprefix("torch."))
     if stored is None:
         named = f"has an unknown torch_dtype, {facts.dtype!r}" if facts.dtype else "has no torch_dtype"

@@ -28,7 +28,7 @@ MEMBERS = _ways(
 TENSORS = _ways(f"{_STATED}, or {_READ}", "--model-dir or --online")
 """For weights whose tensors are not known."""
 
-SIZE_IN_MEMORY = _ways(f"{_STATED} ({_LOG})", "--model-config with that torch_dtype in it")
+SIZE_IN_MEMORY = _ways(f"{_STATED} ({_LOG})", "--model-config with a config.json that has torch_dtype")
 """For files whose size does not say what vLLM makes of it."""
 
 STATED_SIZE = f"In the resource: {_STATED} ({_LOG}). No option of `pdinference plan` has it."

@@ -114,7 +114,7 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, known:
         parts.append(f"{slots / MIB:.0f} MiB of it LoRA slots")
     if settings.offload:
         parts.append(_OFFLOADED)
-    compared = f" Size of {known}: {known.file_bytes / GIB:.2f} GiB." if isinstance(known, StoredFiles) else ""
+    compared = f" {known.note}." if isinstance(known, StoredFiles) else ""
     return computed(max(0, round(size) + rounding + slots - settings.offload), f"{', '.join(parts)}.{compared}")
 
 
