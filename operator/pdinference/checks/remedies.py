@@ -10,17 +10,7 @@ from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.base import ApiModel, broken_rules
 from pdinference.checks.model import model_problems
-from pdinference.planning.memory import (
-    Inputs,
-    KnownWeights,
-    RolePlan,
-    StatedWeights,
-    UnusableSpecError,
-    fits,
-    least_memory,
-    plan_role,
-    tensor_sizes,
-)
+from pdinference.planning.memory import Inputs, RolePlan, UnusableSpecError, fits, least_memory, plan_role, tensor_sizes
 
 _NAMED = 3
 _GIB = 2**30
@@ -76,15 +66,9 @@ def _helps(inputs: Inputs, role: Role, change: Change) -> bool:
     if any(broken_rules(spec)) or any(model_problems(spec, inputs.facts)):
         return False
     try:
-        return fits(plan_role(Inputs(spec, inputs.facts, _known_weights(inputs, change)), role)) is True
+        return fits(plan_role(Inputs(spec, inputs.facts, inputs.checkpoint), role)) is True
     except UnusableSpecError:
         return False
-
-
-def _known_weights(inputs: Inputs, change: Change) -> KnownWeights | None:
-    """What the spec states about the weights is no longer true when they are quantised in another way."""
-    stated = isinstance(inputs.checkpoint, StatedWeights)
-    return None if stated and "model.quantization" in change else inputs.checkpoint
 
 
 def _one_of_a_kind(changes: Iterator[Change]) -> Iterator[str]:
