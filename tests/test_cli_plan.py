@@ -101,9 +101,39 @@ def test_headers_of_a_folder_are_read(tmp_path: Path) -> None:
     assert indexed["value"] == weights["value"]
 
 
+def test_files_without_headers_count_by_their_size(tmp_path: Path) -> None:
+    strange = {**LLAMA_8B, "model_type": "strange", "torch_dtype": "float16"}
+    (tmp_path / "config.json").write_text(json.dumps(strange))
+    for name, size in (("a.bin", 10**10), ("b.bin", 4_001_182_201), ("training_args.bin", 10**9)):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(size)
+    role = json.loads(plan("-f", LLAMA, "--model-dir", tmp_path, "-o", "json").output)["roles"]["decode"]
+    assert role["weightsBytes"]["value"] == 14_001_182_201
+    assert role["weightsBytes"]["note"].startswith("Sizes of 2 .bin files: 13.04 GiB in float16")
+    table = plan("-f", LLAMA, "--model-dir", tmp_path).output
+    assert "13.04 GiB" in table
+    file = tmp_path / "half.json"
+    file.write_text(json.dumps({**strange, "torch_dtype": "float32"}))
+    halved = plan("-f", LLAMA, "--model-dir", tmp_path, "--model-config", file, "-o", "json").output
+    assert json.loads(halved)["roles"]["decode"]["weightsBytes"]["value"] == 14_001_182_201 // 2
+
+
+def test_a_stated_size_stays_with_another_config(tmp_path: Path) -> None:
+    document = yaml.safe_load(LLAMA.read_text())
+    document["spec"]["model"]["architecture"] = {"config": LLAMA_8B, "weightsBytes": 14_001_182_201}
+    resource, config = tmp_path / "resource.yaml", tmp_path / "config.json"
+    resource.write_text(yaml.safe_dump(document))
+    config.write_text(json.dumps({**LLAMA_8B, "model_type": "strange"}))
+    for more in ((), ("--model-config", config)):
+        weights = json.loads(plan("-f", resource, *more, "-o", "json").output)["roles"]["decode"]["weightsBytes"]
+        assert weights["value"] == pytest.approx(14_001_182_201, rel=0.005)
+        assert "spec.model.architecture.weightsBytes: 13.04 GiB, stated in the spec" in weights["note"]
+
+
 @pytest.mark.parametrize(
     ("files", "words"),
     [
+        ({"config.json": b"{}", "x.bin": b""}, "x.bin is empty"),
         ({}, "has no config.json"),
         ({"config.json": b"{"}, "cannot be read as JSON"),
         ({"config.json": b"[]"}, "has to be a JSON object"),

@@ -183,6 +183,18 @@ def test_changes_are_found_for_a_quantised_model_that_the_status_knows(document:
     assert changes(problem.message)
 
 
+def test_a_stated_size_stays_what_it_is_with_another_quantisation(document: Make) -> None:
+    """So fp8 is no change that helps, unless the number is changed too."""
+    device = {"accelerator": {"memory": "16Gi"}}
+    architecture = {"config": LLAMA_8B, "weightsBytes": 2 * 8_030_261_248}
+    model: dict[str, Any] = {"architecture": architecture, "maxModelLength": 8192}
+    for problem in examined(document, LLAMA_8B, parameter=device, decode=device, model=model).problems:
+        assert "weights 15.0 GiB" in problem.message
+        assert "quantization" not in problem.message
+    quantised = examined(document, LLAMA_8B, parameter=device, decode=device, model={**model, "quantization": "fp8"})
+    assert "weights 15.0 GiB" in quantised.problems[0].message
+
+
 def changes(message: str) -> list[dict[str, Any]]:
     """The changes of a message as values by path."""
     listed = message.split("Any one of these would fit: ")[1].split(". Or set", maxsplit=1)[0]

@@ -213,6 +213,27 @@ async def test_a_plan_may_ask_the_hub(world: World, tmp_path: Path) -> None:
     assert "headers of the safetensors files" in weights["note"]
 
 
+async def test_weights_without_headers_are_known_by_their_size(world: World, tmp_path: Path) -> None:
+    (world.hub.folder / "model.safetensors").unlink()
+    (world.hub.folder / "onnx" / "model.onnx").rename(world.hub.folder / "training_args.bin")
+    size = (world.hub.folder / "pytorch_model.bin").stat().st_size
+    ended = await world.run("model", "inspect", *WHERE)
+    assert ended.code == 0, ended.errors
+    facts = json.loads(ended.output)["facts"]
+    assert facts["checkpoint"] == {"suffix": ".bin", "files": 1, "fileBytes": size}
+    assert "pytorch_model.bin" not in world.hub.requests, "no weights are read"
+    await world.fetch()
+    assert facts == facts_of_folder(world.cache)
+    file = tmp_path / "resource.yaml"
+    model = {"source": {"huggingFace": {"repository": REPOSITORY}}}
+    meta = {"apiVersion": "pdinference.io/v1alpha1", "kind": "PDInference", "metadata": {"name": "tiny"}}
+    file.write_text(json.dumps({**meta, "spec": {"model": model}}))
+    ended = await world.run("plan", "-f", str(file), "--online", "-o", "json")
+    assert ended.code == 0, ended.errors
+    note = json.loads(ended.output)["roles"]["decode"]["weightsBytes"]["note"]
+    assert note.endswith("Size of 1 .bin file: 0.00 GiB.")
+
+
 async def test_facts_are_read_without_the_weights(world: World) -> None:
     ended = await world.run("model", "inspect", *WHERE)
     assert ended.code == 0, ended.errors

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from pdinference.models.errors import ModelFilesError
 from pdinference.models.folder import Expected, check_folder
+from pdinference.models.torch_files import refuse_cut_off
+from pdinference.models.weight_files import weight_files
 from tests.models.test_folder import MISTRAL, POINTER, SHARDED, WHOLE, Files, index, written
 
 pytestmark = pytest.mark.vllm
@@ -82,3 +84,47 @@ def test_a_folder_in_which_vllm_finds_weights_passes(
         written(folder, {"params.json": MISTRAL["params.json"]})
     if vllm_finds_weights(folder):
         assert passes(folder)
+
+
+BINARY = [
+    "model.safetensors",
+    "a.bin",
+    "b.bin",
+    "training_args.bin",
+    "my_optimizer.bin",
+    "x.pt",
+    "optimizer.pt",
+    "y.pth",
+]
+
+
+@given(st.sets(st.sampled_from([*BINARY, ".hidden.bin", "sub/z.bin"])))
+def test_the_files_that_count_are_those_that_vllm_loads(
+    tmp_path_factory: pytest.TempPathFactory, names: set[str]
+) -> None:
+    from vllm.config.load import LoadConfig  # noqa: PLC0415
+    from vllm.model_executor.model_loader.default_loader import DefaultModelLoader  # noqa: PLC0415
+
+    folder = written(tmp_path_factory.mktemp("folder"), dict.fromkeys(names, b"x"))
+    try:
+        _, files, *_ = DefaultModelLoader(LoadConfig())._prepare_weights(str(folder), None, None, True, None)
+    except RuntimeError:
+        files = []
+    assert {Path(file).name for file in files} == set(weight_files(names).names)
+
+
+def test_a_file_that_torch_loads_passes_and_one_cut_off_does_not(tmp_path: Path) -> None:
+    torch = import_module("torch")
+    whole, cut = tmp_path / "whole.bin", tmp_path / "cut.bin"
+    torch.save({"a": torch.zeros(100_000)}, whole)
+    size = whole.stat().st_size
+    assert refuse_cut_off(whole) == size
+    old = tmp_path / "old.bin"
+    torch.save({"a": torch.zeros(4)}, old, _use_new_zipfile_serialization=False)
+    assert refuse_cut_off(old) == old.stat().st_size
+    for length in (0, 4, 1000, size // 2, size - 30):
+        cut.write_bytes(whole.read_bytes()[:length])
+        with pytest.raises((RuntimeError, EOFError, OSError)):
+            torch.load(cut, weights_only=True)
+        with pytest.raises(ModelFilesError, match=r"is cut off|is empty"):
+            refuse_cut_off(cut)

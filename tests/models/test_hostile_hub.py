@@ -17,7 +17,7 @@ from pdinference.models.facts import facts_of_hub
 from pdinference.models.hub import Listing, RemoteFile, Repository
 from pdinference.models.hugging_face import HuggingFaceHub
 from pdinference.models.progress import Progress
-from pdinference.models.remote import headers_of, listing_of
+from pdinference.models.remote import listing_of, weights_of
 from pdinference.models.snapshot import fetch
 from tests.hostile.address_space import address_space
 from tests.hostile.model_files import CONFIGS, INDEXES, NAMES, WEIGHTS
@@ -227,9 +227,10 @@ async def test_links_that_were_planted_in_the_cache_are_not_followed(hub: LyingH
 def test_headers_that_are_none_are_unknown(name: str) -> None:
     listing = Listing(COMMIT, (RemoteFile("model.safetensors", 7),))
     try:
-        found = headers_of(listing, lambda _, size: WEIGHTS[name][:size])
+        found = weights_of(listing, lambda _, size: WEIGHTS[name][:size])
     except ValueError:
         return
+    assert isinstance(found, dict)
     assert found  # how long the file is was not looked at
     assert all(header.size <= 8 for header in found.values())
 
@@ -238,7 +239,7 @@ def test_headers_that_are_none_are_unknown(name: str) -> None:
 def test_an_index_that_is_none_is_unknown(name: str) -> None:
     listing = Listing(COMMIT, (RemoteFile("model.safetensors.index.json", 7), RemoteFile("a", 1)))
     with pytest.raises(ValueError, match=r"\w"):
-        headers_of(listing, lambda _, size: INDEXES[name][:size])
+        weights_of(listing, lambda _, size: INDEXES[name][:size])
 
 
 async def test_facts_of_a_hub_whose_weights_are_none_are_those_of_the_config(hub: LyingHub) -> None:

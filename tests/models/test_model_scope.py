@@ -67,7 +67,23 @@ async def test_a_model_is_downloaded_and_verified(site: str, tmp_path: Path) -> 
 async def test_the_config_is_known_without_the_weights(site: str) -> None:
     _, facts = await asyncio.to_thread(facts_of_hub, ModelScopeHub(Repository(REPOSITORY, "master"), site))
     assert facts["config"]["num_hidden_layers"] == QWEN_7B["num_hidden_layers"]
-    assert "checkpoint" not in facts
+    size = len(FILES["model.safetensors"])
+    assert facts["checkpoint"] == {"suffix": ".safetensors", "files": 1, "fileBytes": size}
+
+
+async def test_of_files_of_other_kinds_the_list_says_the_size(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shards = {f"pytorch_model-0000{number}-of-00002.bin": bytes(1000 * number) for number in (1, 2)}
+    index = {"metadata": {"total_size": 3000}, "weight_map": {str(number): name for number, name in enumerate(shards)}}
+    others = {"training_args.bin": bytes(7), "copy.bin": bytes(7), "consolidated.00.pth": bytes(7), "old.pt": bytes(7)}
+    changed = {"config.json": FILES["config.json"], **shards, **others}
+    changed["pytorch_model.bin.index.json"] = json.dumps(index).encode()
+    monkeypatch.setattr(f"{__name__}.FILES", changed)
+    hub = ModelScopeHub(Repository(REPOSITORY, "master"), site)
+    _, facts = await asyncio.to_thread(facts_of_hub, hub)
+    assert facts["checkpoint"] == {"suffix": ".bin", "files": 2, "fileBytes": 3000}
+    changed["pytorch_model.bin.index.json"] = b"\xff"
+    _, facts = await asyncio.to_thread(facts_of_hub, hub)
+    assert facts["checkpoint"] == {"suffix": ".bin", "files": 3, "fileBytes": 3007}
 
 
 @pytest.mark.parametrize(("name", "revision"), [("Qwen/absent", "master"), (REPOSITORY, "v9")])

@@ -9,7 +9,14 @@ from pydantic import ValidationError
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.status import KnownAdapter
 from pdinference.api.validation import Problem
-from pdinference.planning.memory import Checkpoint, ModelFacts, UnusableConfigError, facts_in, known_facts, model_facts
+from pdinference.planning.memory import (
+    KnownWeights,
+    ModelFacts,
+    UnusableConfigError,
+    facts_in,
+    known_facts,
+    model_facts,
+)
 
 _MOST_ADAPTERS = 64
 
@@ -20,12 +27,12 @@ class Facts:
 
     Attributes:
         shape: None when nothing is known.
-        checkpoint: The size of its files, when known.
+        checkpoint: What is known of the size of its weights.
         problems: What is wrong with what the spec says of the model.
     """
 
     shape: ModelFacts | None = None
-    checkpoint: Checkpoint | None = None
+    checkpoint: KnownWeights | None = None
     problems: tuple[Problem, ...] = ()
 
 

@@ -19,12 +19,11 @@ from pdinference.planning.memory import (
     least_memory,
     one_request,
     plan_role,
+    ways_out,
 )
 
 _GIB = 2**30
-_NO_FACTS = MemoryVerdict(
-    None, "The model's shape is not known; put the members of its config.json into spec.model.architecture.config."
-)
+_NO_FACTS = MemoryVerdict(None, f"The model's shape is not known. {ways_out.SHAPE}")
 
 
 _NOT_PLANNED = re.compile(

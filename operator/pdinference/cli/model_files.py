@@ -5,11 +5,14 @@ from typing import Any
 
 from pdinference.api.v1alpha1.source import ModelSource
 from pdinference.models.errors import ModelFilesError
-from pdinference.models.local_files import read_config, read_headers
-from pdinference.planning.memory import Headers
+from pdinference.models.local_files import read_config
+from pdinference.models.stored_files import read_weights
+from pdinference.planning.memory import Headers, StoredFiles
 
 
-def read_model(source: ModelSource, folder: Path | None, config: Path | None) -> tuple[dict[str, Any], Headers | None]:
+def read_model(
+    source: ModelSource, folder: Path | None, config: Path | None
+) -> tuple[dict[str, Any], Headers | StoredFiles | None]:
     """Read what the plan needs to know about a model.
 
     Args:
@@ -18,7 +21,7 @@ def read_model(source: ModelSource, folder: Path | None, config: Path | None) ->
         config: A config.json, as the user named it; wins over the one in the folder.
 
     Returns:
-        The config, and the headers of all tensors; None without safetensors files.
+        The config, and the headers of all tensors, or the sizes of files that have none; None without weights.
 
     Raises:
         ModelFilesError: There is no config.json, or a file is damaged.
@@ -28,7 +31,7 @@ def read_model(source: ModelSource, folder: Path | None, config: Path | None) ->
     file = config or (folder / "config.json" if folder else None)
     if file is None or not file.is_file():
         raise ModelFilesError(_absent(source, folder))
-    return read_config(file), read_headers(folder) if folder else None
+    return read_config(file), read_weights(folder) if folder else None
 
 
 def _absent(source: ModelSource, folder: Path | None) -> str:
@@ -38,6 +41,6 @@ def _absent(source: ModelSource, folder: Path | None) -> str:
     what = hub.repository if hub else source.path or "the model"
     return (
         f"The plan needs config.json of {what}, which is not on this machine, and asks no network. Give its folder "
-        "with --model-dir, the file with --model-config, --online to ask the hub, or say what is known of it in "
-        "spec.model.architecture."
+        "with --model-dir, the file with --model-config, --online to ask the hub, or put the members of config.json "
+        "into spec.model.architecture.config."
     )

@@ -36,14 +36,14 @@ class _Size(click.ParamType[int]):
 @click.option(
     "--model-dir",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder with the model's config.json and safetensors files.  [default: spec.model.source.path, if here]",
+    help="Folder with the model's config.json and weights.  [default: spec.model.source.path, if here]",
 )
 @click.option(
     "--model-config",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="The model's config.json alone; weights are then computed from the architecture.",
 )
-@click.option("--online", is_flag=True, help="Ask the model's hub for its config and the headers of its weights.")
+@click.option("--online", is_flag=True, help="Ask the model's hub for its config and the size of its weights.")
 @click.option("--memory", type=_Size(), help="Memory of one device, instead of that of its product: 80GiB.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def plan_command(
@@ -92,8 +92,8 @@ def _plans(
         Inputs,
         UnusableConfigError,
         UnusableSpecError,
-        checkpoint_of,
         known_facts,
+        known_weights,
         model_facts,
         plan_role,
         stated_memory,
@@ -102,8 +102,8 @@ def _plans(
     try:
         config, checkpoint = known_facts(resource.spec, _asked(resource) if online else None)
         if config is None or model_dir or model_config:
-            config, headers = read_model(resource.spec.model.source, model_dir, model_config)
-            checkpoint = checkpoint_of(headers, model_facts(config)) if headers else None
+            config, read = read_model(resource.spec.model.source, model_dir, model_config)
+            checkpoint = known_weights(read, model_facts(config)) if read else checkpoint
         inputs = Inputs(resource.spec, model_facts(config), checkpoint, stated_memory(memory) if memory else None)
         return {role: (inputs, plan_role(inputs, role)) for role in ENGINE_ROLES}
     except (ModelFilesError, UnusableConfigError, UnusableSpecError) as error:

@@ -1,19 +1,26 @@
 """What is known of a model, in the form of `status.model.facts`."""
 
 import json
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from pdinference.models.errors import ModelError, ModelFilesError, storage
+from pdinference.models.errors import ModelError, ModelFilesError
 from pdinference.models.hub import Hub, Listing, RemoteFile
 from pdinference.models.json_files import CONFIG
-from pdinference.models.limits import no_file_larger_than
-from pdinference.models.local_files import read_config, read_headers
-from pdinference.planning.memory import Headers, UnusableConfigError, checkpoint_of, compact_config, model_facts
+from pdinference.models.local_files import read_config
+from pdinference.models.small_files import downloaded
+from pdinference.models.stored_files import read_weights
+from pdinference.planning.memory import (
+    Headers,
+    StoredFiles,
+    UnusableConfigError,
+    compact_config,
+    known_weights,
+    model_facts,
+)
 
 _LARGEST = 64 << 10
 """Bytes of a config that an annotation and a status may hold; of larger ones nothing is known."""
@@ -29,13 +36,13 @@ def facts_of_folder(folder: Path) -> dict[str, Any]:
         ModelError: They are not there, or damaged.
     """
     try:
-        return _facts(read_config(folder / "config.json"), read_headers(folder))
+        return _facts(read_config(folder / "config.json"), read_weights(folder))
     except ModelFilesError as error:
         raise ModelError("NotAModel", str(error)) from error
 
 
 def facts_of_hub(hub: Hub) -> tuple[Listing, dict[str, Any]]:
-    """What a hub tells, without the weights: a few kilobytes, and the headers of each file.
+    """What a hub tells, without the weights: a few kilobytes, and the headers of each file, or its size.
 
     Raises:
         ModelError: The hub refuses, or there is no config.json.
@@ -48,7 +55,7 @@ def facts_of_hub(hub: Hub) -> tuple[Listing, dict[str, Any]]:
         content = downloaded_config(hub, config, listing.commit)
     except ModelFilesError as error:
         raise ModelError("NotAModel", str(error)) from error
-    return listing, _facts(content, hub.headers(listing))
+    return listing, _facts(content, hub.weights(listing))
 
 
 def downloaded_config(hub: Hub, file: RemoteFile, commit: str) -> dict[str, Any]:
@@ -58,13 +65,11 @@ def downloaded_config(hub: Hub, file: RemoteFile, commit: str) -> dict[str, Any]
         ModelError: The hub refuses, or sends something too large.
         ModelFilesError: It is no JSON object.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        with storage(Path(folder)), no_file_larger_than(CONFIG.size):
-            hub.download(file, commit, Path(folder))
-        return read_config(Path(folder, file.path))
+    with downloaded(hub, file, commit, CONFIG) as config:
+        return read_config(config)
 
 
-def _facts(config: dict[str, Any], headers: Headers | None) -> dict[str, Any]:
+def _facts(config: dict[str, Any], weights: Headers | StoredFiles | None) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = {"config": compact_config(config)}
     except _CONFUSED:
@@ -72,10 +77,9 @@ def _facts(config: dict[str, Any], headers: Headers | None) -> dict[str, Any]:
     if len(json.dumps(facts)) > _LARGEST:
         return {}
     try:
-        shape = model_facts(config)
-        totals = asdict(checkpoint_of(headers, shape)) if headers else {}
+        totals = asdict(known_weights(weights, model_facts(config))) if weights else {}
     except (UnusableConfigError, *_CONFUSED):  # the planner says what is missing
         return facts
-    if totals and max(totals.values()) <= _MOST:
-        facts["checkpoint"] = {to_camel(name): number for name, number in totals.items()}
+    if totals and max(number for number in totals.values() if isinstance(number, int)) <= _MOST:
+        facts["checkpoint"] = {to_camel(name): value for name, value in totals.items()}
     return facts

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from pdinference.models.errors import ModelFilesError, listed, reading
 from pdinference.models.json_files import MOST_FILES
-from pdinference.models.local_files import indexed_files, read_config
+from pdinference.models.local_files import files_in_folder, indexed_files, read_config
 from pdinference.models.safetensors import read_header, refuse_pointer
+from pdinference.models.torch_files import refuse_cut_off
+from pdinference.models.weight_files import SAFETENSORS, weight_files
 
-_PICKLED = (".bin", ".pt")
-_NOT_WEIGHTS = frozenset({"training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt"})
 _WEIGHTS = (".safetensors", ".gguf", ".pth", ".ckpt", ".npz", ".h5", ".tensors", ".distcp")
 _FORMATS = frozenset({"auto", "hf", "safetensors", "fastsafetensors", "mistral"})
 """Values of `load-format` whose files are known, and read by what takes no damaged ones."""
@@ -112,12 +112,10 @@ def _check_config(folder: Path, names: Collection[str], layout: _Layout, field: 
 
 
 def _check_weights(folder: Path, names: Collection[str], layout: _Layout) -> int:
-    found = sorted(folder.glob(layout.weights))
-    if not found:
-        for suffix in _PICKLED:
-            if files := [folder / name for name in names if name.endswith(suffix) and name not in _NOT_WEIGHTS]:
-                _require(refuse_pointer, files)
-                return len(files)
+    found = sorted(file for file in folder.glob(layout.weights) if not file.name.startswith("."))
+    if not found and weight_files(names).suffix != SAFETENSORS and (others := files_in_folder(folder).names):
+        _require(refuse_cut_off, [folder / name for name in others])
+        return len(others)
     files = indexed_files(folder / layout.index_file) or found
     if not files:
         if any(
@@ -134,7 +132,7 @@ def _check_weights(folder: Path, names: Collection[str], layout: _Layout) -> int
     return len(files)
 
 
-def _require(check: Callable[[Path], None], files: Collection[Path]) -> None:
+def _require(check: Callable[[Path], object], files: Collection[Path]) -> None:
     """Raise ModelFilesError unless every file passes."""
 
     def problem(file: Path) -> str:

@@ -9,11 +9,12 @@ from pdinference.api.plain_text import plain
 from pdinference.models.errors import ModelError
 from pdinference.models.json_files import MOST_FILES
 from pdinference.models.paths import OWN_NAMES, first_folder, is_within
-from pdinference.planning.memory import Headers
+from pdinference.models.weight_files import BIN, SAFETENSORS, weight_files
+from pdinference.planning.memory import Headers, StoredFiles
 
-_OTHER_WEIGHTS = (
-    ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".onnx", ".onnx_data", ".gguf", ".ot", ".tflite",
-)  # fmt: skip
+_NEVER_LOADED = (".pth", ".ckpt", ".h5", ".msgpack", ".onnx", ".onnx_data", ".ot", ".tflite")
+_LEFT_OUT = {SAFETENSORS: (*_NEVER_LOADED, ".bin", ".pt", ".gguf"), BIN: _NEVER_LOADED}
+"""By what vLLM loads of a model: the same weights in other forms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +81,14 @@ class Listing:
             raise ModelError("Damaged", f"The hub lists files of more than {_LARGEST:,} bytes.")
 
     def wanted(self) -> tuple[RemoteFile, ...]:
-        """What vLLM loads or may ask for: with safetensors files, the same weights in other forms are left out.
+        """What vLLM loads or may ask for; the same weights in forms that it does not load are left out.
 
         Names that we and the hubs' clients use for notes are left out, too: a manifest is ours to write.
         """
         files = tuple(file for file in self.files if first_folder(file.path) not in OWN_NAMES)
-        if not any(file.path.endswith(".safetensors") for file in files):
-            return files
-        return tuple(file for file in files if not file.path.endswith(_OTHER_WEIGHTS))
+        weights = weight_files({file.path for file in files})
+        left_out = _LEFT_OUT.get(weights.suffix, ()) if weights.names else ()
+        return tuple(file for file in files if not file.path.endswith(left_out))
 
 
 def too_many_files() -> ModelError:
@@ -119,5 +120,8 @@ class Hub(Protocol):
     def download(self, file: RemoteFile, commit: str, folder: Path) -> None:
         """Put one file into a folder, under its path within the repository."""
 
-    def headers(self, listing: Listing) -> Headers | None:
-        """The headers of its safetensors files, without the rest; None where that is not possible, or too much."""
+    def weights(self, listing: Listing) -> Headers | StoredFiles | None:
+        """What is known of its weights without them: headers of safetensors files where they can be had, else sizes.
+
+        None where it has no weights that vLLM loads, they are damaged, or too many.
+        """

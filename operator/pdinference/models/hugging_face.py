@@ -19,8 +19,8 @@ from huggingface_hub.errors import (
 from pdinference.api.bounded_json import BoundedJsonError
 from pdinference.models.errors import ModelError
 from pdinference.models.hub import Listing, RemoteFile, Repository
-from pdinference.models.remote import INFO, headers_of, listing_of, read_start
-from pdinference.planning.memory import Headers
+from pdinference.models.remote import INFO, listing_of, read_start, weights_of
+from pdinference.planning.memory import Headers, StoredFiles
 
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
 
@@ -53,11 +53,11 @@ class HuggingFaceHub:
                 self._repository.name, file.path, revision=commit, local_dir=folder, endpoint=self._endpoint
             )
 
-    def headers(self, listing: Listing) -> Headers | None:
-        """Read the headers of the safetensors files by range requests."""
+    def weights(self, listing: Listing) -> Headers | StoredFiles | None:
+        """Read the headers of safetensors files by range requests; of others take the sizes in the list of files."""
         try:
             with self._explained():
-                return headers_of(listing, lambda path, size: self._start(path, listing.commit, size))
+                return weights_of(listing, lambda path, size: self._start(path, listing.commit, size))
         except BoundedJsonError:
             return None
 

@@ -1,16 +1,19 @@
-"""A model's files on this machine: `config.json`, and the headers of its safetensors files."""
+"""A model's files on this machine: `config.json`, the headers of its safetensors files, and which files those are."""
 
 import os
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from pdinference.api.bounded_json import BoundedJsonError
-from pdinference.models.errors import ModelFilesError, listed
-from pdinference.models.json_files import CONFIG, INDEX, read_measured, read_object
+from pdinference.models.errors import ModelFilesError, listed, reading
+from pdinference.models.json_files import CONFIG, INDEX, MOST_FILES, read_measured, read_object
 from pdinference.models.paths import is_within
 from pdinference.models.safetensors import Header, read_header, refuse_pointer
+from pdinference.models.weight_files import SAFETENSORS, WeightFiles, weight_files
 from pdinference.planning.memory import Headers, TensorHeader
 
 MOST_TENSORS = 500_000
@@ -27,15 +30,60 @@ def read_config(file: Path) -> dict[str, Any]:
     return read_object(file, CONFIG)
 
 
+def files_in_folder(folder: Path) -> WeightFiles:
+    """The files that vLLM loads from a folder.
+
+    Raises:
+        ModelFilesError: A file is missing, or the index of safetensors files is damaged.
+    """
+    with reading(folder):
+        names = [entry.name for entry in islice(folder.iterdir(), MOST_FILES + 1)]
+    if len(names) > MOST_FILES:
+        raise ModelFilesError(f"{folder} has more than {MOST_FILES:,} files. Is it the model's folder?")
+    files = weight_files(names)
+    if files.suffix == SAFETENSORS:
+        indexed = tuple(str(file.relative_to(folder)) for file in indexed_files(folder / files.index))
+        return WeightFiles(SAFETENSORS, indexed or files.names)
+    return _of_other_index(folder, files)
+
+
+def _of_other_index(folder: Path, files: WeightFiles) -> WeightFiles:
+    """Of files other than safetensors, those of their index. A damaged index is ignored, as vLLM does not read it.
+
+    Raises:
+        ModelFilesError: Some of the files that make the model are missing.
+    """
+    index = folder / files.index
+    if not files.index or not os.path.lexists(index):
+        return files
+    try:
+        indexed = names_in_index(read_measured(index, INDEX))
+    except (BoundedJsonError, ModelFilesError):
+        return files
+    if missing := files.missing(indexed):
+        raise _incomplete(index, missing)
+    return files.of_index(indexed)
+
+
 def read_headers(folder: Path) -> Headers | None:
     """The headers of the safetensors files that vLLM loads from a folder; None without any, or with too many.
 
     Raises:
         ModelFilesError: A file is missing or damaged.
     """
+    files = files_in_folder(folder)
+    return headers_in_folder(folder, files) if files.suffix == SAFETENSORS else None
+
+
+def headers_in_folder(folder: Path, files: WeightFiles) -> Headers | None:
+    """The headers of safetensors files; None without any, or with too many.
+
+    Raises:
+        ModelFilesError: A file is missing or damaged.
+    """
     tensors: dict[str, TensorHeader] = {}
-    for file in _weight_files(folder):
-        header = read_header(file)
+    for name in files.names:
+        header = read_header(folder / name)
         if header is None or len(tensors) + len(header.tensors) > MOST_TENSORS:
             return None
         tensors |= planned(header)
@@ -45,17 +93,6 @@ def read_headers(folder: Path) -> Headers | None:
 def planned(header: Header) -> dict[str, TensorHeader]:
     """What the memory plan needs of a header."""
     return {name: TensorHeader(t.dtype, t.elements, t.size) for name, t in header.tensors.items()}
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    """The files that vLLM loads: those of the index when there is one, so that copies do not count twice.
-
-    Source: `filter_duplicate_safetensors_files` in vllm/model_executor/model_loader/weight_utils.py.
-    """
-    indexed = indexed_files(folder / "model.safetensors.index.json")
-    return indexed or [
-        file for file in sorted(folder.glob("*.safetensors")) if not file.name.startswith("consolidated")
-    ]
 
 
 def indexed_files(index: Path) -> list[Path]:
@@ -74,8 +111,12 @@ def indexed_files(index: Path) -> list[Path]:
     files = [index.parent / name for name in names]
     missing = [file.name for file in files if not os.path.lexists(file)]
     if missing:
-        raise ModelFilesError(f"{index} names files that are not there: {listed(missing)}. Copy the whole model.")
+        raise _incomplete(index, missing)
     return files
+
+
+def _incomplete(index: Path, missing: Iterable[str]) -> ModelFilesError:
+    return ModelFilesError(f"{index} names files that are not there: {listed(missing)}. Copy the whole model.")
 
 
 class _Index(msgspec.Struct):

@@ -15,9 +15,14 @@ from modelscope_hub.errors import (
 )
 from modelscope_hub.types import FileInfo
 
-from pdinference.models.errors import ModelError
+from pdinference.api.bounded_json import BoundedJsonError
+from pdinference.models.errors import ModelError, ModelFilesError
 from pdinference.models.hub import Listing, RemoteFile, Repository
-from pdinference.planning.memory import Headers
+from pdinference.models.json_files import INDEX, read_measured
+from pdinference.models.listed_files import files_in_listing
+from pdinference.models.small_files import downloaded
+from pdinference.models.stored_files import sizes_in_listing
+from pdinference.planning.memory import StoredFiles
 
 _MODEL = "model"
 
@@ -65,9 +70,17 @@ class ModelScopeHub:
                 file_size=file.size,
             )
 
-    def headers(self, listing: Listing) -> Headers | None:
-        """ModelScope's client reads whole files only."""
-        return None
+    def weights(self, listing: Listing) -> StoredFiles | None:
+        """The sizes in the list of files: ModelScope's client reads whole files only, so headers cannot be had."""
+        try:
+            return sizes_in_listing(listing, files_in_listing(listing, lambda path: self._index(listing, path)))
+        except (BoundedJsonError, ModelFilesError):
+            return None
+
+    def _index(self, listing: Listing, path: str) -> bytes:
+        file = next(file for file in listing.files if file.path == path)
+        with downloaded(self, file, listing.commit, INDEX) as index:
+            return read_measured(index, INDEX)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

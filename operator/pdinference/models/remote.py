@@ -13,16 +13,18 @@ from pdinference.api.bounded_json import BoundedJsonError, Limits, measure
 from pdinference.models.errors import ModelError
 from pdinference.models.hub import Listing, RemoteFile, too_many_files
 from pdinference.models.json_files import HEADER, INDEX, MOST_FILES
-from pdinference.models.local_files import MOST_SHARDS, MOST_TENSORS, names_in_index, planned
+from pdinference.models.listed_files import files_in_listing
+from pdinference.models.local_files import MOST_SHARDS, MOST_TENSORS, planned
 from pdinference.models.safetensors import LENGTH, Header, header_length, parsed_header
-from pdinference.planning.memory import Headers, TensorHeader
+from pdinference.models.stored_files import sizes_in_listing
+from pdinference.models.weight_files import SAFETENSORS, WeightFiles
+from pdinference.planning.memory import Headers, StoredFiles, TensorHeader
 
 INFO = Limits(size=24 << 20, values=2_000_000, members=1_000_000)
 """A list of 100,000 files has 20 MB."""
 _MOST_HEADER = HEADER.size
 _FIRST = 100_000
 """Bytes that are asked for first: most headers are not longer."""
-_INDEX = "model.safetensors.index.json"
 _TIMEOUT_S, _DEADLINE_S = 30.0, 300.0
 _AT_ONCE = 8
 
@@ -94,39 +96,31 @@ def listing_of(content: bytes, revision: str) -> Listing:
     return Listing(info.sha or revision, files)
 
 
-def headers_of(listing: Listing, start: Start) -> Headers | None:
-    """The headers of the files that vLLM loads; None without any, or with too many.
+def weights_of(listing: Listing, start: Start) -> Headers | StoredFiles | None:
+    """What is known of the files that vLLM loads: their headers, or for other files than safetensors their sizes.
+
+    None without any, or with too many.
 
     Raises:
-        BoundedJsonError: One of them is none.
+        BoundedJsonError: The index of safetensors files or one of their headers is damaged.
     """
-    files = _weight_files(listing, start)
-    if not files or len(files) > MOST_SHARDS:
+    files = files_in_listing(listing, lambda index: start(index, INDEX.size + 1))
+    return _headers_of(files, start) if files.suffix == SAFETENSORS else sizes_in_listing(listing, files)
+
+
+def _headers_of(files: WeightFiles, start: Start) -> Headers | None:
+    if len(files.names) > MOST_SHARDS:
         return None
     tensors: dict[str, TensorHeader] = {}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         try:
-            for header in pool.map(lambda path: _header(path, start), files):
+            for header in pool.map(lambda path: _header(path, start), files.names):
                 tensors |= planned(header)
                 if len(tensors) > MOST_TENSORS:
                     return None
         finally:
             pool.shutdown(cancel_futures=True)
     return tensors or None
-
-
-def _weight_files(listing: Listing, start: Start) -> list[str]:
-    """As `local_files` finds them in a folder."""
-    there = {file.path for file in listing.files}
-    if _INDEX in there:
-        content = start(_INDEX, INDEX.size + 1)
-        measure(content, INDEX)
-        return [name for name in names_in_index(content) if name in there]
-    return sorted(
-        path
-        for path in there
-        if path.endswith(".safetensors") and "/" not in path and not path.startswith("consolidated")
-    )
 
 
 def _header(path: str, start: Start) -> Header:

@@ -7,7 +7,7 @@ import pytest
 
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.status import CheckpointStatus, KnownModel, ModelStatus
-from pdinference.planning.memory import Checkpoint, compact_config, known_facts, model_facts
+from pdinference.planning.memory import Checkpoint, StatedWeights, StoredFiles, compact_config, known_facts, model_facts
 from pdinference.planning.memory.config import CONFIG_KEYS, PRESENCE_KEYS
 from tests.planning.memory import configs
 
@@ -81,6 +81,33 @@ def test_the_status_counts_for_the_source_that_it_is_about() -> None:
     assert known_facts(spec(other), status()) == (None, None)
 
 
+def test_sizes_of_files_are_kept_in_the_status() -> None:
+    sizes = CheckpointStatus(suffix=".bin", files=2, file_bytes=30)
+    assert known_facts(spec(), status(checkpoint=sizes))[1] == StoredFiles(".bin", 2, 30)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {},
+        {"elements": 0},  # what an older CRD leaves of sizes that it does not know
+        {"suffix": ".bin", "files": 2},
+        {"suffix": ".bin", "files": 2, "fileBytes": 2**60},
+        {"suffix": "\x1b[31m", "files": 2, "fileBytes": 30},
+        {"suffix": ".bin", "files": -2, "fileBytes": 30},
+        {"suffix": ".bin", "files": "2", "fileBytes": [30]},
+        [".bin", 2, 30],
+    ],
+    ids=str,
+)
+def test_sizes_that_make_no_sense_are_not_known(found: Any) -> None:
+    reported = status()
+    reported["facts"]["checkpoint"] = found
+    config, checkpoint = known_facts(spec(), reported)
+    assert config == configs.LLAMA_8B
+    assert checkpoint is None
+
+
 def test_another_token_is_not_another_model() -> None:
     with_token = {"huggingFace": {**LLAMA["huggingFace"], "tokenSecret": {"name": "hub", "key": "token"}}}
     assert known_facts(spec(with_token), status())[0] is not None
@@ -88,5 +115,5 @@ def test_another_token_is_not_another_model() -> None:
 
 def test_what_the_user_states_wins() -> None:
     stated = spec(architecture={"config": configs.LLAMA_1B, "weightsBytes": 1000})
-    assert known_facts(stated, status()) == (configs.LLAMA_1B, Checkpoint(other_bytes=1000))
+    assert known_facts(stated, status()) == (configs.LLAMA_1B, StatedWeights(1000))
     assert known_facts(spec(architecture={"config": configs.LLAMA_1B}), status()) == (configs.LLAMA_1B, None)

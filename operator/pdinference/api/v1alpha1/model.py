@@ -173,8 +173,8 @@ class Model(ApiModel):
     cache: ModelCache | None = None
     """Where the model is kept, so that it is downloaded once, and verified. Default: each pod downloads it at start."""
     inspect: bool = False
-    """Whether a small Job reads the model's config and the headers of its weights, so that status.model.facts has what
-    the memory plan needs. Not needed with a claim as cache, whose Job does so anyway."""
+    """Whether a small Job reads the model's config and the size of its weights into status.model.facts, for the memory
+    plan. Not needed with a claim as cache: its Job does so."""
     dtype: Literal["auto", "half", "float16", "bfloat16", "float", "float32"] = "auto"
     """Type of weights and activations; auto is that of the model."""
     quantization: (

@@ -9,6 +9,8 @@ from pdinference.api.v1alpha1.base import ApiModel, Moment
 Count = Annotated[int, Field(ge=0, le=2**53), WithJsonSchema({"type": "integer"})]
 """Of elements or bytes of a model's files, which anybody may have written; only the operator writes it."""
 
+Suffix = Annotated[Literal["", ".safetensors", ".bin", ".pt"], WithJsonSchema({"type": "string"})]
+
 
 class Condition(ApiModel):
     """One aspect of the state, in the form of metav1.Condition."""
@@ -56,46 +58,52 @@ class RolesStatus(ApiModel):
 
 
 class CheckpointStatus(ApiModel):
-    """The tensors of the model's files, added up."""
+    """Size of the model's weights."""
 
     elements: Count = 0
-    """Elements that vLLM casts to the model's dtype."""
+    """Elements that become the model's dtype."""
     scale_elements: Count = 0
     """Elements of scales."""
     scale_bytes: Count = 0
     """Bytes of scales."""
     other_bytes: Count = 0
-    """Bytes of what stays as it is."""
+    """Bytes of other tensors."""
+    suffix: Suffix = ""
+    """Of files without known headers."""
+    files: Count = 0
+    """Their number."""
+    file_bytes: Count = 0
+    """Their bytes."""
 
 
 class KnownAdapter(ApiModel):
-    """What is known of a LoRA adapter, from its adapter_config.json."""
+    """A LoRA adapter, from its adapter_config.json."""
 
     path: str = ""
     """As in spec.model.lora.adapters."""
     rank: int = 0
     """The largest of its modules."""
     modules: list[str] = Field(default_factory=list)
-    """What it changes, where it lists that."""
+    """Modules that it changes."""
     base: str = ""
-    """The model that it was trained on, as it says."""
+    """Its base model, as it says."""
     unsupported: list[str] = Field(default_factory=list)
     """Members of the config that vLLM refuses."""
 
 
 class KnownModel(ApiModel):
-    """What is known of a model; the memory plan is made of it."""
+    """What is known of a model, for the memory plan."""
 
     source: str = ""
-    """Identity of the spec.model.source that this is about."""
+    """Identity of its spec.model.source."""
     config: Annotated[
         dict[str, Any], WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
     ] = Field(default_factory=dict)
-    """Those members of config.json that matter."""
+    """Members of config.json that matter."""
     checkpoint: CheckpointStatus | None = None
-    """The tensors of its safetensors files; absent when there are none."""
+    """Its weights; absent when unknown."""
     adapters: list[KnownAdapter] = Field(default_factory=list)
-    """Its LoRA adapters, as far as they could be read."""
+    """LoRA adapters that could be read."""
 
 
 class ModelStatus(ApiModel):
@@ -129,9 +137,9 @@ class RoleMemory(ApiModel):
     kv_blocks: int | None = None
     """Blocks that they are kept in."""
     observed_kv_capacity_tokens: int | None = None
-    """Tokens that the KV cache really holds, as vLLM measured when it started; of several pods, the smallest."""
+    """Tokens that vLLM measured at start; of several pods, the smallest."""
     kv_capacity_error_percent: float | None = None
-    """By how much the plan is above (or, negative, below) what vLLM measured."""
+    """By how much the plan is above what vLLM measured; negative when below."""
     max_concurrency: float | None = None
     """Requests of the longest length at once."""
 

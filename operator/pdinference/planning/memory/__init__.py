@@ -3,8 +3,18 @@
 Pure: the command line reads `config.json` and the headers of safetensors files, and passes data.
 """
 
+from pdinference.planning.memory import ways_out
 from pdinference.planning.memory.advice import WhatIf, fits, least_memory, one_request, what_if
-from pdinference.planning.memory.checkpoint import Checkpoint, Headers, TensorHeader, checkpoint_of
+from pdinference.planning.memory.checkpoint import (
+    Checkpoint,
+    Headers,
+    KnownWeights,
+    StatedWeights,
+    StoredFiles,
+    TensorHeader,
+    checkpoint_of,
+    known_weights,
+)
 from pdinference.planning.memory.figures import Figure, Source
 from pdinference.planning.memory.known_facts import compact_config, facts_in, known_facts
 from pdinference.planning.memory.model_facts import UnusableConfigError, model_facts
@@ -19,10 +29,13 @@ __all__ = [
     "Figure",
     "Headers",
     "Inputs",
+    "KnownWeights",
     "MemoryVerdict",
     "ModelFacts",
     "RolePlan",
     "Source",
+    "StatedWeights",
+    "StoredFiles",
     "TensorHeader",
     "UnusableConfigError",
     "UnusableSpecError",
@@ -32,6 +45,7 @@ __all__ = [
     "facts_in",
     "fits",
     "known_facts",
+    "known_weights",
     "least_memory",
     "model_facts",
     "one_request",
@@ -39,5 +53,6 @@ __all__ = [
     "split_problems",
     "stated_memory",
     "tensor_sizes",
+    "ways_out",
     "what_if",
 ]

@@ -1,9 +1,10 @@
-"""A checkpoint as far as memory is concerned: how many bytes vLLM makes of it."""
+"""What is known of the size of a model's weights: headers of its files, their sizes, or what the spec states."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pdinference.planning.memory.figures import GIB
 from pdinference.planning.memory.shape import ModelFacts
 
 _LAYER = re.compile(
@@ -53,6 +54,46 @@ class Checkpoint:
         """Bytes of all tensors once they are loaded, on one device."""
         scales = self.scale_bytes if quantised else self.scale_elements * dtype_bytes
         return self.elements * dtype_bytes + scales + self.other_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFiles:
+    """Files of weights of which only the sizes are known.
+
+    Attributes:
+        suffix: How their names end, for example `.bin`.
+        files: How many there are.
+        file_bytes: Of all of them, as they are stored.
+    """
+
+    suffix: str
+    files: int
+    file_bytes: int
+
+    @property
+    def note(self) -> str:
+        """Where the number comes from: `Sizes of 2 .bin files: 13.04 GiB`."""
+        what = f"Size of 1 {self.suffix} file" if self.files == 1 else f"Sizes of {self.files:,} {self.suffix} files"
+        return f"{what}: {self.file_bytes / GIB:.2f} GiB"
+
+
+@dataclass(frozen=True, slots=True)
+class StatedWeights:
+    """What the spec says.
+
+    Attributes:
+        size: Bytes of all weights as vLLM loads them.
+    """
+
+    size: int
+
+
+KnownWeights = Checkpoint | StoredFiles | StatedWeights
+
+
+def known_weights(weights: Headers | StoredFiles, facts: ModelFacts) -> Checkpoint | StoredFiles:
+    """What a model's files say, small enough for a status."""
+    return weights if isinstance(weights, StoredFiles) else checkpoint_of(weights, facts)
 
 
 def checkpoint_of(headers: Headers, facts: ModelFacts) -> Checkpoint:

@@ -4,6 +4,7 @@ Sizes are GiB that PyTorch reports as the total (`torch.accelerator.get_memory_i
 gpuMemoryUtilization; it is a little less than the size in the name. Drivers differ by some tenths of a GiB.
 """
 
+from pdinference.planning.memory import ways_out
 from pdinference.planning.memory.figures import GIB, Figure, computed, measured, unknown
 
 _MEASURED_GIB = {"nvidia-h200": 139.8, "nvidia-h100-80gb-hbm3": 79.18}
@@ -94,15 +95,13 @@ def gpu_memory(product: str) -> Figure:
         return computed(
             round(size * GIB), f"{product}: {size} GiB, from the table of products (planning/memory/gpus.py)."
         )
-    return unknown(f"The memory of product {product} is not known; state it in accelerator.memory, for example 80Gi.")
+    return unknown(f"The memory of product {product} is not known. {ways_out.PRODUCT}")
 
 
 def smallest_gpu_memory(products: list[str]) -> Figure:
     """The memory of the smallest of the products that pods may run on; unknown when one of them is."""
     if not products:
-        return unknown(
-            "No product is named; list accelerator.products, or state the memory of one device in accelerator.memory."
-        )
+        return unknown(f"No product is named. {ways_out.DEVICE}")
     sizes = [gpu_memory(product) for product in products]
     unfamiliar = next((size for size in sizes if not size.known), None)
     return unfamiliar or min(sizes, key=lambda size: size.value or 0)

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from pdinference.api.bounds import broken_bound
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.status import CheckpointStatus
-from pdinference.planning.memory.checkpoint import Checkpoint
+from pdinference.planning.memory.checkpoint import Checkpoint, KnownWeights, StatedWeights, StoredFiles
 from pdinference.planning.memory.config import (
     NESTED,
     PRESENCE_KEYS,
@@ -24,7 +24,7 @@ _UNFIT: dict[str, Any] = {}
 """In place of a member that does not fit: no member may be an empty object, so that it is not read later either."""
 
 
-def known_facts(spec: Spec, status_model: Mapping[str, Any] | None) -> tuple[Config | None, Checkpoint | None]:
+def known_facts(spec: Spec, status_model: Mapping[str, Any] | None) -> tuple[Config | None, KnownWeights | None]:
     """The model's config and the size of its checkpoint, as far as they are known.
 
     Args:
@@ -32,10 +32,10 @@ def known_facts(spec: Spec, status_model: Mapping[str, Any] | None) -> tuple[Con
         status_model: `status.model` as JSON data; counts only when it is about the source that the spec names now.
 
     Returns:
-        The config, None when nothing is known; the checkpoint, None when the weights have to be computed.
+        The config, None when nothing is known; the size of the weights, None when it has to be computed.
     """
     if (stated := spec.model.architecture) is not None:
-        return stated.config, Checkpoint(other_bytes=stated.weights_bytes) if stated.weights_bytes else None
+        return stated.config, StatedWeights(stated.weights_bytes) if stated.weights_bytes else None
     facts = facts_in(status_model)
     if not isinstance(config := facts.get("config"), Mapping) or facts.get("source") != spec.model.source.identity():
         return None, None
@@ -78,10 +78,13 @@ def _fitting(model: type[StrictModel], config: Config) -> dict[str, Any]:
     return read | dict.fromkeys(found.unfit, _UNFIT)
 
 
-def _checkpoint(found: object) -> Checkpoint | None:
-    """The size of a checkpoint; None where it does not fit the status's own schema."""
+def _checkpoint(found: object) -> Checkpoint | StoredFiles | None:
+    """The size of a checkpoint; None where it does not fit the status's own schema, or says nothing."""
     try:
-        status = CheckpointStatus.model_validate(found) if found else None
+        status = CheckpointStatus.model_validate(found) if found else CheckpointStatus()
     except ValidationError:
         return None
-    return Checkpoint(**status.model_dump()) if status else None
+    if status.files and status.file_bytes:
+        return StoredFiles(status.suffix, status.files, status.file_bytes)
+    sizes = Checkpoint(status.elements, status.scale_elements, status.scale_bytes, status.other_bytes)
+    return sizes if sizes != Checkpoint() else None

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import RoleSpec, Spec
-from pdinference.planning.memory import kv
+from pdinference.planning.memory import kv, ways_out
 from pdinference.planning.memory.activations import activations, overhead
-from pdinference.planning.memory.checkpoint import Checkpoint
+from pdinference.planning.memory.checkpoint import KnownWeights
 from pdinference.planning.memory.figures import GIB, Figure, computed, derived, measured, unknown
 from pdinference.planning.memory.gpus import smallest_gpu_memory
-from pdinference.planning.memory.settings import Settings, settings_of
+from pdinference.planning.memory.settings import KV_SPACE, Settings, settings_of
 from pdinference.planning.memory.shape import ModelFacts
 from pdinference.planning.memory.split import split_problems
 from pdinference.planning.memory.tensors import local_kv_heads
 from pdinference.planning.memory.tiers import tier_tokens
 from pdinference.planning.memory.weights import weights
 
-NO_LENGTH = "The longest request is not known; set spec.model.maxModelLength."
+NO_LENGTH = f"The longest request is not known. {ways_out.LENGTH}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class Inputs:
 
     Attributes:
         memory: Bytes of one device as the user states them; None: from the table of products.
-        checkpoint: What the headers of the model's safetensors files say; None when they are not at hand.
+        checkpoint: What is known of the size of the weights; None when it has to be computed.
     """
 
     spec: Spec
     facts: ModelFacts
-    checkpoint: Checkpoint | None = None
+    checkpoint: KnownWeights | None = None
     memory: Figure | None = None
 
 
@@ -115,20 +115,23 @@ class UnusableSpecError(ValueError):
     """Model and spec do not go together; the message says why."""
 
 
-def stated_memory(size: int) -> Figure:
-    """The memory of a device, in bytes, as the user states it."""
-    return measured(size, f"{size / GIB:g} GiB, as stated.")
+def stated_memory(size: int, where: str = "--memory") -> Figure:
+    """The memory of a device as the user states it.
+
+    Args:
+        size: Bytes.
+        where: The field or option that states it.
+    """
+    return measured(size, f"{where}: {size / GIB:g} GiB, as stated.")
 
 
 def device_memory(own: RoleSpec) -> Figure:
     """Bytes of one device, as the spec states it or as its product has."""
     accelerator = own.accelerator
     if accelerator.memory is not None:
-        return stated_memory(int(quantity(accelerator.memory) or 0))
+        return stated_memory(int(quantity(accelerator.memory) or 0), "accelerator.memory")
     if accelerator.type == "CPU":
-        return unknown(
-            "The node's memory is not known; give the KV cache's with VLLM_CPU_KVCACHE_SPACE in env, in GiB."
-        )
+        return unknown(f"The node's memory is not known. {ways_out.CPU_MEMORY}")
     return smallest_gpu_memory(own.products)
 
 
@@ -153,13 +156,17 @@ def plan_settings(inputs: Inputs, settings: Settings, memory: Figure) -> RolePla
     blocks = stages[0].blocks
     if len(stages) > 1:
         blocks = derived(lambda *counts: min(counts), "Of the stage with fewest.", *(stage.blocks for stage in stages))
-    length = computed(settings.max_length, "maxModelLength.") if settings.max_length else unknown(NO_LENGTH)
+    length = (
+        computed(settings.max_length, f"at most {settings.max_length:,} tokens, as maxModelLength says")
+        if settings.max_length
+        else unknown(NO_LENGTH)
+    )
     per_request = f"{settings.max_length:,} tokens" if settings.max_length else "the longest length"
 
     def held(count: float, longest: float) -> kv.Capacity:
         return kv.capacity(groups, settings, int(count), int(longest))
 
-    limit = facts.max_length or settings.max_length or 0
+    limit = computed(facts.max_length, f"the model ends at {facts.max_length:,} tokens") if facts.max_length else length
     return RolePlan(
         settings=settings,
         facts=facts,
@@ -170,8 +177,8 @@ def plan_settings(inputs: Inputs, settings: Settings, memory: Figure) -> RolePla
         tokens=derived(lambda c, n: held(c, n).tokens, _tokens_note(groups, settings), blocks, length),
         concurrency=derived(lambda c, n: round(held(c, n).concurrency, 2), f"Requests of {per_request} at once.",
                             blocks, length),
-        largest_length=derived(lambda c: kv.largest_length(groups, settings, int(c), limit),
-                               f"Longest request that fits alone; the model ends at {limit:,} tokens.", blocks),
+        largest_length=derived(lambda c, n: kv.largest_length(groups, settings, int(c), int(n)),
+                               f"Longest request that fits alone; {limit.note}.", blocks, limit),
         tiers=tier_tokens(facts, settings, stages[0].kv_bytes_per_token),
     )  # fmt: skip
 
@@ -200,8 +207,8 @@ def _kv_bytes_per_token(facts: ModelFacts, settings: Settings, stage: int) -> Fi
         return unknown(facts.unfit_note)
     if facts.other_state:
         return unknown(
-            f"Layers of {facts.model_type} keep something else than a KV cache, which is not computed here; start vLLM "
-            "once and read its log."
+            f"Layers of {facts.model_type} keep something else than a KV cache, which is not computed here. "
+            f"{ways_out.MEASURED}"
         )
     layers = settings.layer_partition[stage]
     if facts.mla is not None:
@@ -218,7 +225,8 @@ def _kv_bytes_per_token(facts: ModelFacts, settings: Settings, stage: int) -> Fi
 def _kv_cache(settings: Settings, requested: Figure, *used: Figure) -> Figure:
     """Bytes left for the KV cache (`determine_available_memory` in vllm/v1/worker/{gpu_worker,cpu_worker}.py)."""
     if settings.kv_budget is not None:
-        return computed(settings.kv_budget, f"{settings.kv_budget / GIB:g} GiB, as the spec says.")
+        where = f"{KV_SPACE} or kv-cache-memory-bytes" if settings.cpu else "kv-cache-memory-bytes"
+        return computed(settings.kv_budget, f"{settings.kv_budget / GIB:g} GiB, stated in the spec ({where}).")
     return derived(
         lambda budget, *parts: budget - sum(parts), "What weights, activations and overhead leave.", requested, *used
     )

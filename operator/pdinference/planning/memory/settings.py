@@ -11,9 +11,10 @@ from pdinference.planning.memory.figures import GIB, Figure
 from pdinference.planning.memory.quantization import Quantization, quantized_on_load
 from pdinference.planning.memory.shape import ModelFacts
 
-_DTYPE_BYTES = {"half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4}
+DTYPE_BYTES = {"half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4}
 _UTILIZATION = 0.92  # vllm/config/cache.py, CacheConfig.gpu_memory_utilization
-_KV_SPACE = "VLLM_CPU_KVCACHE_SPACE"
+KV_SPACE = "VLLM_CPU_KVCACHE_SPACE"
+"""Variable of vLLM with the size of the KV cache on CPU, in GiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ def _dtype_bytes(spec: Spec) -> int:
     Source: `_resolve_auto_dtype` in vllm/config/model.py: `auto` takes the checkpoint's type, and a 16-bit one where
     that is float32; so it always has two bytes.
     """
-    return _DTYPE_BYTES.get(spec.model.dtype, 2)
+    return DTYPE_BYTES.get(spec.model.dtype, 2)
 
 
 def _kv_bytes(spec: Spec, facts: ModelFacts, dtype_bytes: int) -> int:
@@ -184,7 +185,7 @@ def _kv_budget(environment: dict[str, str], arguments: dict[str, object], *, cpu
 
     Source: VLLM_CPU_KVCACHE_SPACE, GiB, in vllm/platforms/cpu.py; `kv_cache_memory_bytes` in vllm/config/cache.py.
     """
-    if cpu and re.fullmatch("[0-9]{1,9}", environment.get(_KV_SPACE, "")):
-        return int(environment[_KV_SPACE]) * GIB
+    if cpu and re.fullmatch("[0-9]{1,9}", environment.get(KV_SPACE, "")):
+        return int(environment[KV_SPACE]) * GIB
     size = quantity(arguments.get("kv-cache-memory-bytes"))
     return int(size) if size else None

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pdinference.api.words import cut
+from pdinference.planning.memory import ways_out
 from pdinference.planning.memory.quantization import Quantization
 
 _LONGEST_NOTE = 600
@@ -108,4 +109,5 @@ class ModelFacts:
     @property
     def unfit_note(self) -> str:
         """Why no number of the plan is known where members of config.json do not fit."""
-        return cut(f"config.json has members that the plan cannot read: {' '.join(self.unfit)}", _LONGEST_NOTE)
+        found = cut(f"config.json has members that the plan cannot read: {' '.join(self.unfit)}", _LONGEST_NOTE)
+        return f"{found} {ways_out.MEMBERS}"

@@ -1,67 +1,111 @@
-"""Bytes of weights on a device: from the headers of a checkpoint, or from the architecture."""
+"""Bytes of weights on a device: from the spec, the headers of a checkpoint, the architecture, or sizes of files."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
 from pdinference.api.words import cut
-from pdinference.planning.memory.checkpoint import Checkpoint
-from pdinference.planning.memory.figures import MIB, Figure, computed, unknown
+from pdinference.planning.memory import ways_out
+from pdinference.planning.memory.checkpoint import Checkpoint, KnownWeights, StatedWeights, StoredFiles
+from pdinference.planning.memory.figures import GIB, MIB, Figure, computed, unknown
 from pdinference.planning.memory.quantization import Quantization
 from pdinference.planning.memory.settings import Settings
 from pdinference.planning.memory.shape import ModelFacts
+from pdinference.planning.memory.stored import loaded_bytes
 from pdinference.planning.memory.tensors import Tensor, stage_tensors, too_many_kinds
 
 _LONGEST_NOTE = 600
-_LOG = "start vLLM once and read its log."
+_OFFLOADED = "less what cpuOffload keeps in CPU memory"
 _LORA_ON_EMBEDDING = {
     "exaone", "granite", "internlm3", "llama", "minicpm", "mistral", "mixtral", "phi3", "qwen3", "qwen3_moe",
 }  # fmt: skip
 """Architectures whose class in vllm/model_executor/models lists `embedding_modules`."""
 
 
-def weights(facts: ModelFacts, settings: Settings, stage: int, checkpoint: Checkpoint | None) -> Figure:
+def weights(facts: ModelFacts, settings: Settings, stage: int, known: KnownWeights | None) -> Figure:
     """Bytes of weights on one rank of a stage, LoRA slots included.
 
-    The architecture says which tensor is on which rank; the checkpoint's headers say how many bytes there are in all,
-    and correct the architecture's sum. What PyTorch's allocator rounds up counts as weights, as it does in vLLM's log.
+    How many bytes there are in all says the first of: the spec (weightsBytes), the headers of safetensors files, the
+    architecture, the sizes of files. Which tensor is on which rank says the architecture; where it is not known, ranks
+    share evenly. What PyTorch's allocator rounds up counts as weights, as it does in vLLM's log.
     """
     if facts.unfit:
         return unknown(facts.unfit_note)
-    if settings.quantization is not None and settings.quantization.bits == 0:
-        return unknown(_quantization_note(settings.quantization))
-    if facts.architecture_known and too_many_kinds(facts, settings.quantization):
-        return unknown(
-            "quantization_config leaves out different modules in each layer; start vLLM once and read its log."
-        )
+    problem = _why_not_counted(facts, settings)
+    if not problem:
+        return _from_architecture(facts, settings, stage, known)
+    total = _uncounted(facts, settings, known, problem)
+    return _shared_evenly(total, problem, facts, settings, stage)
+
+
+def _uncounted(facts: ModelFacts, settings: Settings, known: KnownWeights | None, problem: str) -> Figure:
+    """Bytes of all weights where the architecture does not say."""
+    if isinstance(known, StatedWeights):
+        return computed(known.size, _stated(known))
+    if facts.architecture_known or _bits_unknown(settings):
+        return unknown(f"{problem} {ways_out.STATED_SIZE}")
+    if known is None:
+        return unknown(f"{problem} {ways_out.TENSORS}")
+    if _quantised_on_load(facts, settings):
+        return unknown(f"{problem} So the size after spec.model.quantization is not known. {ways_out.STATED_SIZE}")
+    if isinstance(known, StoredFiles):
+        total = loaded_bytes(known, facts, settings)
+        return total if total.known else unknown(f"{problem} {total.note}")
+    return computed(_loaded_bytes(known, settings), "Headers of the safetensors files")
+
+
+def _why_not_counted(facts: ModelFacts, settings: Settings) -> str:
+    """Why tensors cannot be counted from the architecture; empty where they can."""
+    if settings.quantization is not None and _bits_unknown(settings):
+        return _quantization_note(settings.quantization)
     if facts.architecture_known:
-        return _from_architecture(facts, settings, stage, checkpoint)
-    if checkpoint is None:
-        what = f"a model with {', '.join(facts.has_more)}" if facts.has_more else f"model type {facts.model_type!r}"
-        return unknown(
-            f"The tensors of {what} are not known here; give a folder with its safetensors files (--model-dir)."
-        )
-    total = _loaded_bytes(checkpoint, settings)
+        if too_many_kinds(facts, settings.quantization):
+            return "quantization_config leaves out different modules in each layer."
+        return ""
+    return f"The tensors of {_what(facts)} are not known here."
+
+
+def _bits_unknown(settings: Settings) -> bool:
+    return settings.quantization is not None and settings.quantization.bits == 0
+
+
+def _what(facts: ModelFacts) -> str:
+    return f"a model with {', '.join(facts.has_more)}" if facts.has_more else f"model type {facts.model_type!r}"
+
+
+def _stated(known: StatedWeights) -> str:
+    return f"spec.model.architecture.weightsBytes: {known.size / GIB:.2f} GiB, stated in the spec"
+
+
+def _shared_evenly(total: Figure, why: str, facts: ModelFacts, settings: Settings, stage: int) -> Figure:
+    """The part of one rank where it is not known which tensor is where; LoRA slots cannot be counted then."""
+    if total.value is None:
+        return total
     share = settings.layer_partition[stage] / facts.layers / settings.tensor
-    return computed(
-        total * share, f"Headers of the safetensors files, shared evenly: model type {facts.model_type!r} is not known."
-    )
+    parts = [total.note]
+    if settings.tensor * settings.stages > 1:
+        parts.append("shared evenly by ranks and layers")
+    if settings.lora_slots:
+        parts.append("without LoRA slots")
+    if settings.offload:
+        parts.append(_OFFLOADED)
+    size = max(0, round(total.value * share) - settings.offload)
+    return computed(size, f"{', '.join(parts)}. {why}")
 
 
 def _quantization_note(quantization: Quantization) -> str:
     if quantization.unfit:
         return cut(f"quantization_config cannot be read: {quantization.unfit}", _LONGEST_NOTE)
-    return f"How many bytes quantisation {quantization.method!r} takes is not known here; {_LOG}"
+    return f"How many bytes quantisation {quantization.method!r} takes is not known here."
 
 
-def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, checkpoint: Checkpoint | None) -> Figure:
+def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, known: KnownWeights | None) -> Figure:
     tensors = list(stage_tensors(facts, settings, stage))
+    total, note = _corrected(facts, settings, known)
     size: float = sum(tensor.size for tensor in tensors)
-    note = f"From the architecture ({facts.model_type})"
-    if checkpoint is not None and not _quantised_on_load(facts, settings):
+    if total is not None:
         whole = replace(settings, tensor=1, layer_partition=(facts.layers,), data=1, expert_ranks=1)
-        size *= _loaded_bytes(checkpoint, settings) / _bytes(facts, whole)
-        note = "From the headers of the safetensors files"
+        size *= total / _bytes(facts, whole)
     rounding = 0 if settings.cpu else allocator_rounding(tensors)
     slots = lora_bytes(facts, tensors, settings)
     ranks = settings.tensor * settings.stages
@@ -71,9 +115,18 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, checkp
     if slots:
         parts.append(f"{slots / MIB:.0f} MiB of it LoRA slots")
     if settings.offload:
-        parts.append("less what cpuOffload keeps in CPU memory")
-    note = f"{', '.join(parts)}.{_version_note(facts)}"
-    return computed(max(0, round(size) + rounding + slots - settings.offload), note)
+        parts.append(_OFFLOADED)
+    compared = f" {known.note}." if isinstance(known, StoredFiles) else ""
+    return computed(max(0, round(size) + rounding + slots - settings.offload), f"{', '.join(parts)}.{compared}{_version_note(facts)}")
+
+
+def _corrected(facts: ModelFacts, settings: Settings, known: KnownWeights | None) -> tuple[int | None, str]:
+    """Bytes of all weights where something says more than the architecture, and what that is."""
+    if isinstance(known, StatedWeights):
+        return known.size, f"{_stated(known)}, shared as the architecture ({facts.model_type}) says"
+    if isinstance(known, Checkpoint) and not _quantised_on_load(facts, settings):
+        return _loaded_bytes(known, settings), "From the headers of the safetensors files"
+    return None, f"From the architecture ({facts.model_type})"
 
 
 def _version_note(facts: ModelFacts) -> str:

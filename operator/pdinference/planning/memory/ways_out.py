@@ -1,0 +1,60 @@
+"""How a user supplies what a plan lacks: the sentences at the end of every unknown number's note.
+
+The same note is in a condition, where the way out is a field of the resource, and in the output of `pdinference plan`,
+whose options are further ways. So each sentence says which is which.
+"""
+
+_STATED = "state spec.model.architecture.weightsBytes beside architecture.config"
+_READ = "let a Job read the model's files (spec.model.inspect, or a claim as spec.model.cache)"
+_LOG = "vLLM's log says how many: `Model loading took`"
+
+
+def _ways(fields: str, options: str) -> str:
+    return f"In the resource: {fields}. On the command line, `pdinference plan` also takes {options}."
+
+
+SHAPE = _ways(
+    f"put the members of config.json into spec.model.architecture.config, or {_READ}",
+    "--model-dir, --model-config or --online",
+)
+"""For a plan without config.json."""
+
+MEMBERS = _ways(
+    "correct these members, or put the right ones into spec.model.architecture.config",
+    "--model-config with another file",
+)
+"""For a config.json with members that cannot be read."""
+
+TENSORS = _ways(f"{_STATED}, or {_READ}", "--model-dir or --online")
+"""For weights whose tensors are not known."""
+
+SIZE_IN_MEMORY = _ways(f"{_STATED} ({_LOG})", "--model-config with a config.json that has torch_dtype")
+"""For files whose size does not say what vLLM makes of it."""
+
+STATED_SIZE = f"In the resource: {_STATED} ({_LOG}). No option of `pdinference plan` has it."
+"""For weights whose files do not help either."""
+
+LENGTH = _ways("set spec.model.maxModelLength", "--model-config or --model-dir where config.json has the length")
+"""For the longest request."""
+
+DEVICE = _ways(
+    "list accelerator.products of the role, or state the memory of one device in accelerator.memory, for example 80Gi",
+    "--memory 80GiB",
+)
+"""For a device without a product."""
+
+PRODUCT = _ways("state the memory of one device in accelerator.memory of the role, for example 80Gi", "--memory 80GiB")
+"""For a product that is not in the table."""
+
+CPU_MEMORY = _ways(
+    "state the size of the KV cache in GiB as VLLM_CPU_KVCACHE_SPACE in env of the role or of spec.engine, or the "
+    "node's memory in accelerator.memory",
+    "--memory 64GiB",
+)
+"""For a node whose memory is not known."""
+
+MEASURED = (
+    "No field and no option has it. Start vLLM once: status.plan (observedKvCapacityTokens) and vLLM's log then say "
+    "how many tokens fit."
+)
+"""For a KV cache that is not computed here."""

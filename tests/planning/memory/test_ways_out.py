@@ -1,0 +1,89 @@
+"""Every unknown number says what is missing, and names each field and each option that supplies it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import Spec
+from pdinference.checks.facts import Facts
+from pdinference.checks.memory import judge
+from pdinference.planning.memory import Figure, Inputs, RolePlan, model_facts, plan_role
+from tests.planning.memory import configs
+from tests.planning.memory.configs import Config
+from tests.planning.memory.plans import plan, spec
+
+WEIGHTS = ("architecture.weightsBytes", "spec.model.inspect", "spec.model.cache", "--model-dir", "--online")
+DEVICE = ("accelerator.memory", "--memory")
+
+
+def figures(made: RolePlan) -> Iterator[Figure]:
+    stage = made.stage
+    yield from (made.memory, made.blocks, made.tokens, made.concurrency, made.largest_length)
+    yield from (stage.weights, stage.activations, stage.overhead, stage.kv_bytes_per_token, stage.kv_cache)
+
+
+def unknown_notes(made: RolePlan) -> set[str]:
+    return {figure.note for figure in figures(made) if not figure.known}
+
+
+@pytest.mark.parametrize(
+    ("config", "ways"),
+    [
+        ({"model_type": "strange"}, WEIGHTS),
+        ({"vision_config": {"hidden_size": 8}}, WEIGHTS),
+        ({"quantization_config": {"quant_method": "mxfp4"}}, ("architecture.weightsBytes",)),
+        ({"quantization_config": {"quant_method": "awq", "bits": "4"}}, ("architecture.weightsBytes",)),
+        ({"intermediate_size": "x"}, ("spec.model.architecture.config", "--model-config")),
+        ({"mamba_d_state": 16}, ("observedKvCapacityTokens", "log")),
+    ],
+    ids=["model type", "tower", "method", "quantisation", "member", "state"],
+)
+def test_what_a_config_leaves_unknown(config: Config, ways: tuple[str, ...]) -> None:
+    notes = unknown_notes(plan(configs.LLAMA_8B | config))
+    assert notes
+    assert all(any(way in note for note in notes) for way in ways), notes
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "ways"),
+    [
+        ({}, ("accelerator.products", *DEVICE)),
+        ({"products": ["Strange-1"]}, ("product Strange-1", *DEVICE)),
+        ({"type": "CPU"}, ("VLLM_CPU_KVCACHE_SPACE", *DEVICE)),
+    ],
+    ids=["no product", "unknown product", "CPU"],
+)
+def test_what_a_device_leaves_unknown(accelerator: Config, ways: tuple[str, ...]) -> None:
+    (note,) = unknown_notes(plan(configs.LLAMA_8B, accelerator=accelerator))
+    assert all(way in note for way in ways), note
+
+
+def test_the_longest_request() -> None:
+    endless = {key: value for key, value in configs.LLAMA_8B.items() if key != "max_position_embeddings"}
+    made = plan(endless, model={"maxModelLength": None})
+    assert made.largest_length.value is None, "not 0 tokens"
+    for way in ("spec.model.maxModelLength", "--model-config", "--model-dir"):
+        assert way in made.concurrency.note
+        assert way in made.largest_length.note
+
+
+def test_a_resource_of_whose_model_nothing_is_known() -> None:
+    spec_ = Spec.model_validate({"model": {"source": {"path": "/models/any"}}})
+    message = judge(spec_, Facts()).message
+    for way in ("spec.model.architecture.config", "spec.model.inspect", "--model-dir", "--model-config", "--online"):
+        assert way in message
+
+
+def test_numbers_that_a_user_states_say_where() -> None:
+    stated = plan(configs.LLAMA_8B, accelerator={"memory": "80Gi"})
+    assert stated.memory.note == "accelerator.memory: 80 GiB, as stated."
+    budget = plan(configs.LLAMA_8B, args={"kv-cache-memory-bytes": 2**30})
+    assert budget.stage.kv_cache.note == "1 GiB, stated in the spec (kv-cache-memory-bytes)."
+
+
+def test_the_largest_length_says_whose_limit_it_is() -> None:
+    assert "the model ends at 131,072 tokens" in plan(configs.LLAMA_8B).largest_length.note
+    endless = {key: value for key, value in configs.LLAMA_8B.items() if key != "max_position_embeddings"}
+    made = plan_role(Inputs(spec(), model_facts(endless)), Role.DECODE)
+    assert made.largest_length.note.endswith("at most 8,192 tokens, as maxModelLength says.")
