@@ -58,10 +58,11 @@ def plan_command(
         json.dump(items[0] if len(items) == 1 else {"items": items}, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return
-    from pdinference.cli.plan_table import print_plan  # noqa: PLC0415 - Rich takes its time, and JSON does without
+    from pdinference.cli.plan_table import plan_console, print_plan  # noqa: PLC0415 - Rich takes its time, and JSON does without
 
+    console = plan_console()
     for answer in found:
-        print_plan(answer)
+        print_plan(answer, console)
 
 
 def _warn_of_adapters(resource: "PDInference", file: str) -> None:

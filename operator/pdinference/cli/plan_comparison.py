@@ -41,7 +41,10 @@ def comparison_lines(comparison: Comparison, decode: RolePlan, rooms: Sequence[M
 def _compared(comparison: Comparison, decode: RolePlan) -> Iterator[Line]:
     one = comparison.compared[0]
     if not one.unsplit.tokens.known:
-        yield "The same GPUs unsplit are not compared, because their KV cache is not known."
+        yield (
+            "The same GPUs unsplit are not compared, because the KV cache of one device is not known. Name "
+            "accelerator.products of both roles, or pass --memory."
+        )
         return
     yield _table(comparison, decode)
     yield from comparison.notes

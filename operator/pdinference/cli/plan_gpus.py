@@ -1,6 +1,6 @@
 """A role on common GPUs as a table."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from rich.table import Table
 
@@ -10,9 +10,11 @@ from pdinference.planning.memory import GPUPlan
 _FITS = {True: "yes", False: "no", None: "unknown"}
 
 
-def gpu_table(plans: Iterable[GPUPlan]) -> Table:
-    """One row for each GPU; it fits when one request of the longest length has room."""
-    table = Table(title="on common GPUs (no product is named): one device of each", title_justify="left")
+def gpu_table(plans: Sequence[GPUPlan]) -> Table:
+    """One row for each GPU."""
+    length = plans[0].plan.settings.max_length
+    fits = f'; "fits": one request of {length:,} tokens has room' if length else ""
+    table = Table(title=f"no product is named: one device of common GPUs{fits}", title_justify="left")
     table.add_column("product", no_wrap=True)
     table.add_column("fits")
     for column in ("memory", "weights", "KV cache", "KV tokens", "concurrency"):

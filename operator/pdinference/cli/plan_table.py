@@ -19,11 +19,14 @@ _TITLES = {Role.PARAMETER: "P (parameter, prefill)", Role.DECODE: "D (decode)"}
 _WIDTH_OFF_TERMINAL = 120
 
 
-def print_plan(answer: Answer) -> None:
-    """Print the plan of a resource."""
+def plan_console() -> Console:
+    """Standard output; as wide as the terminal, where it is one."""
     console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDTH_OFF_TERMINAL)
+    return console if console.is_terminal else Console(highlight=False, width=_WIDTH_OFF_TERMINAL)
+
+
+def print_plan(answer: Answer, console: Console) -> None:
+    """Print the plan of a resource."""
     metadata = answer.resource.metadata
     console.print(f"[bold]{metadata.namespace}/{metadata.name}[/bold]", markup=True)
     for role, plan in answer.plans.items():
