@@ -59,7 +59,7 @@ def pools_of(inputs: Inputs, plans: Plans) -> list[Pool]:
 
 
 def _pools_of_role(inputs: Inputs, role: Role, plan: RolePlan) -> Iterable[Pool]:
-    own = inputs.spec.parameter if role is Role.PARAMETER else inputs.spec.decode
+    own = inputs.spec.of(role)
     if plan.settings.cpu:
         return
     accelerator = own.accelerator
@@ -69,7 +69,7 @@ def _pools_of_role(inputs: Inputs, role: Role, plan: RolePlan) -> Iterable[Pool]
         yield Pool(tuple(own.products), offered_as, plan.memory, {role: instance.devices(plan)})
         return
     for rank in range(len(own.node_pools)):
-        products = own.on_node(rank).accelerator.products
+        products = inputs.spec.of(role, rank).accelerator.products or []
         stated = inputs.memory is not None or accelerator.memory is not None
         memory = plan.memory if stated else smallest_gpu_memory(products)
         yield Pool(tuple(products), offered_as, memory, {role: own.parallelism.devices_per_pod})
