@@ -7,7 +7,9 @@ from typing import Any
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.checks.decode_room import MoreRoom, more_room
-from pdinference.planning.memory import Comparison, GPUPlan, Inputs, RolePlan, common_gpu_plans, compare
+from pdinference.planning.memory import Inputs, RolePlan, compare
+from pdinference.planning.memory.common_gpus import GPUPlan, common_gpu_plans
+from pdinference.planning.memory.comparison import Comparison
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from rich.table import Table
 from pdinference.api.names import Role
 from pdinference.checks.decode_room import MoreRoom
 from pdinference.cli.figures import count, gib
-from pdinference.planning.memory import Compared, Comparison, Figure, RolePlan, instance
+from pdinference.planning.memory import Figure, RolePlan, instance
+from pdinference.planning.memory.comparison import Compared, Comparison
 
 _SPLIT_IS_BETTER = (
     "Split is better at a steady inter-token latency while long prompts arrive, and P and D are scaled and placed "

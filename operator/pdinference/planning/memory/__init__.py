@@ -6,8 +6,6 @@ Pure: the command line reads `config.json` and the headers of safetensors files,
 from pdinference.planning.memory import instance
 from pdinference.planning.memory.advice import WhatIf, fits, least_memory, one_request, what_if
 from pdinference.planning.memory.checkpoint import Checkpoint, Headers, TensorHeader, checkpoint_of
-from pdinference.planning.memory.common_gpus import GPUPlan, common_gpu_plans
-from pdinference.planning.memory.comparison import Compared, Comparison
 from pdinference.planning.memory.figures import Figure, Source
 from pdinference.planning.memory.known_facts import compact_config, facts_in, known_facts
 from pdinference.planning.memory.model_facts import UnusableConfigError, model_facts
@@ -20,10 +18,7 @@ from pdinference.planning.memory.verdict import NO_VERDICT, MemoryVerdict
 __all__ = [
     "NO_VERDICT",
     "Checkpoint",
-    "Compared",
-    "Comparison",
     "Figure",
-    "GPUPlan",
     "Headers",
     "Inputs",
     "MemoryVerdict",
@@ -35,7 +30,6 @@ __all__ = [
     "UnusableSpecError",
     "WhatIf",
     "checkpoint_of",
-    "common_gpu_plans",
     "compact_config",
     "compare",
     "facts_in",
