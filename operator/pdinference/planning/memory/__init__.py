@@ -3,7 +3,6 @@
 Pure: the command line reads `config.json` and the headers of safetensors files, and passes data.
 """
 
-from pdinference.planning.memory import instance
 from pdinference.planning.memory.advice import WhatIf, fits, least_memory, one_request, what_if
 from pdinference.planning.memory.checkpoint import Checkpoint, Headers, TensorHeader, checkpoint_of
 from pdinference.planning.memory.figures import Figure, Source
@@ -34,7 +33,6 @@ __all__ = [
     "compare",
     "facts_in",
     "fits",
-    "instance",
     "known_facts",
     "least_memory",
     "model_facts",
