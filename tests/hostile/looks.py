@@ -3,16 +3,31 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from io import StringIO
 from typing import Any
 
+from rich.console import Console
+
 from pdinference.admission.review import API_VERSION, reviewed
+from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import PDBatch, PDInference
-from pdinference.api.validation import Problem
+from pdinference.api.validation import Problem, read
 from pdinference.checks import examine_any
+from pdinference.checks.facts import Facts, facts_of
+from pdinference.cli.plan_answer import Answer
+from pdinference.cli.plan_table import print_plan
 from pdinference.engine.batch import Service
 from pdinference.manifests import KedaSettings, RenderSettings, render
 from pdinference.manifests.batch import render_batch, render_output
-from pdinference.planning.memory import ModelFacts, UnusableConfigError, compact_config, model_facts
+from pdinference.planning.memory import (
+    Inputs,
+    ModelFacts,
+    UnusableConfigError,
+    UnusableSpecError,
+    compact_config,
+    model_facts,
+    plan_role,
+)
 from pdinference.planning.memory.quantization import quantization_of
 
 Document = dict[str, Any]
@@ -38,12 +53,28 @@ def problems_of(document: Document, *, model: Any = None) -> tuple[Problem, ...]
     allowed = _review(document, {**document, "status": {"model": model}, "spec": {"before": 0}})
     if not _goes(document):
         assert allowed is not bool(found.problems), "the webhook and the examination differ"
+    _check_plan(document, model)
     resource = getattr(found, "resource", None) or getattr(found, "batch", None)
     if resource is None:
         assert found.problems
     else:
         _check_objects(list(_rendered(resource)))
     return found.problems
+
+
+def _check_plan(document: Document, model: Any) -> None:
+    """What `pdinference plan` says, of documents that its memory check refuses too."""
+    resource = read(document).resource
+    facts = facts_of(resource.spec, model) if resource is not None else Facts()
+    if resource is None or facts.shape is None:
+        return
+    inputs = Inputs(resource.spec, facts.shape, facts.checkpoint)
+    try:
+        answer = Answer(resource, inputs, {role: plan_role(inputs, role) for role in ENGINE_ROLES})
+    except UnusableSpecError:
+        return
+    json.dumps(answer.as_json(), allow_nan=False).encode()
+    print_plan(answer, Console(file=StringIO(), width=120))
 
 
 def _goes(document: Document) -> bool:

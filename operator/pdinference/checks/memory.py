@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import PlanStatus, RoleMemory, Spec
 from pdinference.api.validation import Problem
+from pdinference.checks.decode_room import room_warnings
 from pdinference.checks.facts import Facts
 from pdinference.checks.remedies import remedies
 from pdinference.planning.conditions import ROLE_WORDS
@@ -54,11 +55,12 @@ def _judged(inputs: Inputs) -> MemoryVerdict:
     verdicts = {role: fits(plan) for role, plan in plans.items()}
     found = tuple(_problem(inputs, role, plans[role]) for role in ENGINE_ROLES if verdicts[role] is False)
     refused = spec.memory_policy == "Enforce"
+    small = tuple(room_warnings(inputs, plans[Role.DECODE])) if verdicts[Role.DECODE] else ()
     return MemoryVerdict(
         fits=False if found else None if None in verdicts.values() else True,
         message=" ".join(map(str, found)) or _summary(plans, verdicts),
         problems=found if refused else (),
-        warnings=() if refused else found,
+        warnings=small if refused else (*found, *small),
         status=PlanStatus(parameter=_as_status(plans[Role.PARAMETER]), decode=_as_status(plans[Role.DECODE])),
     )
 

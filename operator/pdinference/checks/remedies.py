@@ -14,7 +14,7 @@ from pdinference.planning.memory import Inputs, RolePlan, UnusableSpecError, fit
 
 _NAMED = 3
 _GIB = 2**30
-_UTILIZATIONS = (0.9, 0.92, 0.94, 0.95)
+UTILIZATIONS = (0.9, 0.92, 0.94, 0.95)
 _BATCHES = (4096, 2048)
 _TENSORS = (2, 4, 8, 16)
 _STAGES = (2, 4, 8)
@@ -29,7 +29,7 @@ PRODUCTS = (
 )
 _MEMORIES = ("16Gi", "24Gi", "40Gi", "48Gi", "80Gi", "96Gi", "141Gi", "192Gi", "288Gi")
 _KV_SPACES = (1, 2, 4, 8, 16, 32, 64, 128)
-_SHORTEST = 256
+SHORTEST = 256
 
 Change = dict[str, Any]
 """Values by their path within spec."""
@@ -61,14 +61,20 @@ def _field(part: ApiModel, alias: str) -> str:
     return next(name for name, field in type(part).model_fields.items() if field.alias == alias)
 
 
-def _helps(inputs: Inputs, role: Role, change: Change) -> bool:
+def planned(inputs: Inputs, role: Role, change: Change) -> RolePlan | None:
+    """The plan with some values of the spec replaced; None where such a spec is refused."""
     spec = changed(inputs.spec, change)
     if any(broken_rules(spec)) or any(model_problems(spec, inputs.facts)):
-        return False
+        return None
     try:
-        return fits(plan_role(Inputs(spec, inputs.facts, inputs.checkpoint), role)) is True
+        return plan_role(Inputs(spec, inputs.facts, inputs.checkpoint), role)
     except UnusableSpecError:
-        return False
+        return None
+
+
+def _helps(inputs: Inputs, role: Role, change: Change) -> bool:
+    plan = planned(inputs, role, change)
+    return plan is not None and fits(plan) is True
 
 
 def _one_of_a_kind(changes: Iterator[Change]) -> Iterator[str]:
@@ -78,7 +84,12 @@ def _one_of_a_kind(changes: Iterator[Change]) -> Iterator[str]:
         kind = tuple(change)
         if kind not in seen:
             seen.add(kind)
-            yield " with ".join(f"spec.{path}: {_written(value)}" for path, value in change.items())
+            yield in_words(change)
+
+
+def in_words(change: Change) -> str:
+    """The fields with their values."""
+    return " with ".join(f"spec.{path}: {_written(value)}" for path, value in change.items())
 
 
 def _written(value: Any) -> str:
@@ -89,35 +100,40 @@ def _changes(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]:
     settings = plan.settings
     if settings.cpu:
         yield from ({f"{role}.env.VLLM_CPU_KVCACHE_SPACE": str(size)} for size in _KV_SPACES)
-        yield from _shorter(plan, at_least=_SHORTEST)
+        yield from _shorter(plan, at_least=SHORTEST)
         return
-    yield from ({f"{role}.gpuMemoryUtilization": u} for u in _UTILIZATIONS if u > settings.utilization)
+    yield from ({f"{role}.gpuMemoryUtilization": u} for u in UTILIZATIONS if u > settings.utilization)
     yield from ({f"{role}.maxNumBatchedTokens": n} for n in _BATCHES if n < settings.max_num_batched_tokens)
     if not settings.eager:
         yield {f"{role}.enforceEager": True}
     if settings.kv_bytes > 1:
         yield {"engine.kvCache.dtype": "fp8"}
     yield from _shorter(plan, at_least=(settings.max_length or 0) // 2)
-    yield from ({path: size} for path, size in _more_ranks(spec, role, plan))
+    yield from ({path: size} for path, size in more_ranks(spec, role, plan))
     yield from _both_more_ranks(spec, role, plan)
     if role is Role.PARAMETER:
         yield from ({"parameter.parallelism.pipeline": n} for n in _STAGES if n > settings.stages)
-    yield from _larger_device(spec, role)
+    yield from larger_devices(spec, role)
     if settings.quantization is None:
         yield {"model.quantization": "fp8"}
-    yield from _shorter(plan, at_least=_SHORTEST)
+    yield from _shorter(plan, at_least=SHORTEST)
     yield from _offloads(spec, role, plan)
 
 
 def _shorter(plan: RolePlan, *, at_least: int) -> Iterator[Change]:
-    """The longest length that fits, rounded down to something that people would write."""
-    longest = int(plan.largest_length.value or 0)
-    rounded = longest - longest % (1024 if longest >= 1024 else 128)
-    if rounded >= max(at_least, _SHORTEST) and rounded < (plan.settings.max_length or 0):
+    """The longest length that fits, rounded."""
+    rounded = rounded_length(int(plan.largest_length.value or 0))
+    if rounded >= max(at_least, SHORTEST) and rounded < (plan.settings.max_length or 0):
         yield {"model.maxModelLength": rounded}
 
 
-def _more_ranks(spec: Spec, role: Role, plan: RolePlan) -> Iterator[tuple[str, int]]:
+def rounded_length(tokens: int) -> int:
+    """A length that people would write, at most this long."""
+    return tokens - tokens % (1024 if tokens >= 1024 else 128)
+
+
+def more_ranks(spec: Spec, role: Role, plan: RolePlan) -> Iterator[tuple[str, int]]:
+    """Larger tensor-parallel sizes of a role that the model allows."""
     fitting = set(tensor_sizes(plan.facts))
     for size in _TENSORS:
         if size > spec.of(role).parallelism.tensor and size in fitting:
@@ -127,12 +143,13 @@ def _more_ranks(spec: Spec, role: Role, plan: RolePlan) -> Iterator[tuple[str, i
 def _both_more_ranks(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]:
     """For P, when D has to follow; D never has fewer."""
     if role is Role.PARAMETER:
-        for path, size in _more_ranks(spec, role, plan):
+        for path, size in more_ranks(spec, role, plan):
             if size > spec.decode.parallelism.tensor:
                 yield {path: size, "decode.parallelism.tensor": size}
 
 
-def _larger_device(spec: Spec, role: Role) -> Iterator[Change]:
+def larger_devices(spec: Spec, role: Role) -> Iterator[Change]:
+    """Other products, or more memory where the spec states it."""
     accelerator = spec.of(role).accelerator
     if accelerator.memory is not None:
         stated = quantity(accelerator.memory) or 0

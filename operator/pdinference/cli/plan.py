@@ -12,11 +12,8 @@ from pdinference.api.validation import validated
 from pdinference.cli.documents import documents, file_option, problems_told
 
 if TYPE_CHECKING:
-    from pdinference.api.names import Role
     from pdinference.api.v1alpha1 import PDInference
-    from pdinference.planning.memory import Inputs, RolePlan
-
-Plans = dict["Role", tuple["Inputs", "RolePlan"]]
+    from pdinference.cli.plan_answer import Answer
 
 
 class _Size(click.ParamType[int]):
@@ -55,16 +52,17 @@ def plan_command(
         with problems_told(document, source.name):
             resource = validated(document)
         _warn_of_adapters(resource, source.name)
-        found.append((resource, _plans(resource, model_dir, model_config, memory, online=online)))
+        found.append(_answer(resource, model_dir, model_config, memory, online=online))
     if output == "json":
-        items = [_as_json(resource, plans) for resource, plans in found]
+        items = [answer.as_json() for answer in found]
         json.dump(items[0] if len(items) == 1 else {"items": items}, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return
-    from pdinference.cli.plan_table import print_plan  # noqa: PLC0415 - Rich takes its time, and JSON does without
+    from pdinference.cli.plan_table import plan_console, print_plan  # noqa: PLC0415 - Rich takes its time, and JSON does without
 
-    for resource, plans in found:
-        print_plan(resource, plans)
+    console = plan_console()
+    for answer in found:
+        print_plan(answer, console)
 
 
 def _warn_of_adapters(resource: "PDInference", file: str) -> None:
@@ -81,12 +79,13 @@ def _warn_of_adapters(resource: "PDInference", file: str) -> None:
         click.echo(f"Warning: {file}: {problem}", err=True)
 
 
-def _plans(
+def _answer(
     resource: "PDInference", model_dir: Path | None, model_config: Path | None, memory: int | None, *, online: bool
-) -> Plans:
+) -> "Answer":
     # Only this command needs the planner and the files.
     from pdinference.api.names import ENGINE_ROLES  # noqa: PLC0415
     from pdinference.cli.model_files import read_model  # noqa: PLC0415
+    from pdinference.cli.plan_answer import Answer  # noqa: PLC0415
     from pdinference.models.errors import ModelFilesError  # noqa: PLC0415
     from pdinference.planning.memory import (  # noqa: PLC0415
         Inputs,
@@ -105,7 +104,7 @@ def _plans(
             config, read = read_model(resource.spec.model.source, model_dir, model_config)
             checkpoint = known_weights(read, model_facts(config)) if read else checkpoint
         inputs = Inputs(resource.spec, model_facts(config), checkpoint, stated_memory(memory) if memory else None)
-        return {role: (inputs, plan_role(inputs, role)) for role in ENGINE_ROLES}
+        return Answer(resource, inputs, {role: plan_role(inputs, role) for role in ENGINE_ROLES})
     except (ModelFilesError, UnusableConfigError, UnusableSpecError) as error:
         raise click.ClickException(f"{resource.metadata.name}: {error}") from None
 
@@ -125,11 +124,3 @@ def _asked(resource: "PDInference") -> dict[str, Any] | None:
     except ModelError as error:
         raise click.ClickException(f"{resource.metadata.name}: {error}") from None
     return {"facts": {**facts, "source": source.identity()}}
-
-
-def _as_json(resource: "PDInference", plans: Plans) -> dict[str, Any]:
-    return {
-        "name": resource.metadata.name,
-        "namespace": resource.metadata.namespace,
-        "roles": {role.value: plan.as_json() for role, (_, plan) in plans.items()},
-    }

@@ -1,41 +1,62 @@
 """A memory plan as tables and bars for a person."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1 import PDInference
-from pdinference.planning.memory import Figure, Inputs, RolePlan, least_memory, one_request, what_if
+from pdinference.cli.figures import GIB, count, gib
+from pdinference.cli.plan_answer import Answer
+from pdinference.cli.plan_comparison import comparison_lines
+from pdinference.cli.plan_gpus import gpu_table
+from pdinference.planning.memory import Inputs, RolePlan, least_memory, one_request, what_if
 
-_GIB = 2**30
 _BAR = 64
 _TITLES = {Role.PARAMETER: "P (parameter, prefill)", Role.DECODE: "D (decode)"}
 _WIDTH_OFF_TERMINAL = 120
 
 
-def print_plan(resource: PDInference, plans: Mapping[Role, tuple[Inputs, RolePlan]]) -> None:
-    """Print the plan of a resource."""
+def plan_console() -> Console:
+    """Standard output; as wide as the terminal, where it is one."""
     console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDTH_OFF_TERMINAL)
-    console.print(f"[bold]{resource.metadata.namespace}/{resource.metadata.name}[/bold]", markup=True)
-    for role, (inputs, plan) in plans.items():
+    return console if console.is_terminal else Console(highlight=False, width=_WIDTH_OFF_TERMINAL)
+
+
+def print_plan(answer: Answer, console: Console) -> None:
+    """Print the plan of a resource."""
+    metadata = answer.resource.metadata
+    console.print(f"[bold]{metadata.namespace}/{metadata.name}[/bold]", markup=True)
+    for role, plan in answer.plans.items():
         console.print()
-        console.print(_table(role, plan))
-        if len(plan.stages) > 1:
-            console.print(_stages(plan))
-        if (bar := _bar(plan)) is not None:
-            console.print(bar)
-        for line in _answers(plan):
-            console.print(Padding(Text(line), (0, 0, 0, 2)))
-        console.print(_what_if(inputs, plan))
+        for part in _role(role, plan, answer):
+            console.print(part)
+    console.print()
+    for part in comparison_lines(answer.comparison, answer.plans[Role.DECODE], answer.rooms):
+        console.print(_indented(part) if isinstance(part, str) else part)
 
 
-def _table(role: Role, plan: RolePlan) -> Table:
+def _role(role: Role, plan: RolePlan, answer: Answer) -> Iterator[RenderableType]:
+    gpus = answer.common_gpus[role]
+    yield _table(role, plan, without_unknown=bool(gpus))
+    if len(plan.stages) > 1:
+        yield _stages(plan)
+    if gpus:
+        yield gpu_table(gpus)
+        return
+    if (bar := _bar(plan)) is not None:
+        yield bar
+    yield from map(_indented, _answers(plan))
+    yield _what_if(answer.inputs, plan)
+
+
+def _indented(line: str) -> Padding:
+    return Padding(Text(line), (0, 0, 0, 2))
+
+
+def _table(role: Role, plan: RolePlan, *, without_unknown: bool) -> Table:
     settings = plan.settings
     layout = f"tensor {settings.tensor} x pipeline {settings.stages} x data {settings.data}"
     table = Table(title=f"{_TITLES[role]}: one device of {layout}", title_justify="left", expand=False)
@@ -46,21 +67,23 @@ def _table(role: Role, plan: RolePlan) -> Table:
     stage = plan.stage
     said: dict[str, str] = {}
     for name, figure, text in (
-        ("device memory", plan.memory, _gib(plan.memory)),
-        ("vLLM may take", stage.requested, _gib(stage.requested)),
-        ("weights", stage.weights, _gib(stage.weights)),
-        ("activations", stage.activations, _gib(stage.activations)),
-        ("overhead", stage.overhead, _gib(stage.overhead)),
-        ("KV cache", stage.kv_cache, _gib(stage.kv_cache)),
-        ("KV per token", stage.kv_bytes_per_token, _count(stage.kv_bytes_per_token, " B")),
-        ("KV blocks", plan.blocks, _count(plan.blocks)),
-        ("KV tokens", plan.tokens, _count(plan.tokens)),
-        ("concurrency", plan.concurrency, _count(plan.concurrency, "x")),
-        ("largest length", plan.largest_length, _count(plan.largest_length)),
-        *((f"tokens in tier {name}", tokens, _count(tokens)) for name, tokens in plan.tiers.items()),
+        ("device memory", plan.memory, gib(plan.memory)),
+        ("vLLM may take", stage.requested, gib(stage.requested)),
+        ("weights", stage.weights, gib(stage.weights)),
+        ("activations", stage.activations, gib(stage.activations)),
+        ("overhead", stage.overhead, gib(stage.overhead)),
+        ("KV cache", stage.kv_cache, gib(stage.kv_cache)),
+        ("KV per token", stage.kv_bytes_per_token, count(stage.kv_bytes_per_token, " B")),
+        ("KV blocks", plan.blocks, count(plan.blocks)),
+        ("KV tokens", plan.tokens, count(plan.tokens)),
+        ("concurrency", plan.concurrency, count(plan.concurrency, "x")),
+        ("largest length", plan.largest_length, count(plan.largest_length)),
+        *((f"tokens in tier {name}", tokens, count(tokens)) for name, tokens in plan.tiers.items()),
     ):
         # What one figure lacks, all that follow from it lack: said once.
         known = said.setdefault(figure.note, name)
+        if without_unknown and not figure.known and known != name:
+            continue
         table.add_row(name, text, figure.source.value, figure.note if known == name else f"See {known}.")
     return table
 
@@ -71,8 +94,8 @@ def _stages(plan: RolePlan) -> Table:
         table.add_column(column, justify="right")
     for index, stage in enumerate(plan.stages):
         mark = " (limits)" if index == plan.worst else ""
-        sizes = (_gib(stage.weights), _gib(stage.kv_cache), _count(stage.kv_bytes_per_token, " B"))
-        table.add_row(f"{index}{mark}", str(stage.layers), *sizes, _count(stage.blocks))
+        sizes = (gib(stage.weights), gib(stage.kv_cache), count(stage.kv_bytes_per_token, " B"))
+        table.add_row(f"{index}{mark}", str(stage.layers), *sizes, count(stage.blocks))
     return table
 
 
@@ -90,7 +113,7 @@ def _bar(plan: RolePlan) -> Text | None:
     for mark, name, size in zip("#aoK.", ("weights", "activations", "overhead", "KV cache", "not taken"), sizes,
                                 strict=True):  # fmt: skip
         text.append(mark * (max(1, round(_BAR * size / total)) if size else 0))
-        legend.append(f"{mark} {name} {size / _GIB:.1f}")
+        legend.append(f"{mark} {name} {size / GIB:.1f}")
     text.append("|\n   " + "   ".join(legend) + "  GiB")
     return text
 
@@ -103,10 +126,10 @@ def _answers(plan: RolePlan) -> Iterator[str]:
         ranks = plan.settings.tensor * plan.settings.stages * plan.settings.data
         what = "a model" if ranks == 1 else "one device's share of a model,"
         yield (
-            f"Why does {what} of {weights / _GIB:.1f} GiB use {taken / _GIB:.1f} GiB? vLLM takes "
+            f"Why does {what} of {weights / GIB:.1f} GiB use {taken / GIB:.1f} GiB? vLLM takes "
             f"{plan.settings.utilization:.0%} of the device, whatever the model needs, and makes KV cache of all that "
-            f"weights, activations and overhead leave. For one request of {length:,} tokens, {least / _GIB:.1f} GiB "
-            f"would do, {request / _GIB:.2f} GiB of it KV cache."
+            f"weights, activations and overhead leave. For one request of {length:,} tokens, {least / GIB:.1f} GiB "
+            f"would do, {request / GIB:.2f} GiB of it KV cache."
         )
     if plan.concurrency.value is not None:
         yield f"How many requests of {length:,} tokens fit? {plan.concurrency.value:,.2f}, shorter ones in proportion."
@@ -123,17 +146,7 @@ def _what_if(inputs: Inputs, plan: RolePlan) -> Table:
     rows = [("as it is", plan), *((option.change, option.plan) for option in what_if(inputs, plan))]
     for change, other in rows:
         table.add_row(
-            change, _gib(other.stage.weights), _gib(other.stage.kv_cache), _count(other.tokens),
-            _count(other.concurrency, "x"), _count(other.largest_length),
+            change, gib(other.stage.weights), gib(other.stage.kv_cache), count(other.tokens),
+            count(other.concurrency, "x"), count(other.largest_length),
         )  # fmt: skip
     return table
-
-
-def _gib(figure: Figure) -> str:
-    return "unknown" if figure.value is None else f"{figure.value / _GIB:.2f} GiB"
-
-
-def _count(figure: Figure, unit: str = "") -> str:
-    if figure.value is None:
-        return "unknown"
-    return f"{figure.value:,.2f}{unit}" if unit == "x" else f"{figure.value:,.0f}{unit}"

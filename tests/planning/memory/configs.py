@@ -17,6 +17,7 @@ LLAMA_70B = _llama(
     num_hidden_layers=80, hidden_size=8192, intermediate_size=28672, num_attention_heads=64, num_key_value_heads=8,
     max_position_embeddings=131072, tie_word_embeddings=False,
 )  # fmt: skip
+LLAMA_2_70B = LLAMA_70B | {"vocab_size": 32000, "max_position_embeddings": 4096, "torch_dtype": "float16"}
 LLAMA_1B = _llama(
     num_hidden_layers=16, hidden_size=2048, intermediate_size=8192, num_attention_heads=32, num_key_value_heads=8,
     head_dim=64, max_position_embeddings=131072, tie_word_embeddings=True,

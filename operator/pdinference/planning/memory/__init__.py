@@ -21,6 +21,7 @@ from pdinference.planning.memory.model_facts import UnusableConfigError, model_f
 from pdinference.planning.memory.plan import Inputs, RolePlan, UnusableSpecError, plan_role, stated_memory
 from pdinference.planning.memory.shape import ModelFacts
 from pdinference.planning.memory.split import split_problems, tensor_sizes
+from pdinference.planning.memory.unsplit import compare
 from pdinference.planning.memory.verdict import NO_VERDICT, MemoryVerdict
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "WhatIf",
     "checkpoint_of",
     "compact_config",
+    "compare",
     "facts_in",
     "fits",
     "known_facts",

@@ -14,7 +14,7 @@ class MemoryVerdict:
         fits: None when it cannot be told.
         message: Why, for a condition.
         problems: What does not fit, when that is to be refused.
-        warnings: What does not fit, when it is to be tried all the same.
+        warnings: What does not fit, when it is to be tried all the same; that D has little room.
         status: The plan's numbers; None without facts.
     """
 

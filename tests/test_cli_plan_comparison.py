@@ -1,0 +1,127 @@
+"""`pdinference plan`: the same GPUs unsplit, more room on D, common GPUs; table and JSON pinned by golden files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from pdinference.cli import main
+from tests.conftest import REPOSITORY
+from tests.planning.memory.configs import LLAMA_2_70B, LLAMA_8B
+
+GOLDEN = Path(__file__).parent / "golden" / "plan"
+LLAMA = REPOSITORY / "examples/llama-8b.yaml"
+A100 = {"products": ["NVIDIA-A100-SXM4-80GB"]}
+NOTE: dict[str, Any] = {
+    "model": {
+        "source": {"path": "/models/llama-2-70b"},
+        "dtype": "float16",
+        "maxModelLength": 4096,
+        "architecture": {"config": LLAMA_2_70B},
+    },
+    "engine": {
+        "gpuMemoryUtilization": 0.85,
+        "enableChunkedPrefill": True,
+        "enforceEager": True,
+        "maxNumBatchedTokens": 4096,
+    },
+    "parameter": {"parallelism": {"tensor": 2}, "accelerator": A100},
+    "decode": {"parallelism": {"tensor": 2}, "accelerator": A100},
+}
+
+
+def plan(folder: Path, spec: dict[str, Any], *arguments: str) -> str:
+    document = {
+        "apiVersion": "pdinference.io/v1alpha1",
+        "kind": "PDInference",
+        "metadata": {"name": "llama-2-70b"},
+        "spec": spec,
+    }
+    file = folder / "resource.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    result = CliRunner().invoke(main, ["plan", "-f", str(file), *arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def llama_8b(**roles: Any) -> dict[str, Any]:
+    model = {"source": {"path": "/models/a"}, "maxModelLength": 8192, "architecture": {"config": LLAMA_8B}}
+    return {"model": model, **roles}
+
+
+def check(request: pytest.FixtureRequest, name: str, text: str) -> None:
+    """Compare with a golden file."""
+    text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+    if request.config.getoption("--update-golden"):
+        (GOLDEN / name).write_text(text, encoding="utf-8")
+    assert text == (GOLDEN / name).read_text(encoding="utf-8"), "look at the difference, then pass --update-golden"
+
+
+def without_notes(value: Any) -> Any:
+    """Numbers with their source; how they came about is pinned elsewhere."""
+    if isinstance(value, dict):
+        return {key: without_notes(member) for key, member in value.items() if key not in {"note", "notes", "stages"}}
+    return [without_notes(item) for item in value] if isinstance(value, list) else value
+
+
+def test_the_table_compares_with_the_same_gpus_unsplit(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    text = plan(tmp_path, NOTE)
+    check(request, "llama-2-70b.txt", text[text.index("the same GPUs unsplit") :])
+
+
+def test_json_compares_with_the_same_gpus_unsplit(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    found = json.loads(plan(tmp_path, NOTE, "-o", "json"))
+    answer = {key: found[key] for key in ("unsplit", "moreRoomOnDecode")}
+    check(request, "llama-2-70b.json", json.dumps(without_notes(answer), indent=2))
+    unsplit = found["unsplit"]["compared"][0]["unsplit"]["kvCapacityTokens"]
+    assert unsplit == {"value": 453632, "source": "computed", "note": "As vLLM logs it, in whole blocks of 128."}
+    assert found["unsplit"]["notes"]
+
+
+def test_a_row_for_each_common_gpu_where_none_is_named(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    text = plan(tmp_path, llama_8b())
+    d = text[text.index("D (decode)") :]
+    check(request, "common-gpus.txt", d[d.index("no product is named:") :])
+    assert text.count("one device of common GPUs") == 2
+    assert "what if" not in text, "all of it would be unknown"
+
+
+def test_json_has_common_gpus_where_none_is_named(tmp_path: Path) -> None:
+    spec = llama_8b(parameter={"accelerator": {"resourceName": "amd.com/gpu"}}, decode={"accelerator": A100})
+    roles = json.loads(plan(tmp_path, spec, "-o", "json"))["roles"]
+    products = {each["product"]: each for each in roles["parameter"]["commonGpus"]}
+    assert set(products) >= {"AMD-Instinct-MI300X"}
+    assert products["AMD-Instinct-MI300X"]["fits"] is True
+    assert products["AMD-Instinct-MI300X"]["kvCapacityTokens"]["source"] == "computed"
+    assert "commonGpus" not in roles["decode"]
+
+
+def test_stated_memory_needs_no_common_gpus(tmp_path: Path) -> None:
+    text = plan(tmp_path, llama_8b(), "--memory", "80GiB")
+    assert "common GPUs" not in text
+    assert "unsplit: 1 x tensor 2" in text
+    assert "D is small" not in text
+
+
+def test_different_products_and_replicas_are_rows_of_their_own(tmp_path: Path) -> None:
+    l4 = {"replicas": 3, "accelerator": {"products": ["NVIDIA-L4"]}}
+    text = plan(tmp_path, llama_8b(parameter={"accelerator": A100}, decode=l4))
+    for words in ("split: 1 P + 3 D", "1 x tensor 1 on NVIDIA-A100-SXM4-80GB", "3 x tensor 1 on NVIDIA-L4"):
+        assert words in text
+
+
+def test_decode_on_cpu_is_not_called_better(tmp_path: Path) -> None:
+    cpu = {"accelerator": {"type": "CPU"}, "env": {"VLLM_CPU_KVCACHE_SPACE": "16"}}
+    text = plan(tmp_path, llama_8b(parameter={"accelerator": A100}, decode=cpu))
+    assert "(KV cache on CPU)" in text
+    assert "Split is better" not in text
+    both = plan(tmp_path, llama_8b(parameter=cpu, decode=cpu))
+    assert "The same GPUs unsplit: P and D run on CPU, so there are no GPUs to compare." in both
+
+
+def test_one_unknown_device_leaves_it_uncompared(tmp_path: Path) -> None:
+    text = plan(tmp_path, llama_8b(parameter={"accelerator": A100}, decode={"accelerator": {"products": ["Unheard"]}}))
+    assert "The same GPUs unsplit are not compared" in text
