@@ -24,7 +24,7 @@ _TOKENIZER_MODE = "tokenizer-mode"
 
 
 def older_model_warnings(spec: Spec, facts: ModelFacts | None) -> Iterator[Problem]:
-    """A model whose class vLLM no longer has. An image of somebody's own may have it as a plugin, so it is a warning."""
+    """A model whose class vLLM no longer has; a warning, as an image of the user's own may have it as a plugin."""
     parts = (spec.engine, *(spec.of(role) for role in ENGINE_ROLES))
     if facts is None or any(option in part.args for part in parts for option in _OTHER_CLASS):
         return
@@ -33,9 +33,8 @@ def older_model_warnings(spec: Spec, facts: ModelFacts | None) -> Iterator[Probl
         class_name, release = removed
         yield Problem(
             "spec.engine.image",
-            f"vLLM {listed()[0]} has no class {class_name} for models of type {facts.model_type} any more, so pods would "
-            f"fail at start. Use an image with vLLM {release}, the last release that has it, or convert the weights "
-            "(docs/older-models.md).",
+            f"vLLM {listed()[0]} has no class {class_name} for models of type {facts.model_type}: pods fail at start. Use an "
+            f"image with vLLM {release}, the last release that has it, or convert the weights (docs/older-models.md).",
         )
 
 
@@ -47,6 +46,6 @@ def tokenizer_problems(spec: Spec) -> Iterator[Problem]:
         if part.args.get(_TOKENIZER_MODE) == "slow":
             yield Problem(
                 f"spec.{name}.args.{_TOKENIZER_MODE}",
-                f"vLLM {listed()[0]} has no mode slow. Leave the option out: the tokenizer in Python is taken where the "
-                "repository has no other.",
+                f"vLLM {listed()[0]} has no mode slow. Leave the option out: vLLM takes the tokenizer in Python where "
+                "the repository has no other.",
             )
