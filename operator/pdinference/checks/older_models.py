@@ -33,8 +33,9 @@ def older_model_warnings(spec: Spec, facts: ModelFacts | None) -> Iterator[Probl
         class_name, release = removed
         yield Problem(
             "spec.engine.image",
-            f"vLLM {listed()[0]} has no class {class_name} for models of type {facts.model_type}: pods fail at start. Use an "
-            f"image with vLLM {release}, the last release that has it, or convert the weights (docs/older-models.md).",
+            f"vLLM {listed()[0]} has no class {class_name} for models of type {facts.model_type}: pods fail at start. "
+            f"Use an image with vLLM {release}, the last release that has it, or convert the weights "
+            "(docs/older-models.md).",
         )
 
 
