@@ -30,7 +30,7 @@ HUGGING_FACE = {"huggingFace": {"repository": REPOSITORY, "revision": hugging_fa
 MODEL_SCOPE = {"modelScope": {"repository": REPOSITORY, "revision": model_scope_site.REVISION}}
 RESOURCES = ("cached", "from-hugging-face", "without-hub", "copied")
 FOLDER = f"modelScope/{REPOSITORY}/{model_scope_site.REVISION}"
-HUBS = {"hugging-face": hugging_face_hub, "model-scope": model_scope_site}
+HUBS = {"hugging-face": Path(hugging_face_hub.__file__), "model-scope": Path(model_scope_site.__file__)}
 """Their programs, by the names of their Services."""
 
 
@@ -70,8 +70,8 @@ class Cache:
 def cache(serving: Serving) -> Iterator[Cache]:
     kubectl = serving.kubectl
     with shared_folder(kubectl, CLAIM) as folder:
-        for name, module in HUBS.items():
-            for manifest in _hub(name, Path(module.__file__), serving.images.vllm):
+        for name, program in HUBS.items():
+            for manifest in _hub(name, program, serving.images.vllm):
                 apply(kubectl, manifest)
         kubectl.run("wait", *(f"pod/{name}" for name in HUBS), "--for=condition=Ready", "--timeout=120s")
         yield Cache(serving, folder)
