@@ -173,6 +173,7 @@ def test_a_model_on_a_hub_says_what_to_supply(tmp_path: Path) -> None:
     [
         ("llama-8b", 8_030_261_248),
         ("llama-70b-four-gpus", 70_553_706_496),
+        ("llama-2-70b-four-gpus", 68_976_648_192),
         ("mixed-gpus", 7_615_616_512),
     ],
 )
@@ -183,6 +184,18 @@ def test_published_models_are_planned_from_the_resource_alone(example: str, para
     role = json.loads(result.output)["roles"]["decode"]
     tensor = 2 if "70b" in example else 1
     assert role["weightsBytes"]["value"] * tensor == pytest.approx(2 * parameters, rel=0.008)
+
+
+def test_the_note_of_four_gpus_is_an_example_with_its_honest_capacity() -> None:
+    file = REPOSITORY / "examples/llama-2-70b-four-gpus.yaml"
+    result = plan("-f", file, "-o", "json")
+    assert result.exit_code == 0, result.output
+    decode = json.loads(result.output)["roles"]["decode"]
+    tokens, in_tier = decode["kvCapacityTokens"]["value"], decode["tierCapacityTokens"]["cpu"]["value"]
+    assert (tokens, in_tier) == (15_232, 419_328)
+    comment = " ".join(line.strip("# ") for line in file.read_text().splitlines() if "#" in line)
+    assert f"{tokens:,} tokens, or {tokens / 4096:.1f} requests of 4,096 tokens" in comment
+    assert f"{in_tier:,} tokens" in file.read_text()
 
 
 def test_what_follows_from_an_unknown_is_not_explained_again(tmp_path: Path) -> None:

@@ -1,15 +1,15 @@
 """ModelScope's real client, against a site on this machine."""
 
 import asyncio
-import hashlib
 import json
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from e2e.model_scope_site import REVISION, ModelScopeSite
 from pdinference.models.errors import ModelError
 from pdinference.models.facts import facts_of_hub
 from pdinference.models.hub import Repository
@@ -20,52 +20,53 @@ from pdinference.models.snapshot import fetch
 from tests.planning.memory.configs import QWEN_7B
 
 REPOSITORY = "Qwen/tiny"
-FILES = {"config.json": json.dumps(QWEN_7B).encode(), "model.safetensors": bytes(range(256)) * 400}
+FILES = {
+    "config.json": json.dumps(QWEN_7B).encode(),
+    "model.safetensors": bytes(range(256)) * 400,
+    "assets/template.jinja": b"{{ messages }}",
+}
 
 
-def _absent() -> web.Response:
-    return web.json_response({"Code": 10010205001, "Success": False, "Message": "not found"}, status=404)
+@dataclass
+class World:
+    """A site that listens."""
 
+    site: ModelScopeSite
+    url: str
 
-async def _list(request: web.Request) -> web.Response:
-    if request.match_info["name"] != "tiny" or request.query["Revision"] != "master":
-        return _absent()
-    files = [
-        {"Path": path, "Size": len(content), "Sha256": hashlib.sha256(content).hexdigest(), "Type": "blob"}
-        for path, content in FILES.items()
-    ]
-    return web.json_response({"Code": 200, "Success": True, "Data": {"Files": files}})
-
-
-async def _send(request: web.Request) -> web.Response:
-    content = FILES[request.query["FilePath"]]
-    if request.http_range.start:
-        return web.Response(status=206, body=content[request.http_range])
-    return web.Response(body=content)
+    def hub(self, name: str = REPOSITORY, revision: str = REVISION) -> ModelScopeHub:
+        return ModelScopeHub(Repository(name, revision), self.url)
 
 
 @pytest.fixture
-async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setenv("HOME", str(tmp_path))
-    application = web.Application()
-    application.router.add_get("/api/v1/models/{owner}/{name}/repo/files", _list)
-    application.router.add_get("/api/v1/models/{owner}/{name}/repo", _send)
-    server = TestServer(application)
+    folder = tmp_path / "site"
+    for path, content in FILES.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    site = ModelScopeSite(folder, REPOSITORY)
+    server = TestServer(site.application())
     await server.start_server()
-    yield str(server.make_url("")).rstrip("/")
+    yield World(site, str(server.make_url("")).rstrip("/"))
     await server.close()
 
 
-async def test_a_model_is_downloaded_and_verified(site: str, tmp_path: Path) -> None:
-    hub, folder, progress = ModelScopeHub(Repository(REPOSITORY, "master"), site), tmp_path / "cache", Progress()
-    await asyncio.to_thread(fetch, hub, folder, progress)
-    assert check(folder).commit == "master"
+async def test_a_model_is_downloaded_and_verified(world: World, tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    await asyncio.to_thread(fetch, world.hub(), folder, Progress())
+    assert check(folder).commit == REVISION
     assert {name: (folder / name).read_bytes() for name in FILES} == FILES
-    assert {file.name for file in folder.iterdir()} == {*FILES, ".pdinference.json"}
+    assert {path.name for path in folder.rglob("*") if path.is_file()} == {".pdinference.json"} | {
+        Path(name).name for name in FILES
+    }
+    of_the_model = [request for request in world.site.requests if "/models/" in request]
+    assert len(of_the_model) == 1 + len(FILES)
+    assert all(f"/{REPOSITORY}/" in request and f"Revision={REVISION}" in request for request in of_the_model)
 
 
-async def test_the_config_is_known_without_the_weights(site: str) -> None:
-    _, facts = await asyncio.to_thread(facts_of_hub, ModelScopeHub(Repository(REPOSITORY, "master"), site))
+async def test_the_config_is_known_without_the_weights(world: World) -> None:
+    _, facts = await asyncio.to_thread(facts_of_hub, world.hub())
     assert facts["config"]["num_hidden_layers"] == QWEN_7B["num_hidden_layers"]
     size = len(FILES["model.safetensors"])
     assert facts["checkpoint"] == {"suffix": ".safetensors", "files": 1, "fileBytes": size}
@@ -87,7 +88,6 @@ async def test_of_files_of_other_kinds_the_list_says_the_size(site: str, monkeyp
 
 
 @pytest.mark.parametrize(("name", "revision"), [("Qwen/absent", "master"), (REPOSITORY, "v9")])
-async def test_what_does_not_exist_is_named(site: str, tmp_path: Path, name: str, revision: str) -> None:
-    hub = ModelScopeHub(Repository(name, revision), site)
+async def test_what_does_not_exist_is_named(world: World, tmp_path: Path, name: str, revision: str) -> None:
     with pytest.raises(ModelError, match=f"ModelScope has no {name} revision {revision}"):
-        await asyncio.to_thread(fetch, hub, tmp_path / "cache", Progress())
+        await asyncio.to_thread(fetch, world.hub(name, revision), tmp_path / "cache", Progress())

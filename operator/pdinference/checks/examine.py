@@ -12,6 +12,7 @@ from pdinference.checks.facts import Facts, adapters_of, facts_of
 from pdinference.checks.lora import lora_problems
 from pdinference.checks.memory import can_be_planned, judge
 from pdinference.checks.model import model_problems
+from pdinference.checks.older_models import older_model_warnings, tokenizer_problems
 from pdinference.checks.options import option_problems, option_warnings
 from pdinference.checks.pair import pair_problems
 from pdinference.checks.pinning import pinning_warnings
@@ -65,7 +66,12 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
     problems = (*reading.problems, *(p for p in found if not reading.concerns(p.field)))
     memory = judge(reading.resource.spec, facts) if can_be_planned(problems) else NO_VERDICT
     problems += memory.problems
-    warnings = (*memory.warnings, *_warnings(reading.resource), *adapter_warnings(reading.resource.spec, adapters))
+    warnings = (
+        *memory.warnings,
+        *_warnings(reading.resource),
+        *older_model_warnings(reading.resource.spec, facts.shape),
+        *adapter_warnings(reading.resource.spec, adapters),
+    )
     if not problems:  # what is missing may be what could not be read
         warnings += tuple(pinning_warnings(reading.resource.spec))
     return Examination(
@@ -79,6 +85,7 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
 def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> Iterator[Problem]:
     yield from policy_problems(resource, settings)
     yield from option_problems(resource.spec)
+    yield from tokenizer_problems(resource.spec)
     yield from pair_problems(resource.spec)
     yield from batch_problems(resource.spec)
     yield from resource_problems(resource.spec)

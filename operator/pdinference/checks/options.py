@@ -26,14 +26,20 @@ def option_problems(spec: Spec) -> Iterator[Problem]:
         for name in arguments:
             if why := refused_argument(name, listed()[1].keys()):
                 yield Problem(f"{field}.{name}", f"This cannot be set here: {why}.")
-    if _is_listed_version(spec.engine.image):
+    if is_listed_version(spec.engine.image):
         yield from _unfit(spec)
 
 
 def option_warnings(spec: Spec) -> Iterator[Problem]:
     """The same, where the image may have another vLLM."""
-    if not _is_listed_version(spec.engine.image):
+    if not is_listed_version(spec.engine.image):
         yield from _unfit(spec)
+
+
+def is_listed_version(image: str) -> bool:
+    """Whether the image has the version of vLLM that the list is of, by its tag."""
+    version, _ = listed()
+    return re.search(rf"[:-]v?{re.escape(version)}(?![\d.])", image) is not None
 
 
 @cache
@@ -41,11 +47,6 @@ def listed() -> tuple[str, dict[str, str]]:
     """The version of vLLM, and the form of each of its options: `switch`, `flag`, `int`, `a|b`, ... ."""
     lines = files("pdinference.checks").joinpath(_LIST).read_text(encoding="utf-8").splitlines()
     return lines[0], dict(line.split(" ", 1) for line in lines[1:])
-
-
-def _is_listed_version(image: str) -> bool:
-    version, _ = listed()
-    return re.search(rf"[:-]v?{re.escape(version)}(?![\d.])", image) is not None
 
 
 def _arguments(spec: Spec) -> Iterator[tuple[str, Mapping[str, Any]]]:

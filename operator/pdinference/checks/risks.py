@@ -18,10 +18,11 @@ def risks(spec: Spec) -> Iterator[Problem]:
     hub = spec.model.source.hugging_face or spec.model.source.model_scope
     pinned = hub is None or _COMMIT.match(hub.revision) is not None
     if spec.model.trust_remote_code:
+        when = "at any start" if spec.model.cache is None else "before it is downloaded"
         yield Problem(
             "spec.model.trustRemoteCode",
             "Python code from the model's repository will run in the pods."
-            + ("" if pinned else " Pin the revision to a commit that you have read: now it may change at any start."),
+            + ("" if pinned else f" Pin the revision to a commit that you have read: now it may change {when}."),
         )
 
 

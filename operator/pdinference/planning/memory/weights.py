@@ -117,7 +117,8 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, known:
     if settings.offload:
         parts.append(_OFFLOADED)
     compared = f" {known.note}." if isinstance(known, StoredFiles) else ""
-    return computed(max(0, round(size) + rounding + slots - settings.offload), f"{', '.join(parts)}.{compared}{_version_note(facts)}")
+    note = f"{', '.join(parts)}.{compared}{_version_note(facts)}"
+    return computed(max(0, round(size) + rounding + slots - settings.offload), note)
 
 
 def _corrected(facts: ModelFacts, settings: Settings, known: KnownWeights | None) -> tuple[int | None, str]:
