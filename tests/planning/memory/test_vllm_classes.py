@@ -139,7 +139,7 @@ def test_the_types_that_are_gone_are_those_of_the_registry() -> None:
 
     classes = {
         "aquila": "AquilaForCausalLM", "baichuan": "BaiChuanForCausalLM", "internlm": "InternLMForCausalLM",
-        "qwen": "QWenLMHeadModel", "xverse": "XverseForCausalLM",
+        "mpt": "MPTForCausalLM", "qwen": "QWenLMHeadModel", "xverse": "XverseForCausalLM",
     }  # fmt: skip
     for model_type, name in classes.items():
         facts = model_facts(_MHA | {"model_type": model_type})

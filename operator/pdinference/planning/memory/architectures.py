@@ -5,7 +5,7 @@ Sources: the classes of vllm/model_executor/models and, for what a config.json l
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Says = bool | str | tuple[str, ...]
@@ -17,7 +17,6 @@ class Traits:
     """Tensors of an architecture beside the large matrices, which all have.
 
     Attributes:
-        until: The last vLLM version with a class for it; empty: the pinned version has one.
         names: Members of config.json that have another name than usual, by the usual one.
         norms: Norms of the hidden size in each layer.
         parallel_norms: Whether `parallel_attn` leaves one norm, unless `num_ln_in_parallel_attn` says two (falcon.py).
@@ -45,7 +44,6 @@ class Traits:
         only_with: Members of config.json without which the tensors are not known here.
     """
 
-    until: str = ""
     names: Mapping[str, str] = field(default_factory=dict)
     norms: int = 2
     parallel_norms: bool = False
@@ -78,9 +76,9 @@ _LLAMA = Traits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS)
 
 ARCHITECTURES: Mapping[str, Traits] = {
     "apertus": Traits(gated=False, qk_norm="head"),
-    "aquila": replace(_LLAMA, until="0.24.0"),
+    "aquila": _LLAMA,
     "arcee": Traits(gated=False, output_bias="attention_bias"),
-    "baichuan": Traits(until="0.23.0", qkv_bias=False, mlp_bias=False, packed="qkv"),
+    "baichuan": Traits(qkv_bias=False, mlp_bias=False, packed="qkv"),
     "bloom": Traits(
         names={"hidden_size": "n_embed"}, norm_bias=True, embedding_norm=True, qkv_bias=True, output_bias=True,
         mlp_bias=True, gated=False, on_all_stages=True, defaults=_TIED,
@@ -135,7 +133,7 @@ ARCHITECTURES: Mapping[str, Traits] = {
     "granite": _LLAMA,
     "granitemoe": Traits(on_all_stages=True),
     "hunyuan_v1_dense": Traits(qk_norm="head", output_bias="attention_bias"),
-    "internlm": replace(_LLAMA, until="0.23.0"),
+    "internlm": _LLAMA,
     "internlm2": Traits(qkv_bias="bias", output_bias="bias", on_all_stages=True),
     "internlm3": Traits(qkv_bias="qkv_bias", output_bias="bias"),
     "kimi_k2": Traits(correction_bias=True),
@@ -161,7 +159,7 @@ ARCHITECTURES: Mapping[str, Traits] = {
     ),
     "phi3": Traits(),
     "phimoe": Traits(norm_bias=True, output_bias="attention_bias", on_all_stages=True, unless=("lm_head_bias",)),
-    "qwen": Traits(until="0.23.0", qkv_bias=True, halved_mlp=True, packed="qkv", only_with=("no_bias",),
+    "qwen": Traits(qkv_bias=True, halved_mlp=True, packed="qkv", only_with=("no_bias",),
                    defaults={"no_bias": True}),
     "qwen2": Traits(qkv_bias=True, window_switch=True),
     "qwen2_moe": Traits(
@@ -179,9 +177,16 @@ ARCHITECTURES: Mapping[str, Traits] = {
         norm_bias=True, qkv_bias="use_bias", output_bias="use_bias", mlp_bias="use_bias", gated=False,
         defaults=_TIED | {"use_bias": True},
     ),
-    "xverse": replace(_LLAMA, until="0.23.0"),
-    "Yi": replace(_LLAMA, until="0.3.0"),
+    "xverse": _LLAMA,
+    "Yi": _LLAMA,
 }  # fmt: skip
+
+LAST_VERSIONS: Mapping[str, str] = {
+    "aquila": "0.24.0", "baichuan": "0.23.0", "internlm": "0.23.0", "mpt": "0.28.0", "qwen": "0.23.0",
+    "xverse": "0.23.0", "Yi": "0.3.0",
+}  # fmt: skip
+"""The last vLLM version with a class for a type that the pinned version has none for
+(`_PREVIOUSLY_SUPPORTED_MODELS` in vllm/model_executor/models/registry.py; Yi is older than that)."""
 
 UNKNOWN = Traits()
 """What is assumed of any other architecture, whose weights are not computed: windows and KV heads are as usual."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from pdinference.planning.memory.architectures import ARCHITECTURES, UNKNOWN, Says, Traits
+from pdinference.planning.memory.architectures import ARCHITECTURES, LAST_VERSIONS, UNKNOWN, Says, Traits
 from pdinference.planning.memory.config import (
     KV_HEADS,
     MORE,
@@ -66,7 +66,7 @@ def model_facts(config: Config) -> ModelFacts:
     quantization = quantization_of(config.get(QUANTIZATION) or part.get(QUANTIZATION))
     return ModelFacts(
         model_type=model_type,
-        last_version=traits.until,
+        last_version=LAST_VERSIONS.get(model_type, ""),
         layers=layers,
         hidden=hidden,
         heads=heads,
