@@ -160,6 +160,7 @@ def test_another_resource_uses_what_is_there_without_the_hub(cache: Cache) -> No
     folder = f"huggingFace/{REPOSITORY}/{hugging_face_hub.COMMIT}"
     expect_known(cache, resource, folder, hugging_face_hub.COMMIT)
     kubectl.run("delete", "pod/hugging-face", "pod/model-scope", "--grace-period=1")
+    remove_at_once(kubectl, "from-hugging-face")  # the model stays in the claim
     apply(kubectl, cache.resource("without-hub", HUGGING_FACE, hugging_face="hugging-face", replicas=0))
     assert model_is_ready(cache, "without-hub")["status"]["model"]["totalBytes"] > 0
 

@@ -11,6 +11,7 @@ from pdinference.api.installation_policy import Policy, matches
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError
 from pdinference.checks import examine, examine_batch
+from pdinference.engine.refused import DEVICE_ENVIRONMENT
 from pdinference.manifests import RenderSettings, render
 from tests.conftest import allowing
 
@@ -293,3 +294,16 @@ def test_an_overlay_of_any_depth_is_refused(resource: Make, depth: int) -> None:
         nested = {"a": nested}
     with pytest.raises(InvalidResourceError, match="levels"):
         render(resource(decode={"podTemplate": {"spec": nested}}), RenderSettings())
+
+
+@pytest.mark.parametrize("part", ["engine", "parameter", "decode"])
+def test_no_variable_chooses_devices(document: Callable[..., Json], part: str) -> None:
+    problems = found(document(**{part: {"env": dict.fromkeys(DEVICE_ENVIRONMENT, "0")}}))
+    assert problems.keys() == {f"spec.{part}.env.{name}" for name in DEVICE_ENVIRONMENT}
+    for words in ("parallelism", "accelerator.products", "accelerator.devices"):
+        assert all(words in message for message in problems.values())
+
+
+def test_the_order_in_which_devices_are_numbered_may_be_set(document: Callable[..., Json]) -> None:
+    """vLLM itself asks for it where GPUs of a node differ."""
+    assert found(document(engine={"env": {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}})) == {}

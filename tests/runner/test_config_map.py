@@ -98,7 +98,7 @@ async def test_what_does_not_fit_is_told_and_what_does_is_kept(api: Api) -> None
 
 
 def test_an_input_whose_answers_can_never_fit_is_refused_before_any_is_asked_for() -> None:
-    error = BatchRequestError(code="", message="")
+    error = BatchRequestError(code="timeout", message="")
     response = BatchResponseData(status_code=200, request_id="", body=None)
     for shortest in (
         BatchRequestOutput(id=new_id(), custom_id="1", response=None, error=error),
