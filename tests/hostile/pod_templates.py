@@ -272,9 +272,9 @@ HOSTILE: dict[str, Overlay] = {
     "spec-text": ({"spec": "x"}, "spec"),
     "null": ({"spec": {"securityContext": None}}, "spec.securityContext"),
     # Refused before anything looks into the overlay: what JSON, or the API server, cannot hold.
-    "number-as-key": ({"spec": {1: 2}}, ""),
+    "number-as-key": ({"spec": {1: 2}}, "spec"),
     "infinite-amount": (_side_car("", resources={"limits": {"cpu": float("inf")}})[0], ""),
-    "huge-amount": (_side_car("", resources={"limits": {"cpu": 10**400}})[0], ""),
+    "huge-amount": (_side_car("", resources={"limits": {"cpu": 10**400}})[0], "spec.containers[0]"),
     "many-containers": _spec("containers", containers=[{"name": f"s{n}", "image": "x"} for n in range(100)]),
 }
 
