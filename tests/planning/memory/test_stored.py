@@ -1,6 +1,7 @@
 """Weights of which only the sizes of files are known, and those that the spec states."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ TWO = StoredFiles(".bin", 2, 14 * GIB)
 STRANGE = configs.LLAMA_8B | {"model_type": "strange", "torch_dtype": "float16"}
 
 
-def stage(config: Config, known_weights: KnownWeights, **changes: object) -> StagePlan:
+def stage(config: Config, known_weights: KnownWeights, **changes: Any) -> StagePlan:
     return plan_role(Inputs(spec(**changes), model_facts(config), known_weights), Role.DECODE).stage
 
 
