@@ -105,8 +105,8 @@ def test_files_without_headers_count_by_their_size(tmp_path: Path) -> None:
     strange = {**LLAMA_8B, "model_type": "strange", "torch_dtype": "float16"}
     (tmp_path / "config.json").write_text(json.dumps(strange))
     for name, size in (("a.bin", 10**10), ("b.bin", 4_001_182_201), ("training_args.bin", 10**9)):
-        with (tmp_path / name).open("wb") as weights:
-            weights.truncate(size)
+        with (tmp_path / name).open("wb") as stream:
+            stream.truncate(size)
     role = json.loads(plan("-f", LLAMA, "--model-dir", tmp_path, "-o", "json").output)["roles"]["decode"]
     assert role["weightsBytes"]["value"] == 14_001_182_201
     assert role["weightsBytes"]["note"].startswith("Sizes of 2 .bin files: 13.04 GiB in float16")
