@@ -133,7 +133,7 @@ def test_an_unknown_device_is_not_guessed() -> None:
     assert not found.compared[0].unsplit.tokens.known
     assert found.compared[0].unsplit.weights.known
     assert "accelerator.products" in found.compared[0].unsplit.tokens.note
-    one_known = compared(configs.LLAMA_8B, {"accelerator": A100}, {})
+    one_known = compared(configs.LLAMA_8B, {"accelerator": A100}, {"accelerator": {"products": ["Unheard-Of"]}})
     assert not one_known.compared[0].unsplit.tokens.known
 
 
