@@ -122,6 +122,13 @@ def test_decode_on_cpu_is_not_called_better(tmp_path: Path) -> None:
     assert "The same GPUs unsplit: P and D run on CPU, so there are no GPUs to compare." in both
 
 
+def test_a_model_that_fits_only_unsplit_is_said_to(tmp_path: Path) -> None:
+    h100 = {"parallelism": {"tensor": 1}, "accelerator": {"products": ["NVIDIA-H100-80GB-HBM3"]}}
+    text = " ".join(plan(tmp_path, NOTE | {"parameter": h100, "decode": h100, "engine": {}}).split())
+    assert "D has no room for any" in text
+    assert "The model does not fit" not in text
+
+
 def test_one_unknown_device_leaves_it_uncompared(tmp_path: Path) -> None:
     text = plan(tmp_path, llama_8b(parameter={"accelerator": A100}, decode={"accelerator": {"products": ["Unheard"]}}))
     assert "The same GPUs unsplit are not compared" in text

@@ -58,7 +58,7 @@ def _compared(comparison: Comparison, decode: RolePlan) -> Iterator[Line]:
 def _table(comparison: Comparison, decode: RolePlan) -> Table:
     title = f"the same GPUs unsplit; requests of {decode.settings.max_length:,} tokens"
     table = Table(title=title, title_justify="left")
-    table.add_column("", overflow="fold")
+    table.add_column("", overflow="fold", min_width=len("unsplit: 1 x TP 4"))
     for column in ("GPUs", "weights", "KV tokens", "requests", "tokens a GPU"):
         table.add_column(column, justify="right", no_wrap=True)
     for each in comparison.compared:
@@ -92,12 +92,14 @@ def _unsplit_name(compared: Compared) -> str:
 
 def _unsplit_is_better(compared: Compared) -> str | None:
     split, unsplit = compared.split.tokens.value, compared.unsplit.tokens.value
-    if not split or not unsplit or unsplit <= split:
+    if split is None or unsplit is None or unsplit <= split:
         return None
     before, after = compared.split.weights, compared.unsplit.weights
     weights = (
         f", and weights take {gib(after)} instead of {gib(before)}" if (after.value or 0) < (before.value or 0) else ""
     )
+    if not split:
+        return f"Unsplit is better at KV capacity: D has no room for any{weights}. It transfers no KV cache."
     return (
         f"Unsplit is better at KV capacity: {unsplit / split:,.1f} times the tokens, because all GPUs hold KV cache of "
         f"running requests{weights}. It transfers no KV cache."
