@@ -102,24 +102,31 @@ def test_json_has_common_gpus_where_none_is_named(tmp_path: Path) -> None:
 def test_stated_memory_needs_no_common_gpus(tmp_path: Path) -> None:
     text = plan(tmp_path, llama_8b(), "--memory", "80GiB")
     assert "common GPUs" not in text
-    assert "unsplit: 1 x tensor 2" in text
+    assert "unsplit: 1 x TP 2" in text
     assert "D is small" not in text
 
 
 def test_different_products_and_replicas_are_rows_of_their_own(tmp_path: Path) -> None:
     l4 = {"replicas": 3, "accelerator": {"products": ["NVIDIA-L4"]}}
     text = plan(tmp_path, llama_8b(parameter={"accelerator": A100}, decode=l4))
-    for words in ("split: 1 P + 3 D", "1 x tensor 1 on NVIDIA-A100-SXM4-80GB", "3 x tensor 1 on NVIDIA-L4"):
+    for words in ("split: 1 P + 3 D", "1 x TP 1 on NVIDIA-A100-SXM4-80GB", "3 x TP 1 on NVIDIA-L4"):
         assert words in text
 
 
 def test_decode_on_cpu_is_not_called_better(tmp_path: Path) -> None:
     cpu = {"accelerator": {"type": "CPU"}, "env": {"VLLM_CPU_KVCACHE_SPACE": "16"}}
     text = plan(tmp_path, llama_8b(parameter={"accelerator": A100}, decode=cpu))
-    assert "(KV cache on CPU)" in text
+    assert "its KV cache is in CPU memory" in " ".join(text.split())
     assert "Split is better" not in text
     both = plan(tmp_path, llama_8b(parameter=cpu, decode=cpu))
     assert "The same GPUs unsplit: P and D run on CPU, so there are no GPUs to compare." in both
+
+
+def test_a_model_that_fits_only_unsplit_is_said_to(tmp_path: Path) -> None:
+    h100 = {"parallelism": {"tensor": 1}, "accelerator": {"products": ["NVIDIA-H100-80GB-HBM3"]}}
+    text = " ".join(plan(tmp_path, NOTE | {"parameter": h100, "decode": h100, "engine": {}}).split())
+    assert "D has no room for any" in text
+    assert "The model does not fit" not in text
 
 
 def test_one_unknown_device_leaves_it_uncompared(tmp_path: Path) -> None:

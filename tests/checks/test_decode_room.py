@@ -13,6 +13,7 @@ from pdinference.checks import Examination, examine
 from pdinference.checks.decode_room import more_room
 from pdinference.manifests import RenderSettings
 from pdinference.planning.memory import Inputs, instance, model_facts, plan_role, stated_memory
+from tests.conftest import REPOSITORY, example_documents
 from tests.planning.memory.configs import DEEPSEEK_V2_LITE, LLAMA_1B, LLAMA_2_70B, LLAMA_8B
 
 Make = Callable[..., dict[str, Any]]
@@ -89,6 +90,12 @@ def test_cpu_and_unknown_devices_are_not_warned_of(document: Make) -> None:
     on_cpu = examined(document, LLAMA_1B, parameter=cpu, decode=cpu, model={"maxModelLength": 65536})
     assert (on_cpu.problems, room(on_cpu)) == ((), [])
     assert not room(examined(document, LLAMA_8B))
+
+
+@pytest.mark.parametrize("name", ["tiny-cpu", "cpu-decode-disk-tier", "llama-70b-four-gpus", "awq-24gb", "lora"])
+def test_examples_with_room_are_not_warned_of(name: str) -> None:
+    (made,) = example_documents(REPOSITORY / f"examples/{name}.yaml")
+    assert not room(examine(made, RenderSettings()))
 
 
 def planned_inputs(config: dict[str, Any], decode: Any, **inputs: Any) -> Inputs:

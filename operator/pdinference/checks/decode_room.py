@@ -55,13 +55,14 @@ def room_warnings(inputs: Inputs, plan: RolePlan) -> Iterator[Problem]:
     """
     if instance.is_small(plan) is not True:
         return
-    gpus = instance.devices(plan)
+    gpus, enough = instance.devices(plan), instance.FEW_REQUESTS
     ways = "; ".join(f"{room.change} ({_gain(room.plan, plan)})" for room in more_room(inputs, plan))
     yield Problem(
         "spec.decode",
         f"The KV cache of an instance holds {instance.tokens(plan).value:,.0f} tokens: "
-        f"{instance.concurrency(plan).value:,.1f} requests of {plan.settings.max_length:,}, fewer than 2 for each of "
-        f"its {gpus} GPU{'s' if gpus > 1 else ''}." + (f" More room: {ways}." if ways else " Use larger devices."),
+        f"{instance.concurrency(plan).value:,.1f} requests of {plan.settings.max_length:,}, fewer than {enough} for "
+        f"each of its {gpus} GPU{'s' if gpus > 1 else ''}. "
+        + (f"More room: {ways}." if ways else "Use larger devices."),
     )
 
 

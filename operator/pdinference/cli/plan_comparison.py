@@ -56,13 +56,13 @@ def _compared(comparison: Comparison, decode: RolePlan) -> Iterator[Line]:
 
 
 def _table(comparison: Comparison, decode: RolePlan) -> Table:
-    table = Table(title="the same GPUs unsplit", title_justify="left")
-    table.add_column("")
-    requests = f"requests of {decode.settings.max_length:,}"
-    for column in ("GPUs", "weights", "KV tokens", requests, "KV tokens a GPU"):
+    title = f"the same GPUs unsplit; requests of {decode.settings.max_length:,} tokens"
+    table = Table(title=title, title_justify="left")
+    table.add_column("", overflow="fold", min_width=len("unsplit: 1 x TP 4"))
+    for column in ("GPUs", "weights", "KV tokens", "requests", "tokens a GPU"):
         table.add_column(column, justify="right", no_wrap=True)
     for each in comparison.compared:
-        for name, holding in ((_split_name(each, decode), each.split), (_unsplit_name(each), each.unsplit)):
+        for name, holding in ((_split_name(each), each.split), (_unsplit_name(each), each.unsplit)):
             share = "" if decode.settings.cpu and holding is each.split else count(holding.tokens_for_each_gpu)
             table.add_row(
                 name,
@@ -75,17 +75,15 @@ def _table(comparison: Comparison, decode: RolePlan) -> Table:
     return table
 
 
-def _split_name(compared: Compared, decode: RolePlan) -> str:
-    instances = compared.instances
-    where = " (KV cache on CPU)" if decode.settings.cpu else " (KV cache of D)"
-    return f"split: {instances[Role.PARAMETER]} P + {instances[Role.DECODE]} D{where}"
+def _split_name(compared: Compared) -> str:
+    return f"split: {compared.instances[Role.PARAMETER]} P + {compared.instances[Role.DECODE]} D"
 
 
 def _unsplit_name(compared: Compared) -> str:
     parts = []
     for servers in compared.servers:
         settings = servers.plan.settings
-        layout = f"tensor {settings.tensor}" + (f" x data {settings.data}" if settings.data > 1 else "")
+        layout = f"TP {settings.tensor}" + (f" x DP {settings.data}" if settings.data > 1 else "")
         product = f" on {servers.product}" if len(compared.servers) > 1 and servers.product else ""
         left = f", {servers.idle} GPU{'s' if servers.idle > 1 else ''} left over" if servers.idle else ""
         parts.append(f"{servers.count} x {layout}{product}{left}")
@@ -94,12 +92,14 @@ def _unsplit_name(compared: Compared) -> str:
 
 def _unsplit_is_better(compared: Compared) -> str | None:
     split, unsplit = compared.split.tokens.value, compared.unsplit.tokens.value
-    if not split or not unsplit or unsplit <= split:
+    if split is None or unsplit is None or unsplit <= split:
         return None
     before, after = compared.split.weights, compared.unsplit.weights
     weights = (
         f", and weights take {gib(after)} instead of {gib(before)}" if (after.value or 0) < (before.value or 0) else ""
     )
+    if not split:
+        return f"Unsplit is better at KV capacity: D has no room for any{weights}. It transfers no KV cache."
     return (
         f"Unsplit is better at KV capacity: {unsplit / split:,.1f} times the tokens, because all GPUs hold KV cache of "
         f"running requests{weights}. It transfers no KV cache."
@@ -110,8 +110,9 @@ def _rooms(decode: RolePlan, rooms: Sequence[MoreRoom]) -> Table:
     held = instance.requests_for_each_gpu(decode).value or 0
     title = f"D is small: {held:.2f} requests of {decode.settings.max_length:,} tokens for each GPU. More room:"
     table = Table(title=title, title_justify="left")
-    for column in ("change", "GPUs of D", "KV tokens", "requests", "tokens in CPU memory"):
-        table.add_column(column, justify="left" if column == "change" else "right")
+    table.add_column("change", overflow="fold")
+    for column in ("GPUs", "KV tokens", "requests", "CPU tier, tokens"):
+        table.add_column(column, justify="right", no_wrap=True)
     for change, plan in (("as it is", decode), *((room.change, room.plan) for room in rooms)):
         tier = plan.tiers.get("cpu")
         table.add_row(

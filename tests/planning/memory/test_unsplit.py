@@ -53,7 +53,7 @@ def test_the_note_on_four_a100s_holds_thirty_times_as_much_unsplit() -> None:
     assert one.split.gpus == one.unsplit.gpus == 4
     assert known(one.split.weights.value) == pytest.approx(2 * known(one.unsplit.weights.value), rel=0.001)
     assert (one.split.tokens_for_each_gpu.value, one.unsplit.tokens_for_each_gpu.value) == (3808, 113_408)
-    assert "Tensor parallelism of 4 needs 4 GPUs in one host." in found.notes
+    assert "TP 4 needs 4 GPUs in one host." in found.notes
 
 
 def test_three_gpus_are_three_servers_or_one_and_a_gpu_left_over() -> None:
@@ -133,7 +133,7 @@ def test_an_unknown_device_is_not_guessed() -> None:
     assert not found.compared[0].unsplit.tokens.known
     assert found.compared[0].unsplit.weights.known
     assert "accelerator.products" in found.compared[0].unsplit.tokens.note
-    one_known = compared(configs.LLAMA_8B, {"accelerator": A100}, {})
+    one_known = compared(configs.LLAMA_8B, {"accelerator": A100}, {"accelerator": {"products": ["Unheard-Of"]}})
     assert not one_known.compared[0].unsplit.tokens.known
 
 

@@ -109,12 +109,13 @@ def _replicas(inputs: Inputs) -> dict[Role, int] | None:
 
 def _notes(inputs: Inputs, plans: Plans, pools: list[Pool], compared: tuple[Compared, ...]) -> Iterable[str]:
     cpu = {role for role, plan in plans.items() if plan.settings.cpu}
+    yield "Split: KV tokens are those of D."
     yield (
         "Unsplit: ordinary vLLM servers with the options of D (of P on GPUs that only P has), the larger "
-        "maxNumBatchedTokens of both, and no KV tiers. Their tensor-parallel size is the one with most KV tokens."
+        "maxNumBatchedTokens of both, and no KV tiers. Their tensor-parallel size (TP) is the one with most KV tokens."
     )
     if Role.DECODE in cpu:
-        yield "D runs on CPU. Only P's GPUs are compared; KV cache in CPU memory is not part of the unsplit servers."
+        yield "D runs on CPU, and its KV cache is in CPU memory. Only P's GPUs are compared."
     if Role.PARAMETER in cpu:
         yield "P runs on CPU. Only D's GPUs are compared."
     if len(pools) > 1:
@@ -122,7 +123,7 @@ def _notes(inputs: Inputs, plans: Plans, pools: list[Pool], compared: tuple[Comp
     for servers in compared[0].servers:
         settings = servers.plan.settings
         if settings.tensor > max(inputs.spec.of(role).parallelism.devices_per_pod for role in ENGINE_ROLES):
-            yield f"Tensor parallelism of {settings.tensor} needs {settings.tensor} GPUs in one host."
+            yield f"TP {settings.tensor} needs {settings.tensor} GPUs in one host."
         if fits(servers.plan) is False:
             yield f"The model does not fit {servers.gpus} {servers.product or 'GPUs'} unsplit."
     if any(inputs.spec.of(role).autoscaled for role in ENGINE_ROLES):
