@@ -29,13 +29,15 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=UNSEEN_SEEDS, help="Default: unseen ones.")
-    parser.add_argument("--targets", nargs="*", default=["kvUsage=80"], help="Beside decodeLoad 90, one at a time.")
+    parser.add_argument(
+        "--targets", type=_target, nargs="*", default=[_target("kvUsage=80")], help="Beside decodeLoad 90, one each."
+    )
     parser.add_argument("--alone", action="store_true", help="Also the targets without decodeLoad.")
     parser.add_argument("--static", action="store_true", help="Also as many pods as the peak needs.")
     traces = {trace.name: trace for trace in (*TRACES, *MEMORY_TRACES)}
     parser.add_argument("--traces", nargs="+", choices=traces, default=list(traces), help="Default: all.")
     options = parser.parse_args()
-    given = [_target(text) for text in options.targets]
+    given = options.targets
     load = {Signal.DECODE_LOAD: PRESETS[Role.DECODE].targets[Signal.DECODE_LOAD] / 1000}
     found = [load, *({**load, **target} for target in given), *(given if options.alone else ())]
     policies = [Policy(_name(targets), partial(scaler, targets)) for targets in found]
@@ -47,6 +49,8 @@ def main() -> None:
 
 def _target(text: str) -> Mapping[Signal, float]:
     name, _, percent = text.partition("=")
+    if name not in _KV_SIGNALS:
+        raise argparse.ArgumentTypeError(f"{text}: use one of {', '.join(_KV_SIGNALS)}, as in kvUsage=80")
     return {_KV_SIGNALS[name]: int(percent) / 100}
 
 

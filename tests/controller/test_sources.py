@@ -20,7 +20,6 @@ SCALED = {"replicas": 2, "autoscaling": {"maxReplicas": 6}}
 HPA = AUTOSCALER.path("ns", "llama-decode")
 KEDA = SCALED_OBJECT.path("ns", "llama-decode")
 KEDAS_HPA = AUTOSCALER.path("ns", "keda-hpa-llama-decode")
-EXTERNAL = {"name": "s0-prometheus"}
 OURS, ELSEWHERE, UNKNOWN = (Measured(served=served) for served in (True, False, None))
 
 
@@ -35,6 +34,11 @@ def scalers(world: World) -> set[str]:
     return {path for path in (HPA, KEDA, KEDAS_HPA) if path in world.api.objects}
 
 
+def external(number: int, **amount: Json) -> Json:
+    """A metric of KEDA's HPA, which has the number of its trigger in its name."""
+    return {"type": "External", "external": {"metric": {"name": f"s{number}-prometheus"}, **amount}}
+
+
 def play_keda(world: World) -> None:
     """What KEDA does: it makes an HPA with our labels, and takes it away a moment after the ScaledObject is gone."""
     if KEDA in world.api.objects:
@@ -46,12 +50,14 @@ def play_keda(world: World) -> None:
             "labels": scaled["metadata"]["labels"],
             "ownerReferences": [{**owner, "uid": scaled["metadata"]["uid"], "controller": True}],
         }
-        (trigger,) = scaled["spec"]["triggers"]
-        aim = {"type": "AverageValue", "averageValue": trigger["metadata"]["threshold"]}
+        thresholds = [trigger["metadata"]["threshold"] for trigger in scaled["spec"]["triggers"]]
         spec = {
             "scaleTargetRef": scaled["spec"]["scaleTargetRef"],
             "maxReplicas": 6,
-            "metrics": [{"type": "External", "external": {"metric": EXTERNAL, "target": aim}}],
+            "metrics": [
+                external(number, target={"type": "AverageValue", "averageValue": threshold})
+                for number, threshold in enumerate(thresholds)
+            ],
         }
         status = world.api.objects.get(KEDAS_HPA, {}).get("status", {})
         world.api.put(KEDAS_HPA, {"metadata": metadata, "spec": spec, "status": status})
@@ -176,8 +182,8 @@ async def test_the_condition_says_what_keda_says(world: World) -> None:
 
     async def told(ready: Json, seen: Json, load: str = "450m") -> Json:
         world.api.put(KEDA, {**world.api.objects[KEDA], "status": {"conditions": [{"type": "Ready", **ready}]}})
-        value = {"type": "External", "external": {"metric": EXTERNAL, "current": {"averageValue": load}}}
-        status = {"conditions": [{"type": "ScalingActive", **seen}], "currentMetrics": [value]}
+        values = [external(number, current={"averageValue": value}) for number, value in enumerate((load, "400m"))]
+        status = {"conditions": [{"type": "ScalingActive", **seen}], "currentMetrics": values}
         world.api.put(KEDAS_HPA, {**world.api.objects[KEDAS_HPA], "status": status})
         world.sync()
         await world.reconcile()
@@ -185,7 +191,7 @@ async def test_the_condition_says_what_keda_says(world: World) -> None:
 
     fine, blind = {"status": "True"}, {"status": "False", "reason": "NoMetric", "message": "no answer from Prometheus"}
     assert (await told(fine, fine))["status"] == "True"
-    assert world.status["roles"][Role.DECODE]["scaling"] == "decodeLoad 45%/90%; 1-6 pods"
+    assert world.status["roles"][Role.DECODE]["scaling"] == "decodeLoad 45%/90%, kvUsage 40%/80%; 1-6 pods"
     unseen = await told(fine, blind)
     assert (unseen["status"], unseen["reason"]) == ("False", "NoMetric")
     assert "no answer from Prometheus" in unseen["message"]
