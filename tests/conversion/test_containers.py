@@ -129,6 +129,33 @@ def test_a_container_may_start_vllm_in_several_ways(words: list[str]) -> None:
     assert spec["engine"] == {"image": "mine:1"}
 
 
+@pytest.mark.parametrize(
+    ("image", "kept"),
+    [
+        ("vllm/vllm-openai:v0.32.0", None),
+        ("docker.io/vllm/vllm-openai:v0.32.0", None),
+        ("vllm/vllm-openai:v0.32.0-x86_64", "vllm/vllm-openai:v0.32.0-x86_64"),
+        ("vllm/vllm-openai:latest", None),
+        ("vllm/vllm-openai:v0.6.3", None),
+        ("mirror.example:5000/vllm/vllm-openai:v0.6.3", "mirror.example:5000/vllm/vllm-openai:v0.6.3"),
+        ("lmcache/vllm-openai-nightly", "lmcache/vllm-openai-nightly"),
+    ],
+)
+def test_an_image_of_vllm_needs_no_program(image: str, kept: str | None) -> None:
+    (launch,) = starts_in_words(["docker", "run", image, "a/b", "--seed", "1"])
+    conversion = convert(launch)
+    assert conversion.document["spec"]["engine"] == {"seed": 1, **({"image": kept} if kept else {})}
+    replaced = kept is None and "0.32.0" not in image
+    assert any(r.left_out and r.subject == f"image {image}" for r in conversion.remarks) is replaced
+
+
+def test_another_image_is_taken_for_a_server_by_its_options() -> None:
+    (launch,) = starts_in_words(["docker", "run", "mine:1", "--model=a/b"])
+    assert convert(launch).document["spec"]["engine"] == {"image": "mine:1"}
+    with pytest.raises(ConversionError):
+        starts_in_words(["docker", "run", "vllm-router:1", "--port", "80"])
+
+
 def test_a_service_of_a_compose_file_becomes_a_resource() -> None:
     conversion = in_documents(COMPOSE)
     spec = conversion.document["spec"]
