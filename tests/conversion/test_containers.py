@@ -43,6 +43,7 @@ metadata: {name: mistral-7b, namespace: llms}
 spec:
   replicas: 2
   template:
+    metadata: {labels: {app: mistral, tier: web}}
     spec:
       serviceAccountName: serving
       nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB, zone: a}
@@ -222,6 +223,24 @@ def test_a_compose_file_of_another_shape_is_no_crash(member: str, value: Any) ->
         convert(launch)
     except ConversionError:
         return
+
+
+@pytest.mark.parametrize(
+    ("selector", "router"),
+    [("{app: mistral}", {"service": {"port": 8080, "type": "LoadBalancer"}}), ("{app: other}", None), ("{}", None)],
+)
+def test_the_service_of_a_deployment_gives_its_port(selector: str, router: Any) -> None:
+    spec = f"spec: {{type: LoadBalancer, selector: {selector}, ports: [{{port: 8080, targetPort: 8000}}]}}"
+    conversion = in_documents(f"apiVersion: v1\nkind: Service\nmetadata: {{name: chat}}\n{spec}\n---{DEPLOYMENT}")
+    assert conversion.document["spec"].get("router") == router
+    assert ("Service chat" in remarks_of(conversion)) == (router is not None)
+    validated(conversion.document)
+
+
+def test_items_of_a_list_are_read() -> None:
+    items = [yaml.safe_load(DEPLOYMENT), {"apiVersion": "v1", "kind": "Service", "spec": None}, 5]
+    (launch,) = starts_in_documents([{"apiVersion": "v1", "kind": "List", "items": items}])
+    assert launch.name == "mistral-7b"
 
 
 def test_a_document_beyond_the_bounds_is_refused() -> None:
