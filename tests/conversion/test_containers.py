@@ -43,6 +43,7 @@ metadata: {name: mistral-7b, namespace: llms}
 spec:
   replicas: 2
   template:
+    metadata: {labels: {app: mistral, tier: web}}
     spec:
       serviceAccountName: serving
       nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB, zone: a}
@@ -129,6 +130,33 @@ def test_a_container_may_start_vllm_in_several_ways(words: list[str]) -> None:
     assert spec["engine"] == {"image": "mine:1"}
 
 
+@pytest.mark.parametrize(
+    ("image", "kept"),
+    [
+        ("vllm/vllm-openai:v0.32.0", None),
+        ("docker.io/vllm/vllm-openai:v0.32.0", None),
+        ("vllm/vllm-openai:v0.32.0-x86_64", "vllm/vllm-openai:v0.32.0-x86_64"),
+        ("vllm/vllm-openai:latest", None),
+        ("vllm/vllm-openai:v0.6.3", None),
+        ("mirror.example:5000/vllm/vllm-openai:v0.6.3", "mirror.example:5000/vllm/vllm-openai:v0.6.3"),
+        ("lmcache/vllm-openai-nightly", "lmcache/vllm-openai-nightly"),
+    ],
+)
+def test_an_image_of_vllm_needs_no_program(image: str, kept: str | None) -> None:
+    (launch,) = starts_in_words(["docker", "run", image, "a/b", "--seed", "1"])
+    conversion = convert(launch)
+    assert conversion.document["spec"]["engine"] == {"seed": 1, **({"image": kept} if kept else {})}
+    replaced = kept is None and "0.32.0" not in image
+    assert any(r.left_out and r.subject == f"image {image}" for r in conversion.remarks) is replaced
+
+
+def test_another_image_is_taken_for_a_server_by_its_options() -> None:
+    (launch,) = starts_in_words(["docker", "run", "mine:1", "--model=a/b"])
+    assert convert(launch).document["spec"]["engine"] == {"image": "mine:1"}
+    with pytest.raises(ConversionError):
+        starts_in_words(["docker", "run", "vllm-router:1", "--port", "80"])
+
+
 def test_a_service_of_a_compose_file_becomes_a_resource() -> None:
     conversion = in_documents(COMPOSE)
     spec = conversion.document["spec"]
@@ -195,6 +223,24 @@ def test_a_compose_file_of_another_shape_is_no_crash(member: str, value: Any) ->
         convert(launch)
     except ConversionError:
         return
+
+
+@pytest.mark.parametrize(
+    ("selector", "router"),
+    [("{app: mistral}", {"service": {"port": 8080, "type": "LoadBalancer"}}), ("{app: other}", None), ("{}", None)],
+)
+def test_the_service_of_a_deployment_gives_its_port(selector: str, router: Any) -> None:
+    spec = f"spec: {{type: LoadBalancer, selector: {selector}, ports: [{{port: 8080, targetPort: 8000}}]}}"
+    conversion = in_documents(f"apiVersion: v1\nkind: Service\nmetadata: {{name: chat}}\n{spec}\n---{DEPLOYMENT}")
+    assert conversion.document["spec"].get("router") == router
+    assert ("Service chat" in remarks_of(conversion)) == (router is not None)
+    validated(conversion.document)
+
+
+def test_items_of_a_list_are_read() -> None:
+    items = [yaml.safe_load(DEPLOYMENT), {"apiVersion": "v1", "kind": "Service", "spec": None}, 5]
+    (launch,) = starts_in_documents([{"apiVersion": "v1", "kind": "List", "items": items}])
+    assert launch.name == "mistral-7b"
 
 
 def test_a_document_beyond_the_bounds_is_refused() -> None:

@@ -204,6 +204,7 @@ def test_an_option_is_read_as_vllm_reads_it(option: str, path: str, value: Any) 
         ("vllm serve a/b --disable-log-stats", "--disable-log-stats", "no metrics"),
         ("numactl -N 0 vllm serve a/b", "numactl -N 0", "starts vLLM itself"),
         ("VLLM_USE_V1=0 vllm serve a/b", "VLLM_USE_V1=0", "no such variable"),
+        ("CUDA_VISIBLE_DEVICES=0,1,3 vllm serve a/b", "CUDA_VISIBLE_DEVICES=0,1,3", "3 devices of one machine"),
         ("HF_HOME=/x vllm serve a/b", "HF_HOME=/x", "spec.model.cache"),
         ("OMP_NUM_THREADS=$N vllm serve a/b", "OMP_NUM_THREADS=$N", "Write its value"),
     ],
@@ -248,6 +249,11 @@ def test_connectors_and_failure_policies_are_kept() -> None:
         "onFailure": "Fail",
     }
     assert "transfer" not in spec_of('vllm serve a/b --kv-transfer-config \'{"kv_connector": "P2pNcclConnector"}\'')
+
+
+def test_the_old_server_without_openai_api_has_a_remark() -> None:
+    conversion = converted("python -m vllm.entrypoints.api_server --model a/b")
+    assert "/v1/completions" in about(conversion, "vllm.entrypoints.api_server")
 
 
 def test_offline_work_is_pointed_to_a_batch() -> None:

@@ -37,6 +37,12 @@ def _field(path: str) -> Convert:
     return convert
 
 
+def _devices(name: str, value: str) -> Iterator[Finding]:
+    number = len([device for device in value.split(",") if device.strip()])
+    named = "all devices" if value == "all" else "1 device" if number == 1 else f"{number} devices"
+    yield Remark(f"{name}={value}", f"It names {named} of one machine. {_DEVICES}")
+
+
 def _log_level(_name: str, value: str) -> Iterator[Finding]:
     if value.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
         raise ValueError("logLevel takes DEBUG, INFO, WARNING and ERROR.")
@@ -69,9 +75,8 @@ TABLE: Mapping[str, Convert] = {
             "ROCR_VISIBLE_DEVICES",
             "ASCEND_RT_VISIBLE_DEVICES",
             "ZE_AFFINITY_MASK",
-            "CUDA_DEVICE_ORDER",
         ),
-        _left(_DEVICES),
+        _devices,
     ),
     **dict.fromkeys(
         ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE", "MODELSCOPE_CACHE"), _left(_CACHE)
@@ -85,6 +90,7 @@ TABLE: Mapping[str, Convert] = {
         _left(_MACHINE),
     ),
     **dict.fromkeys(("VLLM_HOST_IP", "VLLM_PORT", "MASTER_ADDR", "MASTER_PORT"), _left(_ADDRESS)),
+    "CUDA_DEVICE_ORDER": _left(_DEVICES),
     "VLLM_USE_V1": _left(_GONE),
     "VLLM_USE_MODELSCOPE": _nothing,
     "VLLM_ATTENTION_BACKEND": _field("both.args.attention-backend"),

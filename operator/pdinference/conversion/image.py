@@ -8,12 +8,18 @@ from pdinference.checks.options import listed
 from pdinference.conversion.launch import Finding, Remark, Unresolved
 
 _OFFICIAL = re.compile(r"(?:docker\.io/)?vllm/vllm-openai(?:[:@].*)?")
+_SERVER = re.compile(r"(?:.*/)?vllm-openai(?:-[\w.-]*)?(?:[:@].*)?")
 _DEFAULT: str = Engine.model_fields["image"].default
 
 
 def is_official(image: str) -> bool:
-    """Whether an image is vLLM's own, whose entry point is the server."""
+    """Whether an image is vLLM's own."""
     return _OFFICIAL.fullmatch(image) is not None
+
+
+def starts_server(image: str) -> bool:
+    """Whether an image is vLLM's, or by its name a copy of it, whose entry point is the server."""
+    return _SERVER.fullmatch(image) is not None
 
 
 def image_settings(image: str | None) -> Iterator[Finding]:
@@ -23,7 +29,7 @@ def image_settings(image: str | None) -> Iterator[Finding]:
     version, _ = listed()
     if isinstance(image, Unresolved):
         yield Remark(f"image {image}", f"The default is {_DEFAULT}; set engine.image for another one.")
-    elif is_official(image):
+    elif is_official(image) and re.search(rf"[:-]v?{re.escape(version)}(?![\d.])", image) is None:
         yield Remark(
             f"image {image}",
             f"The default is {_DEFAULT}: options were compared with vLLM {version}, and P and D need its connectors. "
@@ -31,6 +37,7 @@ def image_settings(image: str | None) -> Iterator[Finding]:
         )
     else:
         yield "engine.image", image
+    if not isinstance(image, Unresolved) and not is_official(image):
         yield Remark(
             "engine.image",
             f"Options were compared with vLLM {version}. The image needs a vLLM near it, and the package nixl.",

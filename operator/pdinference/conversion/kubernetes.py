@@ -1,7 +1,8 @@
 """Containers of Kubernetes manifests that start vLLM, with what their pods say besides."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pdinference.api.v1alpha1.accelerator import Accelerator
@@ -28,6 +29,10 @@ _FIELDS = {
     "runtimeClassName": "role.placement.runtimeClassName",
     "schedulerName": "role.placement.schedulerName",
 }
+_SERVICE = (
+    "The operator's Service has the name of the resource, and here the port of this one. There cannot be two of one "
+    "name: choose another name for the resource, or delete this Service first."
+)
 _TEMPLATE = "It goes into podTemplate of the role, if pods still need it."
 
 
@@ -36,16 +41,38 @@ def is_manifest(document: Any) -> bool:
     return isinstance(document, Mapping) and "apiVersion" in document and "kind" in document
 
 
-def manifest_starts(document: Mapping[str, Any]) -> list[Launch]:
-    """Every start of vLLM in an object that makes pods, or in the items of a List."""
-    if document.get("kind") == "List":
-        return [start for item in mappings(document.get("items")) for start in manifest_starts(item)]
-    spec = mapping(document.get("spec"))
-    pod = mapping(mapping(spec.get("template")).get("spec")) or spec
+def manifest_starts(documents: Iterable[Mapping[str, Any]]) -> list[Launch]:
+    """Every start of vLLM in objects that make pods, with the Services in front of them."""
+    objects = [item for document in documents for item in _items(document)]
+    services = [each for each in objects if each.get("kind") == "Service"]
     found: list[Launch] = []
-    for container in mappings(pod.get("containers")):
-        found += container_starts(_container(document, pod, container))
+    for document in objects:
+        spec = mapping(document.get("spec"))
+        template = mapping(spec.get("template")) or document
+        pod = mapping(template.get("spec"))
+        labels = text_map(mapping(template.get("metadata")).get("labels"), _NOTHING)
+        for container in mappings(pod.get("containers")):
+            starts = container_starts(_container(document, pod, container))
+            found += [_behind(start, services, labels) for start in starts]
     return found
+
+
+def _items(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    return mappings(document.get("items")) if document.get("kind") == "List" else iter((document,))
+
+
+def _behind(launch: Launch, services: Iterable[Mapping[str, Any]], labels: Mapping[str, str]) -> Launch:
+    """A start of vLLM with port and type of the Service that selects its pods."""
+    for service in services:
+        spec = mapping(service.get("spec"))
+        selector = text_map(spec.get("selector"), _NOTHING)
+        if selector and selector.items() <= labels.items():
+            port = next((each.get("port") for each in mappings(spec.get("ports"))), None)
+            found = {"router.service.port": port, "router.service.type": spec.get("type")}
+            known = {path: value for path, value in found.items() if isinstance(value, str | int)}
+            remark = Remark(f"Service {text(mapping(service.get('metadata')).get('name'))}", _SERVICE, left_out=False)
+            return replace(launch, settings={**launch.settings, **known}, remarks=(*launch.remarks, remark))
+    return launch
 
 
 def _container(document: Mapping[str, Any], pod: Mapping[str, Any], container: Mapping[str, Any]) -> Container:

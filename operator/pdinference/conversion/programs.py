@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from pdinference.conversion.docker import Container, docker_run
-from pdinference.conversion.image import is_official
+from pdinference.conversion.image import starts_server
 from pdinference.conversion.launch import ConversionError, Launch, Remark, Unresolved
 from pdinference.conversion.shell import commands
 
@@ -49,7 +49,8 @@ def starts_of(words: Sequence[str], environment: Mapping[str, str] | None = None
         arguments = _server_arguments(program, rest)
         if arguments is not None:
             environment |= dict(_assignments(before))
-            return [Launch(arguments, environment, remarks=tuple(_wrappers(before)))]
+            remarks = (*_wrappers(before), *_old_server(rest))
+            return [Launch(arguments, environment, remarks=remarks)]
     return []
 
 
@@ -57,10 +58,15 @@ def container_starts(container: Container, depth: int = 0) -> list[Launch]:
     """The starts of vLLM in a container, with what the container adds to them."""
     words = [*container.entrypoint, *container.command]
     found = starts_of(words, {}, depth)
-    if not found and container.image is not None and not container.entrypoint and is_official(container.image):
-        # Its entry point is the server, so that the command is vLLM's options.
+    if not found and not container.entrypoint and _is_server(container):
+        # The image's entry point is the server, so that the command is vLLM's options.
         found = [Launch(tuple(container.command))]
     return [container.around(launch) for launch in found]
+
+
+def _is_server(container: Container) -> bool:
+    named = any(word.partition("=")[0] == "--model" for word in container.command)
+    return named or (container.image is not None and starts_server(container.image))
 
 
 def _within(text: str, environment: Mapping[str, str], depth: int) -> list[Launch]:
@@ -111,6 +117,12 @@ def _assignments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     for word in words:
         if match := _ASSIGNMENT.fullmatch(word):
             yield match[1], (Unresolved if isinstance(word, Unresolved) else str)(match[2])
+
+
+def _old_server(rest: Sequence[str]) -> Iterator[Remark]:
+    if rest[0] == "vllm.entrypoints.api_server":
+        text = "This server has /generate only. The operator runs vLLM's OpenAI-compatible server: use /v1/completions."
+        yield Remark(rest[0], text, left_out=False)
 
 
 def _wrappers(words: Sequence[str]) -> Iterator[Remark]:

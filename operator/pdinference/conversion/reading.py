@@ -49,13 +49,12 @@ def starts_in_documents(documents: Iterable[Any]) -> list[Launch]:
     Raises:
         ConversionError: They are too large, or hold none.
     """
-    found: list[Launch] = []
-    for document in documents:
-        if is_manifest(document) or is_compose(document):
-            if (broken := broken_bound(document)) is not None:
-                raise ConversionError(f"{broken[0] or 'The document'}: {broken[1]}")
-            found += manifest_starts(document) if is_manifest(document) else compose_starts(document)
-    return _some(found)
+    known = [document for document in documents if is_manifest(document) or is_compose(document)]
+    for document in known:
+        if (broken := broken_bound(document)) is not None:
+            raise ConversionError(f"{broken[0] or 'The document'}: {broken[1]}")
+    composed = [start for document in known if is_compose(document) for start in compose_starts(document)]
+    return _some([*composed, *manifest_starts(document for document in known if is_manifest(document))])
 
 
 def _some(found: list[Launch]) -> list[Launch]:

@@ -56,10 +56,12 @@ def convert(launches: Mapping[Role, Launch] | Launch, name: str | None = None) -
     if isinstance(launches, Launch):
         half = _half(launches)
         halves, remarks = dict.fromkeys(ENGINE_ROLES, half), [*half.remarks, *_unsplit(half)]
+        without: frozenset[str] = frozenset()
     else:
         halves = {role: _half(launch) for role, launch in launches.items()}
         remarks = [*chain.from_iterable(half.remarks for half in halves.values()), *_pair_remarks(halves)]
-    spec, more = _spec(halves)
+        without = frozenset({_PORT})
+    spec, more = _spec(halves, without)
     half = halves[Role.PARAMETER]
     metadata = {"name": name or _name(half.launch.name or model_of(half.options))}
     if half.launch.namespace:
@@ -122,7 +124,7 @@ def _pair_remarks(halves: Mapping[Role, _Half]) -> Iterable[Remark]:
         raise ConversionError(
             f"P serves {models[Role.PARAMETER][:200]!r} and D {models[Role.DECODE][:200]!r}. Give both the same model."
         )
-    ports = {str(half.settings.pop(_PORT)) for half in halves.values() if _PORT in half.settings}
+    ports = {str(half.settings[_PORT]) for half in halves.values() if _PORT in half.settings}
     if ports:
         yield Remark(
             f"--port {', '.join(sorted(ports))}",
@@ -139,11 +141,11 @@ def _parallelism(values: Mapping[str, Any]) -> tuple[int, int]:
     return int(tensor), int(pipeline)
 
 
-def _spec(halves: Mapping[Role, _Half]) -> tuple[dict[str, Any], list[Remark]]:
+def _spec(halves: Mapping[Role, _Half], without: frozenset[str]) -> tuple[dict[str, Any], list[Remark]]:
     of_p, of_d = (dict(halves[role].settings) for role in ENGINE_ROLES)
     remarks = list(_without_stages(of_d))
     tree: dict[str, Any] = {}
-    for path in dict.fromkeys((*of_p, *of_d)):
+    for path in dict.fromkeys(path for path in (*of_p, *of_d) if path not in without):
         kind, _, rest = path.partition(".")
         values = {role: own[path] for role, own in zip(ENGINE_ROLES, (of_p, of_d), strict=True) if path in own}
         chosen = next(iter(values.values()))
