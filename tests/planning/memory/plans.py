@@ -12,14 +12,16 @@ from tests.planning.memory.configs import Config
 H200 = ["NVIDIA-H200"]
 
 
-def spec(*, model: Config | None = None, engine: Config | None = None, **decode: Any) -> Spec:
-    """A spec on H200s unless the role says otherwise."""
+def spec(
+    *, model: Config | None = None, engine: Config | None = None, parameter: Config | None = None, **decode: Any
+) -> Spec:
+    """A spec on H200s unless a role says otherwise."""
     role = {"accelerator": {"products": H200}, **decode}
     return Spec.model_validate(
         {
             "model": {"source": {"path": "/models/any"}, "maxModelLength": 8192, **(model or {})},
             "engine": {"enforceEager": True, **(engine or {})},
-            "parameter": {"accelerator": {"products": H200}},
+            "parameter": {"accelerator": {"products": H200}} if parameter is None else parameter,
             "decode": role,
         }
     )

@@ -55,7 +55,7 @@ def test_what_a_config_leaves_unknown(config: Config, ways: tuple[str, ...]) -> 
     ids=["no product", "unknown product", "CPU"],
 )
 def test_what_a_device_leaves_unknown(accelerator: Config, ways: tuple[str, ...]) -> None:
-    (note,) = unknown_notes(plan(configs.LLAMA_8B, accelerator=accelerator))
+    (note,) = unknown_notes(plan(configs.LLAMA_8B, parameter={}, accelerator=accelerator))
     assert all(way in note for way in ways), note
 
 
