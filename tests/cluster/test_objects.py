@@ -41,8 +41,8 @@ def test_what_is_flat_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        (deep(100_000), f"spec.a.a: is nested deeper than {MAX_DEPTH} levels"),
-        (deep(MAX_DEPTH + 5), f"spec.a.a: is nested deeper than {MAX_DEPTH} levels"),
+        (deep(100_000), f"spec.a.a.a.a.a: is nested deeper than {MAX_DEPTH} levels"),
+        (deep(MAX_DEPTH + 5), f"spec.a.a.a.a.a: is nested deeper than {MAX_DEPTH} levels"),
         (json.dumps({"x": "y" * 1_300_000}), "spec: is 1300009 bytes of JSON"),
         (json.dumps({"x": "y" * MAX_SPEC_BYTES}), f"spec: is {MAX_SPEC_BYTES + 8} bytes of JSON"),
         ('{"x":[' + "{}," * 400_000 + "{}]}", "spec: is 1200010 bytes of JSON"),

@@ -29,10 +29,19 @@ FILES = {
 
 @dataclass
 class World:
-    """A site that listens."""
+    """A site that listens, and its files."""
 
     site: ModelScopeSite
     url: str
+    folder: Path
+
+    def add(self, name: str, content: bytes) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+    def remove(self, name: str) -> None:
+        (self.folder / name).unlink()
 
     def hub(self, name: str = REPOSITORY, revision: str = REVISION) -> ModelScopeHub:
         return ModelScopeHub(Repository(name, revision), self.url)
@@ -42,13 +51,14 @@ class World:
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setenv("HOME", str(tmp_path))
     folder = tmp_path / "site"
-    for path, content in FILES.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(content)
+    folder.mkdir()
     site = ModelScopeSite(folder, REPOSITORY)
     server = TestServer(site.application())
     await server.start_server()
-    yield World(site, str(server.make_url("")).rstrip("/"))
+    made = World(site, str(server.make_url("")).rstrip("/"), folder)
+    for path, content in FILES.items():
+        made.add(path, content)
+    yield made
     await server.close()
 
 
@@ -72,18 +82,18 @@ async def test_the_config_is_known_without_the_weights(world: World) -> None:
     assert facts["checkpoint"] == {"suffix": ".safetensors", "files": 1, "fileBytes": size}
 
 
-async def test_of_files_of_other_kinds_the_list_says_the_size(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_files_of_other_kinds_the_list_says_the_size(world: World) -> None:
     shards = {f"pytorch_model-0000{number}-of-00002.bin": bytes(1000 * number) for number in (1, 2)}
     index = {"metadata": {"total_size": 3000}, "weight_map": {str(number): name for number, name in enumerate(shards)}}
     others = {"training_args.bin": bytes(7), "copy.bin": bytes(7), "consolidated.00.pth": bytes(7), "old.pt": bytes(7)}
-    changed = {"config.json": FILES["config.json"], **shards, **others}
-    changed["pytorch_model.bin.index.json"] = json.dumps(index).encode()
-    monkeypatch.setattr(f"{__name__}.FILES", changed)
-    hub = ModelScopeHub(Repository(REPOSITORY, "master"), site)
-    _, facts = await asyncio.to_thread(facts_of_hub, hub)
+    world.remove("model.safetensors")
+    for name, content in (shards | others).items():
+        world.add(name, content)
+    world.add("pytorch_model.bin.index.json", json.dumps(index).encode())
+    _, facts = await asyncio.to_thread(facts_of_hub, world.hub())
     assert facts["checkpoint"] == {"suffix": ".bin", "files": 2, "fileBytes": 3000}
-    changed["pytorch_model.bin.index.json"] = b"\xff"
-    _, facts = await asyncio.to_thread(facts_of_hub, hub)
+    world.add("pytorch_model.bin.index.json", b"\xff")
+    _, facts = await asyncio.to_thread(facts_of_hub, world.hub())
     assert facts["checkpoint"] == {"suffix": ".bin", "files": 3, "fileBytes": 3007}
 
 
