@@ -54,7 +54,7 @@ class ParameterSpec(RoleSpec):
         return sorted({product for products in nodes for product in products}) if all(nodes) else []
 
     def on_node(self, rank: int) -> "ParameterSpec":
-        """The spec as it is for one node of each instance."""
+        """The spec as it is for one node of each instance; `products` are then those of this node alone."""
         if not self.node_pools:
             return self
         pool = self.node_pools[rank]
@@ -64,5 +64,6 @@ class ParameterSpec(RoleSpec):
             update={
                 "accelerator": self.accelerator.model_copy(update={"products": products}),
                 "placement": self.placement.model_copy(update={"node_selector": selector}),
+                "node_pools": [],
             }
         )

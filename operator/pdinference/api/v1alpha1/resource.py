@@ -145,6 +145,10 @@ class Spec(ApiModel):
             return self.parameter.on_node(node_rank)
         return with_products_of(self.parameter, self.decode)
 
+    def products(self, role: Role) -> list[str]:
+        """Accelerator products that any pod of P or D may run on, whatever its node; empty for any."""
+        return self.parameter.products if role is Role.PARAMETER else self.of(role).products
+
     @property
     def metrics_source(self) -> MetricsSource | None:
         """Who tells the load; None leaves it to the operator."""

@@ -3,9 +3,7 @@
 from dataclasses import dataclass, replace
 
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1 import RoleSpec
 from pdinference.api.v1alpha1.accelerator import Accelerator
-from pdinference.api.v1alpha1.parameter import ParameterSpec
 from pdinference.planning.memory.advice import fits
 from pdinference.planning.memory.plan import Inputs, RolePlan, plan_role
 
@@ -58,13 +56,10 @@ def common_gpu_plans(inputs: Inputs, role: Role, plan: RolePlan) -> tuple[GPUPla
         plan: Of the role, as the spec says.
     """
     own = inputs.spec.of(role)
-    if plan.memory.known or plan.settings.cpu or own.products or _names_products_of_nodes(own):
+    nodes = (inputs.spec.of(role, rank) for rank in range(own.parallelism.nodes))
+    if plan.memory.known or plan.settings.cpu or any(node.accelerator.products for node in nodes):
         return ()
     return tuple(GPUPlan(product, _on(inputs, role, product)) for product in _offered(own.accelerator))
-
-
-def _names_products_of_nodes(own: RoleSpec) -> bool:
-    return isinstance(own, ParameterSpec) and any(pool.products for pool in own.node_pools)
 
 
 def _offered(accelerator: Accelerator) -> tuple[str, ...]:

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.api.v1alpha1.parameter import ParameterSpec
-from pdinference.planning.memory import instance
 from pdinference.planning.memory.figures import Figure
 from pdinference.planning.memory.gpus import smallest_gpu_memory
 from pdinference.planning.memory.plan import Inputs, RolePlan
@@ -59,17 +57,15 @@ def pools_of(inputs: Inputs, plans: Plans) -> list[Pool]:
 
 
 def _pools_of_role(inputs: Inputs, role: Role, plan: RolePlan) -> Iterable[Pool]:
+    """Those of each node of an instance."""
     own = inputs.spec.of(role)
     if plan.settings.cpu:
         return
     accelerator = own.accelerator
     claimed = accelerator.devices
     offered_as = (claimed.device_class_name, *claimed.selectors) if claimed else (accelerator.resource_name,)
-    if not isinstance(own, ParameterSpec) or not own.node_pools:
-        yield Pool(tuple(own.products), offered_as, plan.memory, {role: instance.devices(plan)})
-        return
-    for rank in range(len(own.node_pools)):
-        products = inputs.spec.of(role, rank).accelerator.products or []
-        stated = inputs.memory is not None or accelerator.memory is not None
+    stated = inputs.memory is not None or accelerator.memory is not None
+    for rank in range(own.parallelism.nodes):
+        products = inputs.spec.of(role, rank).accelerator.products
         memory = plan.memory if stated else smallest_gpu_memory(products)
         yield Pool(tuple(products), offered_as, memory, {role: own.parallelism.devices_per_pod})

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
-from pdinference.api.v1alpha1 import RoleSpec, Spec
+from pdinference.api.v1alpha1 import Spec
 from pdinference.planning.memory import kv, ways_out
 from pdinference.planning.memory.activations import activations, overhead
 from pdinference.planning.memory.checkpoint import KnownWeights
@@ -125,14 +125,14 @@ def stated_memory(size: int, where: str = "--memory") -> Figure:
     return measured(size, f"{where}: {size / GIB:g} GiB, as stated.")
 
 
-def device_memory(own: RoleSpec) -> Figure:
-    """Bytes of one device, as the spec states it or as its product has."""
-    accelerator = own.accelerator
+def device_memory(spec: Spec, role: Role) -> Figure:
+    """Bytes of one device, as the spec states it or as the smallest of the role's products has."""
+    accelerator = spec.of(role).accelerator
     if accelerator.memory is not None:
         return stated_memory(int(quantity(accelerator.memory) or 0), "accelerator.memory")
     if accelerator.type == "CPU":
         return unknown(f"The node's memory is not known. {ways_out.CPU_MEMORY}")
-    return smallest_gpu_memory(own.products)
+    return smallest_gpu_memory(spec.products(role))
 
 
 def plan_role(inputs: Inputs, role: Role) -> RolePlan:
@@ -143,7 +143,7 @@ def plan_role(inputs: Inputs, role: Role) -> RolePlan:
     """
     if problem := next(split_problems(inputs.spec, role, inputs.facts), None):
         raise UnusableSpecError(str(problem))
-    memory = inputs.memory or device_memory(inputs.spec.of(role))
+    memory = inputs.memory or device_memory(inputs.spec, role)
     settings = settings_of(inputs.spec, role, inputs.facts, memory)
     return plan_settings(inputs, settings, memory)
 
