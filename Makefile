@@ -91,11 +91,11 @@ format: setup ## Format the code and mend what lint can mend
 	$(RUN) ruff check --fix .
 
 .PHONY: generate
-generate: setup ## Write the CRDs, the rules for prometheus-adapter and the golden files anew
+generate: setup ## Write the CRDs, the rules for prometheus-adapter and all golden files anew
 	for crd in $(CRDS); do \
 	  $(RUN) pdinference crd $$crd > crds/$$crd.yaml; cp crds/$$crd.yaml charts/pdinference-operator/files/crds/; done
 	$(RUN) pdinference adapter-rules > $(ADAPTER_RULES)
-	$(RUN) pytest -q tests/manifests --update-golden
+	$(RUN) pytest -q tests -m 'not vllm' --ignore=tests/integration --ignore=tests/charts --update-golden
 
 .PHONY: digests
 digests: setup ## Ask the registries for the digests of the images that are taken from others, and pin them

@@ -20,6 +20,7 @@ EXAMPLES = sorted(set((REPOSITORY / "examples").glob("*.yaml")) - {BATCH_EXAMPLE
 """Those of a PDInference."""
 
 Document = dict[str, Any]
+Golden = Callable[[Path, str], None]
 
 # A busy machine may take long over any single example, which says nothing about the code. A commit is judged by the
 # same examples each time, so that it does not fail for what another one did; `make explore` looks for new ones.
@@ -42,6 +43,24 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of comparing")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --update-golden, only the tests that write such files."""
+    if config.getoption("--update-golden"):
+        items[:] = [item for item in items if "golden" in getattr(item, "fixturenames", ())]
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Compares a text with a golden file, or writes it there (`make generate`)."""
+
+    def compare(file: Path, text: str) -> None:
+        if request.config.getoption("--update-golden"):
+            file.write_text(text, encoding="utf-8")
+        assert text == file.read_text(encoding="utf-8"), "look at the difference, then run `make generate`"
+
+    return compare
 
 
 def example_documents(path: Path) -> list[Document]:

@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from click.testing import CliRunner
 
 from pdinference.cli import main
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, Golden
 from tests.planning.memory.configs import LLAMA_2_70B, LLAMA_8B
 
 GOLDEN = Path(__file__).parent / "golden" / "plan"
@@ -52,12 +51,9 @@ def llama_8b(**roles: Any) -> dict[str, Any]:
     return {"model": model, **roles}
 
 
-def check(request: pytest.FixtureRequest, name: str, text: str) -> None:
-    """Compare with a golden file."""
-    text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
-    if request.config.getoption("--update-golden"):
-        (GOLDEN / name).write_text(text, encoding="utf-8")
-    assert text == (GOLDEN / name).read_text(encoding="utf-8"), "look at the difference, then pass --update-golden"
+def trimmed(text: str) -> str:
+    """Without spaces at the ends of lines."""
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
 def without_notes(value: Any) -> Any:
@@ -67,24 +63,24 @@ def without_notes(value: Any) -> Any:
     return [without_notes(item) for item in value] if isinstance(value, list) else value
 
 
-def test_the_table_compares_with_the_same_gpus_unsplit(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_the_table_compares_with_the_same_gpus_unsplit(tmp_path: Path, golden: Golden) -> None:
     text = plan(tmp_path, NOTE)
-    check(request, "llama-2-70b.txt", text[text.index("the same GPUs unsplit") :])
+    golden(GOLDEN / "llama-2-70b.txt", trimmed(text[text.index("the same GPUs unsplit") :]))
 
 
-def test_json_compares_with_the_same_gpus_unsplit(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_json_compares_with_the_same_gpus_unsplit(tmp_path: Path, golden: Golden) -> None:
     found = json.loads(plan(tmp_path, NOTE, "-o", "json"))
     answer = {key: found[key] for key in ("unsplit", "moreRoomOnDecode")}
-    check(request, "llama-2-70b.json", json.dumps(without_notes(answer), indent=2))
+    golden(GOLDEN / "llama-2-70b.json", trimmed(json.dumps(without_notes(answer), indent=2)))
     unsplit = found["unsplit"]["compared"][0]["unsplit"]["kvCapacityTokens"]
     assert unsplit == {"value": 453632, "source": "computed", "note": "As vLLM logs it, in whole blocks of 128."}
     assert found["unsplit"]["notes"]
 
 
-def test_a_row_for_each_common_gpu_where_none_is_named(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_row_for_each_common_gpu_where_none_is_named(tmp_path: Path, golden: Golden) -> None:
     text = plan(tmp_path, llama_8b())
     d = text[text.index("D (decode)") :]
-    check(request, "common-gpus.txt", d[d.index("no product is named:") :])
+    golden(GOLDEN / "common-gpus.txt", trimmed(d[d.index("no product is named:") :]))
     assert text.count("one device of common GPUs") == 2
     assert "what if" not in text, "all of it would be unknown"
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pdinference.checks.options import listed
 from pdinference.cli import main
 from pdinference.conversion.left_out import REMOVED, reason_to_leave_out
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, Golden
 
 PAGE = REPOSITORY / "docs" / "from-vllm.md"
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("folder")
-def test_commands_print_what_the_page_says(request: pytest.FixtureRequest) -> None:
+def test_commands_print_what_the_page_says(golden: Golden) -> None:
     def rerun(match: re.Match[str]) -> str:
         language, _, text = match.groups()
         if language != "console":
@@ -54,11 +54,7 @@ def test_commands_print_what_the_page_says(request: pytest.FixtureRequest) -> No
         errors = [line for line in result.stderr.splitlines(keepends=True) if not line.startswith("Warning: ")]
         return f"```console\n{command}\n{result.stdout}{''.join(errors)}```"
 
-    page = PAGE.read_text()
-    again = BLOCK.sub(rerun, page)
-    if request.config.getoption("--update-golden"):
-        PAGE.write_text(again)
-    assert again == page
+    golden(PAGE, BLOCK.sub(rerun, PAGE.read_text()))
 
 
 def test_what_convert_prints_is_valid(folder: Path) -> None:

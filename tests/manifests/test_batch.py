@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from kubernetes.aio import client
 
@@ -14,7 +13,7 @@ from pdinference.engine.batch import Service
 from pdinference.manifests import Manifest, RenderSettings
 from pdinference.manifests.batch import render_batch, render_output
 from pdinference.runner.run import Exit
-from tests.conftest import BATCH_EXAMPLE
+from tests.conftest import BATCH_EXAMPLE, Golden
 
 Make = Callable[..., dict[str, Any]]
 GOLDEN = Path(__file__).parent / "golden" / "batch.yaml"
@@ -35,21 +34,16 @@ def pod(document: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_the_example_renders_as_pinned(request: pytest.FixtureRequest) -> None:
+def test_the_example_renders_as_pinned(golden: Golden) -> None:
     (document,) = [d for d in yaml.safe_load_all(BATCH_EXAMPLE.read_text(encoding="utf-8")) if d["kind"] == "PDBatch"]
     text = yaml.safe_dump_all(children(document).values(), sort_keys=False, width=120)
-    if request.config.getoption("--update-golden"):
-        GOLDEN.write_text(text, encoding="utf-8")
-    assert text == GOLDEN.read_text(encoding="utf-8"), "look at the difference, then run `make generate`"
+    golden(GOLDEN, text)
 
 
-def test_output_into_a_configmap_renders_as_pinned(request: pytest.FixtureRequest, batch_document: Make) -> None:
+def test_output_into_a_configmap_renders_as_pinned(golden: Golden, batch_document: Make) -> None:
     document = batch_document(output={"configMap": {"name": "answers"}})
     manifests = [render_output(PDBatch.model_validate(document)), *children(document).values()]
-    text, golden = yaml.safe_dump_all(manifests, sort_keys=False, width=120), GOLDEN.with_stem("batch-configmap")
-    if request.config.getoption("--update-golden"):
-        golden.write_text(text, encoding="utf-8")
-    assert text == golden.read_text(encoding="utf-8"), "look at the difference, then run `make generate`"
+    golden(GOLDEN.with_stem("batch-configmap"), yaml.safe_dump_all(manifests, sort_keys=False, width=120))
 
 
 def test_no_field_is_misspelt(batch_document: Make) -> None:

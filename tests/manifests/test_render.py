@@ -11,7 +11,7 @@ from kubernetes.aio import client
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.manifests import Manifest, RenderSettings, render
-from tests.conftest import EXAMPLES, allowing, example_documents
+from tests.conftest import EXAMPLES, Golden, allowing, example_documents
 
 Make = Callable[..., PDInference]
 GOLDEN = Path(__file__).parent / "golden"
@@ -45,14 +45,11 @@ WORKLOADS = [("StatefulSet", "parameter"), ("Deployment", "decode"), ("Deploymen
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_examples_render_as_pinned(example: Path, request: pytest.FixtureRequest) -> None:
+def test_examples_render_as_pinned(example: Path, golden: Golden) -> None:
     documents = example_documents(example)
     objects = [o for d in documents for o in everything(PDInference.model_validate(d))]
     text = yaml.safe_dump_all(objects, sort_keys=False, width=120)
-    golden = GOLDEN / example.name
-    if request.config.getoption("--update-golden"):
-        golden.write_text(text, encoding="utf-8")
-    assert text == golden.read_text(encoding="utf-8"), "look at the difference, then run `make generate`"
+    golden(GOLDEN / example.name, text)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

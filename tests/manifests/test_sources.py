@@ -14,6 +14,7 @@ from pdinference.manifests import KedaSettings, Rendered, RenderSettings, render
 from pdinference.planning.scaling.adapter import adapter_rules
 from pdinference.planning.scaling.presets import PRESETS
 from pdinference.planning.scaling.signals import Signal
+from tests.conftest import Golden
 
 Make = Callable[..., PDInference]
 GOLDEN = Path(__file__).parent / "golden" / "scaled-objects.yaml"
@@ -29,12 +30,10 @@ def scaled(resource: Make, source: str | None, settings: RenderSettings = KEDA, 
     return render(resource(**parts, **chosen), settings)
 
 
-def test_scaled_objects_are_as_pinned(resource: Make, request: pytest.FixtureRequest) -> None:
+def test_scaled_objects_are_as_pinned(resource: Make, golden: Golden) -> None:
     rendered = scaled(resource, "KEDA", targets={"kvUsage": 85, "queuedPromptTokens": 8000})
     text = yaml.safe_dump_all(rendered.autoscalers.values(), sort_keys=False, width=120)
-    if request.config.getoption("--update-golden"):
-        GOLDEN.write_text(text, encoding="utf-8")
-    assert text == GOLDEN.read_text(encoding="utf-8"), "look at the difference, then run `make generate`"
+    golden(GOLDEN, text)
 
 
 def test_a_scaled_object_has_the_range_the_pace_and_the_targets_of_the_hpa(resource: Make) -> None:
