@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pdinference.conversion.docker import (
+    OTHER,
     REASONS,
     Container,
     bind_mount,
@@ -28,7 +29,6 @@ _REASONS = {
     "healthcheck": "The operator sets the probes.",
     "build": "Build the image, push it, and set engine.image.",
 }
-_OTHER = "The operator makes the pods. What a pod needs besides goes into podTemplate of the role."
 
 
 def is_compose(document: Any) -> bool:
@@ -68,7 +68,7 @@ def _outside(name: str, service: Mapping[str, Any]) -> Launch:
     volumes = [*texts(service.get("volumes"), _REPLACED), *_long_volumes(service.get("volumes"))]
     ports = [*texts(service.get("ports"), _REPLACED), *_long_ports(service.get("ports"))]
     folders: list[Folder] = [folder for volume in volumes if (folder := bind_mount(volume)) is not None]
-    others = (Remark(f"service {name}: {key}", _REASONS.get(str(key), _OTHER)) for key in service if key not in _TAKEN)
+    others = (Remark(f"service {name}: {key}", _REASONS.get(str(key), OTHER)) for key in service if key not in _TAKEN)
     return Launch(
         (),
         environment,

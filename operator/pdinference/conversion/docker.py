@@ -22,14 +22,14 @@ _SWITCHES = _NO_MATTER | {
 _SHORT_SWITCHES = "ditq"
 _LONG = {"-e": "--env", "-v": "--volume", "-p": "--publish", "-m": "--memory", "-w": "--workdir", "-u": "--user"}
 _PORT = re.compile(r"(?:[0-9.]+:|\[[0-9a-f:]+\]:)?(\d{1,5}):\d{1,5}(?:/tcp)?", re.ASCII)
-_SHARED_MEMORY = "The operator gives each pod the shared memory that its ranks need."
+SHARED_MEMORY = "The operator gives each pod the shared memory that its ranks need."
 _NETWORK = "Pods are in the cluster's network; clients use the Service of the router."
 REASONS = {
     "--gpus": "The pods get as many GPUs as parallelism says. accelerator.products or accelerator.devices choose them.",
     "--runtime": "Use placement.runtimeClassName of the role, if your nodes need one for GPUs.",
     "--device": "The fields accelerator.resourceName and parallelism bring devices into the pods.",
-    "--ipc": _SHARED_MEMORY,
-    "--shm-size": _SHARED_MEMORY,
+    "--ipc": SHARED_MEMORY,
+    "--shm-size": SHARED_MEMORY,
     "--network": _NETWORK,
     "--net": _NETWORK,
     "--restart": "Kubernetes restarts containers.",
@@ -37,9 +37,9 @@ REASONS = {
     "--memory": "Use resources of the role.",
     "--cpus": "Use resources of the role.",
 }
-_OTHER = "The operator makes the pods. What a pod needs besides goes into podTemplate of the role."
+OTHER = "The operator makes the pods. What a pod needs besides goes into podTemplate of the role."
 _HUB_CACHE = "The folder of a hub's cache. spec.model.cache keeps the model on a claim or on each node."
-_UNUSED = "Pods get volumes by model.source (the model), and by podTemplate of the role (anything else)."
+UNUSED_VOLUME = "Pods get volumes by model.source (the model), and by podTemplate of the role (anything else)."
 _HANDLED = frozenset({"--env", "--volume", "--publish", "--entrypoint", "--name"})
 
 
@@ -106,7 +106,7 @@ def _outside(options: Sequence[tuple[str, str]], name: str) -> Launch:
     environment, remarks = environment_of(of["--env"])
     volumes = [folder for text in of["--volume"] if (folder := bind_mount(text)) is not None]
     others = (
-        Remark(f"{option} {value}".strip(), REASONS.get(option, _OTHER))
+        Remark(f"{option} {value}".strip(), REASONS.get(option, OTHER))
         for option, value in options
         if option not in _HANDLED | _NO_MATTER
     )
@@ -152,4 +152,4 @@ def volume_remarks(entries: Sequence[str]) -> Iterator[Remark]:
     """What becomes of volumes; a folder with the model has a remark of its own (conversion/model.py)."""
     for entry in entries:
         hub = re.search(r"huggingface|modelscope", entry) is not None
-        yield Remark(f"--volume {entry}", _HUB_CACHE if hub else _UNUSED)
+        yield Remark(f"--volume {entry}", _HUB_CACHE if hub else UNUSED_VOLUME)

@@ -4,15 +4,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from pdinference.conversion.launch import Finding, Launch, Remark, Unresolved
-from pdinference.conversion.model import token_settings
+from pdinference.conversion.left_out import as_sentence
+from pdinference.conversion.model import HUB_TOKENS, token_settings
 from pdinference.conversion.options import REPLACED, Options
-from pdinference.engine.refused import REFUSED_ENVIRONMENT
+from pdinference.engine.refused import DEVICE_ENVIRONMENT, REFUSED_ENVIRONMENT
 
 Convert = Callable[[str, str], Iterator[Finding]]
 
 _SECRET = re.compile(r"(?:PASSWORD|PASSWD|SECRET|TOKEN|API_KEY|ACCESS_KEY)", re.IGNORECASE)
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 _DEVICES = (
     "The device plug-in chooses the devices of each pod, as many as parallelism says. accelerator.products pins pods "
     "to GPU products, and accelerator.devices claims exact devices."
@@ -67,17 +67,7 @@ def _nothing(_name: str, _value: str) -> Iterator[Finding]:
 
 
 TABLE: Mapping[str, Convert] = {
-    **dict.fromkeys(
-        (
-            "CUDA_VISIBLE_DEVICES",
-            "NVIDIA_VISIBLE_DEVICES",
-            "HIP_VISIBLE_DEVICES",
-            "ROCR_VISIBLE_DEVICES",
-            "ASCEND_RT_VISIBLE_DEVICES",
-            "ZE_AFFINITY_MASK",
-        ),
-        _devices,
-    ),
+    **dict.fromkeys(DEVICE_ENVIRONMENT, _devices),
     **dict.fromkeys(
         ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE", "MODELSCOPE_CACHE"), _left(_CACHE)
     ),
@@ -90,7 +80,7 @@ TABLE: Mapping[str, Convert] = {
         _left(_MACHINE),
     ),
     **dict.fromkeys(("VLLM_HOST_IP", "VLLM_PORT", "MASTER_ADDR", "MASTER_PORT"), _left(_ADDRESS)),
-    "CUDA_DEVICE_ORDER": _left(_DEVICES),
+    **dict.fromkeys(("CUDA_DEVICE_ORDER", "ONEAPI_DEVICE_SELECTOR"), _left(_DEVICES)),
     "VLLM_USE_V1": _left(_GONE),
     "VLLM_USE_MODELSCOPE": _nothing,
     "VLLM_ATTENTION_BACKEND": _field("both.args.attention-backend"),
@@ -103,19 +93,19 @@ TABLE: Mapping[str, Convert] = {
 
 def environment_settings(options: Options, launch: Launch) -> Iterator[Finding]:
     """What all variables become, those from Secrets included."""
-    if name := next((name for name in _HUB_TOKENS if name in launch.secrets or name in launch.environment), None):
+    if name := next((name for name in HUB_TOKENS if name in launch.secrets or name in launch.environment), None):
         yield from token_settings(options, launch, name)
     for name in launch.secrets:
-        if name not in _HUB_TOKENS:
-            yield Remark(name, _secret(name))
+        if name not in HUB_TOKENS:
+            yield Remark(name, _why_left_out(name))
     for name, value in launch.environment.items():
-        if name not in _HUB_TOKENS:
+        if name not in HUB_TOKENS:
             yield from _variable(name, value)
 
 
 def _variable(name: str, value: str) -> Iterator[Finding]:
     if name not in TABLE and (name in REFUSED_ENVIRONMENT or _SECRET.search(name)):
-        yield Remark(name, _secret(name))
+        yield Remark(name, _why_left_out(name))
     elif isinstance(value, Unresolved):
         yield Remark(f"{name}={value}", REPLACED)
     elif _NAME.fullmatch(name) is None:
@@ -129,8 +119,9 @@ def _variable(name: str, value: str) -> Iterator[Finding]:
         yield f"both.env.{name}", value
 
 
-def _secret(name: str) -> str:
+def _why_left_out(name: str) -> str:
+    """Of a variable that no resource may have, or that is a secret."""
     why = REFUSED_ENVIRONMENT.get(name)
     if why is not None:
-        return f"{why[0].upper()}{why[1:]}."
+        return as_sentence(why)
     return "A resource holds no secrets. Take it from a Secret by podTemplate of both roles (env.valueFrom)."

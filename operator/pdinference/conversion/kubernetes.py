@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pdinference.api.v1alpha1.accelerator import Accelerator
-from pdinference.conversion.docker import Container
+from pdinference.conversion.docker import SHARED_MEMORY, UNUSED_VOLUME, Container
 from pdinference.conversion.launch import Folder, Launch, Remark
 from pdinference.conversion.programs import container_starts
 from pdinference.conversion.yaml_values import mapping, mappings, marked, text, text_map, texts
@@ -182,7 +182,5 @@ def _volume_remarks(pod: Mapping[str, Any]) -> Iterator[Remark]:
         memory = mapping(volume.get("emptyDir")).get("medium") == "Memory"
         yield Remark(
             f"volume {text(volume.get('name'))}",
-            "The operator gives each pod the shared memory that its ranks need."
-            if memory
-            else "Pods get volumes by model.source (the model), and by podTemplate of the role (anything else).",
+            SHARED_MEMORY if memory else UNUSED_VOLUME,
         )

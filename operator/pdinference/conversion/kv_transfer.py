@@ -5,8 +5,8 @@ from typing import Any
 
 from pdinference.api.names import Role
 from pdinference.conversion.launch import Finding, Launch, Remark
-from pdinference.conversion.numbers import gib
 from pdinference.conversion.options import Options
+from pdinference.conversion.values import gib, json_object
 from pdinference.engine.kv_transfer import CONNECTOR_CLASSES, KV_ROLES
 
 _CONNECTORS = {name: connector for connector, name in CONNECTOR_CLASSES.items()} | {"NixlPushConnector": "Nixl"}
@@ -27,8 +27,7 @@ def role_of(options: Options) -> Role | None:
 
 def transfer(value: Any, _options: Options, launch: Launch) -> Iterator[Finding]:
     """The connector, where the operator has it, and what happens when a transfer fails."""
-    if not isinstance(value, dict):
-        raise ValueError("This is no JSON object.")  # noqa: TRY004 - of the user's text, not of a type in here
+    value = json_object(value)
     name = value.get("kv_connector")
     connector = _CONNECTORS.get(name) if isinstance(name, str) else None
     url = launch.environment.get("LMCACHE_REMOTE_URL")

@@ -59,10 +59,11 @@ def reason_to_leave_out(name: str) -> str | None:
     if name in _OWN_REASONS:
         return _OWN_REASONS[name]
     if why := REFUSED_ARGUMENTS.get(name.removeprefix("no-")):
-        return _sentence(why)
+        return as_sentence(why)
     why = OWNED_ARGUMENTS.get(name.removeprefix("no-"))
-    return _sentence(why) if why else None
+    return as_sentence(why) if why else None
 
 
-def _sentence(clause: str) -> str:
+def as_sentence(clause: str) -> str:
+    """A reason of admission, which is the end of a sentence there."""
     return f"{clause[0].upper()}{clause[1:]}."

@@ -13,6 +13,8 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9][A-Za-z0-9
 _FOLDER = re.compile(f"(/{SEGMENT})+")
 _MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:-]*")
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,253}")
+HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+"""Variables with the access token of the Hugging Face hub."""
 CONFIG_MAP = "chat-template"
 HUB_SECRET = "hugging-face"  # noqa: S105 - the name of a Secret
 _USE_SECRET = (
@@ -176,7 +178,7 @@ def hub_token(_value: Any, options: Options, launch: Launch) -> Iterator[Finding
 
 def token_settings(options: Options, launch: Launch, subject: str) -> Iterator[Finding]:
     """The Secret with the access token of the Hugging Face hub."""
-    named = launch.secrets.get("HF_TOKEN") or launch.secrets.get("HUGGING_FACE_HUB_TOKEN")
+    named = next((launch.secrets[name] for name in HUB_TOKENS if name in launch.secrets), None)
     if _from_model_scope(launch) or not _REPOSITORY.fullmatch(model_of(options)):
         yield Remark(subject, "The model does not come from the Hugging Face hub.")
         return

@@ -16,8 +16,8 @@ from pdinference.conversion.kv_transfer import kv_tiers, transfer
 from pdinference.conversion.launch import Finding, Launch, Remark
 from pdinference.conversion.left_out import reason_to_leave_out
 from pdinference.conversion.model import adapters, chat_template, hub_token, served_names
-from pdinference.conversion.numbers import count, gib
 from pdinference.conversion.options import Options, shown
+from pdinference.conversion.values import count, gib, json_object
 
 Convert = Callable[[Any, Options, Launch], Iterator[Finding]]
 
@@ -72,12 +72,6 @@ def _if_true(path: str, value: Any) -> Convert:
     return convert
 
 
-def _object(value: Any) -> Any:
-    if not isinstance(value, dict):
-        raise ValueError("This is no JSON object.")  # noqa: TRY004 - of the user's text, not of a type in here
-    return value
-
-
 def _tokenizer_mode(value: Any, _options: Options, launch: Launch) -> Iterator[Finding]:
     if value == "slow" and (launch.image is None or is_official(launch.image)):
         raise ValueError(
@@ -95,7 +89,7 @@ TABLE: Mapping[str, Convert] = {
     "tokenizer-mode": _tokenizer_mode,
     "trust-remote-code": _if_true("model.trustRemoteCode", value=True),
     "chat-template": chat_template,
-    "override-generation-config": _field("model.generationDefaults", _object),
+    "override-generation-config": _field("model.generationDefaults", json_object),
     "served-model-name": served_names,
     "hf-token": hub_token,
     # The model and its revision are read with the source (conversion/model.py).

@@ -1,4 +1,4 @@
-"""Numbers as vLLM's options have them."""
+"""Numbers and objects as vLLM's options have them."""
 
 import re
 from decimal import Decimal
@@ -36,3 +36,14 @@ def gib(value: Any) -> str:
     if _SIZE.fullmatch(text) is None:
         raise ValueError("This is no size in GiB.")
     return f"{text.removesuffix('.0')}Gi"
+
+
+def json_object(value: Any) -> dict[str, Any]:
+    """An object.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if not isinstance(value, dict):
+        raise ValueError("This is no JSON object.")  # noqa: TRY004 - of the user's text, not of a type in here
+    return value
