@@ -9,8 +9,8 @@ from pdinference.api.names import Role
 from pdinference.api.validation import validated
 from pdinference.conversion import convert, starts_in_script
 from pdinference.conversion.left_out import REMOVED
-from pdinference.conversion.values import count
 from pdinference.conversion.options import SHORT
+from pdinference.conversion.values import count
 from pdinference.engine.vllm import engine_command
 from tests.engine.test_vllm_parser import parser
 

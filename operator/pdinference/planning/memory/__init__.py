@@ -15,9 +15,10 @@ from pdinference.planning.memory.checkpoint import (
     checkpoint_of,
     known_weights,
 )
+from pdinference.planning.memory.config import UnusableConfigError
 from pdinference.planning.memory.figures import Figure, Source
 from pdinference.planning.memory.known_facts import compact_config, facts_in, known_facts
-from pdinference.planning.memory.model_facts import UnusableConfigError, model_facts
+from pdinference.planning.memory.model_facts import model_facts
 from pdinference.planning.memory.plan import Inputs, RolePlan, UnusableSpecError, plan_role, stated_memory
 from pdinference.planning.memory.shape import ModelFacts
 from pdinference.planning.memory.split import split_problems, tensor_sizes

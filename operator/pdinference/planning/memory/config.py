@@ -14,6 +14,8 @@ from pdinference.api.words import sentence
 
 Config = Mapping[str, Any]
 
+INTERMEDIATE = ("intermediate_size", "ffn_dim", "n_inner")
+"""Names of the width of the feed-forward part."""
 KV_HEADS = ("num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num")
 """Where vLLM looks for the number of KV heads (vllm/transformers_utils/model_arch_config_convertor.py)."""
 OTHER_STATE = (
@@ -153,6 +155,10 @@ CONFIG_KEYS = frozenset(LanguageModel.model_fields)
 """The members of a language model that are read here; a status keeps only these."""
 
 
+class UnusableConfigError(ValueError):
+    """A config.json lacks what every plan needs; the message says what."""
+
+
 @dataclass(frozen=True, slots=True)
 class Checked:
     """What fits of an object that anybody may have written.
@@ -164,6 +170,23 @@ class Checked:
 
     values: Config
     unfit: Mapping[str, str] = field(default_factory=dict)
+
+    def optional(self, *names: str) -> int | None:
+        """The first of some members that is given, where it is a positive integer."""
+        value = next((self.values[name] for name in names if self.values.get(name) is not None), None)
+        return value if isinstance(value, int) and value > 0 else None
+
+    def number(self, *names: str) -> int:
+        """The first of some members that is given.
+
+        Raises:
+            UnusableConfigError: None is, or it is no positive integer.
+        """
+        value = self.optional(*names)
+        if value is None:
+            reason = next((f" ({self.unfit[name]})" for name in names if name in self.unfit), "")
+            raise UnusableConfigError(f"config.json has no usable {names[0]}; it has to be a positive integer{reason}.")
+        return value
 
 
 def checked(model: type[StrictModel], given: Config) -> Checked:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from pdinference.planning.memory.architectures import ARCHITECTURES, LAST_VERSIONS, UNKNOWN, Says, Traits
 from pdinference.planning.memory.config import (
+    INTERMEDIATE,
     KV_HEADS,
     MORE,
     NESTED,
@@ -13,30 +14,22 @@ from pdinference.planning.memory.config import (
     Checked,
     Config,
     LanguageModel,
+    UnusableConfigError,
     checked,
     language_model,
 )
+from pdinference.planning.memory.experts import experts_of
 from pdinference.planning.memory.quantization import Quantization, quantization_of
-from pdinference.planning.memory.shape import MLA, ModelFacts, MoE
+from pdinference.planning.memory.shape import MLA, ModelFacts
 
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-_INTERMEDIATE = ("intermediate_size", "ffn_dim", "n_inner")
 _MAX_LENGTH = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "max_seq_length",
     "seq_len",
 )  # fmt: skip
-_EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
-_PER_TOKEN = ("num_experts_per_tok", "moe_k")
 _DTYPES = ("dtype", "torch_dtype")
-_SHARED = ("n_shared_experts", "moe_num_shared_experts")
 _WINDOW = "sliding_window"
 """Null means that there is none; any other member that is null is one that is not given."""
-_MOST_EXPERTS = 65536
-"""In all layers together; far beyond any model."""
-
-
-class UnusableConfigError(ValueError):
-    """A config.json lacks what every plan needs; the message says what."""
 
 
 def model_facts(config: Config) -> ModelFacts:
@@ -56,11 +49,11 @@ def model_facts(config: Config) -> ModelFacts:
     given = {key: value for key, value in text.values.items() if value is not None or key == _WINDOW}
     text = _usual_names(traits, Checked({**traits.defaults, **given}, text.unfit))
     values = text.values
-    layers = _number(text, *_LAYERS)
-    hidden = _number(text, "hidden_size", "n_embd", "d_model")
-    heads = _number(text, "num_attention_heads", "n_head", "n_heads")
+    layers = text.number(*_LAYERS)
+    hidden = text.number("hidden_size", "n_embd", "d_model")
+    heads = text.number("num_attention_heads", "n_head", "n_heads")
     kv_heads = _kv_heads(traits, text, heads)
-    head_dim = _optional(text, "head_dim") or hidden // heads
+    head_dim = text.optional("head_dim") or hidden // heads
     if head_dim < 1:
         raise UnusableConfigError(f"config.json has {heads} attention heads for a hidden_size of {hidden}.")
     quantization = quantization_of(config.get(QUANTIZATION) or part.get(QUANTIZATION))
@@ -72,8 +65,8 @@ def model_facts(config: Config) -> ModelFacts:
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        intermediate=(_optional(text, *_INTERMEDIATE) or 4 * hidden) // (2 if traits.halved_mlp else 1),
-        vocab=_number(text, "vocab_size"),
+        intermediate=(text.optional(*INTERMEDIATE) or 4 * hidden) // (2 if traits.halved_mlp else 1),
+        vocab=text.number("vocab_size"),
         tied_embeddings=bool(values.get("tie_word_embeddings")),
         qkv_bias=_says(values, traits.qkv_bias),
         output_bias=_says(values, traits.output_bias),
@@ -93,7 +86,7 @@ def model_facts(config: Config) -> ModelFacts:
         stretched=any(each.get(key) for each in (config, part) for key in STRETCHED),
         dtype=next((each[key] for each in (values, whole.values) for key in _DTYPES if each.get(key)), None),
         mla=_mla(text),
-        moe=_moe(traits, text, layers),
+        moe=experts_of(traits, text, layers),
         quantization=quantization,
         has_more=tuple(key for key in MORE if config.get(key)),
         other_state=any(part.get(key) for key in OTHER_STATE)
@@ -127,23 +120,10 @@ def _usual_names(traits: Traits, text: Checked) -> Checked:
     return Checked(values, unfit)
 
 
-def _optional(text: Checked, *keys: str) -> int | None:
-    value = next((text.values[key] for key in keys if text.values.get(key) is not None), None)
-    return value if isinstance(value, int) and value > 0 else None
-
-
-def _number(text: Checked, *keys: str) -> int:
-    value = _optional(text, *keys)
-    if value is None:
-        reason = next((f" ({text.unfit[key]})" for key in keys if key in text.unfit), "")
-        raise UnusableConfigError(f"config.json has no usable {keys[0]}; it has to be a positive integer{reason}.")
-    return value
-
-
 def _max_length(text: Checked) -> int | None:
     """Source: `derive_max_model_len_and_key` in vllm/transformers_utils/model_arch_config_convertor.py."""
-    stated = [length for key in _MAX_LENGTH if (length := _optional(text, key)) is not None]
-    return _optional(text, "model_max_length") or min(stated, default=None)
+    stated = [length for key in _MAX_LENGTH if (length := text.optional(key)) is not None]
+    return text.optional("model_max_length") or min(stated, default=None)
 
 
 def _norms(traits: Traits, text: Checked) -> int:
@@ -180,7 +160,7 @@ def _positions(traits: Traits, text: Checked) -> int:
     if traits.positions is None:
         return 0
     member, more = traits.positions
-    return _number(text, member) + more
+    return text.number(member) + more
 
 
 def _windows(traits: Traits, text: Checked, layers: int) -> tuple[int | None, ...]:
@@ -189,7 +169,7 @@ def _windows(traits: Traits, text: Checked, layers: int) -> tuple[int | None, ..
     Source: vllm/model_executor/models/{llama,gemma2,gemma3}.py (`layer_types`), and for a window without layer types
     vllm/model_executor/layers/attention/attention.py, which applies it to every layer.
     """
-    window, values = _optional(text, _WINDOW), text.values
+    window, values = text.optional(_WINDOW), text.values
     if window is None or (traits.window_switch and not values.get("use_sliding_window")):
         return (None,) * layers
     if kinds := values.get("layer_types"):
@@ -215,40 +195,9 @@ def _mla(text: Checked) -> MLA | None:
     if text.values.get("kv_lora_rank") is None:
         return None
     return MLA(
-        kv_lora_rank=_number(text, "kv_lora_rank"),
-        q_lora_rank=_optional(text, "q_lora_rank"),
-        qk_nope_head_dim=_number(text, "qk_nope_head_dim"),
-        qk_rope_head_dim=_number(text, "qk_rope_head_dim"),
-        v_head_dim=_number(text, "v_head_dim"),
+        kv_lora_rank=text.number("kv_lora_rank"),
+        q_lora_rank=text.optional("q_lora_rank"),
+        qk_nope_head_dim=text.number("qk_nope_head_dim"),
+        qk_rope_head_dim=text.number("qk_rope_head_dim"),
+        v_head_dim=text.number("v_head_dim"),
     )
-
-
-def _moe(traits: Traits, text: Checked, layers: int) -> MoE | None:
-    experts = _optional(text, *_EXPERTS)
-    if experts is None:
-        return None
-    if experts * layers > _MOST_EXPERTS:
-        raise UnusableConfigError(
-            f"config.json has {experts} experts in each of {layers} layers: no model has so many."
-        )
-    width = _optional(text, "moe_intermediate_size") or _number(text, *_INTERMEDIATE)
-    shared = _optional(text, "shared_expert_intermediate_size") or width * (_optional(text, *_SHARED) or 0)
-    return MoE(
-        experts=experts,
-        per_token=_number(text, *_PER_TOKEN),
-        intermediate=width,
-        layers=_expert_layers(text, layers),
-        shared_intermediate=shared,
-        gated_sharing=traits.gated_sharing,
-        correction_bias=text.values.get("topk_method") == "noaux_tc" or traits.correction_bias,
-    )
-
-
-def _expert_layers(text: Checked, layers: int) -> frozenset[int]:
-    step = _optional(text, "decoder_sparse_step", "moe_layer_freq", "moe_layer_interval") or 1
-    first = _optional(text, "first_k_dense_replace") or _optional(text, "moe_layer_start_index") or 0
-    last = _optional(text, "moe_layer_end_index") or layers - 1
-    dense = set(text.values.get("mlp_only_layers") or ())
-    # Qwen and ERNIE count from one (models/qwen2_moe.py, ernie45_moe.py), DeepSeek from zero (models/deepseek_v2.py).
-    offset = 1 if text.values.keys() & {"decoder_sparse_step", "moe_layer_interval"} else 0
-    return frozenset(i for i in range(first, min(layers, last + 1)) if i not in dense and (i + offset) % step == 0)
