@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import PDInference
 from pdinference.checks import Examination, examine
-from pdinference.checks.remedies import PRODUCTS
+from pdinference.checks.remedies import larger_devices
 from pdinference.manifests import RenderSettings
 from pdinference.planning.memory.gpus import gpu_memory
 from tests.planning.memory.configs import DEEPSEEK_V3, GEMMA2_9B, LLAMA_1B, LLAMA_8B, LLAMA_70B, QWEN3_30B_A3B, QWEN_14B
@@ -78,8 +80,16 @@ def test_each_change_that_is_named_really_fits(document: Make, config: dict[str,
             assert problem.field not in {other.field for other in left}, (change, left)
 
 
-def test_the_products_that_are_named_are_in_the_table() -> None:
-    assert all(gpu_memory(product).known for product in PRODUCTS)
+@pytest.mark.parametrize("resource_name", ["nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-1g.10gb"])
+def test_larger_devices_are_of_the_same_vendor(resource: Callable[..., PDInference], resource_name: str) -> None:
+    accelerator = {"products": ["X"], "resourceName": resource_name}
+    spec = resource(parameter={"accelerator": accelerator}).spec
+    changes = larger_devices(spec, Role.PARAMETER)
+    named = [product for change in changes for product in change["parameter.accelerator.products"]]
+    vendor = {"nvidia.com/gpu": "NVIDIA", "amd.com/gpu": "AMD"}.get(resource_name, "none")
+    assert all(product.startswith(vendor) for product in named)
+    assert bool(named) is (vendor != "none")
+    assert all(gpu_memory(product).known for product in named)
 
 
 def test_memory_may_be_stated(document: Make) -> None:

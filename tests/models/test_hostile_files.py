@@ -18,11 +18,12 @@ from pdinference.models.adapters import facts_in_folder, facts_of_adapters
 from pdinference.models.errors import ModelError, ModelFilesError
 from pdinference.models.facts import facts_of_folder
 from pdinference.models.folder import Expected, check_folder
-from pdinference.models.local_files import indexed_files, read_config, read_headers
+from pdinference.models.local_files import indexed_files, read_config
 from pdinference.models.manifest import KeptFile, Manifest, check, read_manifest, write_manifest
 from pdinference.models.paths import MANIFEST
 from pdinference.models.progress import LARGEST, Progress
 from pdinference.models.safetensors import read_header
+from pdinference.models.stored_files import read_weights
 from tests.hostile.address_space import address_space
 from tests.hostile.model_files import CONFIGS, FIRST, INDEXES, NAMES, WEIGHTS, index, tensors, with_header
 from tests.models.files import safetensors
@@ -97,7 +98,7 @@ def test_a_header_that_is_too_large_is_left_to_vllm(tmp_path: Path) -> None:
         file.truncate(1 << 40)  # sparse
     with measured(MIB):
         assert check_folder(tmp_path, Expected()) == 1
-        assert read_headers(tmp_path) is None
+        assert read_weights(tmp_path) is None
     assert "checkpoint" not in facts_of_folder(tmp_path)
 
 

@@ -11,22 +11,14 @@ from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.base import ApiModel, broken_rules
 from pdinference.checks.model import model_problems
 from pdinference.planning.memory import Inputs, RolePlan, UnusableSpecError, fits, least_memory, plan_role, tensor_sizes
+from pdinference.planning.memory.common_gpus import common_products
+from pdinference.planning.memory.figures import GIB
 
 _NAMED = 3
-_GIB = 2**30
 UTILIZATIONS = (0.9, 0.92, 0.94, 0.95)
 _BATCHES = (4096, 2048)
 _TENSORS = (2, 4, 8, 16)
 _STAGES = (2, 4, 8)
-PRODUCTS = (
-    "NVIDIA-L4",
-    "NVIDIA-A100-SXM4-40GB",
-    "NVIDIA-L40S",
-    "NVIDIA-A100-SXM4-80GB",
-    "NVIDIA-H100-80GB-HBM3",
-    "NVIDIA-H200",
-    "NVIDIA-B200",
-)
 _MEMORIES = ("16Gi", "24Gi", "40Gi", "48Gi", "80Gi", "96Gi", "141Gi", "192Gi", "288Gi")
 _KV_SPACES = (1, 2, 4, 8, 16, 32, 64, 128)
 SHORTEST = 256
@@ -149,13 +141,13 @@ def _both_more_ranks(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]
 
 
 def larger_devices(spec: Spec, role: Role) -> Iterator[Change]:
-    """Other products, or more memory where the spec states it."""
+    """Other products of the same vendor, or more memory where the spec states it."""
     accelerator = spec.of(role).accelerator
     if accelerator.memory is not None:
         stated = quantity(accelerator.memory) or 0
         yield from ({f"{role}.accelerator.memory": size} for size in _MEMORIES if (quantity(size) or 0) > stated)
     elif accelerator.products:
-        yield from ({f"{role}.accelerator.products": [product]} for product in PRODUCTS)
+        yield from ({f"{role}.accelerator.products": [product]} for product in common_products(accelerator))
 
 
 def _offloads(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]:
@@ -164,5 +156,5 @@ def _offloads(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]:
     if least is None or requested is None:
         return
     present = int(quantity(spec.of(role).cpu_offload or spec.engine.cpu_offload or "0") or 0)
-    missing = int((present + least - requested) // _GIB) + 1
+    missing = int((present + least - requested) // GIB) + 1
     yield from ({f"{role}.cpuOffload": f"{size}Gi"} for size in (missing, missing + 1))

@@ -1,8 +1,7 @@
 """Numbers of a memory plan in words."""
 
 from pdinference.planning.memory import Figure
-
-GIB = 2**30
+from pdinference.planning.memory.figures import GIB
 
 
 def gib(figure: Figure) -> str:

@@ -65,16 +65,6 @@ def _of_other_index(folder: Path, files: WeightFiles) -> WeightFiles:
     return files.of_index(indexed)
 
 
-def read_headers(folder: Path) -> Headers | None:
-    """The headers of the safetensors files that vLLM loads from a folder; None without any, or with too many.
-
-    Raises:
-        ModelFilesError: A file is missing or damaged.
-    """
-    files = files_in_folder(folder)
-    return headers_in_folder(folder, files) if files.suffix == SAFETENSORS else None
-
-
 def headers_in_folder(folder: Path, files: WeightFiles) -> Headers | None:
     """The headers of safetensors files; None without any, or with too many.
 

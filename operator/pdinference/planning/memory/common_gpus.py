@@ -59,10 +59,11 @@ def common_gpu_plans(inputs: Inputs, role: Role, plan: RolePlan) -> tuple[GPUPla
     nodes = (inputs.spec.of(role, rank) for rank in range(own.parallelism.nodes))
     if plan.memory.known or plan.settings.cpu or any(node.accelerator.products for node in nodes):
         return ()
-    return tuple(GPUPlan(product, _on(inputs, role, product)) for product in _offered(own.accelerator))
+    return tuple(GPUPlan(product, _on(inputs, role, product)) for product in common_products(own.accelerator))
 
 
-def _offered(accelerator: Accelerator) -> tuple[str, ...]:
+def common_products(accelerator: Accelerator) -> tuple[str, ...]:
+    """Common GPUs that a resource or DeviceClass offers, from small to large; none where it is not known."""
     devices = accelerator.devices
     return _OFFERED.get(accelerator.resource_name if devices is None else devices.device_class_name, ())
 

@@ -1,7 +1,7 @@
 """What the tiers of the KV cache hold, in tokens: of one instance, all its devices together."""
 
 from pdinference.planning.memory import kv
-from pdinference.planning.memory.figures import Figure, ceil_div, derived
+from pdinference.planning.memory.figures import GIB, Figure, ceil_div, derived
 from pdinference.planning.memory.settings import Settings
 from pdinference.planning.memory.shape import ModelFacts
 
@@ -26,10 +26,10 @@ def tier_tokens(facts: ModelFacts, settings: Settings, per_token: Figure) -> dic
     found = {}
     if settings.cpu_tier is not None:
         size, copies = settings.cpu_tier, settings.data
-        found["cpu"] = derived(lambda _: tokens(size, copies), f"{size / 2**30:g} GiB, {each}.", per_token)
+        found["cpu"] = derived(lambda _: tokens(size, copies), f"{size / GIB:g} GiB, {each}.", per_token)
     if settings.disk_tier is not None:
         disk = settings.disk_tier
-        note = f"{disk / 2**30:g} GiB, {each}. The side-car keeps it 80 to 90 % full."
+        note = f"{disk / GIB:g} GiB, {each}. The side-car keeps it 80 to 90 % full."
         found["disk"] = derived(lambda _: tokens(disk, 1), note, per_token)
     return found
 
