@@ -42,7 +42,7 @@ def facts_of_folder(folder: Path) -> dict[str, Any]:
 
 
 def facts_of_hub(hub: Hub) -> tuple[Listing, dict[str, Any]]:
-    """What a hub tells, without the weights: a few kilobytes, and the headers of each file, or its size.
+    """What a hub reports without the weights: a few kilobytes, and the headers of each file, or its size.
 
     Raises:
         ModelError: The hub refuses, or there is no config.json.
