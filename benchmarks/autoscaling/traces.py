@@ -129,8 +129,12 @@ def _diurnal(rng: random.Random, seconds: float) -> Streams:
     return {CHAT: lambda at: 11 - 9 * math.cos(phase + 2 * math.pi * at / seconds)}
 
 
+def _long_pulses(rng: random.Random, seconds: float) -> Callable[[float], float]:
+    return _pulses(rng, seconds, number=3, length=(420, 720), ramp=60)
+
+
 def _long_prompts(rng: random.Random, seconds: float) -> Streams:
-    pulse = _pulses(rng, seconds, number=3, length=(420, 720), ramp=60)
+    pulse = _long_pulses(rng, seconds)
     return {CHAT: lambda _at: 6.0, DOCUMENT: lambda at: 0.3 + 4.2 * pulse(at)}
 
 
@@ -140,7 +144,7 @@ def _flash(rng: random.Random, seconds: float) -> Streams:
 
 
 def _reasoning(rng: random.Random, seconds: float) -> Streams:
-    pulse = _pulses(rng, seconds, number=3, length=(420, 720), ramp=60)
+    pulse = _long_pulses(rng, seconds)
     return {CHAT: lambda _at: 5.0, REASONING: lambda at: 0.3 + 4 * pulse(at)}
 
 
@@ -169,12 +173,12 @@ def _sawtooth(rng: random.Random, seconds: float) -> Streams:
 
 
 def _long_contexts(rng: random.Random, seconds: float) -> Streams:
-    pulse = _pulses(rng, seconds, number=3, length=(420, 720), ramp=60)
+    pulse = _long_pulses(rng, seconds)
     return {AGENT: lambda at: 1 + 4 * pulse(at)}
 
 
 def _long_answers(rng: random.Random, seconds: float) -> Streams:
-    pulse = _pulses(rng, seconds, number=3, length=(420, 720), ramp=60)
+    pulse = _long_pulses(rng, seconds)
     return {REPORT: lambda at: 0.5 + 2 * pulse(at)}
 
 
@@ -188,17 +192,17 @@ def _small_burst(rng: random.Random, seconds: float) -> Streams:
 
 
 def _small_long_contexts(rng: random.Random, seconds: float) -> Streams:
-    pulse = _pulses(rng, seconds, number=3, length=(420, 720), ramp=60)
+    pulse = _long_pulses(rng, seconds)
     return {REVIEW: lambda at: 1.5 + 5 * pulse(at)}
 
 
 def _small_reasoning(rng: random.Random, seconds: float) -> Streams:
-    pulse = _pulses(rng, seconds, number=3, length=(420, 720), ramp=60)
+    pulse = _long_pulses(rng, seconds)
     return {REASONING: lambda at: 1 + 4 * pulse(at)}
 
 
 def _small_mixed(rng: random.Random, seconds: float) -> Streams:
-    pulse = _pulses(rng, seconds, number=3, length=(420, 720), ramp=60)
+    pulse = _long_pulses(rng, seconds)
     return {CHAT: lambda _at: 6.0, AGENT: lambda at: 0.1 + 1.5 * pulse(at)}
 
 
