@@ -55,8 +55,8 @@ def convert_command(
 ) -> None:
     """Print the PDInference for a command line of vLLM, with a comment for each thing that it leaves out.
 
-    Nothing is run or expanded. One command line gives P and D the same options; two are told apart by their kv_role, or
-    by --parameter and --decode.
+    Nothing is run or expanded. One command line gives P and D the same options. Of two, kv_role says which one is P, or
+    --parameter and --decode do.
     """
     from pdinference.api.names import Role  # noqa: PLC0415 - as below
     from pdinference.conversion import ConversionError, convert, pair_of, starts_in_words  # noqa: PLC0415 - pydantic

@@ -1,4 +1,4 @@
-"""From the way somebody starts vLLM today to a PDInference. Pure: it reads text and data, and gives data."""
+"""Converts a start of vLLM into a PDInference. Pure: it reads text and data, and returns data."""
 
 from pdinference.conversion.launch import ConversionError, Launch, Remark
 from pdinference.conversion.reading import is_yaml, starts_in_documents, starts_in_script, starts_in_words

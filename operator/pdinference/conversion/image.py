@@ -23,7 +23,7 @@ def starts_server(image: str) -> bool:
 
 
 def image_settings(image: str | None) -> Iterator[Finding]:
-    """Keep an image of somebody's own; replace other versions of vLLM's by the one that the operator knows."""
+    """Keep a custom image; replace another version of vLLM's own image by the one that the operator knows."""
     if image is None or image in {_DEFAULT, _DEFAULT.removeprefix("docker.io/")}:
         return
     version, _ = listed()

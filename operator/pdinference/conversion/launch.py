@@ -1,4 +1,4 @@
-"""How somebody starts vLLM today, as data: what a command line, `docker run` or a manifest says."""
+"""A start of vLLM as data, whether a command line, `docker run` or a manifest describes it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

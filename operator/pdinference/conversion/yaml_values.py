@@ -25,7 +25,7 @@ def text(value: Any) -> str | None:
 
 
 def texts(value: Any, replaced: re.Pattern[str]) -> list[str]:
-    """Texts of a list, marked where they match what somebody would replace."""
+    """Texts of a list, marked where they match a pattern of what Kubernetes or Compose would replace."""
     found = [text(item) for item in value] if isinstance(value, list) else []
     return [marked(item, replaced) for item in found if item is not None]
 

@@ -9,7 +9,7 @@ from pdinference.models.local_files import names_in_index
 from pdinference.models.weight_files import SAFETENSORS, WeightFiles, weight_files
 
 ReadIndex = Callable[[str], bytes]
-"""From the name of an index to its content, cut off beyond what is read."""
+"""Returns the content of an index by its name, cut off at the largest size that is parsed."""
 
 
 def files_in_listing(listing: Listing, read: ReadIndex) -> WeightFiles:
