@@ -3,6 +3,8 @@
 from pdinference.planning.memory import Figure
 from pdinference.planning.memory.figures import GIB
 
+__all__ = ["GIB", "count", "gib"]
+
 
 def gib(figure: Figure) -> str:
     """A size in GiB."""
