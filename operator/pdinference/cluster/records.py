@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from sys import intern
 from typing import Any
 
 from pdinference.api import names
@@ -131,13 +132,17 @@ def resource_record(kind: str, body: Json) -> ResourceRecord:
 
 
 def child_record(kind: str, body: Json) -> ChildRecord:
-    """Of a child, from a list, a watch event or the answer to an apply."""
+    """Of a child, from a list, a watch event or the answer to an apply.
+
+    What all children of a resource share is kept once.
+    """
     metadata = body["metadata"]
     owner, owner_uid = controller_of(metadata)
+    namespace = intern(metadata["namespace"])
     content = _compact(_settable(body))
     workload = _workload(metadata, body) if kind in WORKLOADS else None
     return ChildRecord(
-        key=ChildKey(kind, metadata["namespace"], metadata["name"]),
+        key=ChildKey(kind, namespace, metadata["name"]),
         uid=metadata["uid"],
         version=version_of(metadata["resourceVersion"]),
         owner=owner,
@@ -178,7 +183,8 @@ def controller_of(metadata: Json) -> tuple[Owner | None, str]:
     """
     for reference in metadata.get("ownerReferences") or ():
         if reference["kind"] in RESOURCE_BY_NAME and reference["apiVersion"].startswith(f"{names.GROUP}/"):
-            return Owner(metadata["namespace"], reference["name"], reference["kind"]), reference["uid"]
+            owner = Owner(intern(metadata["namespace"]), intern(reference["name"]), intern(reference["kind"]))
+            return owner, intern(reference["uid"])
         if reference["kind"] == SCALED_OBJECT.name and (name := (metadata.get("labels") or {}).get(names.LABEL_NAME)):
             return Owner(metadata["namespace"], name), reference["uid"]
     return None, ""

@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import kopf
+from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
 from kubernetes.aio.client import ApiClient
 
 from pdinference.api import names
@@ -35,6 +36,13 @@ class _Stateless(kopf.DiffBaseStorage):
 
     def store(self, **_: Any) -> None:
         """Nothing is ever stored."""
+
+
+class _NoMemories(ResourceMemories):
+    """Kopf's record of each object, 2 KiB, which handlers of events do not need: it is made anew for each event."""
+
+    async def recall(self, *arguments: Any, **options: Any) -> ResourceMemory:
+        return await super().recall(*arguments, **{**options, "ephemeral": True})
 
 
 class _Backoffs:
@@ -103,6 +111,7 @@ async def watch(
         namespaces=list(namespaces),
         stop_flag=stop,
         ready_flag=ready,
+        memories=_NoMemories(),
     )
 
 
