@@ -69,6 +69,32 @@ def test_json_has_every_number_with_its_source(config: Path) -> None:
     assert decode["memoryBytes"]["source"] == "measured"
 
 
+def older(tmp_path: Path, **model: Any) -> Result:
+    """A plan with a folder of files in place of what the resource would have to say of the model."""
+    shape = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32}
+    config = {"model_type": "internlm", "vocab_size": 103168, "max_position_embeddings": 2048, **shape}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    resource = yaml.safe_load(LLAMA.read_text())
+    resource["spec"]["model"] = {"source": {"huggingFace": {"repository": "internlm/internlm-7b"}}, **model}
+    resource["spec"]["parameter"] = {"accelerator": {"products": ["NVIDIA-GeForce-RTX-4090"]}}
+    file = tmp_path / "pdinference.yaml"
+    file.write_text(yaml.safe_dump(resource))
+    return plan("-f", file, "--model-dir", tmp_path)
+
+
+def test_what_vllm_would_refuse_of_the_files_is_a_warning(tmp_path: Path) -> None:
+    result = older(tmp_path, maxModelLength=4096, quantization="awq")
+    assert result.exit_code == 0
+    assert "spec.model.maxModelLength: 4096 is more than the 2048 positions" in result.stderr
+    assert "spec.engine.image: vLLM 0.32.0 has no class for models of type internlm" in result.stderr
+    assert "spec.model.quantization: awq: the model's files are not quantised so" in result.stderr
+
+
+def test_a_plan_says_that_d_takes_the_products_of_p(tmp_path: Path) -> None:
+    titles = [line.strip() for line in older(tmp_path).stdout.splitlines() if "one device of" in line]
+    assert [title.endswith(", on P's products") for title in titles] == [False, True]
+
+
 def test_several_resources_are_a_list(tmp_path: Path, config: Path) -> None:
     document = yaml.safe_load(LLAMA.read_text())
     other = {**document, "metadata": {"name": "other"}}

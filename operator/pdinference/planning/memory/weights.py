@@ -70,7 +70,9 @@ def _bits_unknown(settings: Settings) -> bool:
 
 
 def _what(facts: ModelFacts) -> str:
-    return f"a model with {', '.join(facts.has_more)}" if facts.has_more else f"model type {facts.model_type!r}"
+    if facts.has_more:
+        return f"a model with {', '.join(facts.has_more)}"
+    return f"model type {facts.model_type!r}" if facts.model_type else "a config.json without model_type"
 
 
 def _stated(known: StatedWeights) -> str:
