@@ -3,6 +3,8 @@
 The note is in the output of `pdinference plan`, whose options are further ways, and, without these, in a condition.
 """
 
+import re
+
 _STATED = "state spec.model.architecture.weightsBytes beside architecture.config"
 _READ = "let a Job read the model's files (spec.model.inspect, or a claim as spec.model.cache)"
 _LOG = "vLLM's log says how many: `Model loading took`"
@@ -10,6 +12,7 @@ _LOG = "vLLM's log says how many: `Model loading took`"
 
 _OPTIONS = " On the command line, `pdinference plan` also takes "
 _NO_OPTION = " No option of `pdinference plan` has it."
+_ABOUT_OPTIONS = re.compile(rf"{re.escape(_OPTIONS)}.*?\.(?= |$)|{re.escape(_NO_OPTION)}")
 
 
 def _ways(fields: str, options: str) -> str:
@@ -17,8 +20,8 @@ def _ways(fields: str, options: str) -> str:
 
 
 def of_the_resource(note: str) -> str:
-    """A note for a condition: without the options of `pdinference plan`, which are the end of every such note."""
-    return note.partition(_OPTIONS)[0].removesuffix(_NO_OPTION)
+    """A note for a condition: without the sentences about options of `pdinference plan`; several notes may be in one."""
+    return _ABOUT_OPTIONS.sub("", note)
 
 
 SHAPE = _ways(
