@@ -7,10 +7,9 @@ from pdinference.planning.memory.figures import ceil_div
 from pdinference.planning.memory.quantization_config import GroupWeights, QuantizationConfig, checked_quantization
 from pdinference.planning.memory.skipped import NONE_SKIPPED, SkippedModules, UnusablePatternError, skipped_modules
 
-
 NO_CONFIG = (
-    "spec.model.quantization needs a quantised checkpoint, and config.json has no quantization_config. Copy it from the "
-    "checkpoint into spec.model.architecture.config."
+    "spec.model.quantization needs a quantised checkpoint, and config.json has no quantization_config. Copy it from "
+    "the checkpoint into spec.model.architecture.config."
 )
 
 

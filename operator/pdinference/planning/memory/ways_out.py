@@ -20,7 +20,7 @@ def _ways(fields: str, options: str) -> str:
 
 
 def of_the_resource(note: str) -> str:
-    """A note for a condition: without the sentences about options of `pdinference plan`; several notes may be in one."""
+    """A note, or several in one, for a condition: without the sentences about options of `pdinference plan`."""
     return _ABOUT_OPTIONS.sub("", note)
 
 
