@@ -1,6 +1,7 @@
 """`pdinference plan`, as a person uses it."""
 
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -93,6 +94,16 @@ def test_what_vllm_would_refuse_of_the_files_is_a_warning(tmp_path: Path) -> Non
 def test_a_plan_says_that_d_takes_the_products_of_p(tmp_path: Path) -> None:
     titles = [line.strip() for line in older(tmp_path).stdout.splitlines() if "one device of" in line]
     assert [title.endswith(", on P's products") for title in titles] == [False, True]
+
+
+def test_a_hub_out_of_reach_is_said_of_this_machine_and_not_of_pods() -> None:
+    words = [str(Path(sys.executable).with_name("pdinference")), "plan", "--online", "-f", str(LLAMA)]
+    environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9"}  # the port for discarding
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "This machine cannot reach it" in done.stderr
+    assert "--model-dir" in done.stderr
+    assert "tried again" not in done.stderr
 
 
 def test_several_resources_are_a_list(tmp_path: Path, config: Path) -> None:

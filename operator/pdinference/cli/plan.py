@@ -134,5 +134,10 @@ def _asked(resource: "PDInference") -> dict[str, Any] | None:
     try:
         _, facts = facts_of_hub(hub_of(where, source.hub.repository, source.hub.revision))
     except ModelError as error:
-        raise click.ClickException(f"{resource.metadata.name}: {error}") from None
+        # Its words are for pods, which try again and have the proxy of the resource.
+        here = "This machine cannot reach it (HTTPS_PROXY counts)." if error.reason == "HubUnreachable" else str(error)
+        raise click.ClickException(
+            f"{resource.metadata.name}: {source.hub.repository} on {where}: {here.removesuffix(' It is tried again.')} "
+            "--model-dir and --model-config need no hub."
+        ) from None
     return {"facts": {**facts, "source": source.identity()}}
