@@ -57,6 +57,13 @@ def test_what_it_prints_passes_validate() -> None:
     assert "P is not pinned to a product" in result.stderr, "a command line names no product"
 
 
+@pytest.mark.parametrize(("model", "option"), [("a/b", "--online"), ("/models/b", "--model-dir DIR")])
+def test_the_head_names_a_plan_that_can_be_made(model: str, option: str) -> None:
+    printed = convert("--", "vllm", "serve", model).stdout
+    assert f"pdinference plan {option} -f FILE" in printed
+    assert "`pdinference plan -f FILE`" not in printed
+
+
 def test_two_files_are_p_and_d(tmp_path: Path) -> None:
     (tmp_path / "p.sh").write_text("vllm serve a/b --max-num-seqs 8")
     (tmp_path / "d.sh").write_text("vllm serve a/b --max-num-seqs 64")

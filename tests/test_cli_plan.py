@@ -1,6 +1,7 @@
 """`pdinference plan`, as a person uses it."""
 
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -67,6 +68,42 @@ def test_json_has_every_number_with_its_source(config: Path) -> None:
     assert decode["kvCapacityTokens"]["value"] == decode["kvBlocks"]["value"] * 128
     assert {decode[name]["source"] for name in ("weightsBytes", "activationBytes", "overheadBytes")} == {"computed"}
     assert decode["memoryBytes"]["source"] == "measured"
+
+
+def older(tmp_path: Path, **model: Any) -> Result:
+    """A plan with a folder of files in place of what the resource would have to say of the model."""
+    shape = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32}
+    config = {"model_type": "internlm", "vocab_size": 103168, "max_position_embeddings": 2048, **shape}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    resource = yaml.safe_load(LLAMA.read_text())
+    resource["spec"]["model"] = {"source": {"huggingFace": {"repository": "internlm/internlm-7b"}}, **model}
+    resource["spec"]["parameter"] = {"accelerator": {"products": ["NVIDIA-GeForce-RTX-4090"]}}
+    file = tmp_path / "pdinference.yaml"
+    file.write_text(yaml.safe_dump(resource))
+    return plan("-f", file, "--model-dir", tmp_path)
+
+
+def test_what_vllm_would_refuse_of_the_files_is_a_warning(tmp_path: Path) -> None:
+    result = older(tmp_path, maxModelLength=4096, quantization="awq")
+    assert result.exit_code == 0
+    assert "spec.model.maxModelLength: 4096 is more than the 2048 positions" in result.stderr
+    assert "spec.engine.image: vLLM 0.32.0 has no class for models of type internlm" in result.stderr
+    assert "spec.model.quantization: awq: the model's files are not quantised so" in result.stderr
+
+
+def test_a_plan_says_that_d_takes_the_products_of_p(tmp_path: Path) -> None:
+    titles = [line.strip() for line in older(tmp_path).stdout.splitlines() if "one device of" in line]
+    assert [title.endswith(", on P's products") for title in titles] == [False, True]
+
+
+def test_a_hub_out_of_reach_is_said_of_this_machine_and_not_of_pods() -> None:
+    words = [str(Path(sys.executable).with_name("pdinference")), "plan", "--online", "-f", str(LLAMA)]
+    environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9"}  # the port for discarding
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "This machine cannot reach it" in done.stderr
+    assert "--model-dir" in done.stderr
+    assert "tried again" not in done.stderr
 
 
 def test_several_resources_are_a_list(tmp_path: Path, config: Path) -> None:

@@ -121,7 +121,11 @@ def test_decode_on_cpu_is_not_called_better(tmp_path: Path) -> None:
 def test_a_model_that_fits_only_unsplit_is_said_to(tmp_path: Path) -> None:
     h100 = {"parallelism": {"tensor": 1}, "accelerator": {"products": ["NVIDIA-H100-80GB-HBM3"]}}
     text = " ".join(plan(tmp_path, NOTE | {"parameter": h100, "decode": h100, "engine": {}}).split())
-    assert "D has no room for any" in text
+    assert "D has no room for any token" in text
+    assert "D has no room for one request of 4,096 tokens. More room:" in text
+    assert "kvTiers" not in text
+    assert "Why does" not in text
+    assert "One request of 4,096 tokens needs" in text
     assert "The model does not fit" not in text
 
 

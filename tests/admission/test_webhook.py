@@ -46,7 +46,7 @@ def test_a_p_that_is_not_pinned_gets_in_with_a_warning(document: Make) -> None:
     assert warning.startswith("spec.parameter.accelerator.products: P is not pinned to a product")
     assert warning.endswith("`kubectl get nodes -L nvidia.com/gpu.product` shows those of the cluster."), "not cut"
     assert "warnings" not in answer(document(decode={"replicas": -1})), "first things first"
-    assert "warnings" not in answer(document(parameter={"accelerator": {"type": "CPU"}}))
+    assert "warnings" not in answer(document(parameter={"accelerator": {"type": "CPU"}}, engine={"image": "a/cpu:1"}))
 
 
 def test_what_is_wrong_does_not_and_hears_everything_at_once(document: Make) -> None:

@@ -287,6 +287,23 @@ def test_code_from_elsewhere_is_worth_a_warning(document: Make) -> None:
     assert "Pin" not in warning.message
 
 
+@pytest.mark.parametrize(
+    ("image", "fields"),
+    [
+        ("docker.io/vllm/vllm-openai:v0.32.0", {"spec.engine.image"}),
+        ("vllm/vllm-openai:v0.23.0", {"spec.engine.image"}),
+        ("example.com/vllm-cpu:0.32.0", set()),
+        ("docker.io/vllm/vllm-openai-cpu:v0.32.0", set()),
+    ],
+)
+def test_an_image_for_gpus_is_worth_a_warning_on_cpu(document: Make, image: str, fields: set[str]) -> None:
+    cpu = {"accelerator": {"type": "CPU"}}
+    found = examined(document(parameter=cpu, decode=cpu, engine={"image": image}))
+    assert {warning.field for warning in found.warnings} == fields
+    on_gpus = examined(document(parameter=H200, decode=H200, engine={"image": image}))
+    assert "spec.engine.image" not in {warning.field for warning in on_gpus.warnings}
+
+
 def test_the_same_document_gives_the_same_words(document: Make) -> None:
     made = document(model=model(LLAMA_8B), decode={"accelerator": {"products": ["NVIDIA-L4"]}})
     assert examined(made) == examined(made)

@@ -122,6 +122,14 @@ def test_a_block_of_scales_that_is_none_leaves_memory_unknown(document: Make, bl
     assert "weight_block_size" in found.memory.message
 
 
+@pytest.mark.parametrize("method", ["awq", "gptq_marlin", "compressed-tensors"])
+def test_a_quantised_model_without_its_config_is_not_counted_as_whole(document: Make, method: str) -> None:
+    thirteen = LLAMA_8B | {"hidden_size": 8192, "num_hidden_layers": 60}  # fits no L4 as it is
+    found = examined(document, thirteen, parameter=L4, decode=L4, model={"quantization": method})
+    assert (found.problems, found.memory.fits) == ((), None)
+    assert "config.json has no quantization_config" in found.memory.message
+
+
 @pytest.mark.parametrize(
     ("patterns", "words"),
     [

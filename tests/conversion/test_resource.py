@@ -123,7 +123,40 @@ def test_one_command_line_gives_both_roles_its_gpus_and_says_so() -> None:
     spec = conversion.document["spec"]
     assert spec["parameter"] == spec["decode"] == {"parallelism": {"tensor": 2}}
     assert "2 GPUs and D on 2 GPUs, so 4 in all" in about(conversion, "P and D")
-    assert "pdinference plan" in about(conversion, "P and D")
+    assert "each of the two needs all weights" in about(conversion, "P and D")
+
+
+@pytest.mark.parametrize(
+    ("start", "family"),
+    [
+        ("vllm serve baichuan-inc/Baichuan2-7B-Chat", "baichuan"),
+        ("vllm serve /models/internlm-chat-7b", "internlm"),
+        ("docker run vllm/vllm-openai:v0.6.3 --model Qwen/Qwen-7B-Chat", "qwen"),
+    ],
+)
+def test_a_name_of_a_family_without_a_class_gets_a_remark(start: str, family: str) -> None:
+    text = about(converted(start), "model class")
+    assert text.startswith(f"The name suggests model_type {family}. vLLM 0.32 has no class")
+    assert "docs/older-models.md" in text
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "vllm serve Qwen/Qwen2.5-7B",
+        "vllm serve internlm/internlm2-7b",
+        "docker run me/vllm-openai:1 --model b/baichuan-7B",
+    ],
+)
+def test_other_names_and_own_images_get_no_such_remark(start: str) -> None:
+    assert "model class" not in {remark.subject for remark in converted(start).remarks}
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"), [("--dtype fp16", "float16"), ("--dtype bf16", "bfloat16"), ("--dtype flaot16", "float16")]
+)
+def test_a_value_that_nearly_fits_gets_a_hint(options: str, hint: str) -> None:
+    assert about(converted(f"vllm serve a/b {options}"), "--dtype").endswith(f"Did you mean {hint}?")
 
 
 def test_d_gets_ranks_in_place_of_pipeline_stages() -> None:

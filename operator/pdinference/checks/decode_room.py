@@ -74,7 +74,8 @@ def more_room(inputs: Inputs, plan: RolePlan) -> list[MoreRoom]:
         stated = {"decode.accelerator.memory": f"{inputs.memory.value:.0f}"}
         inputs = replace(inputs, spec=changed(inputs.spec, stated), memory=None)
     found = (next(_enough(inputs, changes), None) for changes in _kinds(inputs, plan))
-    return [room for room in (*found, _tier(inputs)) if room is not None]
+    tier = None if fits(plan) is False else _tier(inputs)  # nothing runs whose KV cache it could keep
+    return [room for room in (*found, tier) if room is not None]
 
 
 def _enough(inputs: Inputs, changes: Iterator[Change]) -> Iterator[MoreRoom]:

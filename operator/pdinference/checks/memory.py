@@ -24,7 +24,7 @@ from pdinference.planning.memory import (
 )
 
 _GIB = 2**30
-_NO_FACTS = MemoryVerdict(None, f"The model's shape is not known. {ways_out.SHAPE}")
+_NO_FACTS = MemoryVerdict(None, f"The model's shape is not known. {ways_out.of_the_resource(ways_out.SHAPE)}")
 
 
 _NOT_PLANNED = re.compile(
@@ -109,7 +109,7 @@ def _summary(plans: Mapping[Role, RolePlan], verdicts: Mapping[Role, bool | None
 
 def _role_summary(role: Role, plan: RolePlan, verdict: bool | None) -> str:
     if verdict is None:
-        return f"{ROLE_WORDS[role]}: {plan.concurrency.note}"
+        return f"{ROLE_WORDS[role]}: {ways_out.of_the_resource(plan.concurrency.note)}"
     return (
         f"{ROLE_WORDS[role]}: weights {_gib(plan.stage.weights)}, KV cache {_gib(plan.stage.kv_cache)} on each device, "
         f"room for {plan.concurrency.value:,.1f} requests of {plan.settings.max_length:,} tokens."

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterator
 
+from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
 
+_FOR_GPUS = re.compile("(?:docker[.]io/)?vllm/vllm-openai(?:[:@].*)?")
 _COMMIT = re.compile("^[0-9a-f]{40}$")
 
 
@@ -15,6 +17,7 @@ _SECRET = re.compile(r"(?:PASSWORD|PASSWD|SECRET|_TOKEN|API_KEY|ACCESS_KEY)$", r
 def risks(spec: Spec) -> Iterator[Problem]:
     """Warnings about a valid spec."""
     yield from _secrets(spec)
+    yield from _image_without_cpu(spec)
     hub = spec.model.source.hugging_face or spec.model.source.model_scope
     pinned = hub is None or _COMMIT.match(hub.revision) is not None
     if spec.model.trust_remote_code:
@@ -23,6 +26,16 @@ def risks(spec: Spec) -> Iterator[Problem]:
             "spec.model.trustRemoteCode",
             "Python code from the model's repository will run in the pods."
             + ("" if pinned else f" Pin the revision to a commit that you have read: now it may change {when}."),
+        )
+
+
+def _image_without_cpu(spec: Spec) -> Iterator[Problem]:
+    roles = [role for role in ENGINE_ROLES if spec.of(role).accelerator.type == "CPU"]
+    if roles and _FOR_GPUS.fullmatch(spec.engine.image):
+        yield Problem(
+            "spec.engine.image",
+            f"{spec.engine.image} has vLLM for GPUs, and spec.{roles[0]}.accelerator.type is CPU: these pods fail at "
+            "start. Use an image with vLLM for CPU; images/vllm-cpu builds one.",
         )
 
 

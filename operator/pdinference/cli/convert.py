@@ -26,11 +26,8 @@ Examples:
   pdinference convert -f serve.sh
   pdinference convert --parameter prefill.sh --decode decode.sh
 """
-_HEAD = (
-    "Made by `pdinference convert`. Before you apply it:",
-    "  pdinference validate -f FILE       checks it, without a cluster",
-    "  pdinference plan --online -f FILE  says what P and D hold in memory, and how many requests fit",
-)
+_PLAN = "plan --online -f FILE"
+_PLAN_OF_FOLDER = "plan --model-dir DIR -f FILE"
 
 
 @click.command("convert", epilog=_EXAMPLES)
@@ -95,14 +92,24 @@ def _only(source: IO[str]) -> "Launch":
 
 
 def _print(conversion: "Conversion") -> None:
-    for line in _comments(conversion.remarks):
+    source = conversion.document["spec"]["model"]["source"]
+    on_hub = not {"huggingFace", "modelScope"}.isdisjoint(source)
+    for line in (*_head(_PLAN if on_hub else _PLAN_OF_FOLDER), *_comments(conversion.remarks)):
         click.echo(f"# {line}".rstrip())
     text = yaml.dump(conversion.document, Dumper=PlainDumper, sort_keys=False, default_flow_style=False, width=_WIDTH)
     click.echo(text, nl=False)
 
 
+def _head(plan: str) -> tuple[str, ...]:
+    return (
+        "Made by `pdinference convert`. Before you apply it:",
+        f"  pdinference {'validate -f FILE':{len(plan)}}  checks it, without a cluster",
+        f"  pdinference {plan}  says what P and D hold in memory, and how many requests fit",
+    )
+
+
 def _comments(remarks: "tuple[Remark, ...]") -> list[str]:
-    lines = [*_HEAD]
+    lines = list[str]()
     shown = _merged(remarks[:_MOST_REMARKS])
     for title, left_out in (("Left out:", True), ("Look at:", False)):
         items = [remark for remark in shown if remark.left_out is left_out]

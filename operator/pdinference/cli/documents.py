@@ -29,7 +29,10 @@ def documents(source: IO[str], namespace: str | None, kinds: Collection[str] = (
         document for document in yaml_documents(source) if isinstance(document, dict) and _kind_of(document) in kinds
     ]
     if not wanted:
-        raise click.ClickException(f"{source.name} holds no resource of kind {' or '.join(kinds)}.")
+        raise click.ClickException(
+            f"{source.name} holds no resource of kind {' or '.join(kinds)}. For a command line of vLLM or a manifest "
+            "with one, `pdinference convert -f FILE` prints a resource."
+        )
     for document in wanted:
         if namespace is not None and isinstance(metadata := document.get("metadata"), dict):
             metadata.setdefault("namespace", namespace)

@@ -40,7 +40,7 @@ def _absent(source: ModelSource, folder: Path | None) -> str:
     hub = source.hugging_face or source.model_scope
     what = hub.repository if hub else source.path or "the model"
     return (
-        f"The plan needs config.json of {what}, which is not on this machine, and asks no network. Give its folder "
-        "with --model-dir, the file with --model-config, --online to ask the hub, or put the members of config.json "
-        "into spec.model.architecture.config."
+        f"The plan needs config.json of {what}, and this machine has none. Use --online to ask the hub, --model-dir "
+        "for its folder, or --model-config for the file; or put the members of config.json into "
+        "spec.model.architecture.config."
     )

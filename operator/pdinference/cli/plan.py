@@ -52,7 +52,9 @@ def plan_command(
         with problems_told(document, source.name):
             resource = validated(document)
         _warn_of_adapters(resource, source.name)
-        found.append(_answer(resource, model_dir, model_config, memory, online=online))
+        answer = _answer(resource, model_dir, model_config, memory, online=online)
+        _warn_of_model(answer, source.name)
+        found.append(answer)
     if output == "json":
         items = [answer.as_json() for answer in found]
         json.dump(items[0] if len(items) == 1 else {"items": items}, sys.stdout, indent=2)
@@ -76,6 +78,16 @@ def _warn_of_adapters(resource: "PDInference", file: str) -> None:
     spec, shape = resource.spec, facts_of(resource.spec, None).shape
     known = adapters_of(spec, local_facts(resource))
     for problem in (*adapter_problems(spec, known, shape.model_type if shape else ""), *adapter_warnings(spec, known)):
+        click.echo(f"Warning: {file}: {problem}", err=True)
+
+
+def _warn_of_model(answer: "Answer", file: str) -> None:
+    """A plan in numbers says nothing of a vLLM that refuses the model at its start, so this has to be said too."""
+    from pdinference.checks.model import model_problems  # noqa: PLC0415
+    from pdinference.checks.older_models import older_model_warnings  # noqa: PLC0415
+
+    spec, facts = answer.inputs.spec, answer.inputs.facts
+    for problem in (*model_problems(spec, facts), *older_model_warnings(spec, facts)):
         click.echo(f"Warning: {file}: {problem}", err=True)
 
 
@@ -122,5 +134,10 @@ def _asked(resource: "PDInference") -> dict[str, Any] | None:
     try:
         _, facts = facts_of_hub(hub_of(where, source.hub.repository, source.hub.revision))
     except ModelError as error:
-        raise click.ClickException(f"{resource.metadata.name}: {error}") from None
+        # Its words are for pods, which try again and have the proxy of the resource.
+        here = "This machine cannot reach it (HTTPS_PROXY counts)." if error.reason == "HubUnreachable" else str(error)
+        raise click.ClickException(
+            f"{resource.metadata.name}: {source.hub.repository} on {where}: {here.removesuffix(' It is tried again.')} "
+            "--model-dir and --model-config need no hub."
+        ) from None
     return {"facts": {**facts, "source": source.identity()}}

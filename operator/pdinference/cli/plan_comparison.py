@@ -7,7 +7,7 @@ from rich.table import Table
 from pdinference.api.names import Role
 from pdinference.checks.decode_room import MoreRoom
 from pdinference.cli.figures import count, gib
-from pdinference.planning.memory import Figure, RolePlan, instance
+from pdinference.planning.memory import Figure, RolePlan, fits, instance
 from pdinference.planning.memory.comparison import Compared, Comparison
 
 _SPLIT_IS_BETTER = (
@@ -36,7 +36,8 @@ def comparison_lines(comparison: Comparison, decode: RolePlan, rooms: Sequence[M
         yield f"The same GPUs unsplit: {' '.join(comparison.notes)}"
     if rooms:
         yield _rooms(decode, rooms)
-        yield _ON_TIERS
+        if any(plan.tiers for plan in (decode, *(room.plan for room in rooms))):
+            yield _ON_TIERS
 
 
 def _compared(comparison: Comparison, decode: RolePlan) -> Iterator[Line]:
@@ -99,7 +100,7 @@ def _unsplit_is_better(compared: Compared) -> str | None:
         f", and weights take {gib(after)} instead of {gib(before)}" if (after.value or 0) < (before.value or 0) else ""
     )
     if not split:
-        return f"Unsplit is better at KV capacity: D has no room for any{weights}. It transfers no KV cache."
+        return f"Unsplit is better at KV capacity: D has no room for any token{weights}. It transfers no KV cache."
     return (
         f"Unsplit is better at KV capacity: {unsplit / split:,.1f} times the tokens, because all GPUs hold KV cache of "
         f"running requests{weights}. It transfers no KV cache."
@@ -108,7 +109,9 @@ def _unsplit_is_better(compared: Compared) -> str | None:
 
 def _rooms(decode: RolePlan, rooms: Sequence[MoreRoom]) -> Table:
     held = instance.requests_for_each_gpu(decode).value or 0
-    title = f"D is small: {held:.2f} requests of {decode.settings.max_length:,} tokens for each GPU. More room:"
+    length = f"{decode.settings.max_length:,} tokens"
+    is_small = f"D is small: {held:.2f} requests of {length} for each GPU. More room:"
+    title = is_small if fits(decode) is not False else f"D has no room for one request of {length}. More room:"
     table = Table(title=title, title_justify="left")
     table.add_column("change", overflow="fold")
     for column in ("GPUs", "KV tokens", "requests", "CPU tier, tokens"):

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import Spec
 from pdinference.cli.figures import GIB, count, gib
 from pdinference.cli.plan_answer import Answer
 from pdinference.cli.plan_comparison import comparison_lines
@@ -40,7 +41,7 @@ def print_plan(answer: Answer, console: Console) -> None:
 
 def _role(role: Role, plan: RolePlan, answer: Answer) -> Iterator[RenderableType]:
     gpus = answer.common_gpus[role]
-    yield _table(role, plan, without_unknown=bool(gpus))
+    yield _table(role, plan, _products_of_p(answer.inputs.spec, role), without_unknown=bool(gpus))
     if len(plan.stages) > 1:
         yield _stages(plan)
     if gpus:
@@ -56,10 +57,17 @@ def _indented(line: str) -> Padding:
     return Padding(Text(line), (0, 0, 0, 2))
 
 
-def _table(role: Role, plan: RolePlan, *, without_unknown: bool) -> Table:
+def _products_of_p(spec: Spec, role: Role) -> str:
+    """Says that D takes the products of P."""
+    taken = role is Role.DECODE and spec.of(role).accelerator.products and not spec.decode.accelerator.products
+    return ", on P's products" if taken else ""
+
+
+def _table(role: Role, plan: RolePlan, whose: str, *, without_unknown: bool) -> Table:
     settings = plan.settings
     layout = f"tensor {settings.tensor} x pipeline {settings.stages} x data {settings.data}"
-    table = Table(title=f"{_TITLES[role]}: one device of {layout}", title_justify="left", expand=False)
+    title = f"{_TITLES[role]}: one device of {layout}{whose}"
+    table = Table(title=title, title_justify="left", expand=False)
     table.add_column("")
     table.add_column("value", justify="right")
     table.add_column("source")
@@ -125,12 +133,17 @@ def _answers(plan: RolePlan) -> Iterator[str]:
     if weights and taken and least is not None and request is not None and not plan.settings.cpu:
         ranks = plan.settings.tensor * plan.settings.stages * plan.settings.data
         what = "a model" if ranks == 1 else "one device's share of a model,"
-        yield (
+        why = (
             f"Why does {what} of {weights / GIB:.1f} GiB use {taken / GIB:.1f} GiB? vLLM takes "
             f"{plan.settings.utilization:.0%} of the device, whatever the model needs, and makes KV cache of all that "
             f"weights, activations and overhead leave. For one request of {length:,} tokens, {least / GIB:.1f} GiB "
             f"would do, {request / GIB:.2f} GiB of it KV cache."
         )
+        too_large = (
+            f"One request of {length:,} tokens needs {least / GIB:.1f} GiB, {request / GIB:.2f} GiB of it KV cache. "
+            f"vLLM may take {taken / GIB:.1f} GiB, {plan.settings.utilization:.0%} of the device."
+        )
+        yield why if least <= taken else too_large
     if plan.concurrency.value is not None:
         yield f"How many requests of {length:,} tokens fit? {plan.concurrency.value:,.2f}, shorter ones in proportion."
     if plan.largest_length.value is not None:

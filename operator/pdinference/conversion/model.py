@@ -6,8 +6,10 @@ from shlex import quote
 from typing import Any
 
 from pdinference.api.v1alpha1.source import SEGMENT
+from pdinference.conversion.image import is_official
 from pdinference.conversion.launch import ConversionError, Finding, Folder, Launch, Remark, Unresolved
 from pdinference.conversion.options import Options
+from pdinference.planning.memory.architectures import LAST_VERSIONS
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9][A-Za-z0-9_.-]{0,95}")
 _FOLDER = re.compile(f"(/{SEGMENT})+")
@@ -53,6 +55,7 @@ def source_settings(options: Options, launch: Launch) -> Iterator[Finding]:
             f"The model is {model[:200]!r}. Write a repository as OWNER/NAME, or the absolute path of a folder; a path "
             "relative to this machine's current folder means nothing in a pod, and nor does a bucket."
         )
+    yield from _about_class(model.rstrip("/").rpartition("/")[2], launch)
     for word in options.positional[0 if "model" in options.values else 1 :]:
         yield Remark(word, "This is neither an option nor the model, and vLLM would refuse it.")
     if "served-model-name" not in options.values:
@@ -65,6 +68,20 @@ def source_settings(options: Options, launch: Launch) -> Iterator[Finding]:
                 "name of the resource, or for what you write into spec.model.name.",
                 left_out=False,
             )
+
+
+def _about_class(name: str, launch: Launch) -> Iterator[Remark]:
+    """A model whose name begins with a type that vLLM no longer has, as that of `baichuan-7B-Chat` does."""
+    first = name.lower().partition("-")[0]
+    family = {"baichuan2": "baichuan"}.get(first, first)
+    last = LAST_VERSIONS.get(family)
+    if last is not None and (launch.image is None or is_official(launch.image)):
+        yield Remark(
+            "model class",
+            f"The name suggests model_type {family}. vLLM 0.32 has no class for that type; {last} was the last release "
+            "with one. docs/older-models.md has the ways to serve it.",
+            left_out=False,
+        )
 
 
 def _hub(repository: str, options: Options, launch: Launch) -> Iterator[Finding]:

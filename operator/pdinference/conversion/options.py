@@ -46,8 +46,11 @@ SHORT = {
 _ALIASES = {"device-memory-utilization": "gpu-memory-utilization"}
 _JSON = Limits(size=MAX_SPEC_BYTES, depth=32, values=8192, members=8192)
 _HINTS = 8
+_LONGEST_CHOICE = 40
 _NEGATIVE = re.compile(r"-\d")
 _WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
+_USUAL_NAMES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+"""What people write for values that vLLM has by another name."""
 _CANONICAL = re.compile(r"0|-?[1-9]\d{0,17}", re.ASCII)
 _SECRET = frozenset({"api-key", "hf-token"})
 REPLACED = "A shell would replace a part of this, and nothing is run or replaced here. Write its value."
@@ -167,10 +170,18 @@ def _typed(form: str, values: list[str]) -> Any:
     if not values:
         raise ValueError("This option needs a value.")
     if (wanted := mismatch(form, values[0])) is not None:
-        raise ValueError(f"The value does not fit: vLLM {listed()[0]} wants {wanted}.")
+        raise ValueError(f"The value does not fit: vLLM {listed()[0]} wants {wanted}.{_meant(form, values[0])}")
     if form in {"int", "float"}:
         return int(values[0]) if _WHOLE.fullmatch(values[0]) else float(values[0])
     return _json_object(values[0])
+
+
+def _meant(form: str, value: str) -> str:
+    """A hint at the choice that somebody meant; empty where none is like it."""
+    choices = form.split("|") if "|" in form else []
+    usual = _USUAL_NAMES.get(value)
+    near = [usual] if usual in choices else get_close_matches(value[:_LONGEST_CHOICE], choices, n=1)
+    return f" Did you mean {near[0]}?" if near else ""
 
 
 def _number_or_json(text: str) -> Any:

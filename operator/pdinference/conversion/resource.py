@@ -110,8 +110,7 @@ def _unsplit(half: _Half) -> Iterable[Remark]:
     gpus = tensor * pipeline * int(data) * int(replicas)
     one = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
     text = (
-        f"One vLLM on {one} becomes P on {one} and D on {one}, so {2 * gpus} in all: each of the two needs all "
-        "weights. `pdinference plan -f FILE` says what each of them holds, and how many requests fit."
+        f"One vLLM on {one} becomes P on {one} and D on {one}, so {2 * gpus} in all: each of the two needs all weights."
     )
     if role_of(half.options) is not None:
         text = "This was one half of a pair. The other half gets the same options. " + text

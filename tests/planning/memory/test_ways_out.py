@@ -71,8 +71,21 @@ def test_the_longest_request() -> None:
 def test_a_resource_of_whose_model_nothing_is_known() -> None:
     spec_ = Spec.model_validate({"model": {"source": {"path": "/models/any"}}})
     message = judge(spec_, Facts()).message
-    for way in ("spec.model.architecture.config", "spec.model.inspect", "--model-dir", "--model-config", "--online"):
+    for way in ("spec.model.architecture.config", "spec.model.inspect"):
         assert way in message
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{"model_type": "strange"}, {"intermediate_size": "x"}, {"quantization_config": {"quant_method": "mxfp4"}}],
+)
+def test_a_condition_names_fields_and_no_options(config: Config) -> None:
+    spec_ = Spec.model_validate({"model": {"source": {"path": "/models/any"}}})
+    for facts in (Facts(), Facts(model_facts(configs.LLAMA_8B | config)), Facts(model_facts(configs.LLAMA_8B))):
+        message = judge(spec_, facts).message
+        assert "In the resource: " in message
+        assert "--" not in message
+        assert "pdinference plan" not in message
 
 
 def test_numbers_that_a_user_states_say_where() -> None:

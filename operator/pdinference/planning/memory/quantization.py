@@ -7,6 +7,11 @@ from pdinference.planning.memory.figures import ceil_div
 from pdinference.planning.memory.quantization_config import GroupWeights, QuantizationConfig, checked_quantization
 from pdinference.planning.memory.skipped import NONE_SKIPPED, SkippedModules, UnusablePatternError, skipped_modules
 
+NO_CONFIG = (
+    "spec.model.quantization needs a quantised checkpoint, and config.json has no quantization_config. Copy it from "
+    "the checkpoint into spec.model.architecture.config."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
@@ -78,10 +83,14 @@ def quantization_of(config: object) -> Quantization | None:
         return Quantization(method, kv_bits=read.kv_bits, unfit=str(error))
 
 
-def quantized_on_load(method: str) -> Quantization | None:
-    """What vLLM makes of an unquantised checkpoint; None when the method needs a quantised one."""
+def stated_quantization(method: str | None) -> Quantization | None:
+    """What spec.model.quantization says where config.json has no quantization_config.
+
+    vLLM quantises with fp8 and bitsandbytes while it loads. Any other method needs a checkpoint made so, whose bits are
+    in the config that is missing: 0 bits.
+    """
     on_load = {"fp8": Quantization("fp8", 8), "bitsandbytes": Quantization("bitsandbytes", 4)}
-    return on_load.get(method)
+    return on_load.get(method, Quantization(method, unfit=NO_CONFIG)) if method else None
 
 
 def _read(method: str, config: QuantizationConfig) -> Quantization:

@@ -8,7 +8,7 @@ from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import RoleSpec, Spec, defaults
 from pdinference.api.v1alpha1.kv_tiers import CPUTier, DiskTier
 from pdinference.planning.memory.figures import GIB, Figure
-from pdinference.planning.memory.quantization import Quantization, quantized_on_load
+from pdinference.planning.memory.quantization import Quantization, stated_quantization
 from pdinference.planning.memory.shape import ModelFacts
 
 DTYPE_BYTES = {"half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4}
@@ -90,7 +90,7 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
     engine, parallel = spec.engine, own.parallelism
     cpu = own.accelerator.type == "CPU"
     dtype_bytes = _dtype_bytes(spec)
-    quantization = facts.quantization or quantized_on_load(spec.model.quantization or "")
+    quantization = facts.quantization or stated_quantization(spec.model.quantization)
     tokens, seqs = _batch_defaults(cpu, parallel.tensor * parallel.pipeline, memory, own)
     max_length = spec.model.max_model_length or facts.max_length
     seqs_set = own.max_num_seqs or engine.max_num_seqs

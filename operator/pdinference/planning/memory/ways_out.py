@@ -1,16 +1,27 @@
 """How a user supplies what a plan lacks: the sentences at the end of every unknown number's note.
 
-The same note is in a condition, where the way out is a field of the resource, and in the output of `pdinference plan`,
-whose options are further ways. So each sentence says which is which.
+The note is in the output of `pdinference plan`, whose options are further ways, and, without these, in a condition.
 """
+
+import re
 
 _STATED = "state spec.model.architecture.weightsBytes beside architecture.config"
 _READ = "let a Job read the model's files (spec.model.inspect, or a claim as spec.model.cache)"
 _LOG = "vLLM's log says how many: `Model loading took`"
 
 
+_OPTIONS = " On the command line, `pdinference plan` also takes "
+_NO_OPTION = " No option of `pdinference plan` has it."
+_ABOUT_OPTIONS = re.compile(rf"{re.escape(_OPTIONS)}.*?\.(?= |$)|{re.escape(_NO_OPTION)}")
+
+
 def _ways(fields: str, options: str) -> str:
-    return f"In the resource: {fields}. On the command line, `pdinference plan` also takes {options}."
+    return f"In the resource: {fields}.{_OPTIONS}{options}."
+
+
+def of_the_resource(note: str) -> str:
+    """A note, or several in one, for a condition: without the sentences about options of `pdinference plan`."""
+    return _ABOUT_OPTIONS.sub("", note)
 
 
 SHAPE = _ways(
@@ -31,7 +42,7 @@ TENSORS = _ways(f"{_STATED}, or {_READ}", "--model-dir or --online")
 SIZE_IN_MEMORY = _ways(f"{_STATED} ({_LOG})", "--model-config with a config.json that has torch_dtype")
 """For files whose size does not say what vLLM makes of it."""
 
-STATED_SIZE = f"In the resource: {_STATED} ({_LOG}). No option of `pdinference plan` has it."
+STATED_SIZE = f"In the resource: {_STATED} ({_LOG}).{_NO_OPTION}"
 """For weights whose files do not help either."""
 
 LENGTH = _ways("set spec.model.maxModelLength", "--model-config or --model-dir where config.json has the length")

@@ -8,7 +8,7 @@ from pdinference.api.words import cut
 from pdinference.planning.memory import ways_out
 from pdinference.planning.memory.checkpoint import Checkpoint, KnownWeights, StatedWeights, StoredFiles
 from pdinference.planning.memory.figures import GIB, MIB, Figure, computed, unknown
-from pdinference.planning.memory.quantization import Quantization
+from pdinference.planning.memory.quantization import NO_CONFIG, Quantization
 from pdinference.planning.memory.settings import Settings
 from pdinference.planning.memory.shape import ModelFacts
 from pdinference.planning.memory.stored import loaded_bytes
@@ -70,7 +70,9 @@ def _bits_unknown(settings: Settings) -> bool:
 
 
 def _what(facts: ModelFacts) -> str:
-    return f"a model with {', '.join(facts.has_more)}" if facts.has_more else f"model type {facts.model_type!r}"
+    if facts.has_more:
+        return f"a model with {', '.join(facts.has_more)}"
+    return f"model type {facts.model_type!r}" if facts.model_type else "a config.json without model_type"
 
 
 def _stated(known: StatedWeights) -> str:
@@ -94,6 +96,8 @@ def _shared_evenly(total: Figure, why: str, facts: ModelFacts, settings: Setting
 
 
 def _quantization_note(quantization: Quantization) -> str:
+    if quantization.unfit == NO_CONFIG:
+        return NO_CONFIG
     if quantization.unfit:
         return cut(f"quantization_config cannot be read: {quantization.unfit}", _LONGEST_NOTE)
     return f"How many bytes quantisation {quantization.method!r} takes is not known here."
