@@ -116,6 +116,8 @@ UNREADABLE: Final[dict[str, tuple[str, Answering]]] = {
     "unterminated label": ("malformed", metrics(b'vllm:num_requests_waiting{engine="0 1')),
     "too many labels": ("malformed", metrics(b"vllm:num_requests_waiting{" + b'a="",' * 200 + b"} 1")),
     "unicode digits": ("malformed", metrics("vllm:num_requests_waiting ٣".encode())),
+    "half a number": ("malformed", metrics(b"vllm:num_requests_waiting 0.e")),
+    "half a time": ("malformed", metrics(b"vllm:num_requests_waiting 1 - ")),
     "underscores in numbers": ("malformed", metrics(b"vllm:num_requests_waiting 1_000")),
     "reset": ("unreachable", _reset),
     "cut short": ("unreachable", saying(answer(_RECORDED)[:5000])),

@@ -22,6 +22,7 @@ from tests.autoscaling.test_hostile_pods import is_sound
 FILES = [path.read_bytes() for path in sorted(RECORDED.glob("*.txt"))]
 NAMES = [name + part for name in VllmMetric for part in ("", "_sum", "_count", "_bucket")]
 NUMBERS = ["NaN", "+Inf", "-Inf", "-1", "0", "1", "1e308", "1e-320", "1e15", "1e999", "9" * 400, "0x1", "1_0", "٣", "x"]
+NUMBERS += ["1e", "0.e"]
 LABELS = ['le="1"', 'le="+Inf"', 'le="NaN"', 'le=""', 'stage="in_progress"', 'num_gpu_blocks="24"', 'block_size="16"']
 LABELS += ['num_gpu_blocks="-1"', f'block_size="{"9" * 400}"', 'a="\\"', 'a="}"', "=", 'engine="0"', "le"]
 NASTY = [b"\x00", b"\xff", b"{", b"}", b'"', b"\\", b"\n", b"\r", b",", b"=", b" ", b"#", b"NaN", b"1e308", b"_bucket"]

@@ -251,11 +251,16 @@ def test_a_document_beyond_the_bounds_is_refused() -> None:
         starts_in_documents([{"apiVersion": "v1", "kind": "Pod", "spec": deep}])
 
 
+def test_containers_within_containers_without_end_are_refused() -> None:
+    with pytest.raises(ConversionError, match="shells or containers within"):
+        starts_in_script("docker run " * 3000 + "vllm serve a/b")
+
+
 def test_a_shell_within_shells_without_end_is_refused() -> None:
     text = "vllm serve a/b"
     for _ in range(6):
         text = (
             f"sh -c {text!r}" if "'" not in text else 'sh -c "' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
         )
-    with pytest.raises(ConversionError, match="shells within shells"):
+    with pytest.raises(ConversionError, match="shells or containers within"):
         starts_in_script(text)

@@ -205,6 +205,9 @@ HOSTILE: dict[str, Overlay] = {
         "env[AMD_VISIBLE_DEVICES]",
         env=[{"name": "AMD_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}],
     ),
+    "side-car-memory-of-other-nodes": _side_car(
+        "env[NVIDIA_IMEX_CHANNELS]", env=[{"name": "NVIDIA_IMEX_CHANNELS", "value": "0"}]
+    ),
     "router-all-devices": _own(
         "router", "env[NVIDIA_VISIBLE_DEVICES]", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
     ),

@@ -156,6 +156,32 @@ RESOURCES: dict[str, Entry] = {
     "tokenizer-climbs": refused("model.tokenizer", "a/../../b"),
     "tokenizer-option": refused("model.tokenizer", "--x"),
     "template-half-a-character": refused("model.chatTemplate", {"inline": "{{ \ud800 }}"}, "model.chatTemplate.inline"),
+    "template-of-parentheses": refused(
+        "model.chatTemplate", {"inline": f"{{{{ {'(' * 3000}x{')' * 3000} }}}}"}, "model.chatTemplate.inline", "deeply"
+    ),
+    "template-of-blocks": refused(
+        "model.chatTemplate", {"inline": "{% if x %}" * 3000}, "model.chatTemplate.inline", "deeply"
+    ),
+    "template-of-signs": refused(
+        "model.chatTemplate", {"inline": f"{{{{ {'-' * 30_000}1 }}}}"}, "model.chatTemplate.inline", "deeply"
+    ),
+    "template-of-digits": refused(
+        "model.chatTemplate", {"inline": f"{{{{ {'9' * 60_000} }}}}"}, "model.chatTemplate.inline", "digits"
+    ),
+    "vllm-without-the-devices-of-its-role": refused(
+        "decode.podTemplate.spec.containers",
+        [{"name": "vllm", "resources": {"requests": {"nvidia.com/gpu": 0}, "limits": {"nvidia.com/gpu": 0}}}],
+        "decode.podTemplate.spec.containers[vllm].resources.limits.nvidia.com/gpu",
+        "parallelism",
+    ),
+    "vllm-with-more-devices-than-its-role": refused(
+        "parameter",
+        {
+            "accelerator": {"resourceName": "amd.com/gpu"},
+            "podTemplate": {"spec": {"containers": [{"name": "vllm", "resources": {"limits": {"amd.com/gpu": "8"}}}]}},
+        },
+        "parameter.podTemplate.spec.containers[vllm].resources.limits.amd.com/gpu",
+    ),
     "template-endless": refused("model.chatTemplate", {"inline": "{{ x }}" * 10_000}, "model.chatTemplate.inline"),
     "secret-key-path": refused(
         "model.source",

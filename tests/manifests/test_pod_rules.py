@@ -149,6 +149,7 @@ def test_no_policy_allows_folders_of_the_node_in_overlays(volume: str) -> None:
             "env[OTEL_URL]",
         ),
         ({"dnsConfig": {"nameservers": ["10.6.6.6"]}}, "dnsConfig.nameservers"),
+        ({"dnsConfig": {"searches": ["example.org"]}}, "dnsConfig.searches"),
     ],
 )
 def test_an_overlay_leads_no_token_elsewhere(document: Callable[..., Json], spec: Json, path: str) -> None:

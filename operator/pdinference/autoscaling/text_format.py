@@ -13,11 +13,12 @@ _SMALLEST: Final = 1e-12
 _MOST_LABELS: Final = 128  # the line of vLLM with the most labels has 38
 _QUOTED: Final = 80
 
-# All quantifiers are possessive: nothing is tried twice.
+# Quantifiers of single characters are possessive, so that nothing is tried twice. Those of optional groups are not:
+# Python 3.11.2 takes the beginning of such a group for all of it, and `1e` for a number.
 _NAME: Final = re.compile(rb"[a-zA-Z_:][a-zA-Z0-9_:]*+")
 _LABEL: Final = re.compile(rb'[ \t]*+([a-zA-Z_][a-zA-Z0-9_]*+)[ \t]*+=[ \t]*+"((?:[^"\\]++|\\.)*+)"[ \t]*+')
-_VALUE: Final = re.compile(rb"[ \t]++([^ \t]++)(?:[ \t]++-?+[0-9]++)?+[ \t\r]*+")
-_NUMBER: Final = re.compile(rb"[+-]?+(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+")
+_VALUE: Final = re.compile(rb"[ \t]++([^ \t]++)(?:[ \t]++-?+[0-9]++)?[ \t\r]*+")
+_NUMBER: Final = re.compile(rb"[+-]?+(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?")
 _NO_NUMBERS: Final = frozenset({b"nan", b"inf", b"+inf", b"-inf"})
 
 

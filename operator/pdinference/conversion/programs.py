@@ -17,7 +17,7 @@ _SILENT = frozenset(
 """What may stand in front of a program and means nothing in a pod."""
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _DEPTH = 4
-"""Of shells within shells."""
+"""Of shells and containers within each other."""
 
 
 def starts_in(text: str, depth: int = 0) -> list[Launch]:
@@ -43,7 +43,7 @@ def starts_of(words: Sequence[str], environment: Mapping[str, str] | None = None
         program, rest = word.rpartition("/")[2], words[at + 1 :]
         before = words[:at]
         if program in _CONTAINERS and (arguments := _after_run(rest)) is not None:
-            return container_starts(docker_run(arguments), depth)
+            return container_starts(docker_run(arguments), _deeper(depth))
         if program in _SHELLS and (text := _script_of(rest)) is not None:
             return _within(text, environment | dict(_assignments(before)), depth)
         arguments = _server_arguments(program, rest)
@@ -70,12 +70,18 @@ def _is_server(container: Container) -> bool:
 
 
 def _within(text: str, environment: Mapping[str, str], depth: int) -> list[Launch]:
-    if depth >= _DEPTH:
-        raise ConversionError("There are shells within shells here. Give the command line that starts vLLM.")
     return [
         Launch(launch.arguments, {**environment, **launch.environment}, remarks=launch.remarks)
-        for launch in starts_in(text, depth + 1)
+        for launch in starts_in(text, _deeper(depth))
     ]
+
+
+def _deeper(depth: int) -> int:
+    if depth >= _DEPTH:
+        raise ConversionError(
+            "There are shells or containers within each other here. Give the command line that starts vLLM."
+        )
+    return depth + 1
 
 
 def _server_arguments(program: str, rest: Sequence[str]) -> tuple[str, ...] | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from pdinference.api.installation_policy import Policy, allowed_by
-from pdinference.api.v1alpha1 import PDBatch, PDInference
+from pdinference.api.v1alpha1 import PDBatch, PDInference, RoleSpec, Spec
 from pdinference.api.v1alpha1.engine import OWNED_ENVIRONMENT
 from pdinference.api.v1alpha1.role import Placement, Toleration
 from pdinference.api.validation import InvalidResourceError, Problem
@@ -52,7 +52,7 @@ def policy_problems(resource: PDInference, settings: RenderSettings) -> Iterator
     for key in spec.router.service.annotations:
         yield from service_annotation(key, f"spec.router.service.annotations.{key}", Allowance(policy))
     for part, role in (("parameter", spec.parameter), ("decode", spec.decode)):
-        allowance = Allowance(policy, has_token)
+        allowance = Allowance(policy, has_token, _requested(resource.spec, role))
         yield from overlay_problems(f"spec.{part}.podTemplate", role.pod_template, allowance)
     yield from overlay_problems("spec.router.podTemplate", spec.router.pod_template, Allowance(policy))
     yield from own_volume_problems("spec.router.podTemplate", spec.router.pod_template)
@@ -83,6 +83,13 @@ def _placement_problems(field: str, placement: Placement, policy: Policy) -> Ite
     yield from _class_problems(field, "runtimeClassName", placement.runtime_class_name, policy)
     yield from _class_problems(field, "schedulerName", placement.scheduler_name, policy)
     yield from _toleration_problems(field, placement.tolerations, policy)
+
+
+def _requested(spec: Spec, role: RoleSpec) -> frozenset[str]:
+    """Extended resources that vLLM's container gets by fields of the resource."""
+    accelerator, rdma = role.accelerator, spec.transfer.rdma
+    device = set() if accelerator.type == "CPU" or accelerator.devices is not None else {accelerator.resource_name}
+    return frozenset(device | (set() if rdma is None else {rdma.resource_name}))
 
 
 def _has_token(resource: PDInference) -> bool:

@@ -81,6 +81,12 @@ def _parses(template: str) -> str:
         _CHAT_TEMPLATES.parse(template)
     except TemplateSyntaxError as error:
         raise ValueError(f"Line {error.lineno} is no Jinja2: {error.message}") from None
+    except RecursionError:
+        raise ValueError(
+            "It is nested too deeply to be read. Use fewer parentheses, signs and blocks inside each other."
+        ) from None
+    except ValueError:  # int() refuses it
+        raise ValueError("A number in it has too many digits. Write a smaller number.") from None
     if not _JINJA.search(template):
         raise ValueError("Write a Jinja2 template; a text without {{ }} or {% %} would ignore the messages.")
     return template

@@ -18,6 +18,7 @@ from pdinference.manifests.pod_rules.shapes import (
     Allowance,
     Check,
     amount,
+    both,
     flag,
     list_of,
     map_of,
@@ -75,10 +76,10 @@ _PORT = object_of(
     {"hostPort": "it would take a port of the node; use a Service", "hostIP": "use a Service"},
     required=("containerPort",),
 )
-_NAME: dict[str, Check] = {"name": VOLUME_NAME}
+_RESOURCES = object_of({"requests": _AMOUNTS, "limits": _AMOUNTS, "claims": list_of(_CLAIM, most=32)})
 _EVERYWHERE: dict[str, Check] = {
-    **_NAME,
-    "resources": object_of({"requests": _AMOUNTS, "limits": _AMOUNTS, "claims": list_of(_CLAIM, most=32)}),
+    "name": VOLUME_NAME,
+    "resources": _RESOURCES,
     "securityContext": CONTAINER_SECURITY,
     "imagePullPolicy": only("Always", "IfNotPresent", "Never"),
     "terminationMessagePath": text(),
@@ -92,8 +93,28 @@ _OF_USERS: dict[str, Check] = {
     "readinessProbe": PROBE,
     "livenessProbe": PROBE,
 }
+
+
+def _not_requested(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    """Devices of vLLM's container: with none of them requested, a container runtime may give it all of the node."""
+    for kind in ("requests", "limits"):
+        for name in sorted(allowance.requested.intersection(value.get(kind, ()))):
+            yield Problem(
+                f"{path}.{kind}.{name}",
+                "Leave it out; the operator requests it. Use parallelism of the role for how many devices, and "
+                "transfer.rdma.count for RDMA.",
+            )
+
+
 _ENGINE = object_of(
-    {**_OF_USERS, "env": ENGINE_ENVIRONMENT, "envFrom": ENGINE_ENVIRONMENT_FROM}, _OWNED | _RESERVED, required=("name",)
+    {
+        **_OF_USERS,
+        "resources": both(_RESOURCES, _not_requested),
+        "env": ENGINE_ENVIRONMENT,
+        "envFrom": ENGINE_ENVIRONMENT_FROM,
+    },
+    _OWNED | _RESERVED,
+    required=("name",),
 )
 _HELPER = object_of({**_EVERYWHERE, "env": HELPER_ENVIRONMENT}, _SHIELDED, required=("name",))
 """A container that holds a token of the API server, or writes what other resources read."""

@@ -68,6 +68,15 @@ def _nameservers(value: Any, path: str, allowance: Allowance) -> Iterator[Proble
         yield Problem(path, "Beside tokenSecret, the cluster's name servers say where a hub is. Leave it out.")
 
 
+def _searches(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    if allowance.has_token and value:
+        yield Problem(
+            path,
+            "Beside tokenSecret, a hub's name could be looked up within these domains first. Leave them out; the "
+            "cluster's own stay.",
+        )
+
+
 def _own_claim(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
     if value["name"] == names.DEVICE_CLAIM:
         yield Problem(path, "The operator claims these; use accelerator.devices.")
@@ -77,7 +86,7 @@ _ADDRESS = text(r"[0-9a-fA-F:.]{2,45}", "10.0.0.10", most=45)
 _DNS = object_of(
     {
         "nameservers": both(list_of(_ADDRESS, most=8), _nameservers),
-        "searches": list_of(text(most=253), most=32),
+        "searches": both(list_of(text(most=253), most=32), _searches),
         "options": list_of(object_of({"name": text(most=63), "value": text(most=63)}), most=16),
     }
 )

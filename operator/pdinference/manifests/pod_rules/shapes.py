@@ -24,10 +24,12 @@ class Allowance:
     Attributes:
         policy: What the installation allows.
         has_token: Whether containers of the pod have a token of a hub.
+        requested: Extended resources that the operator requests for vLLM's container.
     """
 
     policy: Policy = field(default_factory=Policy)
     has_token: bool = False
+    requested: frozenset[str] = frozenset()
 
 
 Check = Callable[[Any, str, Allowance], Iterator[Problem]]
