@@ -88,7 +88,7 @@ def test_what_vllm_would_refuse_of_the_files_is_a_warning(tmp_path: Path) -> Non
     assert result.exit_code == 0
     assert "spec.model.maxModelLength: 4096 is more than the 2048 positions" in result.stderr
     assert "spec.engine.image: vLLM 0.32.0 has no class for models of type internlm" in result.stderr
-    assert "spec.model.quantization: awq: the model's files are not quantised so" in result.stderr
+    assert "spec.model.quantization: awq: the model's config.json has no quantization_config" in result.stderr
 
 
 def test_a_plan_says_that_d_takes_the_products_of_p(tmp_path: Path) -> None:

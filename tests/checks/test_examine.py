@@ -158,7 +158,8 @@ def test_a_length_beyond_the_models_is_refused_unless_somebody_knows_better(docu
         ("fp8", {"quant_method": "gptq"}, True),
         ("fp8", None, False),
         ("bitsandbytes", None, False),
-        ("gptq", None, True),
+        ("compressed-tensors", None, True),
+        ("gptq", None, False),
     ],
 )
 def test_quantization_goes_with_the_models_files(

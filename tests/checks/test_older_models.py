@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from pdinference.checks.examine import Examination, examine
+from pdinference.checks.older_models import QUANTIZATION_FILES
 from pdinference.manifests import RenderSettings
 
 Make = Callable[..., dict[str, Any]]
@@ -60,6 +61,24 @@ def test_slow_tokenizers_have_no_mode_of_their_own_any_more(document: Make) -> N
     assert problem.field == "spec.decode.args.tokenizer-mode"
     assert "Leave the option out" in problem.message
     assert examined(document(engine={"image": f"{OFFICIAL}:v0.23.0", "args": args})).problems == ()
+
+
+@pytest.mark.parametrize("stated", [{}, {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}])
+def test_a_quantisation_that_config_json_lacks_has_a_file_of_its_own(document: Make, stated: dict[str, Any]) -> None:
+    llama = BAICHUAN | {"model_type": "llama"} | stated
+    source = {"path": "/models/a"}
+    made = document(model={"source": source, "quantization": "awq", "architecture": {"config": llama}})
+    warned = {warning.field: warning.message for warning in examined(made).warnings}
+    assert ("spec.model.quantization" in warned) is not bool(stated)
+    assert stated or "quant_config.json or quantize_config.json" in warned["spec.model.quantization"]
+
+
+@pytest.mark.vllm
+def test_vllm_looks_into_these_files_for_the_quantisation() -> None:
+    from vllm.model_executor.layers.quantization import get_quantization_config  # noqa: PLC0415
+
+    for method, files in QUANTIZATION_FILES.items():
+        assert set(get_quantization_config(method).get_config_filenames()) == set(files.split(" or "))
 
 
 @pytest.mark.vllm

@@ -11,6 +11,7 @@ from pdinference.planning.memory import ModelFacts, split_problems
 _FAMILIES = {"awq_marlin": "awq", "gptq_marlin": "gptq"}
 _ONLY_READ = frozenset({"awq", "gptq", "compressed-tensors"})
 """Ways to quantise that a checkpoint has or has not; the others vLLM can apply while it loads."""
+_IN_CONFIG_ALONE = "compressed-tensors"
 _LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
 
@@ -66,9 +67,8 @@ def _quantization(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
         return
     method = facts.quantization.method if facts.quantization else None
     family = _FAMILIES.get(wanted, wanted)
-    if (
-        method is None and family in _ONLY_READ and spec.model.architecture is None
-    ):  # what people write may be incomplete
+    # What people write may be incomplete, and older checkpoints of AWQ and GPTQ have a file of their own for it.
+    if method is None and family == _IN_CONFIG_ALONE and spec.model.architecture is None:
         yield Problem(
             "spec.model.quantization",
             f"{wanted}: the model's files are not quantised so. Leave it out, or use fp8 or bitsandbytes, which "

@@ -1,4 +1,4 @@
-"""Models of 2023 that vLLM ran once: their classes were removed, and so was the option for their tokenizers."""
+"""Models of 2023: classes that vLLM removed, an option for their tokenizers, quantisation in a file of its own."""
 
 from collections.abc import Iterator
 
@@ -10,6 +10,9 @@ from pdinference.planning.memory import ModelFacts
 
 _OTHER_CLASS = ("hf-overrides", "model-impl")
 """Options that can have vLLM load the model with another class."""
+QUANTIZATION_FILES = {"awq": "quant_config.json or quantize_config.json", "gptq": "quantize_config.json"}
+"""Where vLLM looks when config.json has no quantization_config (`get_config_filenames` in
+vllm/model_executor/layers/quantization/auto_awq.py and auto_gptq.py)."""
 _TOKENIZER_MODE = "tokenizer-mode"
 
 
@@ -25,6 +28,18 @@ def older_model_warnings(spec: Spec, facts: ModelFacts | None) -> Iterator[Probl
             f"Use an image with vLLM {facts.last_version}, the last release with one, or convert the weights "
             "(docs/older-models.md).",
         )
+
+
+def quantization_file_warnings(spec: Spec, facts: ModelFacts | None) -> Iterator[Problem]:
+    """AWQ or GPTQ whose config.json does not say so: it depends on a file that is not read here."""
+    wanted = (spec.model.quantization or "").removesuffix("_marlin")
+    if facts is None or facts.quantization is not None or facts.unfit or wanted not in QUANTIZATION_FILES:
+        return
+    yield Problem(
+        "spec.model.quantization",
+        f"{spec.model.quantization}: the model's config.json has no quantization_config. vLLM then needs "
+        f"{QUANTIZATION_FILES[wanted]} beside it, and fails at start without.",
+    )
 
 
 def tokenizer_problems(spec: Spec) -> Iterator[Problem]:

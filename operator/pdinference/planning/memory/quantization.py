@@ -8,8 +8,8 @@ from pdinference.planning.memory.quantization_config import GroupWeights, Quanti
 from pdinference.planning.memory.skipped import NONE_SKIPPED, SkippedModules, UnusablePatternError, skipped_modules
 
 NO_CONFIG = (
-    "spec.model.quantization needs a quantised checkpoint, and config.json has no quantization_config. Copy it from "
-    "the checkpoint into spec.model.architecture.config."
+    "spec.model.quantization needs a quantised checkpoint, and config.json has no quantization_config. Copy it, or the "
+    "checkpoint's quantize_config.json, into spec.model.architecture.config.quantization_config."
 )
 
 
