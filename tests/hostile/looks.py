@@ -64,7 +64,8 @@ def problems_of(document: Document, *, model: Any = None) -> tuple[Problem, ...]
 
 def _check_plan(document: Document, model: Any) -> None:
     """What `pdinference plan` says, of documents that its memory check refuses too."""
-    resource = read(document).resource
+    reading = read(document)
+    resource = None if reading.problems else reading.resource  # the command refuses the others first
     facts = facts_of(resource.spec, model) if resource is not None else Facts()
     if resource is None or facts.shape is None:
         return
