@@ -73,7 +73,7 @@ def own_copy(spec: Json) -> Json:
     return copied
 
 
-def specs() -> Iterator[Json]:
+def valid_specs() -> Iterator[Json]:
     """Valid specs that together have every field."""
     for spec in map(own_copy, SPECS.values()):
         spec["model"].pop("architecture", None)  # not complete
@@ -86,6 +86,9 @@ def specs() -> Iterator[Json]:
             holder = holder.setdefault(name, {})
         holder[last] = value
     yield spec
+
+
+VALID_SPECS = list(valid_specs())
 
 
 def places(value: Any, steps: list[str], place: Place = ()) -> Iterator[Place]:
@@ -109,7 +112,7 @@ class Field:
     """A field in a valid spec, whose text can be replaced."""
 
     def __init__(self, name: str) -> None:
-        found = ((spec, place) for spec in specs() for place in places(spec, name.split(".")))
+        found = ((spec, place) for spec in VALID_SPECS for place in places(spec, name.split(".")))
         self._spec, place = next(found)
         self._is_key = place[-1] == KEY
         *self._holders, self._last = place[:-1] if self._is_key else place
@@ -184,12 +187,14 @@ def test_harmless_text_in_every_field_reaches_a_manifest(name: str) -> None:
 @pytest.mark.parametrize("name", FIELDS)
 def test_hostile_text_in_every_field_is_refused_or_comes_out_whole(name: str) -> None:
     field = Field(name)
-    taken = set()
-    for trick in HOSTILE:
-        for text in (field.after_its_value(f"{MARK}{trick}"), f"{trick}{MARK}"):
-            seen = marked_texts(field, text)
-            if seen is not None:
-                taken.add(trick)
-                assert seen, text
-                assert all(has_whole(text, leaf) for leaf in seen), text
+    at_the_end = [field.after_its_value(f"{MARK}{trick}") for trick in HOSTILE]
+    # Where all are refused, three are enough to see that the pattern covers the beginning, too.
+    at_the_beginning = [f"{trick}{MARK}" for trick in (HOSTILE if name in ANY_TEXT else HOSTILE[:3])]
+    taken = []
+    for text in at_the_end + at_the_beginning:
+        seen = marked_texts(field, text)
+        if seen is not None:
+            taken.append(text)
+            assert seen, text
+            assert all(has_whole(text, leaf) for leaf in seen), text
     assert bool(taken) == (name in ANY_TEXT), taken
