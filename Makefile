@@ -65,6 +65,11 @@ explore: setup ## Property tests and the fuzzer of hostile resources with new ex
 	$(RUN) pytest -m 'hypothesis and not vllm' --ignore=tests/integration --hypothesis-profile=explore $(ARGS)
 	HOSTILE_SEED=$(or $(SEED),$$RANDOM) HOSTILE_CASES=20000 $(RUN) pytest tests/hostile/test_fuzzer.py $(ARGS)
 
+.PHONY: mutants
+mutants: setup ## Small faults in the planning code, and which of them no test notices: make mutants ARGS='rollout memory.split'
+	@$(UV) sync --quiet --frozen --group mutants
+	$(RUN) python -m tests.mutants $(ARGS)
+
 .PHONY: test-vllm
 test-vllm: setup-vllm ## Rendered command lines against the real vLLM parser and the real router
 	$(RUN) pytest -m vllm $(ARGS)

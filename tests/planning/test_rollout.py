@@ -102,6 +102,12 @@ def test_a_router_without_pods_holds_nothing_back() -> None:
     assert not plan.complete
 
 
+def test_a_router_scaled_to_zero_frees_the_serving_pair_with_its_last_pod() -> None:
+    leaving = [router_pod("a", terminating=True), router_pod("b", terminating=True)]
+    for pods, goes in ((leaving, False), ([], True)):
+        assert plan_rollout(target=NEW, serving=OLD, router=router(NEW, desired=0), pods=pods).may_go(OLD) == goes
+
+
 def test_recreate_frees_the_old_pair_at_once() -> None:
     pods = [router_pod(OLD)]
     plan = plan_rollout(target=NEW, serving=OLD, router=router(NEW, complete=False), pods=pods, recreate=True)

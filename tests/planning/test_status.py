@@ -12,6 +12,7 @@ from pdinference.planning.conditions import Judgement
 from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, PodTrouble, Verdict, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
+from pdinference.planning.scaling.coordination import Coordination
 from pdinference.planning.status import Situation, build_status, invalid_status, service_url
 from pdinference.planning.transitions import transitions
 
@@ -327,3 +328,25 @@ def test_a_router_pod_in_which_requests_still_wait_is_not_ready_without_a_pair()
         pods=(*STARTING.pods, pod(Role.ROUTER)),
     )
     assert conditions(built(old))["Ready"].status == "False"
+
+
+def test_a_budget_that_leaves_no_gpus_is_the_reason_for_no_pods() -> None:
+    none = {**SERVING.workloads, Role.DECODE: replace(workload(Role.DECODE, ready=0), desired=0)}
+    hpas = {Role.PARAMETER: None, Role.DECODE: None}
+    without_gpus = replace(SERVING, workloads=none, autoscalers=hpas, together=Coordination(budget=1))
+    found = conditions(built(without_gpus))["DecodeReady"]
+    assert (found.status, found.reason) == ("False", "GpuBudget")
+    assert found.message == "D: spec.autoscaling.gpuBudget leaves no GPUs until other pods let go of theirs."
+    unlimited = conditions(built(replace(without_gpus, together=Coordination())))["DecodeReady"]
+    assert unlimited.reason == "ScaledToZero"
+
+
+def test_failures_are_listed_in_one_order_whichever_came_first() -> None:
+    failures = [Failure(kind, name, "Denied", "No.") for kind, name in (("Service", "a"), ("Job", "b"), ("Job", "a"))]
+    messages = {
+        conditions(built(replace(SERVING, failures=order)))["Progressing"].message
+        for order in (tuple(failures), tuple(reversed(failures)))
+    }
+    assert len(messages) == 1
+    (message,) = messages
+    assert message.index("Job a") < message.index("Job b") < message.index("Service a")

@@ -51,6 +51,12 @@ def test_a_rollout_has_a_start_and_an_end() -> None:
     assert reasons(status(revision="r2", serving="r1"), status(revision="r2", serving="r2")) == ["RolloutFinished"]
 
 
+def test_a_start_is_no_warning_and_names_the_revisions() -> None:
+    for old, words in ((Status(), "Revision r2 is being created."), (status(), "Revision r2 is to replace r1.")):
+        (started,) = transitions(old, status(revision="r2"))
+        assert (started.type, started.note) == ("Normal", words)
+
+
 def test_what_stops_progress_is_a_warning_once() -> None:
     stuck = status(reason="NameConflict")
     found = list(transitions(status(), stuck))

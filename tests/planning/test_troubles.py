@@ -19,6 +19,43 @@ def test_a_crash_loop_points_to_the_log_of_the_run_that_ended() -> None:
     assert "kubectl logs -n ns p-0 -c vllm --previous" in message
 
 
+@pytest.mark.parametrize(
+    ("restarts", "exit_code", "last_words", "message"),
+    [
+        (0, None, "", "stopped (restarted 0 times). See why: `kubectl logs -n ns p-0 -c vllm`."),
+        (
+            1,
+            0,
+            "",
+            "stopped with exit code 0 (restarted 1 time). See why: `kubectl logs -n ns p-0 -c vllm --previous`.",
+        ),
+        (
+            2,
+            None,
+            "no",
+            "stopped (restarted 2 times). It said last: «no». See why: `kubectl logs -n ns p-0 -c vllm --p",
+        ),
+    ],
+)
+def test_a_crash_has_the_log_of_the_run_that_crashed(
+    restarts: int, exit_code: int | None, last_words: str, message: str
+) -> None:
+    trouble = PodTrouble("Error", "", "vllm", exit_code=exit_code, last_words=last_words)
+    assert advise(pod(trouble, restarts=restarts), "ns").message.startswith(f"Pod p-0: container vllm {message}")
+
+
+@pytest.mark.parametrize(("said", "quoted"), [("", "x:1."), ("denied. ", "x:1 (denied).")])
+def test_the_kubelets_reason_is_quoted_if_there_is_one(said: str, quoted: str) -> None:
+    message = advise(pod(PodTrouble("ErrImagePull", said, "vllm", "x:1")), "ns").message
+    assert message.startswith(f"Pod p-0 cannot get the image {quoted} Check the image")
+
+
+def test_all_missing_devices_are_listed() -> None:
+    said = "1 Insufficient nvidia.com/gpu, 1 Insufficient rdma/ib, 1 had untolerated taint."
+    message = advise(pod(PodTrouble("Unschedulable", said)), "ns").message
+    assert "Too few free nvidia.com/gpu and rdma/ib: a pod gets all of its devices from one node. If these" in message
+
+
 def test_out_of_memory_names_the_field_to_raise() -> None:
     for trouble in (PodTrouble("OOMKilled", "", "vllm"), PodTrouble("CrashLoopBackOff", "OOMKilled", "vllm")):
         assert "spec.parameter.resources.limits" in advise(pod(trouble, restarts=1), "ns").message

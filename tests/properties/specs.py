@@ -9,9 +9,20 @@ Json = dict[str, Any]
 _TRICKS = (
     """a: b|- a|# c|null|~|1e3|0x10|yes|'|"|`id`|$(HOME)|$$(X)|{{ x }}|{% raw %}|--port=1|-x|\\|%s|;reboot|&&|é|日本"""
 )
-NASTY = st.sampled_from(
-    ["", "\0", "a\nb", "\t", "\r\n", "\u202e", "|", "\U0001f600", "\x7f\x85\ufeff", "a" * 5000, *_TRICKS.split("|")]
-)
+TRICKS = [
+    "",
+    "\0",
+    "a\nb",
+    "\t",
+    "\r\n",
+    "\u202e",
+    "|",
+    "\U0001f600",
+    "\x7f\x85\ufeff",
+    "a" * 5000,
+    *_TRICKS.split("|"),
+]
+NASTY = st.sampled_from(TRICKS)
 TEXT = st.one_of(NASTY, st.text(max_size=30), st.tuples(st.text(max_size=5), NASTY, st.text(max_size=5)).map("".join))
 
 

@@ -21,7 +21,13 @@ _LATENT: Config = {
         ({"model_type": "llama"}, 262_144, 128.0),
         ({"model_type": "llama", "num_key_value_heads": 2}, 524_288, 256.0),
         ({"model_type": "qwen2", "num_key_value_heads": 1, "num_hidden_layers": 7}, 599_168, 292.56),
+        (
+            {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2, "num_key_value_heads": 2},
+            524_288,
+            256.0,
+        ),
         ({"model_type": "deepseek_v2", **_LATENT}, 232_960, 113.75),
+        ({"model_type": "deepseek_v3", "q_lora_rank": 192, **_LATENT}, 232_960, 113.75),
         ({"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": 512}, 932_067, 455.11),
         ({"model_type": "gemma2", "num_key_value_heads": 2, "sliding_window": 512}, 671_088, 327.68),
         (

@@ -4,11 +4,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from pdinference.api.names import Role
+from pdinference.planning.memory import Inputs, RolePlan, model_facts, plan_role
 from tests.planning.memory.configs import DEEPSEEK_V2_LITE, LLAMA_8B, LLAMA_70B, MIXTRAL, QWEN_7B, Config
-from tests.planning.memory.plans import known, plan
+from tests.planning.memory.plans import H200, known, plan, spec
 
 GIB = 2**30
 H100 = ["NVIDIA-H100-80GB-HBM3"]
+OF_0_26: Config = {"gpuMemoryUtilization": 0.9, "kvCache": {"blockSize": 16}}
+"""Options of the runs with vLLM 0.26.0; 16 tokens are its default block."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,10 @@ class Row:
     tokens: int
     concurrency: float
 
+    @property
+    def planned(self) -> RolePlan:
+        return plan(self.config, engine={**OF_0_26, "maxNumBatchedTokens": self.batched_tokens})
+
 
 ROWS = [
     Row(LLAMA_8B, 8192, 14.97, 0.88, 109.76, 131072, 899_104, 109.75),
@@ -32,8 +40,7 @@ ROWS = [
 
 @pytest.mark.parametrize("row", ROWS, ids=["llama-8192", "llama-2048", "qwen-8192"])
 def test_rows_of_the_h200(row: Row) -> None:
-    engine = {"gpuMemoryUtilization": 0.9, "maxNumBatchedTokens": row.batched_tokens}
-    made = plan(row.config, engine=engine)
+    made = row.planned
     stage = made.stage
     assert known(stage.weights.value) / GIB == pytest.approx(row.weights, rel=0.005)
     assert known(stage.activations.value) / GIB == pytest.approx(row.activations, abs=0.04)
@@ -57,10 +64,19 @@ class Capacity:
     tokens: int
     engine: Config = field(default_factory=dict)
     parallelism: Config = field(default_factory=dict)
+    """Of P where it has pipeline stages, else of D."""
+
+    @property
+    def planned(self) -> RolePlan:
+        engine = {**OF_0_26, "maxNumBatchedTokens": 8192, **self.engine}
+        if "pipeline" not in self.parallelism:
+            return plan(self.config, engine=engine, parallelism=self.parallelism)
+        parameter = {"accelerator": {"products": H200}, "parallelism": self.parallelism}
+        return plan_role(Inputs(spec(engine=engine, parameter=parameter), model_facts(self.config)), Role.PARAMETER)
 
 
 CAPACITIES = {
-    "llama-fp8-kv": Capacity(LLAMA_8B, 15.04, 109.69, 1_797_072, engine={"kvCache": {"dtype": "fp8"}}),
+    "llama-fp8-kv": Capacity(LLAMA_8B, 15.04, 109.69, 1_797_072, engine={"kvCache": {"dtype": "fp8", "blockSize": 16}}),
     "llama-4096": Capacity(LLAMA_8B, 15.0, 110.14, 902_240, engine={"maxNumBatchedTokens": 4096}),
     "llama-16384": Capacity(LLAMA_8B, 15.0, 108.87, 891_872, engine={"maxNumBatchedTokens": 16384}),
     "experts": Capacity(HALF_MIXTRAL, 43.75, 79.98, 1_310_400),
@@ -68,13 +84,13 @@ CAPACITIES = {
     "llama-tp2": Capacity(LLAMA_8B, 7.54, 117.51, 1_925_232, parallelism={"tensor": 2}),
     "llama-70b-tp2": Capacity(LLAMA_70B, 65.74, 58.95, 386_352, parallelism={"tensor": 2}),
     "experts-ep2": Capacity(HALF_MIXTRAL, 21.88, 102.01, 3_342_528, parallelism={"tensor": 2, "expert": True}),
+    "llama-pp2": Capacity(LLAMA_8B, 7.53, 117.36, 1_922_752, parallelism={"pipeline": 2}),
 }
 
 
 @pytest.mark.parametrize("row", CAPACITIES.values(), ids=CAPACITIES)
 def test_capacities_of_one_and_two_h200(row: Capacity) -> None:
-    engine = {"gpuMemoryUtilization": 0.9, "maxNumBatchedTokens": 8192, **row.engine}
-    made = plan(row.config, engine=engine, parallelism=row.parallelism)
+    made = row.planned
     # vLLM's log counts as weights what PyTorch adds for two ranks to talk (0.06 GiB), and scales of FP8 KV (0.08).
     assert known(made.stage.weights.value) / GIB == pytest.approx(row.weights, rel=0.003, abs=0.09)
     assert known(made.stage.kv_cache.value) / GIB == pytest.approx(row.kv_cache, rel=0.005)

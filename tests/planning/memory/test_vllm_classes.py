@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from pdinference.planning.memory import kv, model_facts
-from pdinference.planning.memory.tensors import stage_tensors
+from pdinference.planning.memory.tensors import stage_layers, stage_tensors
 from tests.planning.memory.configs import LLAMA_1B, Config
 from tests.planning.memory.plans import plan
 from tests.planning.memory.small import small_config
+from tests.planning.memory.test_architectures import NOT_IN_TRANSFORMERS
 from tests.planning.memory.vllm_classes import Allocated, allocated, one_process
 
 pytestmark = pytest.mark.vllm
@@ -33,6 +34,14 @@ _CHATGLM: Config = _TOKENS | {
 _FALCON: Config = _TOKENS | {
     "model_type": "falcon", "architectures": ["FalconForCausalLM"], "num_hidden_layers": 4, "hidden_size": 64,
     "num_attention_heads": 4, "num_kv_heads": 4, "vocab_size": 128,
+}  # fmt: skip
+_EXPERTS: Config = {
+    "moe_intermediate_size": 24, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 2,
+    "first_k_dense_replace": 1, "moe_layer_freq": 1, "norm_topk_prob": True, "scoring_func": "softmax",
+}  # fmt: skip
+_LATENT: Config = {
+    "q_lora_rank": 32, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
+    "n_group": 1, "topk_group": 1, "topk_method": "noaux_tc", "scoring_func": "sigmoid", "routed_scaling_factor": 2.5,
 }  # fmt: skip
 
 
@@ -61,6 +70,13 @@ HAS: dict[str, Config] = {
     "internlm3": _LLAMA
     | {"model_type": "internlm3", "architectures": ["InternLM3ForCausalLM"], "head_dim": 16}
     | {"bias": False, "qkv_bias": True},
+    "internlm2": _LLAMA | {"model_type": "internlm2", "architectures": ["InternLM2ForCausalLM"], "bias": True},
+    "mimo": _LLAMA | {"model_type": "mimo", "architectures": ["MiMoForCausalLM"], "attention_bias": True},
+    "solar": _LLAMA
+    | {"model_type": "solar", "architectures": ["SolarForCausalLM"], "bskcn_tv": [0.9, 0.8]}
+    | {f"bskcn_{number}": [number] for number in (1, 2, 3, 4)},
+    "deepseek": _MHA | {"model_type": "deepseek", "architectures": ["DeepseekForCausalLM"]} | _EXPERTS,
+    "kimi_k2": _MHA | {"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"]} | _EXPERTS | _LATENT,
     "minicpm": _LLAMA
     | {"model_type": "minicpm", "architectures": ["MiniCPMForCausalLM"], "tie_word_embeddings": True}
     | {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256},
@@ -105,6 +121,8 @@ def _planned(config: Config, tensor: int, stages: int, stage: int) -> Allocated:
         plan(LLAMA_1B).settings, tensor=tensor, layer_partition=(4 // stages,) * stages, dtype_bytes=1, kv_bytes=1
     )
     parameters = sum(tensor.size for tensor in stage_tensors(facts, settings, stage))
+    if facts.moe and facts.moe.correction_bias:  # four bytes each, of one element
+        parameters -= 3 * facts.moe.experts * len({*facts.moe.layers} & {*stage_layers(settings, stage)})
     return Allocated(parameters, kv.token_bytes(facts, settings, stage), facts.max_length or 0)
 
 
@@ -132,6 +150,10 @@ def test_a_type_that_is_gone_has_its_likes_tensors(
 def test_a_stage_allocates_what_it_does_not_use(model_type: str, stage: int, tmp_path: Path) -> None:
     config = small_config(model_type, {}).to_dict() | {"architectures": [ON_ALL_STAGES[model_type]]}
     assert _planned(config, 1, 2, stage) == allocated(tmp_path, config, stages=2, stage=stage)
+
+
+def test_a_type_that_transformers_lacks_is_counted_here() -> None:
+    assert {config["model_type"] for config in HAS.values()} | GONE.keys() >= NOT_IN_TRANSFORMERS
 
 
 def test_the_types_that_are_gone_are_those_of_the_registry() -> None:

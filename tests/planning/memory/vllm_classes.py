@@ -58,9 +58,15 @@ def allocated(folder: Path, config: Config, *, tensor: int = 1, stages: int = 1,
     layers: Any = vllm_config.compilation_config.static_forward_context.values()
     return Allocated(
         sum(parameter.numel() for parameter in model.parameters()),
-        sum(2 * layer.num_kv_heads * layer.head_size for layer in layers if hasattr(layer, "num_kv_heads")),
+        sum(_kv_elements(layer) for layer in layers if hasattr(layer, "num_kv_heads")),
         model_config.max_model_len,
     )
+
+
+def _kv_elements(layer: Any) -> int:
+    """Keys and values of each KV head; one latent vector where attention is latent."""
+    vectors = 1 if hasattr(layer, "kv_lora_rank") else 2
+    return int(vectors * layer.num_kv_heads * layer.head_size)
 
 
 def _make_known(model_type: str) -> None:

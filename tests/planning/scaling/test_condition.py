@@ -40,6 +40,7 @@ def test_a_role_that_follows_its_load() -> None:
         (replace(FINE, limited=Verdict("True", "TooManyReplicas")), "TooManyReplicas", "maxReplicas (4)"),
         (replace(FINE, limited=Verdict("True", "TooFewReplicas")), "TooFewReplicas", "minReplicas (1)"),
         (replace(FINE, limited=Verdict("True", "ScaleUpLimit")), "ScaleUpLimit", "behavior"),
+        (replace(FINE, limited=Verdict("True", "ScaleDownLimit")), "ScaleDownLimit", "behavior"),
         (replace(FINE, able=Verdict("True", "ScaleDownStabilized")), "ScaleDownStabilized", "when that lasts"),
     ],
 )

@@ -32,7 +32,15 @@ def test_what_an_hpa_carries_can_be_read_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "fast", "nan seconds a token in r1", "0 seconds a token in r1", "1 seconds a token in "]
+    "text",
+    [
+        "",
+        "fast",
+        "nan seconds a token in r1",
+        "inf seconds a token in r1",
+        "0 seconds a token in r1",
+        "1 seconds a token in ",
+    ],
 )
 def test_what_somebody_else_wrote_is_nothing(text: str) -> None:
     assert Pace.read(text) is None

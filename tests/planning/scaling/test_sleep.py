@@ -9,7 +9,13 @@ IDLE, HELD = Activity(held=False, idle_seconds=1000), Activity(held=True, idle_s
 
 @pytest.mark.parametrize(
     ("activity", "sleeping"),
-    [(IDLE, True), (Activity(held=False, idle_seconds=899), False), (HELD, False), (None, False)],
+    [
+        (IDLE, True),
+        (Activity(held=False, idle_seconds=900), True),
+        (Activity(held=False, idle_seconds=899), False),
+        (HELD, False),
+        (None, False),
+    ],
 )
 def test_it_falls_asleep_when_no_request_came_for_so_long(activity: Activity | None, *, sleeping: bool) -> None:
     assert sleeps(900, asleep=False, settled=True, activity=activity) is sleeping

@@ -134,7 +134,7 @@ ARCHITECTURES: Mapping[str, Traits] = {
     "granitemoe": Traits(on_all_stages=True),
     "hunyuan_v1_dense": Traits(qk_norm="head", output_bias="attention_bias"),
     "internlm": _LLAMA,
-    "internlm2": Traits(qkv_bias="bias", output_bias="bias", on_all_stages=True),
+    "internlm2": Traits(qkv_bias=False, mlp_bias=False, on_all_stages=True),
     "internlm3": Traits(qkv_bias="qkv_bias", output_bias="bias"),
     "kimi_k2": Traits(correction_bias=True),
     "llama": _LLAMA,
