@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.observed import PodSummary, WorkloadState
 from pdinference.planning.rollout import plan_rollout
@@ -83,6 +86,17 @@ def test_nothing_goes_when_it_is_unknown_what_the_router_does() -> None:
 def test_a_first_revision_that_never_got_ready_is_freed_by_its_correction() -> None:
     plan = plan_rollout(target=NEW, serving="", router=router(NEW, complete=False), pods=[router_pod(BAD)])
     assert plan.may_go(BAD)
+    assert not plan.may_go(NEW)
+
+
+def test_all_first_revisions_that_answer_stay() -> None:
+    pods = [router_pod(OLD, ready=True), router_pod(BAD, ready=True)]
+    plan = plan_rollout(target=NEW, serving="", router=router(NEW, complete=False), pods=pods)
+    assert plan.keep == {OLD, BAD, NEW}
+
+
+def test_the_target_stays_before_its_router_pods_are_seen() -> None:
+    assert plan_rollout(target=NEW, serving=OLD, router=router(NEW), pods=[]).keep == {NEW}
 
 
 def test_a_first_revision_that_answers_in_part_stays() -> None:
@@ -186,3 +200,49 @@ def test_pods_of_p_and_d_keep_nothing() -> None:
 def test_a_drained_router_pod_that_has_ended_does_not_answer() -> None:
     pods = [router_pod(BAD, terminating=True, phase="Succeeded")]
     assert plan_rollout(target=NEW, serving="", router=router(NEW, complete=False), pods=pods).may_go(BAD)
+
+
+revisions = st.sampled_from(["a", "b", "c", "d"])
+routers = st.builds(
+    WorkloadState,
+    name=st.just("x-router"),
+    role=st.just(Role.ROUTER),
+    revision=revisions,
+    desired=st.integers(0, 3),
+    replicas=st.integers(0, 3),
+    updated=st.integers(0, 3),
+    ready=st.integers(0, 3),
+    available=st.integers(0, 3),
+    observed=st.booleans(),
+)
+pods = st.builds(
+    PodSummary,
+    name=st.just("p"),
+    role=st.sampled_from(list(Role)),
+    revision=revisions,
+    phase=st.sampled_from(["Pending", "Running", "Failed"]),
+    ready=st.booleans(),
+    terminating=st.booleans(),
+)
+
+
+@given(target=revisions, serving=revisions | st.just(""), router=st.none() | routers, pods=st.lists(pods, max_size=6))
+def test_whatever_happens_target_and_answering_revisions_stay(
+    target: str, serving: str, router: WorkloadState | None, pods: list[PodSummary]
+) -> None:
+    plan = plan_rollout(target=target, serving=serving, router=router, pods=pods)
+    assert not plan.may_go(target)
+    for pod in pods:
+        if pod.role is Role.ROUTER and not pod.gone and (pod.ready or pod.terminating):
+            assert not plan.may_go(pod.revision)
+
+
+def test_only_router_pods_that_still_run_answer() -> None:
+    """A pod whose node is gone may end as ready as it was; P and D pods stop on their own account."""
+    for pod in (
+        router_pod(BAD, phase="Failed", ready=True),
+        PodSummary(name="p", role=Role.PARAMETER, revision=BAD, phase="Running", terminating=True),
+    ):
+        plan = plan_rollout(target=NEW, serving="", router=router(NEW, complete=False), pods=[pod])
+        assert plan.serving == ""
+        assert plan.may_go(BAD)

@@ -133,7 +133,14 @@ def test_sleep_and_waking_are_told_and_are_no_trouble() -> None:
         assert reasons(sleeps, stopped) == []
         assert reasons(sleeps, sleeps) == []
     assert reasons(asleep, invalid) == reasons(invalid, asleep) == reasons(starts, stopped) == []
-    assert reasons(Status(), asleep) == reasons(asleep, Status()) == []
+    assert reasons(starts, invalid) == reasons(Status(), asleep) == reasons(asleep, Status()) == []
+
+
+def test_a_pair_that_can_be_woken_is_not_broken_by_waking() -> None:
+    can_wake = condition("Ready", "True", ASLEEP)
+    assert reasons(can_wake, condition("Ready", "False", "Starting")) == ["WokeUp"]
+    for reason in (ASLEEP, SCALED_TO_ZERO):
+        assert reasons(can_wake, condition("Ready", "False", reason)) == ["NotReady"]
 
 
 def test_the_steps_of_a_model_are_told_once() -> None:
