@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pdinference.autoscaling.signals import BlindError, PodLoad, Upstream, measure
 from pdinference.autoscaling.window import FRESH_S
+from pdinference.controller.settings import OperatorSettings
 from pdinference.planning.scaling.signals import DRAIN_SECONDS, Signal
 from tests.autoscaling.readings import START, lengths, pod, told
 
@@ -53,6 +54,18 @@ class TestKvDemand:
 
 
 class TestBlindness:
+    @pytest.mark.parametrize(("failed", "known"), [(0, True), (3, True), (4, False)])
+    def test_three_scrapes_may_fail_and_the_fourth_may_not(self, failed: int, known: bool) -> None:
+        """A failed scrape is noticed within the time to the next one; the API is asked at any moment before that."""
+        interval = OperatorSettings.model_fields["scrape_seconds"].default
+        for part in (0.1, 0.9):
+            one = pod((NOW - (failed + part) * interval, told(kv_usage=0.5)))
+            if known:
+                assert value(Signal.KV_USAGE, one) == 0.5
+            else:
+                with pytest.raises(BlindError):
+                    value(Signal.KV_USAGE, one)
+
     def test_without_any_reading_there_is_no_value(self) -> None:
         with pytest.raises(BlindError, match="no pod answers the operator"):
             value(KV, pod(SILENT))

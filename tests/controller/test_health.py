@@ -32,8 +32,9 @@ async def status(health: Health, path: str) -> int:
         return response.status
 
 
-@pytest.mark.parametrize(("silence", "expected"), [(100, 200), (1000, 503)])
+@pytest.mark.parametrize(("silence", "expected"), [(150, 200), (300, 503)])
 async def test_a_watch_that_neither_delivers_nor_reconnects_is_not_healthy(silence: float, expected: int) -> None:
+    """Kopf may miss a reconnection once, as it waits up to 30 s between tries; after five minutes it is stuck."""
     clock = Clock()
     freshness = Freshness(clock=clock)
     freshness.heard("/api/v1/pods")

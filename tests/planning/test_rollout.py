@@ -1,9 +1,11 @@
 """Old P/D pairs stay as long as requests may reach them, and not longer."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdinference.api.names import Role
+from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.observed import PodSummary, WorkloadState
 from pdinference.planning.rollout import plan_rollout
 
@@ -84,6 +86,17 @@ def test_nothing_goes_when_it_is_unknown_what_the_router_does() -> None:
 def test_a_first_revision_that_never_got_ready_is_freed_by_its_correction() -> None:
     plan = plan_rollout(target=NEW, serving="", router=router(NEW, complete=False), pods=[router_pod(BAD)])
     assert plan.may_go(BAD)
+    assert not plan.may_go(NEW)
+
+
+def test_all_first_revisions_that_answer_stay() -> None:
+    pods = [router_pod(OLD, ready=True), router_pod(BAD, ready=True)]
+    plan = plan_rollout(target=NEW, serving="", router=router(NEW, complete=False), pods=pods)
+    assert plan.keep == {OLD, BAD, NEW}
+
+
+def test_the_target_stays_before_its_router_pods_are_seen() -> None:
+    assert plan_rollout(target=NEW, serving=OLD, router=router(NEW), pods=[]).keep == {NEW}
 
 
 def test_a_first_revision_that_answers_in_part_stays() -> None:
@@ -112,6 +125,87 @@ def test_recreate_frees_the_old_pair_at_once() -> None:
     pods = [router_pod(OLD)]
     plan = plan_rollout(target=NEW, serving=OLD, router=router(NEW, complete=False), pods=pods, recreate=True)
     assert plan.may_go(OLD)
+
+
+def test_the_serving_revision_stays_while_its_router_pod_is_replaced() -> None:
+    """The only old router pod was evicted in mid-roll-out; its ReplicaSet is about to make another."""
+    for pods in ([], [router_pod(OLD, phase="Failed")], [router_pod(NEW)]):
+        plan = plan_rollout(target=NEW, serving=OLD, router=router(NEW, complete=False), pods=pods)
+        assert not plan.may_go(OLD)
+        assert plan.serving == OLD
+
+
+def test_another_revision_that_answers_does_not_replace_the_serving_one() -> None:
+    pods = [router_pod(OLD), router_pod("between", ready=True), router_pod(NEW)]
+    plan = plan_rollout(target=NEW, serving=OLD, router=router(NEW, complete=False), pods=pods)
+    assert plan.serving == OLD
+    assert not any(plan.may_go(revision) for revision in (OLD, "between", NEW))
+
+
+def test_of_two_others_that_answer_neither_is_taken_for_the_serving_one() -> None:
+    pods = [router_pod("first", ready=True), router_pod("second", ready=True)]
+    plan = plan_rollout(target=NEW, serving=OLD, router=router(NEW, complete=False), pods=pods)
+    assert plan.serving == OLD
+    assert not plan.may_go(OLD)
+
+
+def test_a_router_pod_that_stops_does_not_make_its_revision_serve() -> None:
+    """It may never have answered; the serving revision's own router pod has just been evicted."""
+    pods = [router_pod(OLD, phase="Failed"), router_pod("between", terminating=True), router_pod(NEW)]
+    plan = plan_rollout(target=NEW, serving=OLD, router=router(NEW, complete=False), pods=pods)
+    assert plan.serving == OLD
+    assert not plan.may_go(OLD)
+
+
+def test_a_revision_that_answers_serves_although_no_roll_out_ended() -> None:
+    """Nobody saw whether it did: the operator was away. Its only router pod may be lost next."""
+    lost = router(NEW, complete=False)
+    plan = plan_rollout(target=NEW, serving="", router=lost, pods=[router_pod(OLD, ready=True), router_pod(NEW)])
+    assert plan.serving == OLD
+    assert not plan_rollout(target=NEW, serving=plan.serving, router=lost, pods=[router_pod(NEW)]).may_go(OLD)
+
+
+def test_an_old_template_completes_nothing() -> None:
+    """The write of the new template was refused, or is still under way."""
+    plan = plan_rollout(target=NEW, serving=OLD, router=router(OLD), pods=[])
+    assert (plan.serving, plan.complete) == (OLD, False)
+    assert not plan.may_go(OLD)
+
+
+def test_nothing_goes_before_the_new_template_is_seen() -> None:
+    """Until the Deployment controller observes it, the old ReplicaSet goes on making pods, and they get requests."""
+    unseen = replace(router(NEW), observed=False)
+    assert plan_rollout(target=NEW, serving="", router=unseen, pods=[]).keep is None
+
+
+def test_a_router_that_is_being_scaled_to_zero_still_keeps_what_serves() -> None:
+    for going in (
+        replace(router(NEW, desired=0), observed=False),
+        replace(router(NEW, desired=0), replicas=1),
+    ):
+        assert not plan_rollout(target=NEW, serving=OLD, router=going, pods=[]).may_go(OLD)
+    for last in (router_pod(OLD), router_pod(NEW)):
+        plan = plan_rollout(target=NEW, serving=OLD, router=router(NEW, desired=0), pods=[last])
+        assert not plan.may_go(OLD)
+
+
+def test_a_router_with_pods_that_are_not_seen_yet_keeps_what_serves() -> None:
+    plan = plan_rollout(target=NEW, serving=OLD, router=router(BAD, desired=1), pods=[])
+    assert not plan.may_go(OLD)
+
+
+def test_pods_of_p_and_d_keep_nothing() -> None:
+    """Requests reach them through router pods alone."""
+    engines = [
+        PodSummary(name=f"{role}-{BAD}", role=role, revision=BAD, phase="Running", ready=True) for role in ENGINE_ROLES
+    ]
+    assert plan_rollout(target=NEW, serving="", router=router(NEW, complete=False), pods=engines).may_go(BAD)
+    assert plan_rollout(target=NEW, serving=OLD, router=router(NEW), pods=engines).may_go(BAD)
+
+
+def test_a_drained_router_pod_that_has_ended_does_not_answer() -> None:
+    pods = [router_pod(BAD, terminating=True, phase="Succeeded")]
+    assert plan_rollout(target=NEW, serving="", router=router(NEW, complete=False), pods=pods).may_go(BAD)
 
 
 revisions = st.sampled_from(["a", "b", "c", "d"])
@@ -149,11 +243,12 @@ def test_whatever_happens_target_and_answering_revisions_stay(
             assert not plan.may_go(pod.revision)
 
 
-@given(target=revisions, serving=revisions, router=routers, pods=st.lists(pods, max_size=6))
-def test_the_serving_revision_goes_only_when_the_router_has_left_it(
-    target: str, serving: str, router: WorkloadState, pods: list[PodSummary]
-) -> None:
-    plan = plan_rollout(target=target, serving=serving, router=router, pods=pods)
-    if serving != target and plan.may_go(serving):
-        routed = {pod.revision for pod in pods if pod.role is Role.ROUTER and not pod.gone}
-        assert plan.complete or router.desired == 0 or serving not in routed
+def test_only_router_pods_that_still_run_answer() -> None:
+    """A pod whose node is gone may end as ready as it was; P and D pods stop on their own account."""
+    for pod in (
+        router_pod(BAD, phase="Failed", ready=True),
+        PodSummary(name="p", role=Role.PARAMETER, revision=BAD, phase="Running", terminating=True),
+    ):
+        plan = plan_rollout(target=NEW, serving="", router=router(NEW, complete=False), pods=[pod])
+        assert plan.serving == ""
+        assert plan.may_go(BAD)

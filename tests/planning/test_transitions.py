@@ -5,6 +5,9 @@ from typing import Literal
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Condition, RolesStatus, RoleStatus, Status
+from pdinference.planning.conditions import ASLEEP, INVALID, MODEL_READY
+from pdinference.planning.model import CHECKED, NOT_CHECKED
+from pdinference.planning.status.problems import SCALED_TO_ZERO
 from pdinference.planning.transitions import transitions
 
 
@@ -111,3 +114,86 @@ def test_a_changed_number_of_pods_is_told_with_the_load_that_decided() -> None:
 def test_what_starts_or_stops_has_not_been_scaled() -> None:
     assert reasons(scaled(1, replicas=0), scaled(3, replicas=0)) == []
     assert reasons(scaled(1), scaled(0)) == []
+
+
+def condition(type_: str, status: str, reason: str, message: str = "m") -> Status:
+    found = {"type": type_, "status": status, "reason": reason, "message": message, "observedGeneration": 1}
+    return Status(conditions=[Condition.model_validate({**found, "lastTransitionTime": "2026-11-05T00:00:00Z"})])
+
+
+def test_sleep_and_waking_are_told_and_are_no_trouble() -> None:
+    ready, asleep, invalid, stopped, starts = (
+        condition("Ready", status, reason)
+        for status, reason in (
+            ("True", "Ready"),
+            ("False", ASLEEP),
+            ("False", INVALID),
+            ("False", SCALED_TO_ZERO),
+            ("False", "Starting"),
+        )
+    )
+    assert reasons(ready, asleep) == ["NotReady", "FellAsleep"]
+    assert reasons(starts, asleep) == ["FellAsleep"]
+    for sleeps in (asleep, invalid):
+        assert reasons(sleeps, starts) == ["WokeUp"]
+        assert reasons(sleeps, stopped) == []
+        assert reasons(sleeps, sleeps) == []
+    assert reasons(asleep, invalid) == reasons(invalid, asleep) == reasons(starts, stopped) == []
+    assert reasons(starts, invalid) == reasons(Status(), asleep) == reasons(asleep, Status()) == []
+
+
+def test_a_pair_that_can_be_woken_is_not_broken_by_waking() -> None:
+    can_wake = condition("Ready", "True", ASLEEP)
+    assert reasons(can_wake, condition("Ready", "False", "Starting")) == ["WokeUp"]
+    for reason in (ASLEEP, SCALED_TO_ZERO):
+        assert reasons(can_wake, condition("Ready", "False", reason)) == ["NotReady"]
+
+
+def test_the_steps_of_a_model_are_told_once() -> None:
+    none, checks, loads, checked, broken, repaired = (
+        condition(MODEL_READY, status, reason) if reason else Status()
+        for status, reason in (
+            ("", ""),
+            ("Unknown", NOT_CHECKED),
+            ("Unknown", "Downloading"),
+            ("True", CHECKED),
+            ("False", "DownloadFailed"),
+            ("True", "Downloaded"),
+        )
+    )
+    assert reasons(none, checks) == reasons(loads, checks) == []
+    assert reasons(none, checked) == reasons(checks, checked) == [], "each pod looks, which is nothing new"
+    assert reasons(broken, checked) == [CHECKED]
+    assert reasons(none, loads) == reasons(checks, loads) == ["Downloading"]
+    assert reasons(none, broken) == reasons(loads, broken) == ["DownloadFailed"]
+    assert reasons(loads, repaired) == ["Downloaded"]
+    for same in (loads, broken, repaired, checked):
+        assert reasons(same, same) == reasons(same, none) == []
+    assert [t.type for t in transitions(loads, broken)] == ["Warning"]
+    assert [t.type for t in transitions(loads, repaired)] == ["Normal"]
+
+
+def test_a_roll_out_that_stands_still_by_itself_is_no_trouble() -> None:
+    for reason in ("RollingOut", "RolloutComplete"):
+        assert reasons(Status(), condition("Progressing", "False", reason)) == []
+    assert reasons(Status(), condition("Progressing", "False", "NameConflict")) == ["NameConflict"]
+    assert reasons(Status(), condition("Progressing", "True", "GpuBudget")) == ["GpuBudget"]
+    one, other = (condition("Progressing", "False", "ImagePull", message) for message in ("a", "b"))
+    assert reasons(one, other) == ["ImagePull"]
+
+
+def test_pods_of_another_revision_have_not_been_scaled() -> None:
+    role = RoleStatus(replicas=3, desired=3, scaling="kvDemand 80%/80%; 1-6 pods")
+    other = Status(revision="r2", roles=RolesStatus(decode=role))
+    assert reasons(scaled(1), other) == ["RolloutStarted"]
+    assert reasons(scaled(2), scaled(2)) == []
+
+
+def test_roles_that_nothing_scaled_or_scales_are_not_told() -> None:
+    fixed = Status(revision="r1", roles=RolesStatus(decode=RoleStatus(replicas=1, desired=3)))
+    assert reasons(scaled(1), fixed) == reasons(fixed, scaled(1)) == []
+
+
+def test_autoscaling_that_begins_or_ends_is_no_change_of_what_it_sees() -> None:
+    for seen in (autoscaling("FailedGetExternalMetric", "False"), autoscaling("GpuBudget")):
+        assert reasons(Status(), seen) == reasons(seen, Status()) == []

@@ -1,6 +1,8 @@
 """Output survives a runner that dies at any byte, and is never mixed with another batch's."""
 
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,26 @@ def test_answers_and_failures_go_into_files_of_their_own(tmp_path: Path) -> None
     results.append([output(1), output(2, status=400), unanswered(3)])
     assert [line["custom_id"] for line in read_lines(tmp_path / "deep/folder" / OUTPUT)] == ["request-1"]
     assert [line["custom_id"] for line in read_lines(tmp_path / "deep/folder" / ERRORS)] == ["request-2", "request-3"]
+
+
+def test_lines_are_on_disk_when_they_count_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a node that loses power keeps is what was synchronized: here, each file as it was then."""
+    kept: dict[int, bytes] = {}
+    synchronize = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synchronize(descriptor)
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode):
+            kept[status.st_ino] = Path(f"/proc/self/fd/{descriptor}").read_bytes()
+
+    monkeypatch.setattr(os, "fsync", noted)
+    results = Results(tmp_path, "a")
+    for number in (1, 3):
+        results.append([output(number), unanswered(number + 1)])
+        for name in (OUTPUT, ERRORS):
+            path = tmp_path / name
+            assert kept[path.stat().st_ino] == path.read_bytes() != b""
 
 
 def test_a_new_runner_knows_what_was_done(tmp_path: Path) -> None:

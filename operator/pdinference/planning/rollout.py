@@ -51,8 +51,8 @@ def plan_rollout(
     routed = {pod.revision for pod in pods if pod.role is Role.ROUTER and not pod.gone}
     if complete:
         serving = target
-    elif serving and serving not in routed and len(others := _answering(pods) - {target}) == 1:
-        (serving,) = others  # a roll-out ended that nobody saw, and the next one has begun
+    elif serving not in routed and len(others := _ready(pods) - {target}) == 1:
+        (serving,) = others  # a roll-out may have ended while no operator ran, and the next one has begun
     if recreate:
         keep: frozenset[str] | None = frozenset({target})
     elif complete or _nobody_routes(router, routed):
@@ -71,10 +71,17 @@ def _nobody_routes(router: WorkloadState | None, routed: set[str]) -> bool:
     return router is not None and router.desired == 0 and router.complete and not routed
 
 
+def _ready(pods: Iterable[PodSummary]) -> set[str]:
+    """Revisions of router pods that answer requests now."""
+    return {pod.revision for pod in pods if pod.role is Role.ROUTER and not pod.gone and pod.ready}
+
+
 def _answering(pods: Iterable[PodSummary]) -> set[str]:
     """Revisions of router pods that answer requests now, or did until they were told to go.
 
     Before any revision ever served, this alone decides: a first revision that never got ready must be freed by its
     correction, which may need the very devices that it holds.
     """
-    return {pod.revision for pod in pods if pod.role is Role.ROUTER and not pod.gone and (pod.ready or pod.terminating)}
+    pods = tuple(pods)
+    stopping = {pod.revision for pod in pods if pod.role is Role.ROUTER and not pod.gone and pod.terminating}
+    return _ready(pods) | stopping

@@ -49,3 +49,6 @@ class TLSServer:
     async def _say_goodbye(self, _request: web.Request, response: web.StreamResponse) -> None:
         if self._leaving:
             response.force_close()
+            # aiohttp has set its headers before this hook. A client that does not know of the close may lose its next
+            # call, which Go's HTTP client does not repeat (a webhook is called with POST).
+            response.headers["Connection"] = "close"
