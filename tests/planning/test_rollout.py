@@ -92,11 +92,11 @@ def test_a_first_revision_that_never_got_ready_is_freed_by_its_correction() -> N
 def test_all_first_revisions_that_answer_stay() -> None:
     pods = [router_pod(OLD, ready=True), router_pod(BAD, ready=True)]
     plan = plan_rollout(target=NEW, serving="", router=router(NEW, complete=False), pods=pods)
-    assert plan.keep == {OLD, BAD, NEW}
+    assert plan.keep == frozenset({OLD, BAD, NEW})
 
 
 def test_the_target_stays_before_its_router_pods_are_seen() -> None:
-    assert plan_rollout(target=NEW, serving=OLD, router=router(NEW), pods=[]).keep == {NEW}
+    assert plan_rollout(target=NEW, serving=OLD, router=router(NEW), pods=[]).keep == frozenset({NEW})
 
 
 def test_a_first_revision_that_answers_in_part_stays() -> None:
