@@ -21,9 +21,6 @@ FIELD_MANAGER = "pdinference-operator"
 """The server-side-apply manager of all manifests, and the component that Events name."""
 
 
-REPLICAS_MANAGER = f"{FIELD_MANAGER}-replicas"
-"""The manager that holds `replicas` of a workload until an HPA has changed it."""
-
 
 class Role(StrEnum):
     """What a pod does; the value of `LABEL_ROLE`."""
@@ -72,12 +69,6 @@ ANNOTATION_APPLIED_HASH = f"{GROUP}/applied-hash"
 
 ANNOTATION_DEFAULTS = f"{GROUP}/engine-defaults"
 """On P and D pods: the options of vLLM that the operator chose because the spec does not."""
-
-ANNOTATION_GRANT = f"{GROUP}/earlier-maximum"
-"""On an HPA: by which earlier maximum it may still act, and until when."""
-
-ANNOTATION_PACE = f"{GROUP}/idle-pace"
-"""On the HPA of D: the shortest time that a pod of a revision ever took for a token, for operators to come."""
 
 ANNOTATION_MODEL = f"{GROUP}/model"
 """On a Job: how far its download is, and what is known of the model, as JSON; its own pod writes it."""

@@ -95,6 +95,11 @@ class Cache:
         record.settled, record.content = record.digest, None
         self.children.put(record.key, record)
 
+    def written(self, kind: str, body: Json) -> None:
+        """Take the answer to a write of a part of a child; whether the rest is in order is found as ever."""
+        record = child_record(kind, body)
+        self.children.put(record.key, record)
+
     def status_written(self, kind: str, body: Json) -> None:
         """Take the answer to our own status write.
 

@@ -10,7 +10,7 @@ from pdinference.planning.model import ModelView
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.condition import Measured
-from pdinference.planning.scaling.coordination import Coordination
+from pdinference.planning.scaling.allocation import Allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,9 @@ class Situation:
         looks: Whether P and D look at their model before vLLM starts.
         autoscalers: The HPA of each autoscaled role; None where there is none yet.
         measured: What is known of the load that they go by.
-        scaled: Whether there is a revision for them to follow.
-        together: What P and D may have together.
+        allocation: The replica count of each role, and what limits it.
         holds: Whether requests wait in router pods while P and D have none, so that a ready router says little.
         asleep: Whether P and D have no pods because nobody asks.
-        dozes: Whether nobody asks, but P or D still have pods.
-        lingering: Roles that wait until what scaled them is gone.
         heard: Whether router pods tell how many requests there are.
     """
 
@@ -52,12 +49,9 @@ class Situation:
     looks: bool = False
     autoscalers: Mapping[Role, AutoscalerState | None] = field(default_factory=dict)
     measured: Measured = field(default_factory=Measured)
-    scaled: bool = False
-    together: Coordination = field(default_factory=Coordination)
+    allocation: Allocation = field(default_factory=lambda: Allocation({}))
     holds: bool = False
     asleep: bool = False
-    dozes: bool = False
-    lingering: frozenset[Role] = frozenset()
     heard: bool = True
 
     def wanted(self, role: Role) -> int:
