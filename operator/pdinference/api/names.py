@@ -17,6 +17,11 @@ BATCH_PLURAL = "pdbatches"
 BATCH_SINGULAR = "pdbatch"
 BATCH_SHORT_NAME = "pdib"  # pdb is PodDisruptionBudget's
 
+SCALER_KIND = "PDScaler"
+SCALER_PLURAL = "pdscalers"
+SCALER_SINGULAR = "pdscaler"
+SCALER_SHORT_NAME = "pds"
+
 FIELD_MANAGER = "pdinference-operator"
 """The server-side-apply manager of all manifests, and the component that Events name."""
 

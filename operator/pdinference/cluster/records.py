@@ -18,13 +18,14 @@ from pdinference.cluster.kinds import (
     RESOURCE_BY_NAME,
     SCALED_OBJECT,
     SCALER,
-    STATEFUL_SET,
     WORKLOADS,
     ChildKey,
     Owner,
 )
 from pdinference.cluster.objects import why_unreadable
+from pdinference.cluster.scalers import scaler_state
 from pdinference.planning.observed import AutoscalerState, JobState, PodSummary, WorkloadState
+from pdinference.planning.scale_target import ScalerState
 
 Json = Mapping[str, Any]
 
@@ -95,6 +96,7 @@ class ChildRecord:
     pair: str = ""
     job: JobState | None = None
     autoscaler: AutoscalerState | None = None
+    scaler: ScalerState | None = None
 
 
 @dataclass(slots=True)
@@ -169,6 +171,7 @@ def child_record(kind: str, body: Json) -> ChildRecord:
         pair=workload.revision if workload else (metadata.get("labels") or {}).get(names.LABEL_REVISION, ""),
         job=job_state(body) if kind == JOB.name else None,
         autoscaler=_AUTOSCALERS[kind](body) if kind in _AUTOSCALERS else None,
+        scaler=scaler_state(body) if kind == SCALER.name else None,
     )
 
 

@@ -17,8 +17,14 @@ from pdinference.planning.scaling.queries import LABEL_NAME, UNSPEAKABLE, Query,
 from pdinference.planning.scaling.targets import label, targets_milli
 
 
-def autoscalers(resource: PDInference, revision: str, settings: RenderSettings) -> dict[Role, Manifest]:
-    """What scales each role that is autoscaled."""
+def autoscalers(resource: PDInference, revision: str | None, settings: RenderSettings) -> dict[Role, Manifest]:
+    """What scales each role that is autoscaled.
+
+    Args:
+        resource: With defaults.
+        revision: Whose workloads are scaled; None to scale the role's PDScaler.
+        settings: Of the installation.
+    """
     if resource.spec.metrics_source == "KEDA" and settings.keda is not None:
         return _scaled_objects(resource, revision, settings.keda)
     name = resource.metadata.name
@@ -36,7 +42,7 @@ def autoscalers(resource: PDInference, revision: str, settings: RenderSettings) 
             metrics=scaling.metrics,
             **_bounds(resource, role, scaling, revision),
         )
-        for role, scaling in _scaled(resource)
+        for role, scaling in autoscaled(resource)
     }
 
 
@@ -45,9 +51,19 @@ def substitutes(resource: PDInference, revision: str, settings: RenderSettings) 
     spec = resource.spec
     if spec.metrics_source is not None or spec.limits_both or settings.keda is None:
         return {}
-    if any(scaling.metrics or UNSPEAKABLE & targets_milli(role, scaling).keys() for role, scaling in _scaled(resource)):
+    if any(
+        scaling.metrics or UNSPEAKABLE & targets_milli(role, scaling).keys() for role, scaling in autoscaled(resource)
+    ):
         return {}
     return _scaled_objects(resource, revision, settings.keda)
+
+
+def autoscaled(resource: PDInference) -> Iterator[tuple[Role, Autoscaling]]:
+    """The roles whose load decides how many pods they have."""
+    for role in names.ENGINE_ROLES:
+        spec: RoleSpec = resource.spec.of(role)
+        if spec.autoscaling is not None and spec.autoscaled:
+            yield role, spec.autoscaling
 
 
 def following(autoscaler: Manifest, role: Role, revision: str) -> Manifest:
@@ -76,7 +92,7 @@ def _noting(autoscaler: Manifest, annotation: str, note: Grant | Pace | None) ->
     return {**autoscaler, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _scaled_objects(resource: PDInference, revision: str, keda: KedaSettings) -> dict[Role, Manifest]:
+def _scaled_objects(resource: PDInference, revision: str | None, keda: KedaSettings) -> dict[Role, Manifest]:
     name, namespace = resource.metadata.name, resource.metadata.namespace
     return {
         role: child(
@@ -97,7 +113,7 @@ def _scaled_objects(resource: PDInference, revision: str, keda: KedaSettings) ->
             ],
             **_bounds(resource, role, scaling, revision),
         )
-        for role, scaling in _scaled(resource)
+        for role, scaling in autoscaled(resource)
     }
 
 
@@ -105,23 +121,21 @@ def _authentication(keda: KedaSettings) -> dict[str, str] | None:
     return None if keda.authentication is None else dict(zip(("kind", "name"), keda.authentication, strict=True))
 
 
-def _scaled(resource: PDInference) -> Iterator[tuple[Role, Autoscaling]]:
-    """The roles whose load decides how many pods they have."""
-    for role in names.ENGINE_ROLES:
-        spec: RoleSpec = resource.spec.of(role)
-        if spec.autoscaling is not None and spec.autoscaled:
-            yield role, spec.autoscaling
-
-
-def _bounds(resource: PDInference, role: Role, scaling: Autoscaling, revision: str) -> dict[str, Any]:
+def _bounds(resource: PDInference, role: Role, scaling: Autoscaling, revision: str | None) -> dict[str, Any]:
     """What is the same whoever scales."""
-    workload = names.engine_workload(resource.metadata.name, role, revision)
     return {
         "minimum": scaling.min_replicas,
         "maximum": scaling.max_replicas,
-        "target": {"kind": names.WORKLOAD_KINDS[role], "name": workload},
+        "target": _scale_target(resource.metadata.name, role, revision),
         "behavior": scaling.behavior or PRESETS[role].behavior(),
     }
+
+
+def _scale_target(name: str, role: Role, revision: str | None) -> dict[str, str]:
+    if revision is None:
+        return {"version": names.API_VERSION, "kind": names.SCALER_KIND, "name": names.role_object(name, role)}
+    workload = names.engine_workload(name, role, revision)
+    return {"version": "apps/v1", "kind": names.WORKLOAD_KINDS[role], "name": workload}
 
 
 def _quantity(milli: int) -> str:
