@@ -67,7 +67,7 @@ def render_command(source: IO[str], namespace: str | None, settings: RenderSetti
             if examination.resource is None:
                 raise InvalidResourceError(examination.problems)
             rendered = render(examination.resource, settings)
-            _print_yaml((*rendered.objects, *rendered.autoscalers.values()))
+            _print_yaml(rendered.objects)
 
 
 @main.command("validate")

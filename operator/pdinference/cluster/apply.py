@@ -9,7 +9,15 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.child import Child
 from pdinference.cluster.client import METADATA_ONLY, ApiServer
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import CHILD_BY_NAME, ROLE_BINDING, WORKLOADS, ChildKey, Owner
+from pdinference.cluster.kinds import (
+    AUTOSCALER,
+    CHILD_BY_NAME,
+    ROLE_BINDING,
+    SCALED_OBJECT,
+    WORKLOADS,
+    ChildKey,
+    Owner,
+)
 from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.prerequisites import prerequisites
 from pdinference.cluster.records import controller_of
@@ -18,7 +26,9 @@ from pdinference.cluster.verdict import Verdict, has_replicas, is_in_order, judg
 Json = dict[str, Any]
 
 _NOT_FOUND = 404
-_FIRST, _BINDINGS, _WORKLOADS = range(3)
+_FIRST, _BINDINGS, _LAST = range(3)
+_LATE = WORKLOADS | {AUTOSCALER.name, SCALED_OBJECT.name}
+"""Kinds that need others: service accounts, or scale targets."""
 
 
 class Parent(NamedTuple):
@@ -51,7 +61,7 @@ class Applier:
         outcome = Outcome()
         children = tuple(children)
         needs = _needs(children)
-        for wave in (_FIRST, _BINDINGS, _WORKLOADS):
+        for wave in (_FIRST, _BINDINGS, _LAST):
             if outcome.lacks_kind:
                 break
             await self._apply_wave([child for child in children if _wave(child) == wave], needs, parent, outcome)
@@ -124,7 +134,7 @@ class Applier:
 def _wave(child: Child) -> int:
     if child.key.kind == ROLE_BINDING.name:
         return _BINDINGS
-    return _WORKLOADS if child.key.kind in WORKLOADS else _FIRST
+    return _LAST if child.key.kind in _LATE else _FIRST
 
 
 def _needs(children: Iterable[Child]) -> dict[ChildKey, Collection[ChildKey]]:

@@ -7,7 +7,7 @@ forward in resource versions, so a late watch event cannot undo what an apply ha
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from pdinference.cluster.kinds import POD, RESOURCES, SCALER, Kind, Owner
+from pdinference.cluster.kinds import POD, RESOURCES, Kind, Owner
 from pdinference.cluster.objects import UNREADABLE_ERRORS
 from pdinference.cluster.pods import pod_record
 from pdinference.cluster.records import (
@@ -110,16 +110,6 @@ class Cache:
         known = self.resources.get(record.owner)
         if known is not None and _same_wish(known, record):
             self.resources.put(record.owner, record)
-
-    def scaler_written(self, body: Json) -> None:
-        """Take the answer to our own write of a PDScaler's status, so that its watch event is ignored.
-
-        Not if a scaler has written as well: the watch event is then news.
-        """
-        record = child_record(SCALER.name, body)
-        known = self.children.get(record.key)
-        if known is not None and (known.uid, known.digest) == (record.uid, record.digest):
-            self.children.put(record.key, record)
 
     def children_of(self, owner: Owner) -> list[ChildRecord]:
         """Every child whose owner reference names this resource, whatever the uid."""

@@ -18,6 +18,7 @@ from pdinference.cluster.kinds import (
     RESOURCE_BY_NAME,
     SCALED_OBJECT,
     SCALER,
+    STATEFUL_SET,
     WORKLOADS,
     ChildKey,
     Owner,

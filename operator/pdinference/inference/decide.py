@@ -10,7 +10,7 @@ from pdinference.cluster.kinds import SCALER, ChildKey
 from pdinference.cluster.records import ChildRecord
 from pdinference.cluster.verdict import Verdict, has_replicas, judge
 from pdinference.inference.plan import Plan
-from pdinference.inference.scale_targets import recommended, reports, seeds
+from pdinference.inference.scale_targets import corrections, first_counts, recommended, reports
 from pdinference.inference.snapshot import Snapshot
 from pdinference.planning.rollout import RolloutPlan, plan_rollout
 from pdinference.planning.scaling.allocation import Allocation, allocate
@@ -39,7 +39,7 @@ def decide(snapshot: Snapshot) -> Plan:
         serving=_serving(snapshot, rollout),
         asleep=asleep,
     )
-    replicas = _replicas(snapshot, allocation)
+    replicas = _replicas(snapshot, allocation) | first_counts(snapshot, allocation)
     verdicts = dict(_verdicts(snapshot, replicas, engines=not (allocation.blocked or awaits_model)))
     return Plan(
         rollout=rollout,
@@ -49,7 +49,7 @@ def decide(snapshot: Snapshot) -> Plan:
         apply={key: verdict for key, verdict in verdicts.items() if verdict.needs_manifest},
         replicas=replicas,
         scale={key: replicas[key] for key, verdict in verdicts.items() if verdict is Verdict.SCALE},
-        recommend=seeds(snapshot, allocation, asleep=asleep),
+        recommend=corrections(snapshot, allocation, asleep=asleep),
         report=reports(snapshot, allocation, rollout),
         delete=tuple(_unneeded(snapshot, rollout)),
         look_again=_seconds_to_sleep(snapshot, asleep=asleep),

@@ -22,26 +22,35 @@ def recommended(snapshot: Snapshot) -> dict[Role, int | None]:
     return {role: scaler.recommended if scaler is not None else None for role, scaler in scalers.items()}
 
 
-def seeds(snapshot: Snapshot, allocation: Allocation, *, asleep: bool) -> dict[ChildKey, int]:
-    """Recommended counts that the operator has to set.
+def first_counts(snapshot: Snapshot, allocation: Allocation) -> dict[ChildKey, int]:
+    """The recommended count that each scale target is applied with: its own, or that of the role as it is.
 
-    A new scale target starts with the count that the role has, so that nothing changes. One of a role that sleeps is
-    reset to the minimum, with which the role wakes.
+    A new scale target so changes nothing; an upgrade from a version without them neither. A count that a scaler writes
+    while an existing one is applied is lost, until that scaler looks again.
     """
     found = {}
     for role, count in recommended(snapshot).items():
-        minimum = snapshot.desired.scale.roles[role].minimum
-        if asleep and count != minimum:
-            found[snapshot.role_key(SCALER.name, role)] = minimum
-        elif count is None:
-            found[snapshot.role_key(SCALER.name, role)] = _first(snapshot, allocation, role)
+        limit = allocation.limited.get(role)
+        unlimited = limit.recommended if limit is not None else allocation.replicas[role][snapshot.desired.revision]
+        found[snapshot.role_key(SCALER.name, role)] = count if count is not None else unlimited
     return found
 
 
-def _first(snapshot: Snapshot, allocation: Allocation, role: Role) -> int:
-    """The count that a new scale target begins with: what the role would have without its limits."""
-    limit = allocation.limited.get(role)
-    return limit.recommended if limit is not None else allocation.replicas[role][snapshot.desired.revision]
+def corrections(snapshot: Snapshot, allocation: Allocation, *, asleep: bool) -> dict[ChildKey, int]:
+    """Recommended counts that the operator writes although the scale target exists.
+
+    That of a role that sleeps is lowered to the minimum, with which the role wakes. One that somebody took out comes
+    back.
+    """
+    wanted = first_counts(snapshot, allocation)
+    minimums = {role: snapshot.desired.scale.roles[role].minimum for role in snapshot.desired.autoscaled}
+    found = {}
+    for role, scaler in ((role, snapshot.scaler(role)) for role in snapshot.desired.autoscaled):
+        key = snapshot.role_key(SCALER.name, role)
+        count = minimums[role] if asleep else wanted[key]
+        if scaler is not None and scaler.recommended != count:
+            found[key] = count
+    return found
 
 
 def reports(snapshot: Snapshot, allocation: Allocation, rollout: RolloutPlan) -> dict[ChildKey, Mapping[str, Any]]:
