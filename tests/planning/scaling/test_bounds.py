@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdinference.planning.scaling.bounds import BudgetTooSmallError, Cause, Range, Ratio, Standing, bounds
+from pdinference.planning.scaling.bounds import BudgetTooSmallError, Cause, Range, Standing, bounds
+from pdinference.planning.scaling.ratio import Ratio
 
 
 def standing(live: int, minimum: int = 1, maximum: int = 10, gpus: int = 1, **more: int | bool) -> Standing:

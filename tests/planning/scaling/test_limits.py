@@ -7,8 +7,8 @@ import pytest
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
-from pdinference.planning.scaling.bounds import Ratio
 from pdinference.planning.scaling.limits import Limits
+from pdinference.planning.scaling.ratio import Ratio
 from pdinference.planning.scaling.replicas import ScaleRange
 
 P, D = Role.PARAMETER, Role.DECODE

@@ -8,12 +8,12 @@ allows: a role without work stays as long as the other needs it.
 Ratios hold to the next whole pod.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from fractions import Fraction
 from typing import Final
+
+from pdinference.planning.scaling.ratio import Ratio
 
 _UNLIMITED: Final = 1_000_000
 """Pods without GPUs that fit into any budget."""
@@ -55,39 +55,6 @@ class Standing:
     def fitting(self, gpus: int) -> int:
         """How many pods so many GPUs are enough for."""
         return gpus // self.gpus if self.gpus else _UNLIMITED
-
-
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """How many P there are to be for one D; None for any number."""
-
-    minimum: Fraction | None = None
-    maximum: Fraction | None = None
-
-    def p_for(self, d: int) -> int:
-        """The least number of P for so many D."""
-        return math.ceil(self.minimum * d) if self.minimum is not None else 0
-
-    def d_for(self, p: int) -> int:
-        """The least number of D for so many P: P may be the next whole pod above the ratio."""
-        return math.floor((p - 1) / self.maximum) + 1 if self.maximum is not None else 0
-
-    @property
-    def possible(self) -> bool:
-        """Whether any numbers of pods keep it."""
-        return self.minimum is None or self.maximum is None or self.minimum <= self.maximum
-
-    def least(self, p: int, d: int) -> tuple[int, int]:
-        """The smallest pair within the ratio that has at least so many pods.
-
-        Raises:
-            ValueError: No pair is within the ratio.
-        """
-        if not self.possible:
-            raise ValueError(f"no numbers of pods are between {self.minimum} and {self.maximum}")
-        while (more := (max(p, self.p_for(d)), max(d, self.d_for(p)))) != (p, d):
-            p, d = more
-        return p, d
 
 
 class Cause(StrEnum):

@@ -7,7 +7,7 @@ from fractions import Fraction
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.pair_autoscaling import PodRatio
-from pdinference.planning.scaling.bounds import Ratio
+from pdinference.planning.scaling.ratio import Ratio
 from pdinference.planning.scaling.replicas import ScaleRange
 
 
