@@ -26,7 +26,6 @@ FIELD_MANAGER = "pdinference-operator"
 """The server-side-apply manager of all manifests, and the component that Events name."""
 
 
-
 class Role(StrEnum):
     """What a pod does; the value of `LABEL_ROLE`."""
 
@@ -245,3 +244,8 @@ def role_selector(name: str, role: Role, revision: str | None = None) -> dict[st
     """The labels that select the pods of one role, of all revisions or of one."""
     selector = {LABEL_NAME: name, LABEL_ROLE: str(role)}
     return selector if revision is None else {**selector, LABEL_REVISION: revision}
+
+
+def selector_text(selector: Mapping[str, str]) -> str:
+    """A label selector as text."""
+    return ",".join(f"{key}={value}" for key, value in selector.items())

@@ -1,4 +1,4 @@
-"""Writes of replica counts, and of the status of scale targets: parts of objects that server-side apply leaves alone."""
+"""Writes of replica counts, and of the status of scale targets, which server-side apply leaves alone."""
 
 import asyncio
 from collections.abc import Mapping

@@ -60,5 +60,5 @@ def has_replicas(record: ChildRecord, replicas: int | None) -> bool:
 
 
 def is_in_order(record: ChildRecord, manifest: dict[str, Any]) -> bool:
-    """Whether the live object still is what the manifest says; an object whose content is not kept is taken not to be."""
+    """Whether the live object is as its manifest says; False as well when its content is not kept."""
     return record.content is not None and contains(json.loads(record.content), comparable(record.key.kind, manifest))

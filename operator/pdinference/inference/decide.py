@@ -4,9 +4,10 @@ It may be executed in part, or not at all: the next snapshot shows what is left.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.cluster.kinds import SCALER, ChildKey
+from pdinference.cluster.kinds import ChildKey
 from pdinference.cluster.records import ChildRecord
 from pdinference.cluster.verdict import Verdict, has_replicas, judge
 from pdinference.inference.plan import Plan
@@ -22,17 +23,18 @@ def decide(snapshot: Snapshot) -> Plan:
     desired = snapshot.desired
     model = snapshot.model
     awaits_model = model is not None and model.awaited and not model.done
+    # Devices that nothing is ready to take over go on serving.
+    recreate = desired.recreate and not awaits_model
     rollout = plan_rollout(
         target=desired.revision,
         serving=snapshot.previous.serving_revision,
         router=snapshot.router,
         pods=snapshot.pods,
-        # Devices that nothing is ready to take over go on serving.
-        recreate=desired.recreate and not awaits_model,
+        recreate=recreate,
     )
     asleep = _sleeps(snapshot)
     allocation = allocate(
-        desired.scale,
+        replace(desired.scale, recreates=recreate),
         snapshot.fleet,
         recommended(snapshot),
         target=desired.revision,
@@ -71,9 +73,7 @@ def _sleeps(snapshot: Snapshot) -> bool:
     empty = snapshot.empty
     # A change of the number of router pods to a lower one starts no pod, so it wakes no P and D.
     waking = router.observed and not 0 < router.replicas == router.updated == router.available
-    return sleeps(
-        after, asleep=empty, settled=not waking if empty else router.complete, activity=snapshot.activity
-    )
+    return sleeps(after, asleep=empty, settled=not waking if empty else router.complete, activity=snapshot.activity)
 
 
 def _seconds_to_sleep(snapshot: Snapshot, *, asleep: bool) -> float | None:

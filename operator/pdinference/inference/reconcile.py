@@ -65,13 +65,11 @@ class Reconciler:
             return await self._report_invalid(resource, error)
         except BusyError:
             return Result(retry=True)
-        written = await self._reporter.report(
-            resource, status(snapshot, plan, executed), loads=loads(snapshot, plan)
-        )
+        written = await self._reporter.report(resource, status(snapshot, plan, executed), loads=loads(snapshot, plan))
         return _result(plan, executed, written=written)
 
     async def _compiled(self, resource: ResourceRecord) -> tuple[Desired, Callable[[], Awaitable[Iterable[Child]]]]:
-        """What the resource asks for, and how to get its children rendered: they are not kept, because they are large."""
+        """What the resource asks for, and how to get its children rendered; these are too large to be kept."""
         known = self._desired.get(resource.owner)
         if known is not None and known.is_of(resource):
 

@@ -13,7 +13,8 @@ from pdinference.cluster.records import ChildRecord, ResourceRecord
 from pdinference.controller.report import status_of
 from pdinference.examination.desired import Desired
 from pdinference.planning.model import ModelView
-from pdinference.planning.observed import AutoscalerState, PodSummary, ScalerState, WorkloadState
+from pdinference.planning.observed import AutoscalerState, PodSummary, WorkloadState
+from pdinference.planning.scale_target import ScalerState
 from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.fleet import Fleet
 from pdinference.planning.scaling.sleep import Activity

@@ -5,14 +5,14 @@ from fractions import Fraction
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pdinference.planning.scaling.coordination import coordinate
+from pdinference.planning.scaling.limits import Limits
+from pdinference.planning.scaling.replicas import ScaleRange
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.observed import AutoscalerState, Grant, PodSummary, Verdict, WorkloadState
-from pdinference.planning.scaling.coordination import coordinate
 from pdinference.planning.scaling.fleet import Fleet
-from pdinference.planning.scaling.limits import Limits
 from pdinference.planning.scaling.ratio import Ratio
-from pdinference.planning.scaling.replicas import ScaleRange
 
 P, D = Role.PARAMETER, Role.DECODE
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

@@ -6,8 +6,8 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from pdinference.planning.scaling.bounds import BudgetTooSmallError, Cause, Range, Standing, bounds
+
 from pdinference.planning.scaling.ratio import Ratio
 
 

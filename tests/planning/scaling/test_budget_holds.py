@@ -6,16 +6,16 @@ from fractions import Fraction
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pdinference.planning.scaling.bounds import Range
+from pdinference.planning.scaling.coordination import coordinate
+from pdinference.planning.scaling.grants import SETTLE, grant_for
+from pdinference.planning.scaling.limits import Limits
+from pdinference.planning.scaling.replicas import ScaleRange, wanted_count
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.observed import AutoscalerState, PodSummary, Verdict, WorkloadState
-from pdinference.planning.scaling.bounds import Range
-from pdinference.planning.scaling.coordination import coordinate
 from pdinference.planning.scaling.fleet import Fleet
-from pdinference.planning.scaling.grants import SETTLE, grant_for
-from pdinference.planning.scaling.limits import Limits
 from pdinference.planning.scaling.ratio import Ratio
-from pdinference.planning.scaling.replicas import ScaleRange, wanted_count
 
 P, D = Role.PARAMETER, Role.DECODE
 ACTS = ("operator", "hpa", "hpa", "hpa", "edit", "edit", "back", "switch", "prune", "end", "wait")

@@ -4,12 +4,12 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from pdinference.planning.scaling.limits import Limits
+from pdinference.planning.scaling.replicas import ScaleRange
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
-from pdinference.planning.scaling.limits import Limits
 from pdinference.planning.scaling.ratio import Ratio
-from pdinference.planning.scaling.replicas import ScaleRange
 
 P, D = Role.PARAMETER, Role.DECODE
 SCALED = {"autoscaling": {"minReplicas": 2, "maxReplicas": 10}}

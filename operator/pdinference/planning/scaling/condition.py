@@ -56,7 +56,8 @@ def judgement(
         limited: Why a role has another count than the recommended one.
     """
     roles = {
-        role: _NOT_SET_UP if hpa is None else _role(hpa, measured, role, limited.get(role)) for role, hpa in hpas.items()
+        role: _NOT_SET_UP if hpa is None else _role(hpa, measured, role, limited.get(role))
+        for role, hpa in hpas.items()
     }
     worst = min(roles.values(), key=_rank)
     message = " ".join(f"{ROLE_WORDS[role]}: {one.message.removesuffix('.')}." for role, one in roles.items())

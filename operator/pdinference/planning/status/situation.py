@@ -9,8 +9,8 @@ from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.model import ModelView
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
-from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.allocation import Allocation
+from pdinference.planning.scaling.condition import Measured
 
 
 @dataclass(frozen=True, slots=True)
