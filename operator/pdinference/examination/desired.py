@@ -156,8 +156,8 @@ def _engine_role(child: Child) -> Role | None:
     """The role of a workload of P or D; None of everything else."""
     if child.key.kind not in WORKLOADS:
         return None
-    role = child.manifest["metadata"]["labels"].get(names.LABEL_ROLE)
-    return Role(role) if role in ENGINE_ROLES else None
+    node = names.node_of(child.manifest["metadata"]["labels"])
+    return node[0] if node is not None and node[0] in ENGINE_ROLES else None
 
 
 def _model(model: Model, rendered: Rendered) -> DesiredModel | None:

@@ -27,6 +27,7 @@ def _situation(snapshot: Snapshot, plan: Plan, executed: Executed) -> Situation:
         workloads=after.leading_workloads(desired.revision),
         autoscalers={role: after.autoscaler(role) for role in desired.autoscaled},
         measured=snapshot.measured,
+        minimums={role: desired.scale.roles[role].minimum for role in desired.autoscaled},
         allocation=plan.allocation,
         pods=snapshot.pods,
         failures=executed.failures,
