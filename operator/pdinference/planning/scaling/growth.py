@@ -114,7 +114,7 @@ def fitted(
         return (found[role] - minimums[role]) * gpus[role]
 
     while (excess := sum(found[role] * gpus[role] for role in ENGINE_ROLES) - budget) > 0:
-        largest = max(ENGINE_ROLES, key=surplus)
+        largest = max(reversed(ENGINE_ROLES), key=surplus)
         if surplus(largest) <= 0:
             return found
         found[largest] -= 1
