@@ -112,9 +112,14 @@ def fitted(
     def surplus(role: Role) -> int:
         return (found[role] - minimums[role]) * gpus[role]
 
-    while sum(found[role] * gpus[role] for role in ENGINE_ROLES) > budget:
+    while (excess := sum(found[role] * gpus[role] for role in ENGINE_ROLES) - budget) > 0:
         largest = max(reversed(ENGINE_ROLES), key=surplus)
         if surplus(largest) <= 0:
-            break
+            return found
         found[largest] -= 1
+    for role in ENGINE_ROLES:
+        room = -excess // gpus[role] if gpus[role] else 0
+        back = min(room, counts[role] - found[role])
+        found[role] += back
+        excess += back * gpus[role]
     return found
