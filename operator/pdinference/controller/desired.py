@@ -72,7 +72,6 @@ class Desired:
         scales: Of the roles that are autoscaled.
         limits: Of P and D together; None without.
         autoscalers: What scales them; small, and needed whenever another revision serves.
-        substitutes: What may stand in where another server has the API group; empty where nothing may.
         model: The Job for the model; None without.
         looks: Whether P and D look at their model before vLLM starts.
         sleeps_after: Seconds without a request after which P and D have no pods; None for never.
@@ -91,7 +90,6 @@ class Desired:
     nodes: int
     scales: Mapping[Role, ScaleRange]
     autoscalers: Mapping[Role, Manifest]
-    substitutes: Mapping[Role, Manifest]
     model: DesiredModel | None = None
     looks: bool = False
     sleeps_after: int | None = None
@@ -153,7 +151,6 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         nodes=spec.parameter.parallelism.nodes,
         scales={role: scale for role in ENGINE_ROLES if (scale := ScaleRange.of(spec.of(role))) is not None},
         autoscalers=rendered.autoscalers,
-        substitutes=rendered.substitutes,
         model=_model(spec.model, rendered),
         looks=spec.model.on_volume,
         sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,

@@ -29,7 +29,6 @@ from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.results import Result, count_writes
 from pdinference.controller.scaling import (
     autoscalers,
-    chosen_autoscalers,
     held_back,
     trailing_counts,
     wanted_counts,
@@ -144,7 +143,7 @@ class Reconciler:
             return Outcome(), ()
         measured = self._measured(resource.owner)
         wanted = autoscalers(
-            chosen_autoscalers(self._cache, resource, desired, served=measured.served),
+            desired.autoscalers,
             seen.followed,
             seen.together,
             seen.autoscalers,

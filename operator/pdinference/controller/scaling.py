@@ -18,7 +18,6 @@ from pdinference.planning.scaling.fleet import Fleet
 from pdinference.planning.scaling.grants import grant_for
 from pdinference.planning.scaling.pace import pace_for
 from pdinference.planning.scaling.replicas import WantedCount, follower_count, scaled_revision, wanted_count
-from pdinference.planning.scaling.source import stands_in
 
 
 def followed_revision(cache: Cache, resource: ResourceRecord, desired: Desired, plan: RolloutPlan) -> str:
@@ -118,22 +117,6 @@ def _trails(child: ChildRecord, followed: str, wanted: WantedCount) -> bool:
         and workload.revision == followed
         and not wanted.met_by(workload.desired)
     )
-
-
-def chosen_autoscalers(
-    cache: Cache, resource: ResourceRecord, desired: Desired, *, served: bool | None
-) -> Mapping[Role, Manifest]:
-    """What is to scale each role: HPAs, or what stands in for them.
-
-    Args:
-        cache: What is there.
-        resource: The resource.
-        desired: What it asks for.
-        served: Whether HPAs get the operator's metrics; None when that is not known.
-    """
-    already = any(_own(cache, resource, SCALED_OBJECT.name, role) is not None for role in desired.scales)
-    substituted = bool(desired.substitutes) and stands_in(served=served, already=already)
-    return desired.substitutes if substituted else desired.autoscalers
 
 
 def autoscalers(

@@ -7,7 +7,7 @@ from typing import Any
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.manifests.autoscaler import autoscalers, substitutes
+from pdinference.manifests.autoscaler import autoscalers
 from pdinference.manifests.children import child, fingerprint, identity
 from pdinference.manifests.devices import claimed, name_template
 from pdinference.manifests.hardening import require_restricted
@@ -35,7 +35,6 @@ class Rendered:
         objects: All but the autoscalers, in the order in which they are best applied: what pods refer to comes before
             the pods. Workloads that are autoscaled say nothing about replicas.
         autoscalers: What scales each role that is autoscaled, for the workload of this revision: HPAs or ScaledObjects.
-        substitutes: ScaledObjects that may stand in for these HPAs; empty where none may.
         revision: Identity of the P/D pair: equal exactly if the pods of both roles are.
         model_job: Name of the Job that downloads or inspects the model; empty without.
         downloads_first: Whether P and D have to wait for that Job.
@@ -44,7 +43,6 @@ class Rendered:
     objects: tuple[Manifest, ...]
     revision: str
     autoscalers: Mapping[Role, Manifest]
-    substitutes: Mapping[Role, Manifest]
     model_job: str = ""
     downloads_first: bool = False
 
@@ -83,7 +81,6 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
         objects=objects,
         revision=revision,
         autoscalers=autoscalers(resource, revision, settings),
-        substitutes=substitutes(resource, revision, settings),
         model_job=model[-1]["metadata"]["name"] if model else "",
         downloads_first=downloads_first(resource.spec.model),
     )

@@ -9,13 +9,11 @@ from pdinference.planning.conditions import ROLE_WORDS, Judgement
 from pdinference.planning.observed import AutoscalerState, KvCache, Load
 from pdinference.planning.scaling.bounds import Cause, Range
 from pdinference.planning.scaling.coordination import Coordination
-from pdinference.planning.scaling.signals import METRICS, Signal
-from pdinference.planning.scaling.targets import label, written
+from pdinference.planning.scaling.signals import METRICS
+from pdinference.planning.scaling.targets import label, signal_of, written
 
 _NAMED_PODS = 3
 _FOLLOWS = "Active"
-_SIGNALS: Final = {name: signal for signal in Signal for name in (str(signal), label(signal))}
-"""By the names of the operator's metrics, and of KEDA's triggers."""
 STILL_THERE = "StillThere"
 """Reason where something waits until what scaled before is gone."""
 LET_GO = (
@@ -35,15 +33,14 @@ class Measured:
     """What vLLM's metrics say, and what is known of the load that HPAs go by.
 
     Attributes:
-        problem: Why the operator's metrics do not reach HPAs, as a reason and a message; None when they do.
-        served: Whether HPAs of this cluster get the operator's metrics; None when that is not known.
+        problem: Why the operator's metrics API does not reach HPAs, as a reason and a message; None when it does, and
+            for a resource whose autoscalers read the load from Prometheus.
         silent: Names of the pods of each role that should answer and do not.
         kv_caches: The KV cache of each pod of a role that has told its size.
         paces: The shortest time that a D pod of each revision took for a token, as far as HPAs go by that.
     """
 
     problem: tuple[str, str] | None = None
-    served: bool | None = None
     silent: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
     kv_caches: Mapping[Role, Mapping[str, KvCache]] = field(default_factory=dict)
     paces: Mapping[str, float] = field(default_factory=dict)
@@ -95,13 +92,14 @@ def loads_text(hpa: AutoscalerState) -> str:
 
 def _load(load: Load) -> str:
     now = None if load.tenths is None else load.tenths * load.target_milli / 10
-    if (signal := _SIGNALS.get(load.metric)) is not None:
+    if (signal := signal_of(load.metric)) is not None:
         return f"{_label(load)} {'?' if now is None else written(signal, now)}/{written(signal, load.target_milli)}"
     return f"{_label(load)} {'?' if now is None else f'{now / 1000:.4g}'}/{load.target_milli / 1000:.4g}"
 
 
 def _label(load: Load) -> str:
-    return label(_SIGNALS[load.metric]) if load.metric in _SIGNALS else load.metric
+    signal = signal_of(load.metric)
+    return load.metric if signal is None else label(signal)
 
 
 def _absent(lingers: bool, *, serves: bool) -> Judgement:
@@ -112,7 +110,7 @@ def _absent(lingers: bool, *, serves: bool) -> Judgement:
 
 
 def _role(hpa: AutoscalerState, measured: Measured, role: Role, together: Coordination) -> Judgement:
-    if measured.problem is not None and not hpa.sees and asks_operator(hpa):
+    if measured.problem is not None and not hpa.sees and reads_operator(hpa):
         return Judgement("False", *measured.problem)
     if not hpa.judged:
         return Judgement("Unknown", "Starting", "Kubernetes has not looked at the load yet.")
@@ -123,7 +121,7 @@ def _role(hpa: AutoscalerState, measured: Measured, role: Role, together: Coordi
         return Judgement("False", hpa.active.reason, message)
     limits = together.ranges.get(role)
     reason, message = (_together(hpa, limits, together) if limits is not None else None) or _working(hpa)
-    silent = measured.silent.get(role, ()) if asks_operator(hpa) else ()  # others read the pods themselves
+    silent = measured.silent.get(role, ()) if any(signal_of(load.metric) for load in hpa.loads) else ()
     return Judgement("True", reason, message + _unknown(hpa.loads) + _silence(silent))
 
 
@@ -179,6 +177,6 @@ def _silence(pods: tuple[str, ...]) -> str:
     return f" These pods do not tell their load, so no pod goes on their account, nor comes: {named}."
 
 
-def asks_operator(hpa: AutoscalerState) -> bool:
-    """Whether one of its metrics is the operator's."""
-    return any(load.metric in METRICS for load in hpa.loads)
+def reads_operator(scaler: AutoscalerState) -> bool:
+    """Whether one of its metrics is computed by the operator."""
+    return any(load.metric in METRICS or signal_of(load.metric) for load in scaler.loads)
