@@ -16,7 +16,6 @@ from pdinference.api.v1alpha1.role import RoleSpec
 from pdinference.api.v1alpha1.router import Router
 from pdinference.api.v1alpha1.scale_to_zero import SLEEP_RULES, ScaleToZero
 from pdinference.api.v1alpha1.scaling_rules import SCALING_RULES
-from pdinference.api.v1alpha1.source_rules import SOURCE_RULES
 from pdinference.api.v1alpha1.transfer import Transfer
 
 FEWER_DECODE_RANKS = (
@@ -134,7 +133,6 @@ class Spec(ApiModel):
         ),
         *(_prefix_caching_feeds_tiers(role) for role in ENGINE_ROLES),
         *CONNECTOR_RULES,
-        *SOURCE_RULES,
         *SCALING_RULES,
         *SLEEP_RULES,
     )
@@ -150,15 +148,9 @@ class Spec(ApiModel):
         return self.parameter.products if role is Role.PARAMETER else self.of(role).products
 
     @property
-    def metrics_source(self) -> MetricsSource | None:
-        """Who tells the load; None leaves it to the operator."""
-        return self.autoscaling.source if self.autoscaling is not None else None
-
-    @property
-    def limits_both(self) -> bool:
-        """Whether something limits P and D together."""
-        together = self.autoscaling
-        return together is not None and not (together.ratio is None and together.gpu_budget is None)
+    def metrics_source(self) -> MetricsSource:
+        """From where autoscalers read the load."""
+        return (self.autoscaling.source if self.autoscaling is not None else None) or "Builtin"
 
     @property
     def scale_to_zero(self) -> ScaleToZero | None:
