@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1 import defaults
 from pdinference.api.v1alpha1.model import Model
 from pdinference.checks import examine
 from pdinference.cluster.child import Child
@@ -75,6 +77,7 @@ class Desired:
         substitutes: What may stand in where another server has the API group; empty where nothing may.
         model: The Job for the model; None without.
         looks: Whether P and D look at their model before vLLM starts.
+        progress_deadline: How long a roll-out may make no progress.
         sleeps_after: Seconds without a request after which P and D have no pods; None for never.
     """
 
@@ -89,6 +92,7 @@ class Desired:
     pinned: Judgement | None
     facts: str
     nodes: int
+    progress_deadline: timedelta
     scales: Mapping[Role, ScaleRange]
     autoscalers: Mapping[Role, Manifest]
     substitutes: Mapping[Role, Manifest]
@@ -156,6 +160,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         substitutes=rendered.substitutes,
         model=_model(spec.model, rendered),
         looks=spec.model.on_volume,
+        progress_deadline=timedelta(seconds=defaults.progress_deadline_seconds(spec)),
         sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
         limits=Limits.of(spec),
     )

@@ -44,7 +44,7 @@ from pdinference.planning.scaling.decision import Change, reasons, unexplained
 from pdinference.planning.scaling.grants import SETTLE
 from pdinference.planning.scaling.replicas import WantedCount
 from pdinference.planning.scaling.sleep import NO_PODS, Activity
-from pdinference.planning.status import Situation, build_status, invalid_status
+from pdinference.planning.status import Situation, build_status, due, invalid_status
 
 _OF_PODS_THAT_SERVE = frozenset({STATEFUL_SET.name, DEPLOYMENT.name})
 
@@ -104,10 +104,13 @@ class Reconciler:
         failures = tuple(sorted(found, key=lambda f: (f.transient, f.kind, f.name)))
         after = self._observe(resource, desired, seen.plan)
         reason_due = self._seconds_to(self._reason_due(resource, desired.revision, after.autoscalers))
-        written = reason_due is not None or await self._report(resource, desired, after, failures)
+        written, stuck_at = (True, None)
+        if reason_due is None:
+            written, stuck_at = await self._report(resource, desired, after, failures)
         waits = bool(failures or any(outcome.waiting for outcome in outcomes) or not written)
         looks = (
             reason_due,
+            self._seconds_to(stuck_at),
             self._seconds_to(after.together.settled_at),
             seconds_to_sleep(desired, after.activity, asleep=after.empty),
         )
@@ -212,7 +215,8 @@ class Reconciler:
 
     async def _report(
         self, resource: ResourceRecord, desired: Desired, seen: Observation, failures: tuple[Failure, ...]
-    ) -> bool:
+    ) -> tuple[bool, datetime | None]:
+        """Whether the status is written, and when it changes though nothing happens."""
         workloads = live_workloads(self._cache, resource, desired.revision)
         situation = Situation(
             namespace=resource.owner.namespace,
@@ -238,9 +242,11 @@ class Reconciler:
             asleep=seen.asleep,
             dozes=seen.sleeps and not seen.empty,
             lingering=seen.lingering,
+            progress_deadline=desired.progress_deadline,
         )
         status = build_status(situation, previous=status_of(resource), now=self._now())
-        return await self._reporter.report(resource, status, loads=reasons(seen.autoscalers, workloads))
+        written = await self._reporter.report(resource, status, loads=reasons(seen.autoscalers, workloads))
+        return written, due(status, desired.progress_deadline)
 
     async def _report_invalid(self, resource: ResourceRecord, error: InvalidSpecError) -> Result:
         """Leave everything alone, but keep whole the instances whose first nodes an HPA goes on scaling."""

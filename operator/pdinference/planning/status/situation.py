@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.conditions import Judgement
@@ -34,6 +35,7 @@ class Situation:
         dozes: Whether nobody asks, but P or D still have pods.
         lingering: Roles that wait until what scaled them is gone.
         heard: Whether router pods tell how many requests there are.
+        progress_deadline: How long a roll-out may make no progress; None for ever.
     """
 
     namespace: str
@@ -59,6 +61,7 @@ class Situation:
     dozes: bool = False
     lingering: frozenset[Role] = frozenset()
     heard: bool = True
+    progress_deadline: timedelta | None = None
 
     def wanted(self, role: Role) -> int:
         """How many pods the role is to have: as the spec says, or as its HPA has decided."""
