@@ -6,6 +6,7 @@ and Kubernetes' garbage collector removes them; nothing here has to.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
 
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.child import Child
@@ -23,10 +24,12 @@ from pdinference.inference.snapshot import Camera
 from pdinference.inference.status import loads, status
 from pdinference.inference.unreadable import situation_of_unreadable
 from pdinference.isolation.calls import BusyError
-from pdinference.planning.status import invalid_status
+from pdinference.planning.status import due, invalid_status
 
 _LOOK_AFTER_WRITES_S = 0.1
 """The watch events of our own writes are ignored, so what follows from them is decided after this time."""
+_LATE_S = 0.1
+"""So much after a deadline a decision is made, so that it has passed for certain."""
 
 
 class Reconciler:
@@ -65,8 +68,10 @@ class Reconciler:
             return await self._report_invalid(resource, error)
         except BusyError:
             return Result(retry=True)
-        written = await self._reporter.report(resource, status(snapshot, plan, executed), loads=loads(snapshot, plan))
-        return _result(plan, executed, written=written)
+        fresh = status(snapshot, plan, executed)
+        written = await self._reporter.report(resource, fresh, loads=loads(snapshot, plan))
+        deadline = due(fresh, desired.progress_deadline)
+        return _result(plan, executed, written=written, deadline=_seconds(snapshot.now, deadline))
 
     async def _compiled(self, resource: ResourceRecord) -> tuple[Desired, Callable[[], Awaitable[Iterable[Child]]]]:
         """What the resource asks for, and how to get its children rendered; these are too large to be kept."""
@@ -101,8 +106,12 @@ class Reconciler:
         )
 
 
-def _result(plan: Plan, executed: Executed, *, written: bool) -> Result:
-    moments = (plan.look_again, _LOOK_AFTER_WRITES_S if executed.wrote else None)
+def _seconds(now: datetime, moment: datetime | None) -> float | None:
+    return None if moment is None else (moment - now).total_seconds() + _LATE_S
+
+
+def _result(plan: Plan, executed: Executed, *, written: bool, deadline: float | None) -> Result:
+    moments = (plan.look_again, deadline, _LOOK_AFTER_WRITES_S if executed.wrote else None)
     return Result(
         retry=bool(executed.failures or executed.waiting or not written),
         at_least=executed.retry_after,

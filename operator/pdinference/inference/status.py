@@ -38,6 +38,7 @@ def _situation(snapshot: Snapshot, plan: Plan, executed: Executed) -> Situation:
         holds=desired.sleeps_after is not None,
         heard=snapshot.activity is not None,
         asleep=plan.asleep and after.empty,
+        progress_deadline=desired.progress_deadline,
     )
 
 

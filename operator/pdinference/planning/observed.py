@@ -69,9 +69,6 @@ class JobState:
 PREPARING_MODEL = "PreparingModel"
 """Reason of a pod that downloads or checks its model before vLLM starts."""
 
-NO_MODEL = "NoUsableModel"
-"""Reason of a pod that could not do so, or found the model damaged; `last_words` say what to do."""
-
 
 @dataclass(frozen=True, slots=True)
 class KvCache:
@@ -180,6 +177,7 @@ class PodTrouble:
     image: str = ""
     exit_code: int | None = None
     last_words: str = ""  # what the container said last before it stopped
+    restarts: int = 0  # of the container
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +190,8 @@ class PodSummary:
         gpus: GPUs that vLLM in it runs on.
         report: What it left as last words when it ended; of a runner only.
         has_model: Whether it found its model whole before vLLM started; of P and D with something to look at.
+        restarts: How often its containers were restarted; init containers do not count.
+        restarted: Whether any of its containers was, init containers too.
     """
 
     name: str
@@ -207,6 +207,7 @@ class PodSummary:
     created: str = ""
     report: str = ""
     has_model: bool = False
+    restarted: bool = False
 
     @property
     def gone(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.conditions import Judgement
@@ -33,6 +34,7 @@ class Situation:
         holds: Whether requests wait in router pods while P and D have none, so that a ready router says little.
         asleep: Whether P and D have no pods because nobody asks.
         heard: Whether router pods tell how many requests there are.
+        progress_deadline: How long a roll-out may make no progress; None for ever.
     """
 
     namespace: str
@@ -56,6 +58,7 @@ class Situation:
     holds: bool = False
     asleep: bool = False
     heard: bool = True
+    progress_deadline: timedelta | None = None
 
     def wanted(self, role: Role) -> int:
         """How many pods the role is to have: as the spec says or as allocated; while it waits for GPUs, the minimum."""
