@@ -74,6 +74,9 @@ class FakeApi(ApiServer):
             raise ApiError(409, "AlreadyExists", "exists")
         return self.put(full, manifest)
 
+    async def create_from_yaml(self, path: str, manifest: Json) -> Json:
+        return await self.create(path, manifest)
+
     async def replace(self, path: str, manifest: Json) -> Json:
         self._note("replace", path)
         if manifest["metadata"].get("resourceVersion") != self._found(path)["metadata"]["resourceVersion"]:
@@ -92,7 +95,8 @@ class FakeApi(ApiServer):
         if not patch:
             return deepcopy(found)
         found = _merged(found, {key: value for key, value in patch.items() if key != "metadata"})
-        found["metadata"] = {**found["metadata"], "resourceVersion": str(next(self._versions))}
+        changed = {key: value for key, value in patch.get("metadata", {}).items() if key in {"labels", "annotations"}}
+        found["metadata"] = {**_merged(found["metadata"], changed), "resourceVersion": str(next(self._versions))}
         self.objects[path] = found
         return deepcopy(found)
 

@@ -47,6 +47,8 @@ SERVICE_ACCOUNT = Kind("ServiceAccount", "", "v1", "serviceaccounts")
 ROLE_BINDING = Kind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings")
 STATEFUL_SET = Kind("StatefulSet", "apps", "v1", "statefulsets")
 DEPLOYMENT = Kind("Deployment", "apps", "v1", "deployments")
+CONTROLLER_REVISION = Kind("ControllerRevision", "apps", "v1", "controllerrevisions", selector=names.HISTORY_SELECTOR)
+"""Holds a valid spec of a PDInference."""
 RESOURCE_CLAIM_TEMPLATE = Kind(
     "ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", optional=True
 )
@@ -69,6 +71,7 @@ CHILDREN = (
     DEPLOYMENT,
     JOB,
     AUTOSCALER,
+    CONTROLLER_REVISION,
 )
 """What a PDInference or a PDBatch becomes anywhere, apart from pods."""
 
