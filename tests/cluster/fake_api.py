@@ -38,6 +38,9 @@ class FakeApi(ApiServer):
 
     async def get(self, path: str, *, accept: str = "application/json", **query: str) -> Json:
         self._note("get", path)
+        if "labelSelector" in query:  # a list; selectors are not looked at
+            items = [body for place, body in sorted(self.objects.items()) if place.rpartition("/")[0] == path]
+            return {"items": deepcopy(items)}
         return deepcopy(self._found(path))
 
     async def apply(self, path: str, manifest: Json, *, manager: str, force: bool = True) -> Json:
