@@ -14,7 +14,7 @@ from pdinference.api.names import SERVING_ROLES, Role
 from pdinference.api.validation import validated
 from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import CHILD_BY_NAME, CHILDREN, CONTROLLER_REVISION, POD, RESOURCE, Kind
+from pdinference.cluster.kinds import CHILD_BY_NAME, CHILDREN, POD, RESOURCE, Kind
 from pdinference.manifests import RenderSettings, render
 
 READY_STATUS = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -102,8 +102,6 @@ class World:
         selector = f"{names.MANAGED_SELECTOR},{names.LABEL_NAME}={name}"
         found = {}
         for kind in CHILDREN:
-            if kind == CONTROLLER_REVISION:  # StatefulSets have some with the same labels
-                continue
             for item in (await self.api.get(kind.path(self.namespace), labelSelector=selector))["items"]:
                 found[kind.name, item["metadata"]["name"]] = item
         return found

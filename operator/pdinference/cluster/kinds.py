@@ -71,16 +71,18 @@ CHILDREN = (
     DEPLOYMENT,
     JOB,
     AUTOSCALER,
-    CONTROLLER_REVISION,
 )
 """What a PDInference or a PDBatch becomes anywhere, apart from pods."""
+
+OWNED = (*CHILDREN, CONTROLLER_REVISION)
+"""All that the operator writes for a PDInference or a PDBatch anywhere: what is rendered, and the history."""
 
 WORKLOADS = frozenset({STATEFUL_SET.name, DEPLOYMENT.name, JOB.name})
 """Kinds that start pods; they are applied after everything that the pods need."""
 
-CHILD_BY_NAME = {kind.name: kind for kind in (*CHILDREN, SCALED_OBJECT)}
+CHILD_BY_NAME = {kind.name: kind for kind in (*OWNED, SCALED_OBJECT)}
 RESOURCE_BY_NAME = {kind.name: kind for kind in RESOURCES}
-WATCHED = (*RESOURCES, *CHILDREN, POD)
+WATCHED = (*RESOURCES, *OWNED, POD)
 
 
 def watched(*, keda: bool) -> tuple[Kind, ...]:
