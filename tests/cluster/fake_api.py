@@ -37,6 +37,9 @@ class FakeApi(ApiServer):
 
     async def get(self, path: str, *, accept: str = "application/json", **query: str) -> Json:
         self._note("get", path)
+        if "labelSelector" in query:  # a list; selectors are not looked at
+            items = [body for place, body in sorted(self.objects.items()) if place.rpartition("/")[0] == path]
+            return {"items": deepcopy(items)}
         return deepcopy(self._found(path))
 
     async def apply(self, path: str, manifest: Json, *, manager: str, force: bool = True) -> Json:
@@ -69,6 +72,9 @@ class FakeApi(ApiServer):
             raise ApiError(409, "AlreadyExists", "exists")
         return self.put(full, manifest)
 
+    async def create_from_yaml(self, path: str, manifest: Json) -> Json:
+        return await self.create(path, manifest)
+
     async def replace(self, path: str, manifest: Json) -> Json:
         self._note("replace", path)
         if manifest["metadata"].get("resourceVersion") != self._found(path)["metadata"]["resourceVersion"]:
@@ -87,9 +93,10 @@ class FakeApi(ApiServer):
         if not patch:
             return deepcopy(found)
         found = _merged(found, {key: value for key, value in patch.items() if key != "metadata"})
+        changed = {key: value for key, value in patch.get("metadata", {}).items() if key in {"labels", "annotations"}}
         generation = found["metadata"]["generation"] + ("spec" in patch)
         found["metadata"] = {
-            **found["metadata"],
+            **_merged(found["metadata"], changed),
             "resourceVersion": str(next(self._versions)),
             "generation": generation,
         }

@@ -68,6 +68,12 @@ LABEL_QUEUE = "kueue.x-k8s.io/queue-name"
 MANAGED_SELECTOR = f"{LABEL_MANAGED_BY}={FIELD_MANAGER}"
 """Selects every object that the operator made, in any namespace."""
 
+LABEL_SPEC = f"{GROUP}/spec"
+"""On the ControllerRevisions of a PDInference's history alone: identity of the spec without D's replica count."""
+
+HISTORY_SELECTOR = f"{MANAGED_SELECTOR},{LABEL_SPEC}"
+"""Selects every history entry. StatefulSets have ControllerRevisions of their own, with the labels of their pods."""
+
 ANNOTATION_APPLIED_HASH = f"{GROUP}/applied-hash"
 """Hash of the manifest that was last applied to a child."""
 
@@ -161,6 +167,11 @@ def device_claim_template(name: str, role: Role, revision: str) -> str:
 def model_job(name: str, digest: str) -> str:
     """The Job that downloads or inspects the model."""
     return f"{name}-{Role.MODEL}-{digest}"
+
+
+def history_entry(name: str, digest: str) -> str:
+    """The ControllerRevision that keeps one valid spec of a PDInference."""
+    return f"{name}-{digest}"
 
 
 WORKLOAD_KINDS = {Role.PARAMETER: "StatefulSet", Role.DECODE: "Deployment", Role.ROUTER: "Deployment"}

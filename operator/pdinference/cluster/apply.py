@@ -102,7 +102,7 @@ class Applier:
             async with self._slots:
                 if verdict is Verdict.CREATE:
                     found = await self._look(path)
-                    if found is not None and not _is_ours(found, child.key, parent, outcome):
+                    if found is not None and not is_ours(found, child.key, parent, outcome):
                         return
                 live = await self._api.apply(path, child.marked(), manager=names.FIELD_MANAGER)
         except ApiError as error:
@@ -145,7 +145,7 @@ def _needs(children: Iterable[Child]) -> dict[ChildKey, Collection[ChildKey]]:
     return {**prerequisites((child.key, child.manifest) for child in children), **last}
 
 
-def _is_ours(found: Json, key: ChildKey, parent: Parent, outcome: Outcome) -> bool:
+def is_ours(found: Json, key: ChildKey, parent: Parent, outcome: Outcome) -> bool:
     """Whether an object that the cache does not know may be applied; if not, that is noted."""
     owner, owner_uid = controller_of(found["metadata"])
     deleting = "deletionTimestamp" in found["metadata"]

@@ -142,8 +142,8 @@ def resource_record(kind: str, body: Json) -> ResourceRecord:
         version=version_of(metadata["resourceVersion"]),
         generation=metadata.get("generation", 0),
         deleting="deletionTimestamp" in metadata,
-        spec=_compact(None if unreadable else body.get("spec")),
-        status=_compact(body.get("status") or {}),
+        spec=compact(None if unreadable else body.get("spec")),
+        status=compact(body.get("status") or {}),
         unreadable=unreadable,
     )
 
@@ -156,7 +156,7 @@ def child_record(kind: str, body: Json) -> ChildRecord:
     metadata = body["metadata"]
     owner, owner_uid = controller_of(metadata)
     namespace = intern(metadata["namespace"])
-    content = _compact(_settable(kind, body))
+    content = compact(_settable(kind, body))
     workload = _workload(metadata, body) if kind in WORKLOADS else None
     return ChildRecord(
         key=ChildKey(kind, namespace, metadata["name"]),
@@ -181,7 +181,8 @@ def digest(content: bytes) -> bytes:
     return blake2b(content, digest_size=12).digest()
 
 
-def _compact(value: object) -> bytes:
+def compact(value: object) -> bytes:
+    """As JSON in one form: equal exactly if the values are."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
 
 
