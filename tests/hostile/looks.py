@@ -28,7 +28,7 @@ from pdinference.planning.memory import (
     model_facts,
     plan_role,
 )
-from pdinference.planning.memory.quantization import quantization_of
+from pdinference.planning.memory.model.quantization import quantization_of
 
 Document = dict[str, Any]
 SETTINGS = RenderSettings(keda=KedaSettings(prometheus="http://prometheus.monitoring:9090"))

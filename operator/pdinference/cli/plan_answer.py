@@ -8,8 +8,8 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.checks.decode_room import MoreRoom, more_room
 from pdinference.planning.memory import Inputs, RolePlan, compare
-from pdinference.planning.memory.common_gpus import GPUPlan, common_gpu_plans
-from pdinference.planning.memory.comparison import Comparison
+from pdinference.planning.memory.comparison.common_gpus import GPUPlan, common_gpu_plans
+from pdinference.planning.memory.comparison.result import Comparison
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.planning.memory import Inputs, RolePlan, compare, fits, instance, model_facts, plan_role
-from pdinference.planning.memory.comparison import Comparison
+from pdinference.planning.memory.comparison.result import Comparison
 from tests.planning.memory import configs
 from tests.planning.memory.plans import known
 from tests.properties.specs import SPECS

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from pdinference.planning.memory.figures import ceil_div
-from pdinference.planning.memory.quantization import Quantization
+from pdinference.planning.memory.model.quantization import Quantization
+from pdinference.planning.memory.model.shape import MLA, ModelFacts, MoE
 from pdinference.planning.memory.settings import Settings
-from pdinference.planning.memory.shape import MLA, ModelFacts, MoE
 
 _MODULES = (
     *(f"self_attn.{name}" for name in ("qkv_proj", "q_proj", "k_proj", "v_proj", "o_proj", "kv_a_proj_with_mqa")),

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from pdinference.planning.memory import model_facts
-from pdinference.planning.memory.architectures import ARCHITECTURES
-from pdinference.planning.memory.shape import ModelFacts
+from pdinference.planning.memory.model.architectures import ARCHITECTURES
+from pdinference.planning.memory.model.shape import ModelFacts
 from tests.planning.memory.configs import Config
 from tests.planning.memory.sizes import parameters
 from tests.planning.memory.small import small_config

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from pdinference.planning.memory.architectures import ARCHITECTURES, LAST_VERSIONS, UNKNOWN, Says, Traits
-from pdinference.planning.memory.config import (
+from pdinference.planning.memory.model.architectures import ARCHITECTURES, LAST_VERSIONS, UNKNOWN, Says, Traits
+from pdinference.planning.memory.model.config import (
     INTERMEDIATE,
     KV_HEADS,
     MORE,
@@ -18,9 +18,9 @@ from pdinference.planning.memory.config import (
     checked,
     language_model,
 )
-from pdinference.planning.memory.experts import experts_of
-from pdinference.planning.memory.quantization import Quantization, quantization_of
-from pdinference.planning.memory.shape import MLA, ModelFacts
+from pdinference.planning.memory.model.experts import experts_of
+from pdinference.planning.memory.model.quantization import Quantization, quantization_of
+from pdinference.planning.memory.model.shape import MLA, ModelFacts
 
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 _MAX_LENGTH = (

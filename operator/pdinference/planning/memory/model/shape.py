@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pdinference.api.words import cut
 from pdinference.planning.memory import ways_out
-from pdinference.planning.memory.quantization import Quantization
+from pdinference.planning.memory.model.quantization import Quantization
 
 _LONGEST_NOTE = 600
 

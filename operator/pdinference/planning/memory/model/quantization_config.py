@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pdinference.planning.memory.config import Name, StrictModel, Switch, checked
+from pdinference.planning.memory.model.config import Name, StrictModel, Switch, checked
 
 MOST_PATTERNS, LONGEST_PATTERN = 1024, 256
 

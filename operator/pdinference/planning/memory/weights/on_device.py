@@ -6,13 +6,13 @@ from functools import lru_cache
 
 from pdinference.api.words import cut
 from pdinference.planning.memory import ways_out
-from pdinference.planning.memory.checkpoint import Checkpoint, KnownWeights, StatedWeights, StoredFiles
 from pdinference.planning.memory.figures import GIB, MIB, Figure, computed, unknown
-from pdinference.planning.memory.quantization import NO_CONFIG, Quantization
+from pdinference.planning.memory.model.quantization import NO_CONFIG, Quantization
+from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.settings import Settings
-from pdinference.planning.memory.shape import ModelFacts
-from pdinference.planning.memory.stored import loaded_bytes
-from pdinference.planning.memory.tensors import Tensor, stage_tensors, too_many_kinds
+from pdinference.planning.memory.weights.checkpoint import Checkpoint, KnownWeights, StatedWeights, StoredFiles
+from pdinference.planning.memory.weights.stored import loaded_bytes
+from pdinference.planning.memory.weights.tensors import Tensor, stage_tensors, too_many_kinds
 
 _LONGEST_NOTE = 600
 _OFFLOADED = "less what cpuOffload keeps in CPU memory"

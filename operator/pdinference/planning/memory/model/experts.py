@@ -1,8 +1,8 @@
 """What a model's `config.json` says of its experts."""
 
-from pdinference.planning.memory.architectures import Traits
-from pdinference.planning.memory.config import INTERMEDIATE, Checked, UnusableConfigError
-from pdinference.planning.memory.shape import MoE
+from pdinference.planning.memory.model.architectures import Traits
+from pdinference.planning.memory.model.config import INTERMEDIATE, Checked, UnusableConfigError
+from pdinference.planning.memory.model.shape import MoE
 
 _EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
 _PER_TOKEN = ("num_experts_per_tok", "moe_k")

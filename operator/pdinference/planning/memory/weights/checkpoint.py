@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pdinference.planning.memory.figures import GIB
-from pdinference.planning.memory.shape import ModelFacts
+from pdinference.planning.memory.model.shape import ModelFacts
 
 _LAYER = re.compile(
     r"^(?:(?:model|language_model\.model|model\.language_model|gpt_neox|transformer\.encoder)\.layers"

@@ -1,10 +1,10 @@
 """What vLLM makes of files of which only the size is known."""
 
 from pdinference.planning.memory import ways_out
-from pdinference.planning.memory.checkpoint import StoredFiles
 from pdinference.planning.memory.figures import Figure, computed, unknown
+from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.settings import DTYPE_BYTES, Settings
-from pdinference.planning.memory.shape import ModelFacts
+from pdinference.planning.memory.weights.checkpoint import StoredFiles
 
 _HALF = 2
 

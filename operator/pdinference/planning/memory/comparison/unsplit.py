@@ -10,8 +10,8 @@ from dataclasses import replace
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.memory import instance
 from pdinference.planning.memory.advice import fits
-from pdinference.planning.memory.comparison import Compared, Comparison, Holding, Servers, times, total
-from pdinference.planning.memory.gpu_pools import Plans, Pool, pools_of
+from pdinference.planning.memory.comparison.gpu_pools import Plans, Pool, pools_of
+from pdinference.planning.memory.comparison.result import Compared, Comparison, Holding, Servers, times, total
 from pdinference.planning.memory.plan import Inputs, RolePlan, plan_settings
 from pdinference.planning.memory.settings import Settings
 from pdinference.planning.memory.split import tensor_sizes

@@ -2,10 +2,15 @@
 
 from dataclasses import dataclass
 
-from pdinference.planning.memory.config import QUANTIZATION
 from pdinference.planning.memory.figures import ceil_div
-from pdinference.planning.memory.quantization_config import GroupWeights, QuantizationConfig, checked_quantization
-from pdinference.planning.memory.skipped import NONE_SKIPPED, SkippedModules, UnusablePatternError, skipped_modules
+from pdinference.planning.memory.model.config import QUANTIZATION
+from pdinference.planning.memory.model.quantization_config import GroupWeights, QuantizationConfig, checked_quantization
+from pdinference.planning.memory.model.skipped import (
+    NONE_SKIPPED,
+    SkippedModules,
+    UnusablePatternError,
+    skipped_modules,
+)
 
 NO_CONFIG = (
     "spec.model.quantization needs a quantised checkpoint, and config.json has no quantization_config. Copy it, or the "

@@ -7,7 +7,7 @@ import pytest
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.planning.memory import Inputs, model_facts, plan_role, stated_memory
-from pdinference.planning.memory.common_gpus import _OFFERED, GPUPlan, common_gpu_plans
+from pdinference.planning.memory.comparison.common_gpus import _OFFERED, GPUPlan, common_gpu_plans
 from pdinference.planning.memory.gpus import gpu_memory
 from tests.planning.memory import configs
 from tests.planning.memory.plans import known

@@ -6,8 +6,8 @@ import pytest
 
 from pdinference.api.names import Role
 from pdinference.planning.memory import Inputs, TensorHeader, checkpoint_of, model_facts, plan_role
-from pdinference.planning.memory.config import UnusableConfigError
 from pdinference.planning.memory.kv import layer_token_bytes
+from pdinference.planning.memory.model.config import UnusableConfigError
 from tests.planning.memory import configs
 from tests.planning.memory.configs import Config
 from tests.planning.memory.plans import known, plan, spec

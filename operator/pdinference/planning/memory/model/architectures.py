@@ -1,7 +1,7 @@
 """What the classes of models have that a `config.json` does not say: data, by `model_type`.
 
 Sources: the classes of vllm/model_executor/models and, for what a config.json leaves out, of transformers
-(models/*/configuration_*.py). `tests/planning/memory/test_architectures.py` counts the parameters of each class.
+(models/*/configuration_*.py). `tests/planning/memory/model/test_architectures.py` counts the parameters of each class.
 """
 
 from collections.abc import Mapping
