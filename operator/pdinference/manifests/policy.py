@@ -10,10 +10,10 @@ from pdinference.api.validation import InvalidResourceError, Problem
 from pdinference.engine.refused import REFUSED_ENVIRONMENT
 from pdinference.manifests.host_paths import host_path_problems
 from pdinference.manifests.hub_access import leads_elsewhere
-from pdinference.manifests.own_volumes import own_volume_problems
 from pdinference.manifests.pod_rules import Allowance, not_allowed, overlay_problems
 from pdinference.manifests.pod_rules.metadata import service_annotation
 from pdinference.manifests.pod_rules.scheduling import PRIORITY_CLASS, RUNTIME_CLASS, SCHEDULER_NAME, tolerated_key
+from pdinference.manifests.pods.own_volumes import own_volume_problems
 from pdinference.manifests.settings import RenderSettings
 
 

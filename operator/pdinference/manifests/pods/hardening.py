@@ -6,7 +6,7 @@ from typing import Any
 from pdinference.api import names
 from pdinference.api.installation_policy import Policy
 from pdinference.api.validation import InvalidResourceError, Problem
-from pdinference.manifests.pod_security import Exceptions, containers_of, restricted_problems
+from pdinference.manifests.pods.pod_security import Exceptions, containers_of, restricted_problems
 from pdinference.manifests.templates import Manifest
 
 _MODEL_VOLUME = "model"

@@ -10,7 +10,7 @@ from pdinference.api.v1alpha1.accelerator import Accelerator
 from pdinference.api.v1alpha1.base import ApiModel
 from pdinference.api.v1alpha1.role import Placement, Resources, RoleSpec
 from pdinference.api.v1alpha1.transfer import RDMA
-from pdinference.manifests.devices import container_claims, extended_resources, pod_claims
+from pdinference.manifests.pods.devices import container_claims, extended_resources, pod_claims
 
 Fields = dict[str, Any]
 

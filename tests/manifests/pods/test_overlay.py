@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdinference.manifests.overlay import merged
+from pdinference.manifests.pods.overlay import merged
 
 POD: dict[str, Any] = {
     "metadata": {"labels": {"a": "1"}},

@@ -10,7 +10,7 @@ from pdinference.api.validation import InvalidResourceError
 from pdinference.engine.batch import Service
 from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.batch import render_batch
-from pdinference.manifests.own_volumes import API_ACCESS_MOUNT, API_ACCESS_VOLUME, own_volume_problems
+from pdinference.manifests.pods.own_volumes import API_ACCESS_MOUNT, API_ACCESS_VOLUME, own_volume_problems
 from tests.conftest import EXAMPLES, example_documents
 
 Make = Callable[..., Any]

@@ -18,10 +18,10 @@ from pdinference.engine.model_cache import (
     inspect_command,
     look_command,
 )
-from pdinference.manifests.own_volumes import token_mount, token_volume
-from pdinference.manifests.placement import engine_scheduling
+from pdinference.manifests.pods.model_volumes import model_volume
+from pdinference.manifests.pods.own_volumes import token_mount, token_volume
+from pdinference.manifests.pods.placement import engine_scheduling
 from pdinference.manifests.templates import Manifest, fill
-from pdinference.manifests.volumes import model_volume
 
 Fields = dict[str, Any]
 

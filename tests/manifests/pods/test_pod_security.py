@@ -4,7 +4,7 @@ from copy import deepcopy
 
 import pytest
 
-from pdinference.manifests.pod_security import ROWS, Exceptions, restricted_problems
+from pdinference.manifests.pods.pod_security import ROWS, Exceptions, restricted_problems
 from tests.manifests.confined_pods import ALSO_GOOD, BAD, GOOD, STRICTER, Change, Json
 
 
