@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from pdinference.models.hub import Hub
+    from pdinference.models.hubs.hub import Hub
     from pdinference.models.progress import Progress
 
 _TELL_EVERY_S = 10.0
@@ -131,18 +131,18 @@ def _adapter_facts(adapters: str, hub: str | None) -> dict[str, object]:
 
 def hub_of(hub: str, repository: str, revision: str) -> "Hub":
     """A repository on the hub of this name."""
-    from pdinference.models.hub import Repository  # noqa: PLC0415
+    from pdinference.models.hubs.hub import Repository  # noqa: PLC0415
 
     if not repository or not revision:
         raise click.UsageError("A hub needs --repository and --revision.")
     where = Repository(repository, revision)
     if hub == "modelScope":
-        from pdinference.models.model_scope import ModelScopeHub  # noqa: PLC0415
+        from pdinference.models.hubs.model_scope import ModelScopeHub  # noqa: PLC0415
 
         return ModelScopeHub(where)
     # Read when the client is imported: it shall tell nobody what is downloaded, and draw no bars into logs.
     os.environ.update(HF_HUB_DISABLE_TELEMETRY="1", HF_HUB_DISABLE_PROGRESS_BARS="1")
-    from pdinference.models.hugging_face import HuggingFaceHub  # noqa: PLC0415
+    from pdinference.models.hubs.hugging_face import HuggingFaceHub  # noqa: PLC0415
 
     return HuggingFaceHub(where)
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from pdinference.api.v1alpha1.source import ModelSource
 from pdinference.models.errors import ModelFilesError
-from pdinference.models.local_files import read_config
-from pdinference.models.stored_files import read_weights
+from pdinference.models.files.local_files import read_config
+from pdinference.models.files.stored_files import read_weights
 from pdinference.planning.memory import Headers, StoredFiles
 
 

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 from aiohttp.typedefs import Handler
 
 from e2e.hub import COMMIT, Hub
-from tests.models.files import safetensors
+from tests.models.written_files import safetensors
 
 REPOSITORY = "tiny/model"
 TOKEN = "hf_secret"  # noqa: S105 - of this test's own hub

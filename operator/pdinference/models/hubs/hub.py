@@ -7,9 +7,9 @@ from typing import Protocol
 
 from pdinference.api.plain_text import plain
 from pdinference.models.errors import ModelError
-from pdinference.models.json_files import MOST_FILES
-from pdinference.models.paths import OWN_NAMES, first_folder, is_within
-from pdinference.models.weight_files import BIN, SAFETENSORS, weight_files
+from pdinference.models.files.json_files import MOST_FILES
+from pdinference.models.files.paths import OWN_NAMES, first_folder, is_within
+from pdinference.models.files.weight_files import BIN, SAFETENSORS, weight_files
 from pdinference.planning.memory import Headers, StoredFiles
 
 _NEVER_LOADED = (".pth", ".ckpt", ".h5", ".msgpack", ".onnx", ".onnx_data", ".ot", ".tflite")

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from pdinference.models.errors import ModelFilesError, reading
-from pdinference.models.safetensors import refuse_pointer
+from pdinference.models.files.safetensors import refuse_pointer
 from pdinference.regular_files import open_regular
 
 _ZIP, _END = b"PK\x03\x04", b"PK\x05\x06"

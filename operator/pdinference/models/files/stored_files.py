@@ -6,11 +6,11 @@ Files of pickles are never opened as such: reading one can run what its author w
 from collections.abc import Iterable
 from pathlib import Path
 
-from pdinference.models.hub import Listing
+from pdinference.models.files.local_files import MOST_SHARDS, files_in_folder, headers_in_folder
+from pdinference.models.files.torch_files import refuse_cut_off
+from pdinference.models.files.weight_files import SAFETENSORS, WeightFiles
+from pdinference.models.hubs.hub import Listing
 from pdinference.models.limits import MOST_BYTES
-from pdinference.models.local_files import MOST_SHARDS, files_in_folder, headers_in_folder
-from pdinference.models.torch_files import refuse_cut_off
-from pdinference.models.weight_files import SAFETENSORS, WeightFiles
 from pdinference.planning.memory import Headers, StoredFiles
 
 

@@ -12,9 +12,9 @@ from aiohttp.test_utils import TestServer
 from e2e.model_scope_site import REVISION, ModelScopeSite
 from pdinference.models.errors import ModelError
 from pdinference.models.facts import facts_of_hub
-from pdinference.models.hub import Repository
+from pdinference.models.hubs.hub import Repository
+from pdinference.models.hubs.model_scope import ModelScopeHub
 from pdinference.models.manifest import check
-from pdinference.models.model_scope import ModelScopeHub
 from pdinference.models.progress import Progress
 from pdinference.models.snapshot import fetch
 from tests.planning.memory.configs import QWEN_7B

@@ -17,16 +17,16 @@ from pdinference.cli import main
 from pdinference.models.adapters import facts_in_folder, facts_of_adapters
 from pdinference.models.errors import ModelError, ModelFilesError
 from pdinference.models.facts import facts_of_folder
+from pdinference.models.files.local_files import indexed_files, read_config
+from pdinference.models.files.paths import MANIFEST
+from pdinference.models.files.safetensors import read_header
+from pdinference.models.files.stored_files import read_weights
 from pdinference.models.folder import Expected, check_folder
-from pdinference.models.local_files import indexed_files, read_config
 from pdinference.models.manifest import KeptFile, Manifest, check, read_manifest, write_manifest
-from pdinference.models.paths import MANIFEST
 from pdinference.models.progress import LARGEST, Progress
-from pdinference.models.safetensors import read_header
-from pdinference.models.stored_files import read_weights
 from tests.hostile.address_space import address_space
 from tests.hostile.model_files import CONFIGS, FIRST, INDEXES, NAMES, WEIGHTS, index, tensors, with_header
-from tests.models.files import safetensors
+from tests.models.written_files import safetensors
 from tests.planning.memory.configs import LLAMA_1B
 
 __all__ = ["address_space"]  # an autouse fixture

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from pdinference.api.bounded_json import BoundedJsonError, measure
-from pdinference.models.hub import Listing
-from pdinference.models.json_files import INDEX
-from pdinference.models.local_files import names_in_index
-from pdinference.models.weight_files import SAFETENSORS, WeightFiles, weight_files
+from pdinference.models.files.json_files import INDEX
+from pdinference.models.files.local_files import names_in_index
+from pdinference.models.files.weight_files import SAFETENSORS, WeightFiles, weight_files
+from pdinference.models.hubs.hub import Listing
 
 ReadIndex = Callable[[str], bytes]
 """Returns the content of an index by its name, cut off at the largest size that is parsed."""

@@ -10,14 +10,14 @@ from click.testing import CliRunner
 from pdinference.cli import main
 from pdinference.models.errors import ModelError, ModelFilesError
 from pdinference.models.facts import facts_of_folder
+from pdinference.models.files.stored_files import read_weights
+from pdinference.models.files.weight_files import weight_files
 from pdinference.models.folder import Expected, check_folder
-from pdinference.models.hub import Listing, RemoteFile
-from pdinference.models.remote import weights_of
-from pdinference.models.stored_files import read_weights
-from pdinference.models.weight_files import weight_files
+from pdinference.models.hubs.hub import Listing, RemoteFile
+from pdinference.models.hubs.remote import weights_of
 from pdinference.planning.memory import StoredFiles
 from tests.hostile.model_files import INDEXES
-from tests.models.files import safetensors
+from tests.models.written_files import safetensors
 from tests.planning.memory.configs import LLAMA_1B
 
 GIB = 2**30

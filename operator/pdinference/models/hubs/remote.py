@@ -11,13 +11,13 @@ from huggingface_hub.utils._http import get_session, hf_raise_for_status
 
 from pdinference.api.bounded_json import BoundedJsonError, Limits, measure
 from pdinference.models.errors import ModelError
-from pdinference.models.hub import Listing, RemoteFile, too_many_files
-from pdinference.models.json_files import HEADER, INDEX, MOST_FILES
-from pdinference.models.listed_files import files_in_listing
-from pdinference.models.local_files import MOST_SHARDS, MOST_TENSORS, planned
-from pdinference.models.safetensors import LENGTH, Header, header_length, parsed_header
-from pdinference.models.stored_files import sizes_in_listing
-from pdinference.models.weight_files import SAFETENSORS, WeightFiles
+from pdinference.models.files.json_files import HEADER, INDEX, MOST_FILES
+from pdinference.models.files.local_files import MOST_SHARDS, MOST_TENSORS, planned
+from pdinference.models.files.safetensors import LENGTH, Header, header_length, parsed_header
+from pdinference.models.files.stored_files import sizes_in_listing
+from pdinference.models.files.weight_files import SAFETENSORS, WeightFiles
+from pdinference.models.hubs.hub import Listing, RemoteFile, too_many_files
+from pdinference.models.hubs.listed_files import files_in_listing
 from pdinference.planning.memory import Headers, StoredFiles, TensorHeader
 
 INFO = Limits(size=24 << 20, values=2_000_000, members=1_000_000)

@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from pdinference.api.bounded_json import BoundedJsonError, measure
 from pdinference.models.errors import ModelFilesError, reading
-from pdinference.models.json_files import HEADER, MIB
+from pdinference.models.files.json_files import HEADER, MIB
 from pdinference.models.limits import MOST_BYTES
 from pdinference.regular_files import open_regular
 

@@ -14,14 +14,14 @@ from aiohttp.test_utils import TestServer
 
 from pdinference.models.errors import ModelError
 from pdinference.models.facts import facts_of_hub
-from pdinference.models.hub import Listing, RemoteFile, Repository
-from pdinference.models.hugging_face import HuggingFaceHub
+from pdinference.models.hubs.hub import Listing, RemoteFile, Repository
+from pdinference.models.hubs.hugging_face import HuggingFaceHub
+from pdinference.models.hubs.remote import listing_of, weights_of
 from pdinference.models.progress import Progress
-from pdinference.models.remote import listing_of, weights_of
 from pdinference.models.snapshot import fetch
 from tests.hostile.address_space import address_space
 from tests.hostile.model_files import CONFIGS, INDEXES, NAMES, WEIGHTS
-from tests.models.files import safetensors
+from tests.models.written_files import safetensors
 from tests.planning.memory.configs import LLAMA_1B
 
 __all__ = ["address_space"]  # an autouse fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pdinference.api.bounded_json import Limits
 from pdinference.models.errors import storage
-from pdinference.models.hub import Hub, RemoteFile
+from pdinference.models.hubs.hub import Hub, RemoteFile
 from pdinference.models.limits import no_file_larger_than
 
 
