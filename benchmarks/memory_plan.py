@@ -25,7 +25,7 @@ from rich.table import Table
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.source import ModelSource
-from pdinference.cli.model_files import read_model
+from pdinference.cli.plan.model_files import read_model
 from pdinference.planning.memory import Inputs, RolePlan, checkpoint_of, model_facts, plan_role
 from pdinference.planning.memory.weights.on_device import parameters
 

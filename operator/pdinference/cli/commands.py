@@ -18,9 +18,9 @@ from pdinference.cli.convert import convert_command
 from pdinference.cli.documents import documents, file_option, name_of, problems_told
 from pdinference.cli.installation import installation
 from pdinference.cli.local_adapters import local_facts
-from pdinference.cli.model import model_group
+from pdinference.cli.model_commands import model_group
 from pdinference.cli.plain_yaml import PlainDumper
-from pdinference.cli.plan import plan_command
+from pdinference.cli.plan.command import plan_command
 from pdinference.cli.tls import tls_options
 from pdinference.manifests import RenderSettings, render
 

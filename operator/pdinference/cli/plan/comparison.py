@@ -6,7 +6,7 @@ from rich.table import Table
 
 from pdinference.api.names import Role
 from pdinference.checks.decode_room import MoreRoom
-from pdinference.cli.figures import count, gib
+from pdinference.cli.plan.figures import count, gib
 from pdinference.planning.memory import Figure, RolePlan, fits, instance
 from pdinference.planning.memory.comparison.result import Compared, Comparison
 

@@ -9,10 +9,10 @@ from rich.text import Text
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
-from pdinference.cli.figures import GIB, count, gib
-from pdinference.cli.plan_answer import Answer
-from pdinference.cli.plan_comparison import comparison_lines
-from pdinference.cli.plan_gpus import gpu_table
+from pdinference.cli.plan.answer import Answer
+from pdinference.cli.plan.comparison import comparison_lines
+from pdinference.cli.plan.figures import GIB, count, gib
+from pdinference.cli.plan.gpus import gpu_table
 from pdinference.planning.memory import Inputs, RolePlan, instance, least_memory, one_request, what_if
 
 _BAR = 64

@@ -13,7 +13,7 @@ from pdinference.cli.documents import documents, file_option, problems_told
 
 if TYPE_CHECKING:
     from pdinference.api.v1alpha1 import PDInference
-    from pdinference.cli.plan_answer import Answer
+    from pdinference.cli.plan.answer import Answer
 
 
 class _Size(click.ParamType[int]):
@@ -60,7 +60,7 @@ def plan_command(
         json.dump(items[0] if len(items) == 1 else {"items": items}, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return
-    from pdinference.cli.plan_table import plan_console, print_plan  # noqa: PLC0415 - Rich takes its time, and JSON does without
+    from pdinference.cli.plan.table import plan_console, print_plan  # noqa: PLC0415 - Rich takes its time, and JSON does without
 
     console = plan_console()
     for answer in found:
@@ -96,8 +96,8 @@ def _answer(
 ) -> "Answer":
     # Only this command needs the planner and the files.
     from pdinference.api.names import ENGINE_ROLES  # noqa: PLC0415
-    from pdinference.cli.model_files import read_model  # noqa: PLC0415
-    from pdinference.cli.plan_answer import Answer  # noqa: PLC0415
+    from pdinference.cli.plan.answer import Answer  # noqa: PLC0415
+    from pdinference.cli.plan.model_files import read_model  # noqa: PLC0415
     from pdinference.models.errors import ModelFilesError  # noqa: PLC0415
     from pdinference.planning.memory import (  # noqa: PLC0415
         Inputs,
@@ -123,7 +123,7 @@ def _answer(
 
 def _asked(resource: "PDInference") -> dict[str, Any] | None:
     """What the hub says, as a status would have it; None for models that are on no hub."""
-    from pdinference.cli.model import hub_of  # noqa: PLC0415
+    from pdinference.cli.model_commands import hub_of  # noqa: PLC0415
     from pdinference.models.errors import ModelError  # noqa: PLC0415
     from pdinference.models.facts import facts_of_hub  # noqa: PLC0415
 
