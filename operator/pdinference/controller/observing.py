@@ -19,7 +19,7 @@ from pdinference.controller.scaling import (
     whatever_scales,
 )
 from pdinference.controller.sleeping import sleeps_now
-from pdinference.planning.model import ModelView
+from pdinference.planning.model_report import ModelView
 from pdinference.planning.observed import AutoscalerState, WorkloadState
 from pdinference.planning.rollout import RolloutPlan, plan_rollout
 from pdinference.planning.scaling.coordination import Coordination

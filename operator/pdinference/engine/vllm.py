@@ -14,7 +14,7 @@ from pdinference.engine.kv_transfer import (
     kv_transfer_options,
     own_connector,
 )
-from pdinference.engine.model import model_environment, model_options
+from pdinference.engine.model_options import model_environment, model_options
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
 from pdinference.engine.parallel import parallel_environment, parallel_options
 

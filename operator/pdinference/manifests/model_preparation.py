@@ -9,7 +9,6 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.model import Model
 from pdinference.engine.command import Command
-from pdinference.engine.model import model_folder
 from pdinference.engine.model_cache import (
     LOOK,
     MODEL_MOUNT,
@@ -18,6 +17,7 @@ from pdinference.engine.model_cache import (
     inspect_command,
     look_command,
 )
+from pdinference.engine.model_options import model_folder
 from pdinference.manifests.pods.model_volumes import model_volume
 from pdinference.manifests.pods.own_volumes import token_mount, token_volume
 from pdinference.manifests.pods.placement import engine_scheduling

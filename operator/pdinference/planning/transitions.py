@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.planning.conditions import ASLEEP, AUTOSCALING, INVALID, MODEL_READY, PROGRESSING, READY
-from pdinference.planning.model import CHECKED, UNDER_WAY
+from pdinference.planning.model_report import CHECKED, UNDER_WAY
 from pdinference.planning.scaling.bounds import Cause
 from pdinference.planning.status.problems import SCALED_TO_ZERO
 

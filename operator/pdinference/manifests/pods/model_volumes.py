@@ -3,8 +3,8 @@
 from typing import Any
 
 from pdinference.api.v1alpha1.model import Model
-from pdinference.engine.model import CHAT_TEMPLATE_MOUNT
 from pdinference.engine.model_cache import MODEL_MOUNT
+from pdinference.engine.model_options import CHAT_TEMPLATE_MOUNT
 
 Fields = dict[str, Any]
 

@@ -7,7 +7,7 @@ from pdinference.api.names import SERVING_ROLES
 from pdinference.api.v1alpha1 import PlanStatus, RolesStatus, Status
 from pdinference.planning import conditions
 from pdinference.planning.memory.observed import compared
-from pdinference.planning.model import model_status
+from pdinference.planning.model_report import model_status
 from pdinference.planning.status.autoscaling import autoscaling
 from pdinference.planning.status.model import memory_fits, model_ready
 from pdinference.planning.status.problems import first_problem, role_problem

@@ -3,7 +3,7 @@
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.conditions import Judgement, Truth
 from pdinference.planning.memory import MemoryVerdict
-from pdinference.planning.model import CHECKED, NOT_CHECKED, ModelView, model_advice
+from pdinference.planning.model_report import CHECKED, NOT_CHECKED, ModelView, model_advice
 from pdinference.planning.observed import NO_MODEL
 from pdinference.planning.status.situation import Situation
 from pdinference.planning.troubles import Advice, worst
