@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pdinference.api.installation_policy import Policy, allowed_by
 from pdinference.api.v1alpha1 import PDBatch, PDInference, RoleSpec, Spec
 from pdinference.api.v1alpha1.engine import OWNED_ENVIRONMENT
-from pdinference.api.v1alpha1.role import Placement, Toleration
+from pdinference.api.v1alpha1.roles.role import Placement, Toleration
 from pdinference.api.validation import InvalidResourceError, Problem
 from pdinference.engine.refused import REFUSED_ENVIRONMENT
 from pdinference.manifests.host_paths import host_path_problems

@@ -5,7 +5,7 @@ from typing import Any
 from pdinference.api import names
 from pdinference.api.installation_policy import Policy
 from pdinference.api.v1alpha1 import RoleSpec
-from pdinference.api.v1alpha1.accelerator import Devices
+from pdinference.api.v1alpha1.roles.accelerator import Devices
 from pdinference.api.v1alpha1.transfer import RDMA
 
 Fields = dict[str, Any]

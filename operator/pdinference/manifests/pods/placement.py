@@ -6,9 +6,9 @@ from typing import Any
 
 from pdinference.api.names import LABEL_QUEUE, LABEL_REVISION, Role, node_labels, role_labels, role_selector
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.api.v1alpha1.accelerator import Accelerator
 from pdinference.api.v1alpha1.base import ApiModel
-from pdinference.api.v1alpha1.role import Placement, Resources, RoleSpec
+from pdinference.api.v1alpha1.roles.accelerator import Accelerator
+from pdinference.api.v1alpha1.roles.role import Placement, Resources, RoleSpec
 from pdinference.api.v1alpha1.transfer import RDMA
 from pdinference.manifests.pods.devices import container_claims, extended_resources, pod_claims
 

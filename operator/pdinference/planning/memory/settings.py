@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import RoleSpec, Spec, defaults
-from pdinference.api.v1alpha1.kv_tiers import CPUTier, DiskTier
+from pdinference.api.v1alpha1.roles.kv_tiers import CPUTier, DiskTier
 from pdinference.planning.memory.figures import GIB, Figure
 from pdinference.planning.memory.model.quantization import Quantization, stated_quantization
 from pdinference.planning.memory.model.shape import ModelFacts

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1.accelerator import Accelerator
+from pdinference.api.v1alpha1.roles.accelerator import Accelerator
 from pdinference.planning.memory.advice import fits
 from pdinference.planning.memory.plan import Inputs, RolePlan, plan_role
 

@@ -5,7 +5,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, WithJsonSchema
 
 from pdinference.api.quantities import quantity
-from pdinference.api.v1alpha1.accelerator import MAX_CLAIMED, Accelerator
 from pdinference.api.v1alpha1.autoscaling import Autoscaling
 from pdinference.api.v1alpha1.base import (
     ApiModel,
@@ -17,7 +16,8 @@ from pdinference.api.v1alpha1.base import (
     Rule,
 )
 from pdinference.api.v1alpha1.engine import EngineOptions
-from pdinference.api.v1alpha1.kv_tiers import KVTiers
+from pdinference.api.v1alpha1.roles.accelerator import MAX_CLAIMED, Accelerator
+from pdinference.api.v1alpha1.roles.kv_tiers import KVTiers
 
 
 class Parallelism(ApiModel):

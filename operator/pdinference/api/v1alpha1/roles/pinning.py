@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pdinference.api.v1alpha1.parameter import ParameterSpec
-from pdinference.api.v1alpha1.role import RoleSpec
+from pdinference.api.v1alpha1.roles.parameter import ParameterSpec
+from pdinference.api.v1alpha1.roles.role import RoleSpec
 
 
 def with_products_of(parameter: ParameterSpec, decode: RoleSpec) -> RoleSpec:

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from pdinference.api.v1alpha1.base import ApiModel, LabelValue, LabelValues, QualifiedName, Rule
-from pdinference.api.v1alpha1.role import RoleSpec
+from pdinference.api.v1alpha1.roles.role import RoleSpec
 
 
 class NodePool(ApiModel):
