@@ -4,8 +4,8 @@ from typing import Any
 
 from pdinference.api.v1alpha1 import PDInference, RoleSpec
 from pdinference.api.v1alpha1.roles.kv_tiers import DiskTier
+from pdinference.engine.connectors.shared_storage import SHARED_STORAGE_MOUNT
 from pdinference.engine.kv_tiers import DISK_TIER_MOUNT, tier_bytes
-from pdinference.engine.shared_files import SHARED_STORAGE_MOUNT
 
 Fields = dict[str, Any]
 

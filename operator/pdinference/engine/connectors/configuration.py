@@ -6,10 +6,10 @@ from pdinference.api.names import MOONCAKE_BOOTSTRAP_PORT, SIDE_CHANNEL_PORT, Ro
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.engine.command import EnvironmentVariable, pod_field_variable, variable
+from pdinference.engine.connectors.nixl import pushes_from_stages, staged_push
+from pdinference.engine.connectors.own_class import OwnConnector
+from pdinference.engine.connectors.shared_storage import shared_files
 from pdinference.engine.kv_tiers import offloading_config
-from pdinference.engine.own_connector import OwnConnector
-from pdinference.engine.shared_files import shared_files
-from pdinference.engine.staged_push import pushes_from_stages, staged_push
 
 KV_ROLES = {Role.PARAMETER: "kv_producer", Role.DECODE: "kv_consumer"}
 CONNECTOR_CLASSES = {
@@ -78,7 +78,7 @@ def _extra_config(transfer: Transfer) -> dict[str, Any]:
 
 
 def kv_transfer_options(transfer: Transfer) -> dict[str, Any]:
-    """vLLM's options that a connector needs to work (api/v1alpha1/connector_rules.py says why)."""
+    """vLLM's options that a connector needs to work (api/v1alpha1/connectors.py says why)."""
     if transfer.connector != "SharedStorage":
         return {}
     return {"enable-prefix-caching": False, "enable-chunked-prefill": False}

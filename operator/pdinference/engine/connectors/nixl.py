@@ -1,7 +1,7 @@
 """KV cache from pipeline stages of P: pushed, by a connector that tells D how many stages there are."""
 
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.engine.own_connector import OwnConnector
+from pdinference.engine.connectors.own_class import OwnConnector
 
 
 def pushes_from_stages(resource: PDInference) -> bool:

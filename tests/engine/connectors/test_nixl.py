@@ -13,7 +13,7 @@ import pytest
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.engine.command import Command
-from pdinference.engine.kv_transfer import kv_transfer_config
+from pdinference.engine.connectors.configuration import kv_transfer_config
 from pdinference.engine.vllm import engine_command
 
 Make = Callable[..., PDInference]
@@ -72,7 +72,7 @@ def run(command: Command, *program: str, **environment: str) -> str:
 @pytest.fixture
 def staged(resource: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """D's command, with a folder of the test's own."""
-    monkeypatch.setattr("pdinference.engine.own_connector._FOLDER", str(tmp_path / "modules"))
+    monkeypatch.setattr("pdinference.engine.connectors.own_class._FOLDER", str(tmp_path / "modules"))
     return engine_command(resource(parameter=STAGES), Role.DECODE)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.engine import EngineOptions
-from pdinference.engine.own_connector import OwnConnector
+from pdinference.engine.connectors.own_class import OwnConnector
 
 SHARED_STORAGE_MOUNT = "/kv-shared"
 """Where the volume of the connector is mounted."""
