@@ -17,7 +17,7 @@ from pdinference.api.v1alpha1.conditions import (
     READY,
 )
 from pdinference.planning.conditions import ASLEEP, find
-from pdinference.planning.model import CHECKED, UNDER_WAY
+from pdinference.planning.model_report import CHECKED, UNDER_WAY
 from pdinference.planning.scaling.limited import JOINT_LIMITS, LimitReason
 from pdinference.planning.status.problems import SCALED_TO_ZERO
 

@@ -6,13 +6,13 @@ from pydantic import ConfigDict, Field
 
 from pdinference.api.names import ENGINE_ROLES, NAME_MAX_LENGTH, Role
 from pdinference.api.v1alpha1.base import ApiModel, Matches, QualifiedName, Rule
-from pdinference.api.v1alpha1.connector_rules import CONNECTOR_RULES
+from pdinference.api.v1alpha1.connectors import CONNECTOR_RULES
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.v1alpha1.model import Model
 from pdinference.api.v1alpha1.pair_autoscaling import MetricsSource, PairAutoscaling
-from pdinference.api.v1alpha1.parameter import ParameterSpec
-from pdinference.api.v1alpha1.pinning import with_products_of
-from pdinference.api.v1alpha1.role import RoleSpec
+from pdinference.api.v1alpha1.roles.parameter import ParameterSpec
+from pdinference.api.v1alpha1.roles.pinning import with_products_of
+from pdinference.api.v1alpha1.roles.role import RoleSpec
 from pdinference.api.v1alpha1.router import Router
 from pdinference.api.v1alpha1.scale_to_zero import SLEEP_RULES, ScaleToZero
 from pdinference.api.v1alpha1.scaling_rules import SCALING_RULES

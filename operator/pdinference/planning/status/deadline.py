@@ -15,7 +15,7 @@ from pdinference.api.v1alpha1.conditions import (
     PROGRESSING,
 )
 from pdinference.planning.conditions import ROLE_CONDITIONS, Judgement, find
-from pdinference.planning.model import WORKING
+from pdinference.planning.model_report import WORKING
 from pdinference.planning.observed import PREPARING_MODEL
 from pdinference.planning.scaling.limited import LimitReason
 from pdinference.planning.status.problems import MODEL_NOT_READY

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.conditions import Judgement
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
-from pdinference.planning.model import ModelView
+from pdinference.planning.model_report import ModelView
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
