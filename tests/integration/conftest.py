@@ -36,6 +36,8 @@ async def world(cluster: Cluster) -> AsyncIterator[World]:
         await world.install_crd(crd)
     await api.create("/api/v1/namespaces", {"apiVersion": "v1", "metadata": {"name": world.namespace}})
     yield world
+    # Not waited for: later tests only profit from controllers that have less to look at.
+    await world.discard()
     await api.close()
 
 
