@@ -18,7 +18,7 @@ from e2e.waiting import wait_ready
 NAMESPACE = "models"
 NAME = "tiny"
 _DRAIN_SECONDS = 40
-"""The least that a resource may have: D pods wait for a quarter of it before they end. test_tiers.py has the default."""
+"""The least that a resource may have, as D pods wait for a quarter of it. test_tiers.py has the default."""
 _SHOWN = 60
 """Lines of each thing that is shown of a cluster in which a test failed."""
 

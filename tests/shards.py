@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import click
+
 COUNT = 2
 FOLDER = Path(__file__).parent / "integration"
 RECORDED = FOLDER / "seconds.json"
@@ -89,7 +91,7 @@ class Shard:
             self._process.send_signal(signal.SIGINT)
 
     def _say(self, line: str) -> None:
-        print(f"{self.number}| {line}", flush=True)
+        click.echo(f"{self.number}| {line}")
 
 
 def _cluster() -> str:
