@@ -7,6 +7,7 @@ import yaml
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.cluster.client import Json
+from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME, DEPLOYMENT, POD, RESOURCE, STATEFUL_SET, Kind
 from tests.integration.world import READY_STATUS, World, until
 
@@ -60,11 +61,18 @@ class Earlier:
             templates = [workload["spec"] for workload in (await workloads(self._world)).values()]
             wanted = sum(spec["replicas"] for spec in templates if _revision(spec["template"]) == revision)
             for pod in (pods := await self._pods(revision)):
-                path = POD.path(self._world.namespace, pod["metadata"]["name"]) + "/status"
-                await self._world.api.merge(path, {"status": READY_STATUS})
+                await self._run(pod)
             return len(pods) >= wanted  # while the router's pods are replaced, there are more
 
         await until(all_there, f"all pods of {revision} are ready")
+
+    async def _run(self, pod: Json) -> None:
+        try:
+            path = POD.path(self._world.namespace, pod["metadata"]["name"]) + "/status"
+            await self._world.api.merge(path, {"status": READY_STATUS})
+        except ApiError as error:
+            if error.status != 404:  # it has just been deleted
+                raise
 
     async def _pods(self, revision: str) -> list[Json]:
         selector = f"{names.LABEL_NAME}=llama,{names.LABEL_REVISION}={revision}"
