@@ -31,7 +31,7 @@ def split(seconds: Mapping[str, float], files: Iterable[str], count: int = COUNT
 
     A file without a record counts as one of average length.
     """
-    average = sum(seconds.values()) / max(len(seconds), 1)
+    average = sum(seconds.values()) / len(seconds) if seconds else 1.0
     shards: list[list[str]] = [[] for _ in range(count)]
     loads = [0.0] * count
     for file in sorted(files, key=lambda file: (-seconds.get(file, average), file)):
@@ -123,6 +123,7 @@ async def _main(arguments: list[str]) -> int:
         shards = [
             Shard(number, part, options, Path(folder) / f"{number}.xml")
             for number, part in enumerate(split(recorded(), files), 1)
+            if part  # pytest without a file would take all tests
         ]
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, _interrupt, shards)

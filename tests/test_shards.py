@@ -23,6 +23,7 @@ def test_the_recorded_seconds_give_shards_of_about_the_same_length() -> None:
 
 def test_files_without_a_record_count_as_average_ones() -> None:
     assert split({"a": 30, "b": 10, "c": 20}, ["a", "b", "new", "newer"]) == [["a", "b"], ["new", "newer"]]
+    assert split({}, ["a", "b", "c"]) == [["a", "c"], ["b"]]
 
 
 def test_one_failure_fails_all_and_an_empty_shard_fails_none() -> None:
