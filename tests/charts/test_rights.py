@@ -8,10 +8,10 @@ import pytest
 from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster import kinds
-from pdinference.controller.leader import LEASE_NAME
 from pdinference.engine.batch import Service
 from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.batch import render_batch
+from pdinference.runtime.leader import LEASE_NAME
 from tests.charts.helm import (
     BATCH_CONFIG_MAPS,
     EVERYTHING,

@@ -14,8 +14,8 @@ from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster.client import ApiServer, load_configuration
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CONFIG_MAP
-from pdinference.controller.leader import LEASE_NAME
 from pdinference.manifests import RenderSettings, render
+from pdinference.runtime.leader import LEASE_NAME
 from tests.charts.helm import BATCH_CONFIG_MAPS, NAMESPACE, RELEASE, Object, only
 from tests.integration.kubernetes import ACCOUNT, ELSEWHERE, Kubernetes
 

@@ -6,9 +6,11 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.resource import FEWER_DECODE_RANKS
 from pdinference.api.validation import Problem
+from pdinference.checks.options import arguments_of
 from pdinference.planning.memory import ModelFacts, split_problems
 
-_FAMILIES = {"awq_marlin": "awq", "gptq_marlin": "gptq"}
+FAMILIES = {"awq_marlin": "awq", "gptq_marlin": "gptq"}
+"""Ways to compute with a quantisation, by the name of that."""
 _ONLY_READ = frozenset({"awq", "gptq", "compressed-tensors"})
 """Ways to quantise that a checkpoint has or has not; the others vLLM can apply while it loads."""
 _IN_CONFIG_ALONE = "compressed-tensors"
@@ -47,7 +49,9 @@ def _length(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
     if wanted is None or facts.max_length is None or wanted <= facts.max_length or facts.stretched:
         return
     overridden = [spec.engine.env, *(spec.of(role).env for role in (Role.PARAMETER, Role.DECODE))]
-    if any(_LONGER in env for env in overridden) or "hf-overrides" in _arguments(spec):
+    if any(_LONGER in env for env in overridden) or any(
+        "hf-overrides" in arguments for _, arguments in arguments_of(spec)
+    ):
         return
     yield Problem(
         "spec.model.maxModelLength",
@@ -56,17 +60,13 @@ def _length(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
     )
 
 
-def _arguments(spec: Spec) -> set[str]:
-    return {*spec.engine.args, *spec.parameter.args, *spec.decode.args}
-
-
 def _quantization(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
     """Source: `_verify_quantization` in vllm/config/model.py."""
     wanted = spec.model.quantization
     if wanted is None:
         return
     method = facts.quantization.method if facts.quantization else None
-    family = _FAMILIES.get(wanted, wanted)
+    family = FAMILIES.get(wanted, wanted)
     # What people write may be incomplete, and older checkpoints of AWQ and GPTQ have a file of their own for it.
     if method is None and family == _IN_CONFIG_ALONE and spec.model.architecture is None:
         yield Problem(

@@ -155,8 +155,8 @@ def _warn(examination: Examination | BatchExamination, file: str) -> None:
 def run(settings: RenderSettings, tls: dict[str, Any], **options: Any) -> None:
     """Run the operator."""
     # Kopf and the Kubernetes client take a second to import; `render` and `crd` do without.
-    from pdinference.controller.run import run as run_operator  # noqa: PLC0415
-    from pdinference.controller.settings import OperatorSettings, TLSSettings  # noqa: PLC0415
+    from pdinference.runtime.run import run as run_operator  # noqa: PLC0415
+    from pdinference.runtime.settings import OperatorSettings, TLSSettings  # noqa: PLC0415
 
     sys.exit(run_operator(OperatorSettings(render=settings, tls=TLSSettings(**tls), **options)))
 

@@ -84,11 +84,10 @@ def _warn_of_adapters(resource: "PDInference", file: str) -> None:
 def _warn_of_model(answer: "Answer", file: str) -> None:
     """A plan in numbers says nothing of a vLLM that refuses the model at its start, so this has to be said too."""
     from pdinference.checks.model import model_problems  # noqa: PLC0415
-    from pdinference.checks.older_models import older_model_warnings, quantization_file_warnings  # noqa: PLC0415
+    from pdinference.checks.older_models import older_model_warnings  # noqa: PLC0415
 
     spec, facts = answer.inputs.spec, answer.inputs.facts
-    older = (*older_model_warnings(spec, facts), *quantization_file_warnings(spec, facts))
-    for problem in (*model_problems(spec, facts), *older):
+    for problem in (*model_problems(spec, facts), *older_model_warnings(spec, facts)):
         click.echo(f"Warning: {file}: {problem}", err=True)
 
 

@@ -13,7 +13,7 @@ from pdinference.cli.figures import GIB, count, gib
 from pdinference.cli.plan_answer import Answer
 from pdinference.cli.plan_comparison import comparison_lines
 from pdinference.cli.plan_gpus import gpu_table
-from pdinference.planning.memory import Inputs, RolePlan, least_memory, one_request, what_if
+from pdinference.planning.memory import Inputs, RolePlan, instance, least_memory, one_request, what_if
 
 _BAR = 64
 _TITLES = {Role.PARAMETER: "P (parameter, prefill)", Role.DECODE: "D (decode)"}
@@ -131,8 +131,7 @@ def _answers(plan: RolePlan) -> Iterator[str]:
     weights, taken = stage.weights.value, stage.requested.value
     least, request = least_memory(plan).value, one_request(plan).value
     if weights and taken and least is not None and request is not None and not plan.settings.cpu:
-        ranks = plan.settings.tensor * plan.settings.stages * plan.settings.data
-        what = "a model" if ranks == 1 else "one device's share of a model,"
+        what = "a model" if instance.devices(plan) == 1 else "one device's share of a model,"
         why = (
             f"Why does {what} of {weights / GIB:.1f} GiB use {taken / GIB:.1f} GiB? vLLM takes "
             f"{plan.settings.utilization:.0%} of the device, whatever the model needs, and makes KV cache of all that "

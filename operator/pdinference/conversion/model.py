@@ -6,7 +6,7 @@ from shlex import quote
 from typing import Any
 
 from pdinference.api.v1alpha1.source import SEGMENT
-from pdinference.conversion.image import is_official
+from pdinference.checks.options import is_official
 from pdinference.conversion.launch import ConversionError, Finding, Folder, Launch, Remark, Unresolved
 from pdinference.conversion.options import Options
 from pdinference.planning.memory.architectures import LAST_VERSIONS

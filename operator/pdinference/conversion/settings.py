@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pdinference.api.v1alpha1.base import ApiModel
 from pdinference.api.v1alpha1.engine import KVCache
 from pdinference.api.v1alpha1.model import LoRA, Model
-from pdinference.conversion.image import is_official
+from pdinference.checks.options import is_official
 from pdinference.conversion.kv_transfer import kv_tiers, transfer
 from pdinference.conversion.launch import Finding, Launch, Remark
 from pdinference.conversion.left_out import reason_to_leave_out

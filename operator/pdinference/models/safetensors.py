@@ -19,6 +19,7 @@ from msgspec import Meta
 from pdinference.api.bounded_json import BoundedJsonError, measure
 from pdinference.models.errors import ModelFilesError, reading
 from pdinference.models.json_files import HEADER, MIB
+from pdinference.models.limits import MOST_BYTES
 from pdinference.regular_files import open_regular
 
 LENGTH = struct.Struct("<Q")
@@ -27,11 +28,10 @@ _POINTER = b"version https://git-lfs.github.com/spec/"
 _BITS = {"BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F16": 16, "BF16": 16, "I16": 16}
 _BITS |= {"U16": 16, "F32": 32, "I32": 32, "U32": 32, "F64": 64, "I64": 64, "U64": 64}
 """Types whose size is known; others may come."""
-_MOST_BYTES = 1 << 53
 _ONE_AT_A_TIME = Lock()
 _SMALL = MIB
 
-_Count = Annotated[int, Meta(ge=0, le=_MOST_BYTES)]
+_Count = Annotated[int, Meta(ge=0, le=MOST_BYTES)]
 
 
 class Tensor(msgspec.Struct, gc=False):

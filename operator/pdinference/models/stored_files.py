@@ -7,12 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pdinference.models.hub import Listing
+from pdinference.models.limits import MOST_BYTES
 from pdinference.models.local_files import MOST_SHARDS, files_in_folder, headers_in_folder
 from pdinference.models.torch_files import refuse_cut_off
 from pdinference.models.weight_files import SAFETENSORS, WeightFiles
 from pdinference.planning.memory import Headers, StoredFiles
-
-_MOST = 1 << 53
 
 
 def read_weights(folder: Path) -> Headers | StoredFiles | None:
@@ -37,6 +36,6 @@ def sizes_in_listing(listing: Listing, files: WeightFiles) -> StoredFiles | None
 
 def _stored(files: WeightFiles, sizes: Iterable[int]) -> StoredFiles | None:
     found = list(sizes)
-    if not found or len(found) > MOST_SHARDS or min(found) <= 0 or sum(found) > _MOST:
+    if not found or len(found) > MOST_SHARDS or min(found) <= 0 or sum(found) > MOST_BYTES:
         return None
     return StoredFiles(files.suffix, len(found), sum(found))

@@ -16,9 +16,11 @@ def with_products_of(parameter: ParameterSpec, decode: RoleSpec) -> RoleSpec:
     as everywhere in Kubernetes: the API server gives a resource no new generation when one replaces the other.
     """
     own, of_p = decode.accelerator, parameter.accelerator
+    if own.products or not parameter.products:
+        return decode
     alike = own.type == of_p.type and own.devices is None and own.resource_name == of_p.resource_name
     elsewhere = chooses_nodes(decode) and _chosen_nodes(decode) != _chosen_nodes(parameter)
-    if own.products or not parameter.products or not alike or elsewhere:
+    if not alike or elsewhere:
         return decode
     taken = {
         "products": parameter.products,
