@@ -46,6 +46,19 @@ class TestFewerPodsThanRecommended:
         await target.recommends(2)
 
 
+async def test_a_value_within_its_tolerance_keeps_what_was_recommended(target: ScaleTarget) -> None:
+    """Of a target of type Value, as of CPU utilisation, the count in question is spec.replicas, not the pods."""
+    external = {"metric": {"name": "load"}, "target": {"type": "Value", "value": "100"}}
+    await target.create(8)
+    await target.report(3)
+    target.load("105")
+    await target.scale(metrics=[{"type": "External", "external": external}])
+    await target.says("ScalingActive", "ValidMetricFound")
+    await target.stays(8)
+    await target.recommend(3)
+    await target.stays(3)
+
+
 async def test_more_pods_than_recommended_change_no_recommendation(target: ScaleTarget) -> None:
     """The ratio pulls pods along: the load of all pods is what counts, and the pods only for the tolerance."""
     await target.create(2)
@@ -76,6 +89,8 @@ class TestAsleep:
         await target.scale()
         await target.says("ScalingActive", "ValidMetricFound")
         await target.stays(1)
+        (current,) = (await target.hpa())["status"]["currentMetrics"]
+        assert current["external"]["current"]["averageValue"] == "-9223372036854775808m", "divided by no pods"
 
     async def test_load_raises_the_recommendation_and_starts_no_pod(self, target: ScaleTarget) -> None:
         await target.create(1)
@@ -119,14 +134,19 @@ class TestRates:
         target.load("2")
         assert await target.steps(2) == [4, 3, 2]
 
-    async def test_a_count_written_by_another_is_where_it_goes_on(self, target: ScaleTarget) -> None:
+    async def test_a_count_that_another_writes_is_where_the_hpa_goes_on(self, target: ScaleTarget) -> None:
+        """So the operator could trim the recommendation once it falls: what is still needed is recommended again."""
         await target.create(8)
         await target.report(3)
         target.load("8")
         await target.scale(behavior={"scaleUp": AT_ONCE, "scaleDown": ONE_AT_A_TIME})
         await target.says("ScalingActive", "ValidMetricFound")
-        target.load("2")
+        target.load("6.5")
         await target.recommends(7)
+        await target.recommend(3)
+        await target.recommends(7)
+        target.load("2")
+        await target.recommends(6)
         await target.recommend(3)
         assert await target.steps(2) == [3, 2]
 
