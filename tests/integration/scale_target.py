@@ -74,7 +74,7 @@ class ScaleTarget:
 
         await until(so, f"{count} pods are recommended", within=60)
 
-    async def stays(self, count: int, looks: int = 3) -> None:
+    async def stays(self, count: int, looks: int = 2) -> None:
         await hpa_looks(self.world, looks)
         assert await self.recommended() == count
 
