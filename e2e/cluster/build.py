@@ -94,6 +94,7 @@ TOOLS = {
         Tool("adapter-query", "adapter", ("./adapter-query",)),
         Tool("tiny", "tiny", ("./pause", "./probe")),
         Tool("cert-manager", "certmanager", ("./cert-manager",)),
+        Tool("keda", "keda", ("./keda",)),
         # Asks registries for digests, and is a registry itself.
         Tool("crane", "registry", ("github.com/google/go-containerregistry/cmd/crane",)),
     )
