@@ -40,19 +40,21 @@ class TestFromSpec:
 
 class TestMostPossible:
     @pytest.mark.parametrize(
-        ("more", "most"),
+        ("budget", "more", "most"),
         [
-            ({"budget": None}, (10, 10)),
-            ({"budget": 8}, (7, 7)),
-            ({"budget": 8, "d": between(3, 10)}, (5, 7)),
-            ({"budget": 8, "d": {"replicas": 3}}, (5, 3)),
-            ({"budget": 8, "ratio": {"max": {}}}, (4, 7)),
-            ({"budget": 8, "ratio": {"min": {"decode": 3}}}, (7, 6)),
-            ({"budget": None, "d": between(1, 3), "ratio": {"max": {"parameter": 2}}}, (6, 3)),
+            (None, {}, (10, 10)),
+            (8, {}, (7, 7)),
+            (8, {"d": between(3, 10)}, (5, 7)),
+            (8, {"d": {"replicas": 3}}, (5, 3)),
+            (8, {"ratio": {"max": {}}}, (4, 7)),
+            (8, {"ratio": {"min": {"decode": 3}}}, (7, 6)),
+            (None, {"d": between(1, 3), "ratio": {"max": {"parameter": 2}}}, (6, 3)),
         ],
     )
-    def test_range_ratio_and_budget_limit_it(self, more: dict[str, Any], most: tuple[int, int]) -> None:
-        spec = scale_spec(more.pop("budget"), **more)
+    def test_range_ratio_and_budget_limit_it(
+        self, budget: int | None, more: dict[str, Any], most: tuple[int, int]
+    ) -> None:
+        spec = scale_spec(budget, **more)
         assert (spec.most_possible(P), spec.most_possible(D)) == most
 
     def test_gpus_of_an_instance_count(self) -> None:
