@@ -87,20 +87,21 @@ class TestRatio:
         assert (ratio.companions(P, 0), ratio.companions(D, 0)) == (0, 0)
         assert (ratio.companions(P, 1), ratio.companions(P, 2), ratio.companions(D, 4)) == (1, 4, 2)
 
-    @given(_bounds, _bounds, st.integers(0, 30), st.integers(0, 30))
-    def test_the_least_counts_are_within_and_none_smaller_are(
-        self, low: Fraction | None, high: Fraction | None, p: int, d: int
-    ) -> None:
-        ratio = Ratio(low, high)
-        if not ratio.possible:
-            return
 
-        def within(p: int, d: int) -> bool:
-            return p >= ratio.p_for(d) and d >= ratio.d_for(p)
+@given(_bounds, _bounds, st.integers(0, 30), st.integers(0, 30))
+def test_the_least_counts_are_within_and_none_smaller_are(
+    low: Fraction | None, high: Fraction | None, p: int, d: int
+) -> None:
+    ratio = Ratio(low, high)
+    if not ratio.possible:
+        return
 
-        least_p, least_d = ratio.least(p, d)
-        assert within(least_p, least_d)
-        assert least_p >= p
-        assert least_d >= d
-        assert not (least_p > p and within(least_p - 1, least_d))
-        assert not (least_d > d and within(least_p, least_d - 1))
+    def within(p: int, d: int) -> bool:
+        return p >= ratio.p_for(d) and d >= ratio.d_for(p)
+
+    least_p, least_d = ratio.least(p, d)
+    assert within(least_p, least_d)
+    assert least_p >= p
+    assert least_d >= d
+    assert not (least_p > p and within(least_p - 1, least_d))
+    assert not (least_d > d and within(least_p, least_d - 1))
