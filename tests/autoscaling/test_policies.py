@@ -83,3 +83,22 @@ def test_a_fault_at_one_stored_spec_ends_there(cluster: Cluster, monkeypatch: py
     monkeypatch.setattr("pdinference.autoscaling.policies.validated", fails)
     cluster.resource(**SCALED)
     assert cluster.policies.of(OWNER) == {}
+
+
+@pytest.mark.parametrize("source", ["Builtin", "KEDA", "PrometheusAdapter"])
+def test_targets_are_known_whichever_source_reads_the_load(cluster: Cluster, source: str) -> None:
+    cluster.resource(source=source, **SCALED)
+    assert cluster.policies.of(OWNER) == {Role.DECODE: {Signal.KV_DEMAND: 0.8}}
+    assert cluster.policies.uses_metrics_api(OWNER) is (source == "Builtin")
+    assert [owner for owner, _ in cluster.policies.autoscaled()] == [OWNER]
+
+
+def test_keda_goes_on_by_its_triggers_while_the_spec_is_invalid(cluster: Cluster) -> None:
+    triggers = [
+        {"type": "prometheus", "name": "kvDemand", "metricType": "AverageValue", "metadata": {"threshold": "0.8"}},
+        {"type": "prometheus", "name": "queue", "metricType": "Value", "metadata": {"threshold": "30"}},
+        {"type": "cpu", "metadata": {"value": "60"}},
+    ]
+    cluster.resource(source="KEDA", **SCALED, **INVALID)
+    cluster.scaled_object(*triggers)
+    assert cluster.policies.of(OWNER) == {Role.DECODE: {Signal.KV_DEMAND: 0.8}}

@@ -20,14 +20,11 @@ SCALED = {"replicas": 2, "autoscaling": {"maxReplicas": 6}}
 HPA = AUTOSCALER.path("ns", "llama-decode")
 KEDA = SCALED_OBJECT.path("ns", "llama-decode")
 KEDAS_HPA = AUTOSCALER.path("ns", "keda-hpa-llama-decode")
-OURS, ELSEWHERE, UNKNOWN = (Measured(served=served) for served in (True, False, None))
 
 
 @pytest.fixture
 def world(document: Callable[..., Json]) -> World:
-    world = World(document(decode=SCALED), RenderSettings(keda=KedaSettings("http://prometheus:9090")))
-    world.measured = OURS
-    return world
+    return World(document(decode=SCALED), RenderSettings(keda=KedaSettings("http://prometheus:9090")))
 
 
 def scalers(world: World) -> set[str]:
@@ -130,48 +127,29 @@ async def test_a_switch_may_be_interrupted_at_any_write(world: World, killed_at:
     assert (await until_at_rest(world))[-1] == {KEDA, KEDAS_HPA}
 
 
-class TestWithoutAChoiceOfTheUsers:
-    async def test_the_operator_scales_where_it_has_the_api_group_and_keda_where_it_has_not(self, world: World) -> None:
-        await serving(world)
-        assert scalers(world) == {HPA}
-        world.measured = ELSEWHERE
-        assert (await until_at_rest(world))[-1] == {KEDA, KEDAS_HPA}
-        world.measured = OURS
-        assert (await until_at_rest(world))[-1] == {HPA}
-
-    async def test_what_is_not_known_changes_nothing(self, world: World) -> None:
-        """As when an operator has just started, or KEDA is being installed anew."""
-        world.measured = ELSEWHERE
-        await serving(world)
-        await until_at_rest(world)
-        world.measured = UNKNOWN
-        world.restart()
-        assert (await until_at_rest(world)) == [{KEDA, KEDAS_HPA}]
-        world.measured = OURS
-        await until_at_rest(world)
-        world.measured = UNKNOWN
-        assert (await until_at_rest(world)) == [{HPA}]
-
-    async def test_nothing_stands_in_for_what_prometheus_cannot_compute(self, world: World) -> None:
-        world.measured = ELSEWHERE
-        world.edit(decode={"autoscaling": {"maxReplicas": 6, "targets": {"kvDemand": 80}}})
-        await serving(world)
-        assert (await until_at_rest(world))[-1] == {HPA}
-
-    async def test_without_keda_there_is_no_other_way(self, document: Callable[..., Json]) -> None:
-        world = World(document(decode=SCALED))
-        world.measured = ELSEWHERE
-        await serving(world)
-        assert (await until_at_rest(world))[-1] == {HPA}
+@pytest.mark.parametrize(
+    ("source", "there"),
+    [(None, {HPA}), ("Builtin", {HPA}), ("PrometheusAdapter", {HPA}), ("KEDA", {KEDA, KEDAS_HPA})],
+)
+async def test_each_source_has_its_own_kind_of_scaler(world: World, source: str | None, there: set[str]) -> None:
+    """Whoever serves the API group of external metrics: nothing stands in."""
+    world.edit(decode=SCALED, autoscaling={"source": source} if source else {})
+    await serving(world)
+    for problem in (None, ("MetricsApiElsewhere", "Another server has it.")):
+        world.measured = Measured(problem=problem)
+        assert (await until_at_rest(world))[-1] == there
 
 
-async def test_a_chosen_source_is_what_it_is_whoever_has_the_api_group(world: World) -> None:
-    for source, there in (("Builtin", {HPA}), ("PrometheusAdapter", {HPA}), ("KEDA", {KEDA, KEDAS_HPA})):
-        world.edit(decode=SCALED, autoscaling={"source": source})
-        await serving(world)
-        for measured in (OURS, ELSEWHERE, UNKNOWN):
-            world.measured = measured
-            assert (await until_at_rest(world))[-1] == there
+async def test_upgrade_from_an_implicit_stand_in_keeps_the_count(world: World) -> None:
+    """Before, KEDA scaled a resource without source where another server had the API group."""
+    first = await serving(world)
+    world.edit(decode=SCALED, autoscaling={"source": "KEDA"})
+    await until_at_rest(world)
+    hpa_scales(world, first, 5)
+    world.edit(decode=SCALED)
+    world.restart()
+    assert (await until_at_rest(world))[-1] == {HPA}
+    assert count(world, first) == 5
 
 
 async def test_the_condition_says_what_keda_says(world: World) -> None:
@@ -230,10 +208,11 @@ async def test_an_operator_that_no_longer_uses_keda_tells_that_keda_goes_on(worl
 
 
 async def test_an_operator_that_no_longer_uses_keda_never_scales_beside_it(world: World) -> None:
-    world.measured = ELSEWHERE
+    world.edit(decode=SCALED, autoscaling={"source": "KEDA"})
     await serving(world)
     await until_at_rest(world)
     world.settings = RenderSettings()
+    world.edit(decode=SCALED)
     world.restart()
     for _ in range(3):
         await world.reconcile()

@@ -121,7 +121,7 @@ def _role(hpa: AutoscalerState, measured: Measured, role: Role, together: Coordi
         return Judgement("False", hpa.active.reason, message)
     limits = together.ranges.get(role)
     reason, message = (_together(hpa, limits, together) if limits is not None else None) or _working(hpa)
-    silent = measured.silent.get(role, ()) if any(signal_of(load.metric) for load in hpa.loads) else ()
+    silent = measured.silent.get(role, ()) if reads_operator(hpa) else ()
     return Judgement("True", reason, message + _unknown(hpa.loads) + _silence(silent))
 
 
