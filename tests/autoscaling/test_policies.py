@@ -9,8 +9,8 @@ from pdinference.autoscaling.policies import Policies
 from pdinference.planning.scaling.signals import Signal
 from tests.autoscaling.autoscaled import OWNER, Autoscaled
 
-SCALED = {"autoscaling": {"maxReplicas": 3, "targets": {"kvDemand": 80}}}
-INVALID = {"parallelism": {"tensor": 0}}
+SCALED: dict[str, Any] = {"autoscaling": {"maxReplicas": 3, "targets": {"kvDemand": 80}}}
+INVALID: dict[str, Any] = {"parallelism": {"tensor": 0}}
 
 
 class Cluster(Autoscaled):
@@ -66,7 +66,7 @@ def test_an_hpa_that_goes_by_latencies_alone_goes_on_too(cluster: Cluster) -> No
     metric = "pdinference_time_to_first_token_milliseconds_p90"
     target = {"type": "Value", "value": "500"}
     external = {"type": "External", "external": {"metric": {"name": metric}, "target": target}}
-    scaled = {"autoscaling": {"maxReplicas": 3, "metrics": [external]}}
+    scaled: dict[str, Any] = {"autoscaling": {"maxReplicas": 3, "metrics": [external]}}
     cluster.resource(**scaled)
     assert cluster.policies.of(OWNER) == {Role.DECODE: {}}
     cluster.aims(metric, **target)

@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -32,7 +33,7 @@ QUEUE = {
         "target": {"type": "Value", "value": "30"},
     },
 }
-LATENCY = {
+LATENCY: dict[str, Any] = {
     "type": "External",
     "external": {
         "metric": {
@@ -60,6 +61,9 @@ class Scraped:
         """What KEDA asks Prometheus, by the names of its triggers."""
         scaled = await self.scaling.world.get(SCALED_OBJECT, "llama-decode") or {}
         return {trigger["name"]: trigger["metadata"]["query"] for trigger in scaled["spec"]["triggers"]}
+
+    async def until_value(self, query: str, value: float) -> None:
+        await self.until_answers(query, lambda found: found == [value], f"{query} is {value}")
 
     async def until_answers(self, query: str, holds: Callable[[list[float]], bool], what: str) -> None:
         async def answers() -> bool:
@@ -94,7 +98,7 @@ async def test_keda_reads_each_signal_as_the_operator_computes_it(scraped: Scrap
     queries = await scraped.queries()
     assert queries.keys() == {*TARGETS, "queue_length", LATENCY["external"]["metric"]["name"]}
     for name, value in KNOWN.items():
-        await scraped.until_answers(queries[name], lambda found, value=value: found == [value], f"{name} is {value}")
+        await scraped.until_value(queries[name], value)
         (signal,) = (signal for signal in Signal if label(signal) == name)
         assert await scraped.scaling.value(signal) == f"{round(1000 * value)}m"  # as HPAs get it
 
@@ -146,7 +150,7 @@ async def test_the_adapter_asks_for_the_same_gauges(scraped: Scraped) -> None:
     for name, value in KNOWN.items():
         (signal,) = (signal for signal in Signal if label(signal) == name)
         query = asked_by_adapter(signal, world.namespace, metrics[signal])
-        await scraped.until_answers(query, lambda found, value=value: found == [value], f"{name} is {value}")
+        await scraped.until_value(query, value)
 
 
 def asked_by_adapter(metric: str, namespace: str, labels: Mapping[str, str]) -> str:
