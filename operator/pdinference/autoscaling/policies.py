@@ -10,9 +10,10 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.pair_autoscaling import MetricsSource
 from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.cluster.cache import Cache
-from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT, ChildKey, Owner
+from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT, SCALER, ChildKey, Owner
 from pdinference.cluster.records import ResourceRecord
 from pdinference.planning.observed import AutoscalerState
+from pdinference.planning.scale_target import ScalerState
 from pdinference.planning.scaling.condition import reads_operator
 from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.targets import signal_of, targets_milli
@@ -42,6 +43,12 @@ def autoscaler_of(cache: Cache, owner: Owner, role: Role) -> AutoscalerState | N
         if record is not None and record.owner == owner:
             return record.autoscaler
     return None
+
+
+def scaler_of(cache: Cache, owner: Owner, role: Role) -> ScalerState | None:
+    """The scale target of a role; None where there is none."""
+    record = cache.children.get(ChildKey(SCALER.name, owner.namespace, names.role_object(owner.name, role)))
+    return record.scaler if record is not None and record.owner == owner else None
 
 
 class Policies:

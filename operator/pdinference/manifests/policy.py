@@ -5,16 +5,16 @@ from collections.abc import Iterator, Mapping
 from pdinference.api.installation_policy import Policy, allowed_by
 from pdinference.api.v1alpha1 import PDBatch, PDInference, RoleSpec, Spec
 from pdinference.api.v1alpha1.engine import OWNED_ENVIRONMENT
-from pdinference.api.v1alpha1.role import Placement, Toleration
+from pdinference.api.v1alpha1.roles.role import Placement, Toleration
 from pdinference.api.validation import InvalidResourceError, Problem
 from pdinference.engine.refused import REFUSED_ENVIRONMENT
 from pdinference.manifests.host_paths import host_path_problems
 from pdinference.manifests.hub_access import leads_elsewhere
 from pdinference.manifests.keda import metric_problems
-from pdinference.manifests.own_volumes import own_volume_problems
 from pdinference.manifests.pod_rules import Allowance, not_allowed, overlay_problems
 from pdinference.manifests.pod_rules.metadata import service_annotation
 from pdinference.manifests.pod_rules.scheduling import PRIORITY_CLASS, RUNTIME_CLASS, SCHEDULER_NAME, tolerated_key
+from pdinference.manifests.pods.own_volumes import own_volume_problems
 from pdinference.manifests.settings import RenderSettings
 
 
