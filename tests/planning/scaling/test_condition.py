@@ -117,10 +117,15 @@ def test_another_hpa_for_the_same_pods_is_told_as_what_it_is() -> None:
     )
 
 
-@pytest.mark.parametrize("metric", ["decodeLoad", "pdinference_decode_decode_load", "cpu"])
-def test_pods_that_the_operator_cannot_read_do_not_matter_where_others_read_them(metric: str) -> None:
-    others = replace(FINE, loads=(Load(metric, 5, 900),))
+def test_silent_pods_do_not_matter_where_no_metric_is_the_operators() -> None:
+    others = replace(FINE, loads=(Load("cpu", 5, 900),))
     assert of(others, Measured(silent={D: ("a",)})) == of(others)
+
+
+@pytest.mark.parametrize("metric", ["decodeLoad", "pdinference_decode_load"])
+def test_silent_pods_are_named_whichever_source_reads_the_load(metric: str) -> None:
+    found = of(replace(FINE, loads=(Load(metric, 5, 900),)), Measured(silent={D: ("a",)}))
+    assert found.message.endswith(": a.")
 
 
 def test_latencies_are_metrics_of_the_operator_too() -> None:
