@@ -150,7 +150,9 @@ def world(document: Callable[..., Json]) -> World:
 
 
 async def test_a_new_resource_gets_all_its_children_and_a_status(world: World) -> None:
-    assert await world.reconcile() == Result()
+    result = await world.reconcile()
+    assert (result.retry, result.at_least) == (False, 0)
+    assert result.again_after == pytest.approx(4200, abs=1.2), "it looks again when the deadline of progress passes"
     assert world.api.names("/statefulsets/")
     assert world.api.names("/services/") == ["llama", "llama-parameter"]
     assert world.condition("Ready")["status"] == "False"
@@ -368,7 +370,7 @@ async def test_the_status_is_written_even_when_a_child_is_refused(world: World) 
     result = await world.reconcile()
     assert result.retry
     assert "exceeded quota: team" in world.condition("Progressing")["message"]
-    assert await world.reconcile() == Result()
+    assert not (await world.reconcile()).retry
     assert world.condition("Progressing")["reason"] == "RollingOut"
 
 
