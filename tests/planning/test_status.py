@@ -215,7 +215,7 @@ def test_an_invalid_spec_that_never_ran_is_not_ready() -> None:
     nothing = replace(SERVING, target="", workloads={}, pods=())
     status = invalid_status(nothing, "spec.x: wrong", previous=Status(), now=NOW)
     assert conditions(status)["Ready"].status == "False"
-    assert conditions(status).keys() == {"Ready", "Progressing", "MemoryFits"}
+    assert conditions(status).keys() == {"Ready", "Progressing", "Stalled", "MemoryFits"}
 
 
 def test_an_instance_of_several_nodes_counts_once_and_any_of_its_pods_may_be_what_is_wrong() -> None:

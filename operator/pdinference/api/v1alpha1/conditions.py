@@ -59,7 +59,7 @@ class ConditionType:
     foreign: str = ""
 
 
-_POD: Final = FINAL_REASONS | {
+POD_REASONS: Final = FINAL_REASONS | {
     "Starting",
     "PreparingModel",
     UNSCHEDULABLE,
@@ -71,7 +71,8 @@ _POD: Final = FINAL_REASONS | {
     "StartError",
     "CrashLoopBackOff",
 }
-_ROLE: Final = _POD | {"ModelNotReady", "GpuBudget", "Asleep", "ScaledToZero", INVALID}
+"""What keeps a pod from getting ready, as far as the operator knows it by name."""
+_ROLE: Final = POD_REASONS | {"ModelNotReady", "GpuBudget", "Asleep", "ScaledToZero", INVALID}
 _CHILD: Final = frozenset({"NameConflict", "NotServed"})
 _KUBELET: Final = "the kubelet"
 _API_SERVER: Final = "the API server"
@@ -122,7 +123,7 @@ TABLE: Final = (
         },
         reasons={
             "True": frozenset({"Downloaded", "Inspected", "Checked"}),
-            "False": _POD | {"Waiting", "Asking", "Downloading", "Verifying", "Ready", "Failed"},
+            "False": POD_REASONS | {"Waiting", "Asking", "Downloading", "Verifying", "Ready", "Failed"},
             "Unknown": frozenset({"NotChecked"}),
         },
         foreign=f"the Job, {_KUBELET}",
