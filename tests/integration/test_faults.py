@@ -12,7 +12,7 @@ from pdinference.api.crd import custom_resource_definition
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE
-from pdinference.controller.leader import LEASE_NAME
+from pdinference.runtime.leader import LEASE_NAME
 from tests.integration.front import in_front
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
