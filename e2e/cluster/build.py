@@ -93,6 +93,7 @@ TOOLS = {
         Tool("prometheus", "prometheus", ("github.com/prometheus/prometheus/cmd/prometheus",), tags="remove_all_sd"),
         Tool("adapter-query", "adapter", ("./adapter-query",)),
         Tool("tiny", "tiny", ("./pause", "./probe")),
+        Tool("policy-agent", "policies", ("./policy-agent",)),
         Tool("cert-manager", "certmanager", ("./cert-manager",)),
         # Asks registries for digests, and is a registry itself.
         Tool("crane", "registry", ("github.com/google/go-containerregistry/cmd/crane",)),
