@@ -81,14 +81,14 @@ class Cluster:
             return cls._repair(found)
 
     @classmethod
-    def fresh(cls, name: str, *, nodes: int, kwok: bool = False, dra: bool = True) -> Self:
+    def fresh(cls, name: str, *, nodes: int, kwok: bool = False, dra: bool = True, policies: bool = False) -> Self:
         """As `up`, but without anything that an interrupted run left: for tests, which count what they find.
 
         Raises:
             ClusterError: It does not come up.
         """
         cls.discard(name)
-        return cls.up(name, nodes=nodes, kwok=kwok, dra=dra)
+        return cls.up(name, nodes=nodes, kwok=kwok, dra=dra, policies=policies)
 
     @classmethod
     def discard(cls, name: str) -> None:
