@@ -79,6 +79,7 @@ class ClusterSpec:
     kwok: bool
     index: int
     dra: bool = True
+    policies: bool = False
 
     @property
     def folder(self) -> Path:
