@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1.conditions import NO_MODEL
 from pdinference.api.v1alpha1.status import KnownModel, ModelStatus
 from pdinference.planning.model_report import ModelView, model_advice, model_status
-from pdinference.planning.observed import NO_MODEL, JobState, PodSummary, PodTrouble
+from pdinference.planning.observed import JobState, PodSummary, PodTrouble
 from pdinference.planning.transitions import transitions
 from tests.planning.test_status import STARTING, built, conditions, pod
 

@@ -94,7 +94,7 @@ def _child(batch: PDBatch, template: str, **values: Any) -> Manifest:
     manifest["metadata"] |= {
         "namespace": batch.metadata.namespace,
         "labels": labels,
-        "ownerReferences": [owner_reference(batch)],
+        "ownerReferences": [owner_reference(batch.kind, batch.metadata.name, batch.metadata.uid)],
     }
     return manifest
 

@@ -10,6 +10,7 @@ from pdinference.api.validation import InvalidResourceError, Problem
 from pdinference.engine.refused import REFUSED_ENVIRONMENT
 from pdinference.manifests.host_paths import host_path_problems
 from pdinference.manifests.hub_access import leads_elsewhere
+from pdinference.manifests.keda import metric_problems
 from pdinference.manifests.pod_rules import Allowance, not_allowed, overlay_problems
 from pdinference.manifests.pod_rules.metadata import service_annotation
 from pdinference.manifests.pod_rules.scheduling import PRIORITY_CLASS, RUNTIME_CLASS, SCHEDULER_NAME, tolerated_key
@@ -40,6 +41,8 @@ def policy_problems(resource: PDInference, settings: RenderSettings) -> Iterator
             "The operator is not installed to use KEDA. Use something else, or ask who installed it to set the chart's "
             "autoscaling.keda.enabled and autoscaling.keda.prometheus.",
         )
+    if spec.metrics_source == "KEDA":
+        yield from metric_problems(resource, settings.operator_namespace)
     has_token = _has_token(resource)
     yield from host_path_problems(resource, policy)
     yield from _hub_problems(resource, settings)

@@ -114,7 +114,7 @@ def decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> Ma
         pod,
         workload=names.decode_workload(resource.metadata.name, revision),
         replicas=_replicas(resource, Role.DECODE),
-        progress_deadline_seconds=_progress_deadline(resource),
+        progress_deadline_seconds=defaults.progress_deadline_seconds(resource.spec),
         revision=revision,
     )
 
@@ -130,7 +130,7 @@ def router_deployment(resource: PDInference, settings: RenderSettings, revision:
         labels={**pod_labels(name, Role.ROUTER, router.placement), names.LABEL_REVISION: revision},
         replicas=router.replicas,
         # A router pod is ready when P and D are, so it waits as long as they may take.
-        progress_deadline_seconds=_progress_deadline(resource),
+        progress_deadline_seconds=defaults.progress_deadline_seconds(resource.spec),
         image=router.image or settings.router_image,
         command=command_values(router_command(resource, revision)),
         behind_port=router_port(resource),
@@ -176,7 +176,3 @@ def _replicas(resource: PDInference, role: Role) -> int | None:
     together = resource.spec.autoscaling
     counted = together is not None and together.gpu_budget is not None
     return None if spec.autoscaled or counted else spec.replicas
-
-
-def _progress_deadline(resource: PDInference) -> int:
-    return lifecycle.progress_deadline_seconds(defaults.startup_seconds(resource.spec))

@@ -26,6 +26,10 @@ _PHASES = {
 CHECKED = "Checked"
 """Reason of a model that pods found whole; nothing happened that anybody waits for."""
 NOT_CHECKED = "NotChecked"
+WORKING = frozenset(_PHASES)
+"""Reasons of a model whose Job works. How long that takes is the network's affair."""
+BEGINS = frozenset({"Asking"})
+"""Phases in which a Job that failed before may fail again."""
 UNDER_WAY = frozenset({*_PHASES, "Starting", NOT_CHECKED})
 """Reasons of a model that is not ready and needs nobody's help."""
 
@@ -45,6 +49,16 @@ class ModelView:
     what: str
     awaited: bool
     job: JobState | None
+
+    @property
+    def phase(self) -> str:
+        """What the Job does; empty while it has not reported."""
+        return reported.plain(_report(self.job).get("phase"))
+
+    @property
+    def failed(self) -> bool:
+        """Whether the Job reported that its last try failed."""
+        return self.phase == _FAILED
 
     @property
     def done(self) -> bool:
@@ -73,10 +87,10 @@ def model_advice(view: ModelView, pods: Iterable[PodSummary], namespace: str) ->
         size = f", {_size(_count(report, 'totalBytes'))}" if _count(report, "totalBytes") else ""
         verb = "is in the cache, whole" if view.awaited else "was inspected"
         return Advice("Downloaded" if view.awaited else "Inspected", f"{view.what} {verb}{size}.")
-    if report.get("phase") == _FAILED:
+    if view.failed:
         said = reported.plain(report.get("message")) or "It gave no reason."
         return Advice(reported.reason(report.get("reason"), _FAILED), said)
-    phase = reported.plain(report.get("phase"))
+    phase = view.phase
     found = troubles.worst(pods, namespace)
     if phase not in _PHASES or (found is not None and found.reason != "Starting"):
         return found or Advice("Starting", f"The Job for {view.what} is being started.")

@@ -24,6 +24,7 @@ from pdinference.models.files.stored_files import read_weights
 from pdinference.models.folder import Expected, check_folder
 from pdinference.models.manifest import KeptFile, Manifest, check, read_manifest, write_manifest
 from pdinference.models.progress import LARGEST, Progress
+from tests.examples import MORE
 from tests.hostile.address_space import address_space
 from tests.hostile.model_files import CONFIGS, FIRST, INDEXES, NAMES, WEIGHTS, index, tensors, with_header
 from tests.models.written_files import safetensors
@@ -265,7 +266,7 @@ def test_files_torn_anywhere_end_in_a_sentence(tmp_path: Path, seed: int) -> Non
 
 
 @given(st.integers(0, len(SEEDS) - 1), st.randoms(use_true_random=False), st.integers(1, 5))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=400 * MORE, deadline=None)
 def test_mutated_files_end_in_a_sentence(
     tmp_path_factory: pytest.TempPathFactory, seed: int, source: random.Random, changes: int
 ) -> None:
