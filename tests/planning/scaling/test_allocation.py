@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pdinference.planning.observed import PodSummary
+from pdinference.planning.observed import PodSummary, WorkloadState
 from pdinference.planning.scaling.allocation import Allocation, allocate
 from pdinference.planning.scaling.fleet import Fleet
 from pdinference.planning.scaling.limited import LimitReason
@@ -183,7 +183,7 @@ class TestBudget:
         assert counts(scale_spec(8), Fleet([workload(P, 1), workload(D, 6)], []), 9, 9) == (2, 6)
 
     def test_pods_of_earlier_revisions_count(self) -> None:
-        gone = ([], pods(D, 2, "z", gpus=2, ending=2))
+        gone: tuple[list[WorkloadState], list[PodSummary]] = ([], pods(D, 2, "z", gpus=2, ending=2))
         assert counts(scale_spec(8), fleet(revision(1, 1), gone), 9, 9) == (2, 2)
         assert counts(scale_spec(8), fleet(revision(1, 1), revision(2, 1, "z")), 9, 9) == (3, 2)
 

@@ -61,8 +61,8 @@ def in_one_line(before: Json, after: Json) -> str:
 
 def diff(before: Json, after: Json, name_before: str, name_after: str) -> Iterator[str]:
     """A unified diff of two specs as YAML; no line when they are equal."""
-    lines = (_yaml(spec).splitlines() for spec in (before, after))
-    for line in unified_diff(*lines, name_before, name_after, lineterm="", n=_CONTEXT_LINES):
+    old, new = _yaml(before).splitlines(), _yaml(after).splitlines()
+    for line in unified_diff(old, new, name_before, name_after, lineterm="", n=_CONTEXT_LINES):
         yield plain(line, len(line))
 
 

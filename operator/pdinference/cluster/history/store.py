@@ -80,6 +80,7 @@ class History:
         key = ChildKey(CONTROLLER_REVISION.name, resource.owner.namespace, name)
         known = next((entry for entry in entries if entry.key == key), None)
         manifest = entry_manifest(resource, number)
+        body: Json | None
         try:
             if known is not None:
                 body = await self._raise(manifest, known.uid, str(known.version))
