@@ -23,7 +23,7 @@ endif
 # Arguments for pytest, for example `make test-unit ARGS='-k render'`.
 ARGS ?=
 ADAPTER_RULES := charts/pdinference-operator/files/prometheus-adapter-rules.yaml
-CRDS := pdinferences.pdinference.io pdbatches.pdinference.io
+CRDS := pdinferences.pdinference.io pdbatches.pdinference.io pdscalers.pdinference.io
 
 .PHONY: help
 help: ## Say what each target does

@@ -48,7 +48,10 @@ def test_render_says_what_is_wrong_with_a_file(tmp_path: Path, text: str, words:
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize("name", ["pdinferences.pdinference.io", "pdbatches.pdinference.io"])
+CRDS = ["pdinferences.pdinference.io", "pdbatches.pdinference.io", "pdscalers.pdinference.io"]
+
+
+@pytest.mark.parametrize("name", CRDS)
 def test_crd_prints_the_file_in_the_repository(name: str) -> None:
     result = CliRunner().invoke(main, ["crd", name])
     assert result.output == (REPOSITORY / f"crds/{name}.yaml").read_text()
@@ -56,7 +59,7 @@ def test_crd_prints_the_file_in_the_repository(name: str) -> None:
 
 def test_crd_prints_all_of_them_and_names_them_when_there_is_no_such() -> None:
     found = [crd["metadata"]["name"] for crd in yaml.safe_load_all(CliRunner().invoke(main, ["crd"]).output)]
-    assert found == ["pdinferences.pdinference.io", "pdbatches.pdinference.io"]
+    assert found == CRDS
     result = CliRunner().invoke(main, ["crd", "pods"])
     assert result.exit_code == 1
     assert "pdbatches.pdinference.io" in result.output

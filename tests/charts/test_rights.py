@@ -130,13 +130,14 @@ def test_nothing_is_cluster_wide_but_the_definition_when_namespaces_are_listed()
     assert {(item["kind"], item["metadata"]["name"]) for item in objects if item["kind"] in CLUSTER_SCOPED} == {
         ("CustomResourceDefinition", "pdinferences.pdinference.io"),
         ("CustomResourceDefinition", "pdbatches.pdinference.io"),
+        ("CustomResourceDefinition", "pdscalers.pdinference.io"),
         ("ValidatingWebhookConfiguration", webhook),
         ("MutatingWebhookConfiguration", webhook),
         ("ClusterRole", webhook),
         ("ClusterRoleBinding", webhook),
     }
     without = rendered({**NAMESPACED, "webhook": {"enabled": False}})
-    assert [item["kind"] for item in without if item["kind"] in CLUSTER_SCOPED] == ["CustomResourceDefinition"] * 2
+    assert [item["kind"] for item in without if item["kind"] in CLUSTER_SCOPED] == ["CustomResourceDefinition"] * 3
     for kind in ("Role", "RoleBinding"):
         places = {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in of_kind(objects, kind)}
         assert places == {("models", RELEASE), ("research", RELEASE)} | {
@@ -228,6 +229,12 @@ def test_people_with_the_usual_roles_may_use_the_resource() -> None:
     for role in (view, edit):
         assert {group for group, _, _ in rights(role)} == {"pdinference.io"}
     assert "rbac.authorization.k8s.io/aggregate-to-view" not in edit["metadata"]["labels"]
+
+
+def test_people_with_the_role_edit_may_scale_and_not_create_scalers() -> None:
+    roles = {role["metadata"]["name"]: role for role in of_kind(rendered(), "ClusterRole")}
+    writes = {(resource, verb) for _, resource, verb in rights(roles[f"{RELEASE}-edit"]) if "pdscalers" in resource}
+    assert writes == {("pdscalers/scale", "update"), ("pdscalers/scale", "patch")}
 
 
 def test_rights_can_be_left_to_somebody_else() -> None:

@@ -34,6 +34,7 @@ spec:
 - {apiGroups: [apps], apiVersions: ["*"], resources: [deployments, statefulsets, controllerrevisions], operations: {{ $operations }}}
 - {apiGroups: [resource.k8s.io], apiVersions: ["*"], resources: [resourceclaimtemplates], operations: {{ $operations }}}
 - {apiGroups: [batch], apiVersions: ["*"], resources: [jobs], operations: {{ $operations }}}
+- {apiGroups: [pdinference.io], apiVersions: ["*"], resources: [pdscalers], operations: {{ $operations }}}
 - {apiGroups: [autoscaling], apiVersions: ["*"], resources: [horizontalpodautoscalers], operations: {{ $operations }}}
 - {apiGroups: [keda.sh], apiVersions: ["*"], resources: [scaledobjects], operations: {{ $operations }}}
 - {apiGroups: [policy], apiVersions: ["*"], resources: [poddisruptionbudgets], operations: {{ $operations }}}

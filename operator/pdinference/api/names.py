@@ -17,12 +17,13 @@ BATCH_PLURAL = "pdbatches"
 BATCH_SINGULAR = "pdbatch"
 BATCH_SHORT_NAME = "pdib"  # pdb is PodDisruptionBudget's
 
+SCALER_KIND = "PDScaler"
+SCALER_PLURAL = "pdscalers"
+SCALER_SINGULAR = "pdscaler"
+SCALER_SHORT_NAME = "pds"
+
 FIELD_MANAGER = "pdinference-operator"
 """The server-side-apply manager of all manifests, and the component that Events name."""
-
-
-REPLICAS_MANAGER = f"{FIELD_MANAGER}-replicas"
-"""The manager that holds `replicas` of a workload until an HPA has changed it."""
 
 
 class Role(StrEnum):
@@ -78,12 +79,6 @@ ANNOTATION_APPLIED_HASH = f"{GROUP}/applied-hash"
 
 ANNOTATION_DEFAULTS = f"{GROUP}/engine-defaults"
 """On P and D pods: the options of vLLM that the operator chose because the spec does not."""
-
-ANNOTATION_GRANT = f"{GROUP}/earlier-maximum"
-"""On an HPA: by which earlier maximum it may still act, and until when."""
-
-ANNOTATION_PACE = f"{GROUP}/idle-pace"
-"""On the HPA of D: the shortest time that a pod of a revision ever took for a token, for operators to come."""
 
 ANNOTATION_MODEL = f"{GROUP}/model"
 """On a Job: how far its download is, and what is known of the model, as JSON; its own pod writes it."""
@@ -260,3 +255,8 @@ def role_selector(name: str, role: Role, revision: str | None = None) -> dict[st
     """The labels that select the pods of one role, of all revisions or of one."""
     selector = {LABEL_NAME: name, LABEL_ROLE: str(role)}
     return selector if revision is None else {**selector, LABEL_REVISION: revision}
+
+
+def selector_text(selector: Mapping[str, str]) -> str:
+    """A label selector as text."""
+    return ",".join(f"{key}={value}" for key, value in selector.items())

@@ -7,9 +7,10 @@ from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.cluster.cache import Cache
-from pdinference.cluster.kinds import AUTOSCALER, ChildKey, Owner
+from pdinference.cluster.kinds import AUTOSCALER, SCALER, ChildKey, Owner
 from pdinference.cluster.records import ResourceRecord
 from pdinference.planning.observed import AutoscalerState
+from pdinference.planning.scale_target import ScalerState
 from pdinference.planning.scaling.condition import asks_operator
 from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.targets import targets_milli
@@ -27,6 +28,12 @@ def autoscaler_of(cache: Cache, owner: Owner, role: Role) -> AutoscalerState | N
     """The live HPA of a role; None where there is none."""
     record = cache.children.get(ChildKey(AUTOSCALER.name, owner.namespace, names.role_object(owner.name, role)))
     return record.autoscaler if record is not None and record.owner == owner else None
+
+
+def scaler_of(cache: Cache, owner: Owner, role: Role) -> ScalerState | None:
+    """The scale target of a role; None where there is none."""
+    record = cache.children.get(ChildKey(SCALER.name, owner.namespace, names.role_object(owner.name, role)))
+    return record.scaler if record is not None and record.owner == owner else None
 
 
 class Policies:

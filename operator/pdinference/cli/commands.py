@@ -68,7 +68,7 @@ def render_command(source: IO[str], namespace: str | None, settings: RenderSetti
             if examination.resource is None:
                 raise InvalidResourceError(examination.problems)
             rendered = render(examination.resource, settings)
-            _print_yaml((*rendered.objects, *rendered.autoscalers.values()))
+            _print_yaml(rendered.objects)
 
 
 @main.command("validate")
@@ -140,14 +140,6 @@ def _warn(examination: Examination | BatchExamination, file: str) -> None:
     default=5,
     show_default=True,
     help="How often the load of autoscaled pods is read.",
-)
-@click.option(
-    "--hpa-settle-seconds",
-    type=click.FloatRange(0, min_open=True),
-    default=60,
-    show_default=True,
-    help="How long an HPA may act by bounds that it had before; with a controller that looks less often than every "
-    "15 seconds, four times as long as that.",
 )
 @click.option("--log-format", type=click.Choice(["json", "plain"]), default="json", show_default=True)
 @click.option(

@@ -106,6 +106,11 @@ class Cache:
         record.settled, record.content = record.digest, None
         self.children.put(record.key, record)
 
+    def written(self, kind: str, body: Json) -> None:
+        """Take the answer to a write of a part of a child; whether the rest is in order is found as ever."""
+        record = child_record(kind, body)
+        self.children.put(record.key, record)
+
     def status_written(self, kind: str, body: Json) -> None:
         """Take the answer to our own status write.
 
@@ -210,12 +215,9 @@ def _same_wish(old: ResourceRecord, new: ResourceRecord) -> bool:
 
 
 def _same_child(old: ChildRecord, new: ChildRecord) -> bool:
-    return (old.uid, old.digest, old.deleting, old.owner_uid, old.workload, old.autoscaler, old.job) == (
-        new.uid,
-        new.digest,
-        new.deleting,
-        new.owner_uid,
-        new.workload,
-        new.autoscaler,
-        new.job,
-    )
+    return _what_matters(old) == _what_matters(new)
+
+
+def _what_matters(child: ChildRecord) -> tuple[object, ...]:
+    identity = (child.uid, child.digest, child.deleting, child.owner_uid)
+    return (*identity, child.workload, child.autoscaler, child.scaler, child.job)

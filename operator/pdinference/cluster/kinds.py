@@ -56,6 +56,9 @@ CONFIG_MAP = Kind("ConfigMap", "", "v1", "configmaps")
 """Holds the answers of a PDBatch that asks for that. Neither listed nor watched: the operator could then read all."""
 AUTOSCALER = Kind("HorizontalPodAutoscaler", "autoscaling", "v2", "horizontalpodautoscalers")
 
+SCALER = Kind(names.SCALER_KIND, names.GROUP, names.VERSION, names.SCALER_PLURAL)
+"""What HPAs and ScaledObjects scale. Child of a PDInference, one for each autoscaled role."""
+
 SCALED_OBJECT = Kind("ScaledObject", "keda.sh", "v1alpha1", "scaledobjects", optional=True)
 """Of KEDA. The operator has a right to it only where it is installed to use KEDA."""
 
@@ -70,6 +73,7 @@ CHILDREN = (
     STATEFUL_SET,
     DEPLOYMENT,
     JOB,
+    SCALER,
     AUTOSCALER,
 )
 """What a PDInference or a PDBatch becomes anywhere, apart from pods."""

@@ -52,6 +52,9 @@ limits allow (the reason then says so; `GpuBudget` and `Ratio` are those of `spe
 not known or the number cannot be changed; it then stays as it is. Unknown until Kubernetes has looked at the load for
 the first time."""
 
+LIMITED = "Limited"
+"""Of a PDScaler. True while the role has another number of replicas than the recommended one; the reason says why."""
+
 ASLEEP = "Asleep"
 """Reason of conditions while P and D have no pods because nobody asks."""
 

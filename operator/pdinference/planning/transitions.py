@@ -8,7 +8,7 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.planning.conditions import ASLEEP, AUTOSCALING, INVALID, MODEL_READY, PROGRESSING, READY
 from pdinference.planning.model import CHECKED, UNDER_WAY
-from pdinference.planning.scaling.bounds import Cause
+from pdinference.planning.scaling.limited import JOINT_LIMITS, LimitReason
 from pdinference.planning.status.problems import SCALED_TO_ZERO
 
 _ORDINARY = frozenset({"RollingOut", "RolloutComplete"})
@@ -82,7 +82,7 @@ def _model(old: Condition | None, new: Condition | None) -> Iterator[Transition]
 
 
 def _trouble(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
-    if new is not None and new.reason == Cause.GPU_BUDGET and (old is None or old.reason != new.reason):
+    if new is not None and new.reason == LimitReason.GPU_BUDGET and (old is None or old.reason != new.reason):
         yield Transition("Warning", new.reason, new.message)
     if new is None or new.status != "False" or new.reason in _ORDINARY:
         return
@@ -116,7 +116,7 @@ def _blindness(old: Condition | None, new: Condition | None) -> Iterator[Transit
 
 def _limits(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
     """What holds for both roles stops one from following its load."""
-    if old is not None and new is not None and new.reason in set(Cause) and old.reason != new.reason:
+    if old is not None and new is not None and new.reason in JOINT_LIMITS and old.reason != new.reason:
         yield Transition("Normal", "ScalingLimited", new.message)
 
 

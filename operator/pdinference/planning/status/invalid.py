@@ -10,7 +10,6 @@ from pdinference.api.names import SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import RolesStatus, RoleStatus, Status
 from pdinference.planning import conditions
 from pdinference.planning.conditions import INVALID, Judgement
-from pdinference.planning.scaling.condition import judgement
 from pdinference.planning.status.model import memory_fits
 from pdinference.planning.status.problems import role_problem
 from pdinference.planning.status.ready import answered
@@ -35,7 +34,7 @@ def invalid_status(situation: Situation, message: str, *, previous: Status, now:
         **{conditions.ROLE_CONDITIONS[role]: role_ready(role, roles[role], found) for role, found in problems.items()},
         conditions.PROGRESSING: Judgement("False", INVALID, message),
         conditions.MEMORY_FITS: memory_fits(situation.memory),
-        conditions.AUTOSCALING: _autoscaling(situation, previous),
+        conditions.AUTOSCALING: _autoscaling(previous),
     }
     fresh = conditions.written(judgements, generation=situation.generation, now=now)
     told = {condition.type for condition in fresh}
@@ -67,19 +66,8 @@ def _ready(situation: Situation, problems: Mapping[Role, Advice | None]) -> Judg
     return Judgement("False", *(problem or Advice("NotServing", "No pod is ready to answer requests.")))
 
 
-def _autoscaling(situation: Situation, previous: Status) -> Judgement | None:
-    """HPAs go on by what they were told."""
-    serving = situation.rollout.serving
-    behind = [hpa for hpa in situation.autoscalers.values() if hpa and not hpa.workload.endswith(f"-{serving}")]
-    if behind and serving:
-        message = (
-            f"Requests go to revision {serving} since its roll-out was over, but HPAs go on scaling the one before it, "
-            "and follow when the spec is corrected. The number of pods that serve stays as it is."
-        )
-        return Judgement("False", INVALID, message)
-    if situation.autoscalers:
-        judged = judgement(situation.autoscalers, situation.measured, serves=True)
-        return judged._replace(message=f"{judged.message} The spec is invalid, so targets and range stay as they were.")
+def _autoscaling(previous: Status) -> Judgement | None:
+    """The replica counts stay as they are."""
     if any(old.type == conditions.AUTOSCALING for old in previous.conditions):
         return Judgement("Unknown", INVALID, "Nothing scales P and D before the spec is corrected.")
     return None

@@ -2,7 +2,7 @@
 
 from pdinference.api.names import Role
 from pdinference.planning.conditions import ASLEEP, Judgement
-from pdinference.planning.scaling.bounds import Cause
+from pdinference.planning.scaling.limited import LimitReason
 from pdinference.planning.status.problems import SCALED_TO_ZERO, listed
 from pdinference.planning.status.situation import Situation
 from pdinference.planning.troubles import Advice
@@ -21,8 +21,8 @@ def progressing(situation: Situation, problem: Advice | None) -> Judgement:
         message = f"{done} {problem.message}"
         if situation.rollout.serving not in {"", situation.target} and situation.answers:
             message += f" Revision {situation.rollout.serving} keeps answering requests until then."
-        if problem.reason == Cause.GPU_BUDGET:
-            return Judgement("True", Cause.GPU_BUDGET, message)
+        if problem.reason == LimitReason.GPU_BUDGET:
+            return Judgement("True", LimitReason.GPU_BUDGET, message)
         return Judgement("True", "NotAllReady" if rolled_out else "RollingOut", message)
     if not situation.rollout.complete and situation.desired[Role.ROUTER] > 0 and problem is None:
         return Judgement("True", "RollingOut", f"Traffic moves to revision {situation.target}.")
