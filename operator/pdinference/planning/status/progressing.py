@@ -1,7 +1,7 @@
 """The condition Progressing: whether the operator still works towards the spec."""
 
 from pdinference.api.names import Role
-from pdinference.planning.conditions import ASLEEP, Judgement
+from pdinference.planning.conditions import ASLEEP, INVALID, Judgement
 from pdinference.planning.scaling.limited import LimitReason
 from pdinference.planning.status.problems import SCALED_TO_ZERO, listed
 from pdinference.planning.status.situation import Situation
@@ -10,6 +10,8 @@ from pdinference.planning.troubles import Advice
 
 def progressing(situation: Situation, problem: Advice | None) -> Judgement:
     """What is being done, or what stops it until a person acts."""
+    if situation.invalid:
+        return Judgement("False", INVALID, situation.invalid)
     lasting = [failure for failure in situation.failures if not failure.transient]
     if lasting:
         return Judgement("False", lasting[0].reason, listed(lasting))

@@ -32,6 +32,7 @@ class Situation:
         allocation: The replica count of each role, and what limits it.
         holds: Whether requests wait in router pods while P and D have none, so that a ready router says little.
         asleep: Whether P and D have no pods because nobody asks.
+        invalid: What is wrong with the stored spec; all else is by the last valid one then. Empty for a valid one.
         heard: Whether router pods tell how many requests there are.
     """
 
@@ -56,6 +57,7 @@ class Situation:
     holds: bool = False
     asleep: bool = False
     heard: bool = True
+    invalid: str = ""
 
     def wanted(self, role: Role) -> int:
         """How many pods the role is to have: as the spec says or as allocated; while it waits for GPUs, the minimum."""
