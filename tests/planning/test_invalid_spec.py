@@ -47,7 +47,7 @@ def test_progressing_tells_of_the_stored_spec_and_all_else_of_the_last_valid_one
     assert (progressing.status, progressing.reason, progressing.message) == ("False", "InvalidSpec", "spec.x: wrong")
     assert {name: (c.status, c.reason) for name, c in found.items()} == {
         name: (c.status, c.reason) for name, c in earlier.items() if name != "Progressing"
-    }
+    } | {"Stalled": ("True", "InvalidSpec")}
     assert found["Ready"].status == "True"
     assert status.observed_generation == 4
     assert [event.reason for event in transitions(before, status)] == ["InvalidSpec"]
@@ -74,4 +74,4 @@ def test_autoscaling_of_a_resource_without_a_valid_spec_is_unknown() -> None:
 def test_an_invalid_spec_that_never_ran_is_not_ready() -> None:
     status = left_alone(Status())
     assert conditions(status)["Ready"].status == "False"
-    assert conditions(status).keys() == {"Ready", "Progressing", "MemoryFits"}
+    assert conditions(status).keys() == {"Ready", "Progressing", "Stalled", "MemoryFits"}

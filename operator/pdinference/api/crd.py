@@ -203,7 +203,8 @@ def _resource_schema(description: str, spec: type[BaseModel], status: type[BaseM
             "kind": {"type": "string", "description": "Kind of resource."},
             "metadata": {"type": "object"},
             "spec": model_schema(spec),
-            "status": model_schema(status),
+            # A new resource, which the operator has not seen, must not look finished to those that wait for it.
+            "status": {**model_schema(status), "default": {"observedGeneration": 0}},
         },
     }
     return {**schema, "x-kubernetes-validations": [_validation(rule) for rule in rules]} if rules else schema

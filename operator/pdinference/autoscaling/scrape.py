@@ -14,9 +14,8 @@ from pdinference.autoscaling.metrics import ScrapeMetrics
 from pdinference.autoscaling.paces import Paces
 from pdinference.autoscaling.policies import Policies, scaler_of
 from pdinference.autoscaling.rounds import Rounds
-from pdinference.autoscaling.signals import PodLoad
+from pdinference.autoscaling.signals import PodLoad, lacks
 from pdinference.autoscaling.sparse_log import SparseLog
-from pdinference.autoscaling.telling import lacks
 from pdinference.autoscaling.unreadable import COSTLY, Reason, UnreadableError
 from pdinference.autoscaling.window import Dated, Window
 from pdinference.cluster.cache import Cache

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from pdinference.api import names
 from pdinference.api.v1alpha1 import BatchStatus, PDBatch
+from pdinference.api.v1alpha1.conditions import READY
 from pdinference.batch.output import ensure_output
 from pdinference.cluster.apply import Applier, Parent
 from pdinference.cluster.cache import Cache
@@ -40,7 +41,6 @@ from pdinference.planning.batch import (
     invalid_batch_status,
     running_pod,
 )
-from pdinference.planning.conditions import READY
 from pdinference.planning.observed import JobState
 from pdinference.planning.status.build import HTTP_PORT, service_url
 

@@ -19,9 +19,9 @@ from pdinference.cli.documents import documents, file_option, name_of, problems_
 from pdinference.cli.history.commands import diff_command, history_command, undo_command
 from pdinference.cli.installation import installation
 from pdinference.cli.local_adapters import local_facts
-from pdinference.cli.model import model_group
+from pdinference.cli.model_commands import model_group
 from pdinference.cli.plain_yaml import PlainDumper
-from pdinference.cli.plan import plan_command
+from pdinference.cli.plan.command import plan_command
 from pdinference.cli.tls import tls_options
 from pdinference.manifests import RenderSettings, render
 

@@ -42,7 +42,17 @@ def scaled_object_state(body: Json) -> AutoscalerState:
         maximum=spec.get("maxReplicaCount", _KEDA_MAXIMUM),
         judged=ready is not None and ready.status != "Unknown",
         active=ready,
-        triggers=tuple(str(trigger.get("name", trigger["type"])) for trigger in spec["triggers"]),
+        loads=tuple(map(_trigger_load, spec["triggers"])),
+    )
+
+
+def _trigger_load(trigger: Json) -> Load:
+    threshold = quantity((trigger.get("metadata") or {}).get("threshold", ""))
+    return Load(
+        str(trigger.get("name", trigger["type"])),
+        None,
+        1000 * float(threshold or 0),
+        averaged=trigger.get("metricType", "AverageValue") == "AverageValue",
     )
 
 

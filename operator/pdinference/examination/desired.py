@@ -3,10 +3,12 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1 import defaults
 from pdinference.api.v1alpha1.model import Model
 from pdinference.checks import examine
 from pdinference.cluster.child import Child
@@ -75,6 +77,7 @@ class Desired:
         scale: Ranges of P and D, their ratio, and the GPU budget.
         model: The Job for the model; None without.
         looks: Whether P and D look at their model before vLLM starts.
+        progress_deadline: How long a roll-out may make no progress.
         sleeps_after: Seconds without a request after which P and D have no pods; None for never.
     """
 
@@ -91,6 +94,7 @@ class Desired:
     facts: str
     engines: Mapping[ChildKey, Role]
     scale: ScaleSpec
+    progress_deadline: timedelta
     model: DesiredModel | None = None
     looks: bool = False
     sleeps_after: int | None = None
@@ -155,6 +159,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         scale=ScaleSpec.from_spec(spec),
         model=_model(spec.model, rendered),
         looks=spec.model.on_volume,
+        progress_deadline=timedelta(seconds=defaults.progress_deadline_seconds(spec)),
         sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
     )
     return desired, children

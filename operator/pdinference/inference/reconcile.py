@@ -6,8 +6,11 @@ and Kubernetes' garbage collector removes them; nothing here has to.
 """
 
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
 
+from pdinference.api.v1alpha1.conditions import INVALID
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import Owner
@@ -18,18 +21,19 @@ from pdinference.controller.results import Result
 from pdinference.examination.desired import InvalidSpecError
 from pdinference.inference.decide import decide
 from pdinference.inference.execute import Executed, Executor
-from pdinference.inference.in_effect import InEffect, SpecsInEffect, examine_after
+from pdinference.inference.in_effect import SpecsInEffect, examine_after
 from pdinference.inference.plan import Plan
 from pdinference.inference.snapshot import Camera
 from pdinference.inference.status import loads, status
 from pdinference.isolation.calls import BusyError
-from pdinference.planning.conditions import INVALID
-from pdinference.planning.status import left_alone_status
+from pdinference.planning.status import due, left_alone_status
 
 _LEFT_ALONE = "nothing was changed and running pods are left alone"
 _LOG = logging.getLogger(__name__)
 _LOOK_AFTER_WRITES_S = 0.1
 """The watch events of our own writes are ignored, so what follows from them is decided after this time."""
+_LATE_S = 0.1
+"""So much after a deadline a decision is made, so that it has passed for certain."""
 
 
 class Reconciler:
@@ -80,8 +84,11 @@ class Reconciler:
             return Result(retry=True)
         if spec.invalid:
             self._metrics.errors.labels(INVALID).inc()
-        written = await self._reporter.report(resource, status(snapshot, plan, executed), loads=loads(snapshot, plan))
-        return _result(plan, executed, spec, written=written)
+        fresh = status(snapshot, plan, executed)
+        written = await self._reporter.report(resource, fresh, loads=loads(snapshot, plan))
+        deadline = due(fresh, spec.desired.progress_deadline)
+        moments = (spec.examine_after, _seconds(snapshot.now, deadline))
+        return _result(plan, executed, written=written, moments=moments)
 
     async def _leave_alone(self, resource: ResourceRecord, error: InvalidSpecError) -> Result:
         """No valid spec is known: change nothing, and say what is wrong."""
@@ -97,8 +104,12 @@ class Reconciler:
         return Result(retry=not written, again_after=examine_after(error))
 
 
-def _result(plan: Plan, executed: Executed, spec: InEffect, *, written: bool) -> Result:
-    moments = (plan.look_again, _LOOK_AFTER_WRITES_S if executed.wrote else None, spec.examine_after)
+def _seconds(now: datetime, moment: datetime | None) -> float | None:
+    return None if moment is None else (moment - now).total_seconds() + _LATE_S
+
+
+def _result(plan: Plan, executed: Executed, *, written: bool, moments: Iterable[float | None]) -> Result:
+    moments = (*moments, plan.look_again, _LOOK_AFTER_WRITES_S if executed.wrote else None)
     return Result(
         retry=bool(executed.failures or executed.waiting or not written),
         at_least=executed.retry_after,

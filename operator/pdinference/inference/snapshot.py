@@ -12,7 +12,7 @@ from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, JOB, SCALED_OBJECT
 from pdinference.cluster.records import ChildRecord, ResourceRecord
 from pdinference.controller.report import status_of
 from pdinference.examination.desired import Desired
-from pdinference.planning.model import ModelView
+from pdinference.planning.model_report import ModelView
 from pdinference.planning.observed import AutoscalerState, PodSummary, WorkloadState
 from pdinference.planning.scale_target import ScalerState
 from pdinference.planning.scaling.condition import Measured

@@ -39,6 +39,7 @@ def _situation(snapshot: Snapshot, plan: Plan, executed: Executed) -> Situation:
         invalid=snapshot.invalid,
         heard=snapshot.activity is not None,
         asleep=plan.asleep and after.empty,
+        progress_deadline=desired.progress_deadline,
     )
 
 

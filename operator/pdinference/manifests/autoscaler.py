@@ -1,6 +1,6 @@
 """What scales the pods of a role: a HorizontalPodAutoscaler, or a ScaledObject of which KEDA makes one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pdinference.api import names
@@ -8,17 +8,19 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference, RoleSpec
 from pdinference.api.v1alpha1.autoscaling import Autoscaling
 from pdinference.manifests.children import child
+from pdinference.manifests.keda import triggers
 from pdinference.manifests.settings import KedaSettings, RenderSettings
 from pdinference.manifests.templates import Manifest
+from pdinference.planning.scaling.gauges import gauge_labels, selected_role
 from pdinference.planning.scaling.presets import PRESETS
-from pdinference.planning.scaling.queries import LABEL_NAME, Query, adapter_metric, matchers
-from pdinference.planning.scaling.targets import label, targets_milli
+from pdinference.planning.scaling.signals import METRICS
+from pdinference.planning.scaling.targets import targets_milli
 
 
 def autoscalers(resource: PDInference, settings: RenderSettings) -> dict[Role, Manifest]:
     """What writes to the PDScaler of each role that is autoscaled."""
     if resource.spec.metrics_source == "KEDA" and settings.keda is not None:
-        return _scaled_objects(resource, settings.keda)
+        return _scaled_objects(resource, settings.keda, settings.operator_namespace)
     name = resource.metadata.name
     adapter = resource.spec.metrics_source == "PrometheusAdapter"
     return {
@@ -26,12 +28,12 @@ def autoscalers(resource: PDInference, settings: RenderSettings) -> dict[Role, M
             resource,
             role,
             "autoscaler",
-            metrics_selector={LABEL_NAME: name} if adapter else names.role_selector(name, role),
+            metrics_selector=gauge_labels(name, role) if adapter else names.role_selector(name, role),
             targets=[
-                {"metric": adapter_metric(signal, role) if adapter else str(signal), "average": _quantity(milli)}
+                {"metric": str(signal), "average": _quantity(milli)}
                 for signal, milli in targets_milli(role, scaling).items()
             ],
-            metrics=scaling.metrics,
+            metrics=[_for_adapter(metric) for metric in scaling.metrics] if adapter else scaling.metrics,
             **_bounds(resource, role, scaling),
         )
         for role, scaling in autoscaled(resource)
@@ -46,33 +48,31 @@ def autoscaled(resource: PDInference) -> Iterator[tuple[Role, Autoscaling]]:
             yield role, spec.autoscaling
 
 
-def _scaled_objects(resource: PDInference, keda: KedaSettings) -> dict[Role, Manifest]:
-    name, namespace = resource.metadata.name, resource.metadata.namespace
+def _scaled_objects(resource: PDInference, keda: KedaSettings, operator_namespace: str) -> dict[Role, Manifest]:
     return {
         role: child(
             resource,
             role,
             "scaled-object",
-            autoscaler=names.keda_autoscaler(name, role),
-            prometheus=keda.prometheus,
-            authentication=_authentication(keda),
-            auth_modes=",".join(keda.auth_modes),
-            triggers=[
-                {
-                    "name": label(signal),
-                    "threshold": f"{milli / 1000:.10g}",
-                    "query": Query(signal, role, matchers(namespace, name), keda.window_seconds).promql(milli),
-                }
-                for signal, milli in targets_milli(role, scaling).items()
-            ],
+            autoscaler=names.keda_autoscaler(resource.metadata.name, role),
+            triggers=triggers(resource, role, scaling, keda, operator_namespace),
             **_bounds(resource, role, scaling),
         )
         for role, scaling in autoscaled(resource)
     }
 
 
-def _authentication(keda: KedaSettings) -> dict[str, str] | None:
-    return None if keda.authentication is None else dict(zip(("kind", "name"), keda.authentication, strict=True))
+def _for_adapter(metric: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A user's metric, with the gauges' own labels where it is one of the operator's."""
+    try:
+        identifier = metric["external"]["metric"]
+        selected = selected_role(identifier["selector"]["matchLabels"])
+        if identifier["name"] not in METRICS or selected is None:
+            return metric
+    except (KeyError, TypeError, AttributeError):  # the API server says what is wrong with it
+        return metric
+    selector = {"matchLabels": gauge_labels(*selected)}
+    return {**metric, "external": {**metric["external"], "metric": {**identifier, "selector": selector}}}
 
 
 def _bounds(resource: PDInference, role: Role, scaling: Autoscaling) -> dict[str, Any]:

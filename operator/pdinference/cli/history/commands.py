@@ -30,7 +30,7 @@ _CONFLICT: Final = 409
 def history_command(live: Live) -> None:
     """List the valid specs that a resource had, and what each changed; * marks the stored one."""
     from pdinference.cli.history.stored import stored  # noqa: PLC0415 - the client takes a second to import
-    from pdinference.cli.plan_table import plan_console  # noqa: PLC0415
+    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
 
     found = live.do(lambda api, namespace: stored(api, namespace, live.name))
     plan_console().print(_table(found))

@@ -9,13 +9,11 @@ from pdinference.api.names import Role
 from pdinference.planning.conditions import ROLE_WORDS, Judgement
 from pdinference.planning.observed import AutoscalerState, KvCache, Load
 from pdinference.planning.scaling.limited import JOINT_LIMITS, Limit
-from pdinference.planning.scaling.signals import METRICS, Signal
-from pdinference.planning.scaling.targets import label, written
+from pdinference.planning.scaling.signals import METRICS
+from pdinference.planning.scaling.targets import label, signal_of, written
 
 _NAMED_PODS = 3
 _FOLLOWS = "Active"
-_SIGNALS: Final = {name: signal for signal in Signal for name in (str(signal), label(signal))}
-"""By the names of the operator's metrics, and of KEDA's triggers."""
 _BLIND: Final = "The load is not known, so the number of pods stays as it is"
 _OTHER_CAUSES: Final = {
     "AmbiguousSelector": "Another HorizontalPodAutoscaler scales the same pods, so neither does; delete it",
@@ -31,15 +29,14 @@ class Measured:
     """What vLLM's metrics say, and what is known of the load that HPAs go by.
 
     Attributes:
-        problem: Why the operator's metrics do not reach HPAs, as a reason and a message; None when they do.
-        served: Whether HPAs of this cluster get the operator's metrics; None when that is not known.
+        problem: Why the operator's metrics API does not reach HPAs, as a reason and a message; None when it does, and
+            for a resource whose autoscalers read the load from Prometheus.
         silent: Names of the pods of each role that should answer and do not.
         kv_caches: The KV cache of each pod of a role that has told its size.
         paces: The shortest time that a D pod of each revision took for a token, as far as HPAs go by that.
     """
 
     problem: tuple[str, str] | None = None
-    served: bool | None = None
     silent: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
     kv_caches: Mapping[Role, Mapping[str, KvCache]] = field(default_factory=dict)
     paces: Mapping[str, float] = field(default_factory=dict)
@@ -84,17 +81,18 @@ def loads_text(hpa: AutoscalerState) -> str:
 
 def _load(load: Load) -> str:
     now = None if load.tenths is None else load.tenths * load.target_milli / 10
-    if (signal := _SIGNALS.get(load.metric)) is not None:
+    if (signal := signal_of(load.metric)) is not None:
         return f"{_label(load)} {'?' if now is None else written(signal, now)}/{written(signal, load.target_milli)}"
     return f"{_label(load)} {'?' if now is None else f'{now / 1000:.4g}'}/{load.target_milli / 1000:.4g}"
 
 
 def _label(load: Load) -> str:
-    return label(_SIGNALS[load.metric]) if load.metric in _SIGNALS else load.metric
+    signal = signal_of(load.metric)
+    return load.metric if signal is None else label(signal)
 
 
 def _role(hpa: AutoscalerState, measured: Measured, role: Role, limit: Limit | None) -> Judgement:
-    if measured.problem is not None and not hpa.sees and asks_operator(hpa):
+    if measured.problem is not None and not hpa.sees and reads_operator(hpa):
         return Judgement("False", *measured.problem)
     if not hpa.judged:
         return Judgement("Unknown", "Starting", "Kubernetes has not looked at the load yet.")
@@ -105,7 +103,7 @@ def _role(hpa: AutoscalerState, measured: Measured, role: Role, limit: Limit | N
         return Judgement("False", hpa.active.reason, message)
     joint = limit is not None and limit.reason in JOINT_LIMITS
     reason, message = (limit.reason, limit.message) if limit is not None and joint else _working(hpa)
-    silent = measured.silent.get(role, ()) if asks_operator(hpa) else ()  # others read the pods themselves
+    silent = measured.silent.get(role, ()) if any(signal_of(load.metric) for load in hpa.loads) else ()
     return Judgement("True", reason, message + _unknown(hpa.loads) + _silence(silent))
 
 
@@ -143,6 +141,6 @@ def _silence(pods: tuple[str, ...]) -> str:
     return f" These pods do not tell their load, so no pod goes on their account, nor comes: {named}."
 
 
-def asks_operator(hpa: AutoscalerState) -> bool:
-    """Whether one of its metrics is the operator's."""
-    return any(load.metric in METRICS for load in hpa.loads)
+def reads_operator(scaler: AutoscalerState) -> bool:
+    """Whether one of its metrics is computed by the operator."""
+    return any(load.metric in METRICS or signal_of(load.metric) for load in scaler.loads)

@@ -4,10 +4,12 @@ from datetime import datetime
 
 from pdinference.api.names import SERVING_ROLES
 from pdinference.api.v1alpha1 import Status
+from pdinference.api.v1alpha1.conditions import AUTOSCALING, INVALID, MEMORY_FITS, READY
 from pdinference.planning import conditions
-from pdinference.planning.conditions import INVALID, Judgement
+from pdinference.planning.conditions import Judgement
 from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.status.model import memory_fits
+from pdinference.planning.status.progressing import kstatus
 
 _NOTHING = Judgement("False", INVALID, "The spec is invalid. Nothing was created.")
 _UNKNOWN = Judgement(
@@ -28,14 +30,14 @@ def left_alone_status(
         now: The time.
     """
     created = bool(previous.revision)
-    types = [conditions.READY]
+    types = [READY]
     if created:
         types += [conditions.ROLE_CONDITIONS[role] for role in SERVING_ROLES]
-    if any(old.type == conditions.AUTOSCALING for old in previous.conditions):
-        types.append(conditions.AUTOSCALING)
+    if any(old.type == AUTOSCALING for old in previous.conditions):
+        types.append(AUTOSCALING)
     judgements = dict.fromkeys(types, _UNKNOWN if created else _NOTHING) | {
-        conditions.PROGRESSING: Judgement("False", INVALID, message),
-        conditions.MEMORY_FITS: memory_fits(memory),
+        **kstatus(Judgement("False", INVALID, message)),
+        MEMORY_FITS: memory_fits(memory),
     }
     fresh = conditions.written(judgements, generation=generation, now=now)
     kept = [old for old in previous.conditions if old.type not in judgements]
@@ -43,6 +45,7 @@ def left_alone_status(
         update={
             "observed_generation": generation,
             "plan": memory.status,
+            "last_progress_time": None,
             "conditions": conditions.carry_over([*fresh, *kept], previous.conditions),
         }
     )

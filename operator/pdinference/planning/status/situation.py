@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.conditions import Judgement
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
-from pdinference.planning.model import ModelView
+from pdinference.planning.model_report import ModelView
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
@@ -34,6 +35,7 @@ class Situation:
         asleep: Whether P and D have no pods because nobody asks.
         invalid: What is wrong with the stored spec; all else is by the last valid one then. Empty for a valid one.
         heard: Whether router pods tell how many requests there are.
+        progress_deadline: How long a roll-out may make no progress; None for ever.
     """
 
     namespace: str
@@ -58,6 +60,7 @@ class Situation:
     asleep: bool = False
     heard: bool = True
     invalid: str = ""
+    progress_deadline: timedelta | None = None
 
     def wanted(self, role: Role) -> int:
         """How many pods the role is to have: as the spec says or as allocated; while it waits for GPUs, the minimum."""
