@@ -61,8 +61,7 @@ def resource(image: str = "a", *, uid: str = "cr-1", **spec: Any) -> ResourceRec
 
 
 async def last_valid(world: World, record: ResourceRecord) -> bytes | None:
-    entry = world.history.newest(record)
-    found = None if entry is None else await world.history.read(record, entry)
+    found = await world.history.last_valid(record)
     return None if found is None else found.spec
 
 
