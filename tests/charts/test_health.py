@@ -11,7 +11,7 @@ import pytest
 from e2e.cluster.build import binary
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Status
-from pdinference.planning.status import Situation, invalid_status
+from pdinference.planning.status import Situation
 from tests.conftest import REPOSITORY
 from tests.planning.test_progress import FIRST, LOOP, NO_ROOM, PULL, SECOND, with_decode
 from tests.planning.test_status import ASLEEP, NOW, SERVING, STARTING, built
@@ -56,7 +56,7 @@ STOPPED = replace(SERVING, desired={**SERVING.desired, Role.DECODE: 0})
         (built(with_decode(SECOND, LOOP)), ("Failed", "Degraded")),
         (built(with_decode(FIRST, PULL)), ("Failed", "Degraded")),
         (late(SECOND), ("Failed", "Degraded")),
-        (invalid_status(SERVING, "spec.x: wrong", previous=built(SECOND), now=NOW), ("Failed", "Degraded")),
+        (built(replace(SERVING, invalid="spec.x: wrong")), ("Failed", "Degraded")),
         (built(STOPPED), ("InProgress", "Suspended")),  # kstatus knows no other word for a Ready that is False
     ],
     ids=["serves", "asleep", "starts", "rolls out", "waits", "image", "crash", "first", "late", "invalid", "stopped"],

@@ -16,7 +16,7 @@ from pdinference.planning.model_report import ModelView
 from pdinference.planning.observed import AutoscalerState, JobState, PodSummary, PodTrouble
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
-from pdinference.planning.status import Situation, due, invalid_status
+from pdinference.planning.status import Situation, due
 from pdinference.planning.transitions import transitions
 from tests.planning.test_status import ASLEEP, NOW, SERVING, STARTING, built, conditions, pod, workload
 
@@ -254,7 +254,7 @@ def test_a_stuck_rollout_is_one_event_however_many_pods_change() -> None:
 
 
 def test_an_invalid_spec_stalls_and_leaves_no_reconciling_behind() -> None:
-    status = invalid_status(replace(SECOND, generation=4), "spec.x: wrong", previous=built(SECOND), now=NOW)
+    status = after(replace(SECOND, generation=4, invalid="spec.x: wrong"), built(SECOND), 1)
     found = conditions(status)
     assert (found["Stalled"].status, found["Stalled"].reason) == ("True", "InvalidSpec")
     assert "Reconciling" not in found

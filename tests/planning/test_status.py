@@ -13,7 +13,7 @@ from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.observed import Failure, PodSummary, PodTrouble, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
-from pdinference.planning.status import Situation, build_status, invalid_status, service_url
+from pdinference.planning.status import Situation, build_status, service_url
 from pdinference.planning.transitions import transitions
 
 NOW = datetime(2026, 11, 5, 12, 0, tzinfo=UTC)
@@ -193,31 +193,6 @@ def test_a_pair_that_sleeps_and_of_which_one_role_is_stopped_answers_nobody() ->
     assert [event.reason for event in transitions(before, status)] == ["NotReady"]
 
 
-def test_an_invalid_spec_is_told_beside_what_goes_on() -> None:
-    before = built(SERVING)
-    status = invalid_status(replace(SERVING, generation=4), "spec.x: wrong", previous=before, now=NOW)
-    found = conditions(status)
-    assert (found["Progressing"].status, found["Progressing"].reason) == ("False", "InvalidSpec")
-    assert found["Ready"].status == found["DecodeReady"].status == "True"
-    assert {condition.observed_generation for condition in status.conditions} == {4}
-    assert (status.revision, status.serving_revision, status.observed_generation) == ("r1", "r1", 4)
-    assert (status.url, status.roles) == (before.url, before.roles)
-
-
-def test_the_pods_of_an_invalid_spec_are_reported_as_they_are() -> None:
-    grown = {**SERVING.workloads, Role.DECODE: replace(workload(Role.DECODE), desired=2)}
-    found = replace(SERVING, workloads=grown, desired={**SERVING.desired, Role.DECODE: 2})
-    status = invalid_status(found, "spec.x: wrong", previous=built(SERVING), now=NOW)
-    assert status.roles.decode.summary == "1/2"
-
-
-def test_an_invalid_spec_that_never_ran_is_not_ready() -> None:
-    nothing = replace(SERVING, target="", workloads={}, pods=())
-    status = invalid_status(nothing, "spec.x: wrong", previous=Status(), now=NOW)
-    assert conditions(status)["Ready"].status == "False"
-    assert conditions(status).keys() == {"Ready", "Progressing", "Stalled", "MemoryFits"}
-
-
 def test_an_instance_of_several_nodes_counts_once_and_any_of_its_pods_may_be_what_is_wrong() -> None:
     trouble = PodTrouble("Unschedulable", "0/2 nodes are available.")
     node = PodSummary("x-node1-r1-0", Role.PARAMETER, "r1", ready=False, trouble=trouble, node_rank=1)
@@ -253,33 +228,6 @@ def test_a_pair_that_sleeps_and_that_no_request_could_start_is_not_called_ready(
     assert "next request" not in conditions(now)["DecodeReady"].message
     assert [event.reason for event in transitions(before, now)] == ["NotReady"]
     assert [event.reason for event in transitions(now, before)] == ["Ready"]
-
-
-def test_an_invalid_spec_of_a_pair_that_sleeps_promises_no_start() -> None:
-    before = built(ASLEEP)
-    invalid = replace(
-        ASLEEP, asleep=False, autoscalers={}, desired={**SERVING.desired, **dict.fromkeys(ENGINE_ROLES, 0)}
-    )
-    status = invalid_status(invalid, "spec.x: wrong", previous=before, now=NOW)
-    found = conditions(status)
-    for name in ("Ready", "ParameterReady", "DecodeReady"):
-        assert (found[name].status, found[name].reason) == ("False", "InvalidSpec")
-    assert "next request starts" not in " ".join(condition.message for condition in found.values())
-    assert [event.reason for event in transitions(before, status)] == ["InvalidSpec"]
-    assert [event.reason for event in transitions(status, before)] == ["Ready"], "it has slept all the time"
-    wakes = replace(ASLEEP, asleep=False, workloads=STARTING.workloads)
-    assert "WokeUp" in [event.reason for event in transitions(status, built(wakes))]
-
-
-def test_an_invalid_spec_of_a_pair_that_wakes_does_not_make_it_ready() -> None:
-    """Its router pods are, because requests may wait in them."""
-    starts = {**SERVING.workloads, Role.PARAMETER: workload(Role.PARAMETER, ready=0)}
-    wakes = replace(SERVING, workloads=starts, pods=(pod(Role.PARAMETER, ready=False), *SERVING.pods[1:]), holds=True)
-    found = conditions(invalid_status(wakes, "spec.x: wrong", previous=built(wakes), now=NOW))["Ready"]
-    assert (found.status, found.reason) == ("False", "Starting")
-    assert "P: 0 of 1 pods ready" in found.message
-    ready = invalid_status(replace(SERVING, holds=True), "spec.x: wrong", previous=Status(), now=NOW)
-    assert conditions(ready)["Ready"].status == "True"
 
 
 def beside_an_old_router(pair: Situation) -> Situation:
