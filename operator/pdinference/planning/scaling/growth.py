@@ -63,8 +63,7 @@ def grown(roles: Mapping[Role, RevisionCounts], ratio: Ratio | None, free: int) 
         ratio: P for D.
         free: GPUs that no pod holds or is asked for.
     """
-    start = {role: counts.level for role, counts in roles.items()}
-    levels = start
+    levels: Levels = {role: counts.level for role, counts in roles.items()}
     while (step := next(_steps(roles, ratio, levels, free), None)) is not None:
         levels = step
     return dict(levels)
