@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from pdinference.api import names
+from pdinference.api.v1alpha1.conditions import NO_MODEL
 from pdinference.cluster.pods import pod_record
-from pdinference.planning.observed import NO_MODEL, PREPARING_MODEL, PodSummary
+from pdinference.planning.observed import PREPARING_MODEL, PodSummary
 
 
 def summary(**status: Any) -> PodSummary:

@@ -11,8 +11,8 @@ from pdinference.checks.batches import batch_problems
 from pdinference.checks.facts import Facts, adapters_of, facts_of
 from pdinference.checks.lora import lora_problems
 from pdinference.checks.memory import can_be_planned, judge
-from pdinference.checks.model import model_problems
-from pdinference.checks.older_models import older_model_warnings, quantization_file_warnings, tokenizer_problems
+from pdinference.checks.model_shape import model_problems
+from pdinference.checks.older_models import older_model_warnings, tokenizer_problems
 from pdinference.checks.options import option_problems, option_warnings
 from pdinference.checks.pair import pair_problems
 from pdinference.checks.pinning import pinning_warnings
@@ -70,7 +70,6 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
         *memory.warnings,
         *_warnings(reading.resource),
         *older_model_warnings(reading.resource.spec, facts.shape),
-        *quantization_file_warnings(reading.resource.spec, facts.shape),
         *adapter_warnings(reading.resource.spec, adapters),
     )
     if not problems:  # what is missing may be what could not be read

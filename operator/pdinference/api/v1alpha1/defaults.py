@@ -19,6 +19,9 @@ _STARTUP_MARGIN_SECONDS = 900
 _SLOW_DISK = 50_000_000
 """Bytes a second of the slowest disk or network that weights are read from with patience."""
 
+_SCHEDULING_SECONDS = 600
+"""For a pod to find a node and pull its image."""
+
 
 def block_size(spec: Spec) -> int | None:
     """Tokens of a block, the same for both roles; None leaves it to vLLM."""
@@ -48,3 +51,8 @@ def startup_seconds(spec: Spec) -> int:
     architecture = spec.model.architecture
     weights = architecture.weights_bytes if architecture and architecture.weights_bytes else 0
     return spec.engine.startup_seconds or max(_STARTUP_SECONDS, _STARTUP_MARGIN_SECONDS + weights // _SLOW_DISK)
+
+
+def progress_deadline_seconds(spec: Spec) -> int:
+    """How long a roll-out may make no progress before it counts as stuck; a Deployment reports the same of its own."""
+    return spec.rollout.progress_deadline_seconds or startup_seconds(spec) + _SCHEDULING_SECONDS

@@ -18,6 +18,10 @@ class LimitReason(StrEnum):
     TOO_MANY = "TooManyReplicas"
 
 
+JOINT_LIMITS = (LimitReason.RATIO, LimitReason.GPU_BUDGET)
+"""Limits of P and D together (`spec.autoscaling`), the more urgent one last."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """Why the allocated replica count differs from the recommended one.

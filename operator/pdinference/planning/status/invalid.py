@@ -8,11 +8,12 @@ from datetime import datetime
 
 from pdinference.api.names import SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import RolesStatus, RoleStatus, Status
+from pdinference.api.v1alpha1.conditions import AUTOSCALING, INVALID, MEMORY_FITS, READY, RECONCILING
 from pdinference.planning import conditions
-from pdinference.planning.conditions import INVALID, Judgement
-from pdinference.planning.scaling.condition import judgement
+from pdinference.planning.conditions import Judgement
 from pdinference.planning.status.model import memory_fits
 from pdinference.planning.status.problems import role_problem
+from pdinference.planning.status.progressing import kstatus
 from pdinference.planning.status.ready import answered
 from pdinference.planning.status.roles import role_ready, role_status
 from pdinference.planning.status.situation import Situation
@@ -29,16 +30,16 @@ def invalid_status(situation: Situation, message: str, *, previous: Status, now:
         now: The time.
     """
     roles = {role: role_status(situation, role) for role in SERVING_ROLES if role in situation.workloads}
-    problems = {role: _problem(situation, role, counts) for role, counts in roles.items()}
+    problems = {role: _problem(situation, role, counts, previous) for role, counts in roles.items()}
     judgements = {
-        conditions.READY: _ready(situation, problems),
+        READY: _ready(situation, problems),
         **{conditions.ROLE_CONDITIONS[role]: role_ready(role, roles[role], found) for role, found in problems.items()},
-        conditions.PROGRESSING: Judgement("False", INVALID, message),
-        conditions.MEMORY_FITS: memory_fits(situation.memory),
-        conditions.AUTOSCALING: _autoscaling(situation, previous),
+        **kstatus(Judgement("False", INVALID, message)),
+        MEMORY_FITS: memory_fits(situation.memory),
+        AUTOSCALING: _autoscaling(previous),
     }
     fresh = conditions.written(judgements, generation=situation.generation, now=now)
-    told = {condition.type for condition in fresh}
+    told = {condition.type for condition in fresh} | {RECONCILING}
     kept = [old for old in previous.conditions if old.type not in told]
     counts = {role.value: roles.get(role) or getattr(previous.roles, role) for role in SERVING_ROLES}
     return previous.model_copy(
@@ -47,14 +48,15 @@ def invalid_status(situation: Situation, message: str, *, previous: Status, now:
             "serving_revision": situation.rollout.serving,
             "plan": situation.memory.status,
             "roles": RolesStatus(**counts),
+            "last_progress_time": None,
             "conditions": conditions.carry_over([*fresh, *kept], previous.conditions),
         }
     )
 
 
-def _problem(situation: Situation, role: Role, counts: RoleStatus) -> Advice | None:
+def _problem(situation: Situation, role: Role, counts: RoleStatus, previous: Status) -> Advice | None:
     if counts.desired:
-        return role_problem(situation, role, counts)
+        return role_problem(situation, role, counts, previous)
     return Advice(INVALID, f"{conditions.ROLE_WORDS[role]}: has no pods, and none start before the spec is corrected.")
 
 
@@ -67,19 +69,8 @@ def _ready(situation: Situation, problems: Mapping[Role, Advice | None]) -> Judg
     return Judgement("False", *(problem or Advice("NotServing", "No pod is ready to answer requests.")))
 
 
-def _autoscaling(situation: Situation, previous: Status) -> Judgement | None:
-    """HPAs go on by what they were told."""
-    serving = situation.rollout.serving
-    behind = [hpa for hpa in situation.autoscalers.values() if hpa and not hpa.workload.endswith(f"-{serving}")]
-    if behind and serving:
-        message = (
-            f"Requests go to revision {serving} since its roll-out was over, but HPAs go on scaling the one before it, "
-            "and follow when the spec is corrected. The number of pods that serve stays as it is."
-        )
-        return Judgement("False", INVALID, message)
-    if situation.autoscalers:
-        judged = judgement(situation.autoscalers, situation.measured, serves=True)
-        return judged._replace(message=f"{judged.message} The spec is invalid, so targets and range stay as they were.")
-    if any(old.type == conditions.AUTOSCALING for old in previous.conditions):
+def _autoscaling(previous: Status) -> Judgement | None:
+    """The replica counts stay as they are."""
+    if any(old.type == AUTOSCALING for old in previous.conditions):
         return Judgement("Unknown", INVALID, "Nothing scales P and D before the spec is corrected.")
     return None
