@@ -52,6 +52,12 @@ def test_variables_that_users_may_not_set_are_set_for_the_connector(resource: Ma
 
 
 @pytest.mark.parametrize("connector", CONNECTORS)
+def test_what_computes_prompts_in_one_step_turns_off_the_rest(connector: ConnectorName) -> None:
+    off = {"enable-prefix-caching": False, "enable-chunked-prefill": False}
+    assert (off.items() <= CONNECTORS[connector].options().items()) == LIMITS[connector].one_step
+
+
+@pytest.mark.parametrize("connector", CONNECTORS)
 def test_the_router_calls_only_ports_that_it_learns_from_annotations(connector: ConnectorName) -> None:
     for role in ENGINE_ROLES:
         ports = [str(port.number) for port in CONNECTORS[connector].ports(role) if port.router]
