@@ -11,11 +11,12 @@ from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.engine.command import EnvironmentVariable
 from pdinference.engine.connectors.own_class import OwnClass
 
-Handover = Literal["nixl", "mooncake"]
+Handover = Literal["nixl", "mooncake", "moriio"]
 """What vllm-router 0.1.17 sends (`--kv-connector`).
 
-nixl: first the request to P, then to D, with the `kv_transfer_params` of P's answer. mooncake: the request to P and D
-with a `transfer_id` in common, and to D the address of P's bootstrap server.
+nixl: the request to P first, then to D with the `kv_transfer_params` of P's answer. It also serves connectors that find
+KV cache by the prompt. mooncake: both get the same `transfer_id`, and D the engine and the address that the router has
+from P's bootstrap server. moriio: no connector here needs it yet.
 """
 
 
