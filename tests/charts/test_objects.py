@@ -19,7 +19,7 @@ from pdinference.api.validation import validated
 from pdinference.autoscaling.metrics_api import GROUP, VERSION
 from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cli import main
-from pdinference.manifests.pod_security import restricted_problems
+from pdinference.manifests.pods.pod_security import restricted_problems
 from tests.charts.helm import (
     CERT_MANAGER,
     CHART,

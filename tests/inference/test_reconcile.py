@@ -13,13 +13,16 @@ from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import DEPLOYMENT, POD, RESOURCE, SERVICE_ACCOUNT, Owner, watched
+from pdinference.cluster.replicas import ReplicaWriter
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.report import Reporter
 from pdinference.controller.results import Result
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import tasks
+from pdinference.inference.execute import Executor
 from pdinference.inference.reconcile import Reconciler
+from pdinference.inference.snapshot import Camera
 from pdinference.isolation.calls import Calls, InProcess
 from pdinference.manifests import RenderSettings
 from pdinference.planning.scaling.condition import Measured
@@ -56,15 +59,19 @@ class World:
         """Let these make the examinations from now on."""
         events = EventRecorder(self.api, self.metrics, instance="test")
         self.reconciler = Reconciler(
-            api=self.api,
             cache=self.cache,
-            applier=Applier(self.api, self.cache),
+            camera=Camera(
+                self.cache,
+                measured=lambda _: self.measured,
+                activity=lambda _: self.activity,
+                now=lambda: datetime.now(UTC) + self.ahead,
+            ),
+            executor=Executor(
+                self.api, self.cache, Applier(self.api, self.cache), ReplicaWriter(self.api, self.cache), self.metrics
+            ),
             reporter=Reporter(self.api, self.cache, events, self.metrics),
             metrics=self.metrics,
             examinations=Examinations(calls),
-            measured=lambda _: self.measured,
-            activity=lambda _: self.activity,
-            now=lambda: datetime.now(UTC) + self.ahead,
         )
 
     def later(self, seconds: float) -> None:
@@ -354,14 +361,14 @@ async def test_a_resource_that_is_being_deleted_gets_nothing(world: World) -> No
     world.api.objects[CR]["metadata"]["deletionTimestamp"] = "2026-11-05T12:00:00Z"
     world.api.put(CR, world.api.objects[CR])
     world.sync()
-    assert await world.reconcile() == Result()
+    assert not (await world.reconcile()).retry
     assert world.api.requests.total() == 0
 
 
 async def test_a_resource_that_is_gone_gets_nothing(world: World) -> None:
     del world.api.objects[CR]
     world.sync()
-    assert await world.reconcile() == Result()
+    assert not (await world.reconcile()).retry
     assert world.api.requests.total() == 0
 
 

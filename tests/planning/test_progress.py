@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.api.v1alpha1.conditions import BY_NAME, FINAL_REASONS
-from pdinference.planning.model import ModelView
+from pdinference.planning.model_report import ModelView
 from pdinference.planning.observed import AutoscalerState, JobState, PodSummary, PodTrouble
 from pdinference.planning.rollout import RolloutPlan
-from pdinference.planning.scaling.coordination import Coordination
+from pdinference.planning.scaling.allocation import Allocation
 from pdinference.planning.status import Situation, due, invalid_status
 from pdinference.planning.transitions import transitions
 from tests.planning.test_status import ASLEEP, NOW, SERVING, STARTING, built, conditions, pod, workload
@@ -173,7 +173,7 @@ def test_a_wait_for_the_gpu_budget_or_in_sleep_is_no_failure() -> None:
     waits = replace(
         SECOND,
         workloads={Role.ROUTER: SECOND.workloads[Role.ROUTER]},
-        together=Coordination(budget=1, held="waits for GPUs."),
+        allocation=Allocation({}, budget=1, blocked="waits for GPUs."),
         pods=tuple(p for p in SECOND.pods if p.revision == "r0"),
     )
     late = after(waits, built(waits), 9999)

@@ -11,7 +11,7 @@ from pdinference.checks.batches import batch_problems
 from pdinference.checks.facts import Facts, adapters_of, facts_of
 from pdinference.checks.lora import lora_problems
 from pdinference.checks.memory import can_be_planned, judge
-from pdinference.checks.model import model_problems
+from pdinference.checks.model_shape import model_problems
 from pdinference.checks.older_models import older_model_warnings, tokenizer_problems
 from pdinference.checks.options import option_problems, option_warnings
 from pdinference.checks.pair import pair_problems

@@ -7,7 +7,7 @@ from pdinference.api.names import Role
 from pdinference.conversion.launch import Finding, Launch, Remark
 from pdinference.conversion.options import Options
 from pdinference.conversion.values import gib, json_object
-from pdinference.engine.kv_transfer import CONNECTOR_CLASSES, KV_ROLES
+from pdinference.engine.connectors.configuration import CONNECTOR_CLASSES, KV_ROLES
 
 _CONNECTORS = {name: connector for connector, name in CONNECTOR_CLASSES.items()} | {"NixlPushConnector": "Nixl"}
 _POLICIES = {"recompute": "Recompute", "fail": "Fail"}

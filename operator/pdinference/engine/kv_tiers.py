@@ -10,7 +10,7 @@ from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import PDInference, RoleSpec
 from pdinference.api.v1alpha1.engine import EngineOptions
-from pdinference.api.v1alpha1.kv_tiers import DiskTier, KVTiers
+from pdinference.api.v1alpha1.roles.kv_tiers import DiskTier, KVTiers
 from pdinference.engine.command import Command, literal
 
 DISK_TIER_MOUNT = "/kv-disk"

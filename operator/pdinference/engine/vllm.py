@@ -6,15 +6,15 @@ from pdinference.api.names import ENGINE_PORT, Role
 from pdinference.api.v1alpha1 import PDInference, RoleSpec, Spec
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, EnvironmentVariable, literal, variable
-from pdinference.engine.devices import device_environment
-from pdinference.engine.group import group_arguments, group_environment, group_program
-from pdinference.engine.kv_transfer import (
+from pdinference.engine.connectors.configuration import (
     kv_transfer_config,
     kv_transfer_environment,
     kv_transfer_options,
     own_connector,
 )
-from pdinference.engine.model import model_environment, model_options
+from pdinference.engine.devices import device_environment
+from pdinference.engine.group import group_arguments, group_environment, group_program
+from pdinference.engine.model_options import model_environment, model_options
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
 from pdinference.engine.parallel import parallel_environment, parallel_options
 

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import defaults
 from pdinference.api.v1alpha1.model import Model
 from pdinference.checks import examine
 from pdinference.cluster.child import Child
-from pdinference.cluster.kinds import ChildKey
+from pdinference.cluster.kinds import WORKLOADS, ChildKey
 from pdinference.cluster.records import ResourceRecord
-from pdinference.manifests import Manifest, Rendered, RenderSettings, render
+from pdinference.manifests import Rendered, RenderSettings, render
 from pdinference.planning.conditions import Judgement
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.pinning import pinned
-from pdinference.planning.scaling.limits import Limits
-from pdinference.planning.scaling.replicas import ScaleRange
+from pdinference.planning.scaling.scale_spec import ScaleSpec
 
 _COMMIT, _SHORT_COMMIT = 40, 7
 
@@ -69,12 +69,9 @@ class Desired:
         pinned: Whether P is pinned to products; None where P has no accelerator.
         facts: What was known of the model; when that changes, so may the verdict.
         replicas: Pods of each role, as the spec says; of autoscaled roles, at first.
-        fingerprints: Hash of each child's manifest, but for autoscalers; its keys are all children that should exist.
-        nodes: Of each P instance.
-        scales: Of the roles that are autoscaled.
-        limits: Of P and D together; None without.
-        autoscalers: What scales them; small, and needed whenever another revision serves.
-        substitutes: What may stand in where another server has the API group; empty where nothing may.
+        fingerprints: Hash of each child's manifest; its keys are all children that should exist.
+        engines: The role of each workload of P and D, worker nodes included.
+        scale: Ranges of P and D, their ratio, and the GPU budget.
         model: The Job for the model; None without.
         looks: Whether P and D look at their model before vLLM starts.
         progress_deadline: How long a roll-out may make no progress.
@@ -91,21 +88,17 @@ class Desired:
     memory: MemoryVerdict
     pinned: Judgement | None
     facts: str
-    nodes: int
+    engines: Mapping[ChildKey, Role]
+    scale: ScaleSpec
     progress_deadline: timedelta
-    scales: Mapping[Role, ScaleRange]
-    autoscalers: Mapping[Role, Manifest]
-    substitutes: Mapping[Role, Manifest]
     model: DesiredModel | None = None
     looks: bool = False
     sleeps_after: int | None = None
-    limits: Limits | None = None
 
     @property
-    def counted(self) -> Mapping[Role, ScaleRange]:
-        """Of the roles whose manifests leave the number of pods open."""
-        budgeted = self.limits is not None and self.limits.budget is not None
-        return self.limits.counts if self.limits is not None and budgeted else self.scales
+    def autoscaled(self) -> tuple[Role, ...]:
+        """The roles that have a scale target."""
+        return tuple(role for role in ENGINE_ROLES if self.scale.roles[role].autoscaled)
 
     def is_of(self, record: ResourceRecord) -> bool:
         """Whether this is still what the resource asks for."""
@@ -154,17 +147,22 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         memory=examination.memory,
         pinned=pinned(spec),
         facts=_facts(model),
-        nodes=spec.parameter.parallelism.nodes,
-        scales={role: scale for role in ENGINE_ROLES if (scale := ScaleRange.of(spec.of(role))) is not None},
-        autoscalers=rendered.autoscalers,
-        substitutes=rendered.substitutes,
+        engines={child.key: role for child in children if (role := _engine_role(child)) is not None},
+        scale=ScaleSpec.from_spec(spec),
         model=_model(spec.model, rendered),
         looks=spec.model.on_volume,
         progress_deadline=timedelta(seconds=defaults.progress_deadline_seconds(spec)),
         sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
-        limits=Limits.of(spec),
     )
     return desired, children
+
+
+def _engine_role(child: Child) -> Role | None:
+    """The role of a workload of P or D; None of everything else."""
+    if child.key.kind not in WORKLOADS:
+        return None
+    node = names.node_of(child.manifest["metadata"]["labels"])
+    return node[0] if node is not None and node[0] in ENGINE_ROLES else None
 
 
 def _model(model: Model, rendered: Rendered) -> DesiredModel | None:

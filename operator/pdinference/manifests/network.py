@@ -6,10 +6,10 @@ from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.manifests.children import child
-from pdinference.manifests.placement import as_api
+from pdinference.manifests.pods.placement import as_api
+from pdinference.manifests.pods.transfer import router_ports
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest
-from pdinference.manifests.transfer import router_ports
 from pdinference.manifests.workloads import further_nodes
 
 

@@ -11,23 +11,23 @@ from pdinference.engine.kv_tiers import DISK_TIER_MOUNT, disk_tier_command
 from pdinference.engine.router import activator_command, router_command, router_port
 from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults, engine_command
 from pdinference.manifests.children import child, command_values
-from pdinference.manifests.devices import added_capabilities
-from pdinference.manifests.hardening import hardened
-from pdinference.manifests.kv_storage import kv_mounts, kv_volumes, shared_memory_size, volume_group
-from pdinference.manifests.model import init_containers, seen_as_by_vllm
-from pdinference.manifests.overlay import merged
-from pdinference.manifests.own_volumes import token_mount, token_volume
-from pdinference.manifests.placement import (
+from pdinference.manifests.model_preparation import init_containers, seen_as_by_vllm
+from pdinference.manifests.pods.devices import added_capabilities
+from pdinference.manifests.pods.hardening import hardened
+from pdinference.manifests.pods.kv_storage import kv_mounts, kv_volumes, shared_memory_size, volume_group
+from pdinference.manifests.pods.model_volumes import model_mounts, model_volumes
+from pdinference.manifests.pods.overlay import merged
+from pdinference.manifests.pods.own_volumes import token_mount, token_volume
+from pdinference.manifests.pods.placement import (
     container_resources,
     engine_scheduling,
     pod_labels,
     router_resources,
     scheduling,
 )
+from pdinference.manifests.pods.transfer import transfer_annotations, transfer_ports
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
-from pdinference.manifests.transfer import transfer_annotations, transfer_ports
-from pdinference.manifests.volumes import model_mounts, model_volumes
 
 
 def further_nodes(resource: PDInference) -> range:

@@ -9,6 +9,9 @@ from pdinference.api.v1alpha1 import Condition
 from pdinference.api.v1alpha1.conditions import DECODE_READY, PARAMETER_READY, ROUTER_READY, Truth
 from pdinference.planning.reported import plain
 
+LIMITED = "Limited"
+"""Of a PDScaler. True while the role has another number of replicas than the recommended one; the reason says why."""
+
 ASLEEP = "Asleep"
 """Reason of conditions while P and D have no pods because nobody asks."""
 

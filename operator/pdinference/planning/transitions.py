@@ -17,8 +17,8 @@ from pdinference.api.v1alpha1.conditions import (
     READY,
 )
 from pdinference.planning.conditions import ASLEEP, find
-from pdinference.planning.model import CHECKED, UNDER_WAY
-from pdinference.planning.scaling.bounds import Cause
+from pdinference.planning.model_report import CHECKED, UNDER_WAY
+from pdinference.planning.scaling.limited import JOINT_LIMITS, LimitReason
 from pdinference.planning.status.problems import SCALED_TO_ZERO
 
 _WITH_COUNTS = FINAL_REASONS | DEADLINE_REASONS | {DEADLINE_EXCEEDED}
@@ -94,7 +94,7 @@ def _model(old: Condition | None, new: Condition | None) -> Iterator[Transition]
 
 
 def _trouble(old: Condition | None, new: Condition | None, *, model: Condition | None) -> Iterator[Transition]:
-    if new is not None and new.reason == Cause.GPU_BUDGET and (old is None or old.reason != new.reason):
+    if new is not None and new.reason == LimitReason.GPU_BUDGET and (old is None or old.reason != new.reason):
         yield Transition("Warning", new.reason, new.message)
     if new is None or new.status != "False" or new.reason in _ORDINARY:
         return
@@ -132,7 +132,7 @@ def _blindness(old: Condition | None, new: Condition | None) -> Iterator[Transit
 
 def _limits(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
     """What holds for both roles stops one from following its load."""
-    if old is not None and new is not None and new.reason in set(Cause) and old.reason != new.reason:
+    if old is not None and new is not None and new.reason in JOINT_LIMITS and old.reason != new.reason:
         yield Transition("Normal", "ScalingLimited", new.message)
 
 

@@ -5,7 +5,6 @@ import os
 import socket
 import uuid
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from typing import Any
 
 from pdinference.admission.webhook import admission_routes
@@ -15,6 +14,7 @@ from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.kinds import RESOURCES, Kind, Owner, watched
+from pdinference.cluster.replicas import ReplicaWriter
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.queue import WorkQueue
@@ -23,7 +23,9 @@ from pdinference.controller.supervisor import Supervisor
 from pdinference.controller.workers import ByKind, Workers
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import PROGRAM
+from pdinference.inference.execute import Executor
 from pdinference.inference.reconcile import Reconciler
+from pdinference.inference.snapshot import Camera
 from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
 from pdinference.runtime.answering import Answering
 from pdinference.runtime.freshness import Freshness
@@ -109,15 +111,12 @@ class Parts:
         reporter = Reporter(api, self.cache, events, self.metrics)
         examinations = Examinations(self.isolated.lanes["reconcile"])
         inferences = Reconciler(
-            api=api,
             cache=self.cache,
-            applier=applier,
+            camera=Camera(self.cache, self.measuring.measured, self.measuring.activity),
+            executor=Executor(api, self.cache, applier, ReplicaWriter(api, self.cache), self.metrics),
             reporter=reporter,
             metrics=self.metrics,
             examinations=examinations,
-            measured=self.measuring.measured,
-            activity=self.measuring.activity,
-            settle=timedelta(seconds=settings.hpa_settle_seconds),
         )
         batches = BatchReconciler(
             api=api,

@@ -6,17 +6,16 @@ from pydantic import ConfigDict, Field
 
 from pdinference.api.names import ENGINE_ROLES, NAME_MAX_LENGTH, Role
 from pdinference.api.v1alpha1.base import ApiModel, Matches, QualifiedName, Rule
-from pdinference.api.v1alpha1.connector_rules import CONNECTOR_RULES
+from pdinference.api.v1alpha1.connectors import CONNECTOR_RULES
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.v1alpha1.model import Model
 from pdinference.api.v1alpha1.pair_autoscaling import MetricsSource, PairAutoscaling
-from pdinference.api.v1alpha1.parameter import ParameterSpec
-from pdinference.api.v1alpha1.pinning import with_products_of
-from pdinference.api.v1alpha1.role import RoleSpec
+from pdinference.api.v1alpha1.roles.parameter import ParameterSpec
+from pdinference.api.v1alpha1.roles.pinning import with_products_of
+from pdinference.api.v1alpha1.roles.role import RoleSpec
 from pdinference.api.v1alpha1.router import Router
 from pdinference.api.v1alpha1.scale_to_zero import SLEEP_RULES, ScaleToZero
 from pdinference.api.v1alpha1.scaling_rules import SCALING_RULES
-from pdinference.api.v1alpha1.source_rules import SOURCE_RULES
 from pdinference.api.v1alpha1.transfer import Transfer
 
 FEWER_DECODE_RANKS = (
@@ -135,7 +134,6 @@ class Spec(ApiModel):
         ),
         *(_prefix_caching_feeds_tiers(role) for role in ENGINE_ROLES),
         *CONNECTOR_RULES,
-        *SOURCE_RULES,
         *SCALING_RULES,
         *SLEEP_RULES,
     )
@@ -151,15 +149,9 @@ class Spec(ApiModel):
         return self.parameter.products if role is Role.PARAMETER else self.of(role).products
 
     @property
-    def metrics_source(self) -> MetricsSource | None:
-        """Who tells the load; None leaves it to the operator."""
-        return self.autoscaling.source if self.autoscaling is not None else None
-
-    @property
-    def limits_both(self) -> bool:
-        """Whether something limits P and D together."""
-        together = self.autoscaling
-        return together is not None and not (together.ratio is None and together.gpu_budget is None)
+    def metrics_source(self) -> MetricsSource:
+        """From where autoscalers read the load."""
+        return (self.autoscaling.source if self.autoscaling is not None else None) or "Builtin"
 
     @property
     def scale_to_zero(self) -> ScaleToZero | None:

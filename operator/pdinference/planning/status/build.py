@@ -8,7 +8,7 @@ from pdinference.api.v1alpha1 import PlanStatus, RolesStatus, Status
 from pdinference.api.v1alpha1.conditions import AUTOSCALING, MEMORY_FITS, MODEL_READY, PINNED, READY
 from pdinference.planning import conditions
 from pdinference.planning.memory.observed import compared
-from pdinference.planning.model import model_status
+from pdinference.planning.model_report import model_status
 from pdinference.planning.status.autoscaling import autoscaling
 from pdinference.planning.status.deadline import last_progress, late
 from pdinference.planning.status.model import memory_fits, model_failure, model_ready

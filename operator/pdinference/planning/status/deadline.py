@@ -15,9 +15,9 @@ from pdinference.api.v1alpha1.conditions import (
     PROGRESSING,
 )
 from pdinference.planning.conditions import ROLE_CONDITIONS, Judgement, find
-from pdinference.planning.model import WORKING
+from pdinference.planning.model_report import WORKING
 from pdinference.planning.observed import PREPARING_MODEL
-from pdinference.planning.scaling.bounds import Cause
+from pdinference.planning.scaling.limited import LimitReason
 from pdinference.planning.status.problems import MODEL_NOT_READY
 from pdinference.planning.status.progressing import rolled_out, unfinished
 from pdinference.planning.status.situation import Situation
@@ -75,7 +75,7 @@ def _applies(situation: Situation, problems: Problems, first: Advice | None, mod
     """Whether anything is left to do, and nothing legitimate is waited for."""
     if not unfinished(situation, first):
         return False
-    if first is not None and first.reason == Cause.GPU_BUDGET:
+    if first is not None and first.reason == LimitReason.GPU_BUDGET:
         return False
     if first is not None and first.reason == MODEL_NOT_READY and model is not None and model.reason in WORKING:
         return False

@@ -11,7 +11,6 @@ from pdinference.api.v1alpha1 import RolesStatus, RoleStatus, Status
 from pdinference.api.v1alpha1.conditions import AUTOSCALING, INVALID, MEMORY_FITS, READY, RECONCILING
 from pdinference.planning import conditions
 from pdinference.planning.conditions import Judgement
-from pdinference.planning.scaling.condition import judgement
 from pdinference.planning.status.model import memory_fits
 from pdinference.planning.status.problems import role_problem
 from pdinference.planning.status.progressing import kstatus
@@ -37,7 +36,7 @@ def invalid_status(situation: Situation, message: str, *, previous: Status, now:
         **{conditions.ROLE_CONDITIONS[role]: role_ready(role, roles[role], found) for role, found in problems.items()},
         **kstatus(Judgement("False", INVALID, message)),
         MEMORY_FITS: memory_fits(situation.memory),
-        AUTOSCALING: _autoscaling(situation, previous),
+        AUTOSCALING: _autoscaling(previous),
     }
     fresh = conditions.written(judgements, generation=situation.generation, now=now)
     told = {condition.type for condition in fresh} | {RECONCILING}
@@ -70,19 +69,8 @@ def _ready(situation: Situation, problems: Mapping[Role, Advice | None]) -> Judg
     return Judgement("False", *(problem or Advice("NotServing", "No pod is ready to answer requests.")))
 
 
-def _autoscaling(situation: Situation, previous: Status) -> Judgement | None:
-    """HPAs go on by what they were told."""
-    serving = situation.rollout.serving
-    behind = [hpa for hpa in situation.autoscalers.values() if hpa and not hpa.workload.endswith(f"-{serving}")]
-    if behind and serving:
-        message = (
-            f"Requests go to revision {serving} since its roll-out was over, but HPAs go on scaling the one before it, "
-            "and follow when the spec is corrected. The number of pods that serve stays as it is."
-        )
-        return Judgement("False", INVALID, message)
-    if situation.autoscalers:
-        judged = judgement(situation.autoscalers, situation.measured, serves=True)
-        return judged._replace(message=f"{judged.message} The spec is invalid, so targets and range stay as they were.")
+def _autoscaling(previous: Status) -> Judgement | None:
+    """The replica counts stay as they are."""
     if any(old.type == AUTOSCALING for old in previous.conditions):
         return Judgement("Unknown", INVALID, "Nothing scales P and D before the spec is corrected.")
     return None

@@ -5,7 +5,7 @@ from pdinference.api.v1alpha1 import Status
 from pdinference.api.v1alpha1.conditions import FINAL_REASONS, MODEL_READY, NO_MODEL, UNSCHEDULABLE, Truth
 from pdinference.planning.conditions import Judgement, find
 from pdinference.planning.memory import MemoryVerdict
-from pdinference.planning.model import BEGINS, CHECKED, NOT_CHECKED, UNDER_WAY, ModelView, model_advice
+from pdinference.planning.model_report import BEGINS, CHECKED, NOT_CHECKED, UNDER_WAY, ModelView, model_advice
 from pdinference.planning.status.situation import Situation
 from pdinference.planning.troubles import Advice, worst
 

@@ -8,7 +8,7 @@ from pdinference.api.v1alpha1.conditions import CRASH_LOOPING, FINAL_REASONS, PO
 from pdinference.planning import troubles
 from pdinference.planning.conditions import ASLEEP, ROLE_CONDITIONS, ROLE_WORDS, find
 from pdinference.planning.observed import Failure, WorkloadState
-from pdinference.planning.scaling.bounds import Cause
+from pdinference.planning.scaling.limited import LimitReason
 from pdinference.planning.status.model import job_advice
 from pdinference.planning.status.situation import Situation
 from pdinference.planning.troubles import Advice
@@ -85,17 +85,17 @@ def _held_back(
     situation: Situation, role: Role, counts: RoleStatus, workload: WorkloadState | None, previous: Status
 ) -> Advice | None:
     """The pods of a role do not come yet, or not all, because we wait for something; None when we do not."""
-    together, word = situation.together, ROLE_WORDS[role]
+    allocation, word = situation.allocation, ROLE_WORDS[role]
     if role not in ENGINE_ROLES:
         return None
     if workload is None and situation.model and situation.model.awaited:
         model = job_advice(situation, situation.model, previous)
         return Advice(MODEL_NOT_READY, f"{word}: waits for the model. {model.message}")
-    if workload is None and together.held:
-        return Advice(Cause.GPU_BUDGET, f"{word}: {together.held}")
-    if workload is not None and together.budget is not None and workload.desired < counts.desired:
+    if workload is None and allocation.blocked:
+        return Advice(LimitReason.GPU_BUDGET, f"{word}: {allocation.blocked}")
+    if workload is not None and allocation.budget is not None and workload.desired < counts.desired:
         why = f"spec.autoscaling.gpuBudget leaves GPUs for {workload.desired} until other pods let go of theirs."
-        return Advice(Cause.GPU_BUDGET, f"{word}: {counts.ready} of {counts.desired} pods ready; {why}")
+        return Advice(LimitReason.GPU_BUDGET, f"{word}: {counts.ready} of {counts.desired} pods ready; {why}")
     return None
 
 
@@ -104,9 +104,9 @@ def _without_pods(situation: Situation, role: Role) -> Advice:
     if situation.asleep and role in ENGINE_ROLES and situation.desired[role] > 0:
         then = "; the next request starts its pods" if situation.heard else ""
         return Advice(ASLEEP, f"{ROLE_WORDS[role]}: asleep, because nobody asks{then}.")
-    if situation.desired[role] > 0 and situation.together.budget is not None:
+    if situation.desired[role] > 0 and situation.allocation.budget is not None:
         why = "spec.autoscaling.gpuBudget leaves no GPUs until other pods let go of theirs."
-        return Advice(Cause.GPU_BUDGET, f"{ROLE_WORDS[role]}: {why}")
+        return Advice(LimitReason.GPU_BUDGET, f"{ROLE_WORDS[role]}: {why}")
     return Advice(SCALED_TO_ZERO, f"{ROLE_WORDS[role]}: spec.{role}.replicas is 0, so nothing runs; raise it to serve.")
 
 

@@ -11,7 +11,7 @@ from pdinference.api.v1alpha1.conditions import (
     STALLED,
 )
 from pdinference.planning.conditions import ASLEEP, Judgement
-from pdinference.planning.scaling.bounds import Cause
+from pdinference.planning.scaling.limited import LimitReason
 from pdinference.planning.status.problems import MODEL_NOT_READY, SCALED_TO_ZERO, listed
 from pdinference.planning.status.situation import Situation
 from pdinference.planning.troubles import Advice
@@ -82,8 +82,8 @@ def _out_of_time(problem: Advice | None) -> str:
 
 
 def _work(situation: Situation, problem: Advice | None) -> str:
-    if problem is not None and problem.reason == Cause.GPU_BUDGET:
-        return Cause.GPU_BUDGET
+    if problem is not None and problem.reason == LimitReason.GPU_BUDGET:
+        return LimitReason.GPU_BUDGET
     return "NotAllReady" if problem is not None and rolled_out(situation) else "RollingOut"
 
 
