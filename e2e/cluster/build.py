@@ -95,7 +95,9 @@ TOOLS = {
         # What Flux (kstatus) and Argo CD (its Lua) make of an object.
         Tool("health-of", "health", ("./health-of",)),
         Tool("tiny", "tiny", ("./pause", "./probe")),
+        Tool("policy-agent", "policies", ("./policy-agent",)),
         Tool("cert-manager", "certmanager", ("./cert-manager",)),
+        Tool("keda", "keda", ("./keda",)),
         # Asks registries for digests, and is a registry itself.
         Tool("crane", "registry", ("github.com/google/go-containerregistry/cmd/crane",)),
     )

@@ -10,9 +10,9 @@ from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, PlanStatus, RoleMemory, Status
 from pdinference.planning.conditions import Judgement
 from pdinference.planning.memory import MemoryVerdict
-from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, PodTrouble, Verdict, WorkloadState
+from pdinference.planning.observed import Failure, PodSummary, PodTrouble, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
-from pdinference.planning.scaling.coordination import Coordination
+from pdinference.planning.scaling.allocation import Allocation
 from pdinference.planning.status import Situation, build_status, invalid_status, service_url
 from pdinference.planning.transitions import transitions
 
@@ -204,20 +204,11 @@ def test_an_invalid_spec_is_told_beside_what_goes_on() -> None:
     assert (status.url, status.roles) == (before.url, before.roles)
 
 
-def test_pods_and_hpas_of_an_invalid_spec_are_told_as_they_are() -> None:
-    blind = AutoscalerState(
-        "x-decode-r1", 1, 5, judged=True, active=Verdict("False", "FailedGetExternalMetric", "no pod serves yet")
-    )
+def test_the_pods_of_an_invalid_spec_are_reported_as_they_are() -> None:
     grown = {**SERVING.workloads, Role.DECODE: replace(workload(Role.DECODE), desired=2)}
-    now = replace(SERVING, workloads=grown, autoscalers={Role.DECODE: blind})
-    status = invalid_status(now, "spec.x: wrong", previous=built(SERVING), now=NOW)
-    found = conditions(status)
-    assert (status.roles.decode.summary, status.roles.decode.scaling) == ("1/2", "1-5 pods")
-    assert found["DecodeReady"].status == found["Autoscaling"].status == "False"
-    asleep = replace(SERVING, workloads={})
-    assert conditions(invalid_status(asleep, "spec.x: wrong", previous=status, now=NOW))["Autoscaling"].status == (
-        "Unknown"
-    )
+    found = replace(SERVING, workloads=grown, desired={**SERVING.desired, Role.DECODE: 2})
+    status = invalid_status(found, "spec.x: wrong", previous=built(SERVING), now=NOW)
+    assert status.roles.decode.summary == "1/2"
 
 
 def test_an_invalid_spec_that_never_ran_is_not_ready() -> None:
@@ -333,11 +324,11 @@ def test_a_router_pod_in_which_requests_still_wait_is_not_ready_without_a_pair()
 def test_a_budget_that_leaves_no_gpus_is_the_reason_for_no_pods() -> None:
     none = {**SERVING.workloads, Role.DECODE: replace(workload(Role.DECODE, ready=0), desired=0)}
     hpas = {Role.PARAMETER: None, Role.DECODE: None}
-    without_gpus = replace(SERVING, workloads=none, autoscalers=hpas, together=Coordination(budget=1))
+    without_gpus = replace(SERVING, workloads=none, autoscalers=hpas, allocation=Allocation({}, budget=1))
     found = conditions(built(without_gpus))["DecodeReady"]
     assert (found.status, found.reason) == ("False", "GpuBudget")
     assert found.message == "D: spec.autoscaling.gpuBudget leaves no GPUs until other pods let go of theirs."
-    unlimited = conditions(built(replace(without_gpus, together=Coordination())))["DecodeReady"]
+    unlimited = conditions(built(replace(without_gpus, allocation=Allocation({}))))["DecodeReady"]
     assert unlimited.reason == "ScaledToZero"
 
 
