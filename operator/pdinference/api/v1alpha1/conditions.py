@@ -205,8 +205,8 @@ TABLE: Final = (
                     "ScaleDownStabilized",
                 }
             ),
-            "False": frozenset({INVALID}),
-            "Unknown": frozenset({"Starting", "StillThere", INVALID}),
+            "False": frozenset({"AmbiguousSelector", "ScalingDisabled"}),
+            "Unknown": frozenset({"Starting", INVALID}),
         },
         foreign="the HorizontalPodAutoscaler",
         present="a role has `autoscaling`",
