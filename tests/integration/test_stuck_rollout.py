@@ -76,7 +76,7 @@ async def test_a_bad_image_and_a_crash_stall_a_rollout_until_the_pods_are_well(
     await world.make_ready(second)
 
     async def done() -> bool:
-        return (await world.condition("Progressing"))["reason"] == "RolloutComplete"
+        return bool((await world.condition("Progressing")).get("reason") == "RolloutComplete")
 
     await until(done, "it comes back by itself")
     assert not await world.condition("Stalled")
@@ -87,12 +87,12 @@ async def test_the_deadline_holds_across_a_restart_of_the_operator(world: World,
     seen = await world.apply(rollout={"progressDeadlineSeconds": 15})
     stored = await world.api.get(RESOURCE.path(world.namespace, "llama"))
     assert seen["metadata"]["generation"] == 1
-    assert stored["status"] == {"observedGeneration": 0}, "what nobody has acted on must not look finished"
+    assert stored["status"]["observedGeneration"] == 0, "what nobody has acted on must not look finished"
     operator = await operators.start()
     await until(lambda: moves(world), "the roll-out begins")
 
     async def unschedulable() -> bool:
-        return (await world.condition("ParameterReady")).get("reason") == "Unschedulable"
+        return bool((await world.condition("ParameterReady")).get("reason") == "Unschedulable")
 
     await until(unschedulable, "the scheduler has spoken")
     started = (await world.status())["lastProgressTime"]

@@ -162,7 +162,7 @@ def test_pods_that_the_spec_adds_have_a_deadline_those_of_a_scaler_have_none() -
     asked = after(GROWING, built(GROWING), 600)
     assert progress(asked) == ("False", "Unschedulable")
     assert conditions(asked)["Ready"].status == "True"
-    scaled = replace(GROWING, autoscalers={Role.DECODE: AutoscalerState("x-decode-r1", 1, 5)})
+    scaled = replace(GROWING, autoscalers={Role.DECODE: AutoscalerState(1, 5)})
     assert built(scaled).last_progress_time is None
     assert progress(after(scaled, built(scaled), 9999)) == ("True", "NotAllReady")
     nothing_serves = replace(scaled, workloads={**scaled.workloads, Role.ROUTER: workload(Role.ROUTER, ready=0)})
