@@ -14,7 +14,7 @@ from pdinference.api.v1alpha1 import Status
 from pdinference.planning.status import Situation
 from tests.conftest import REPOSITORY
 from tests.planning.test_progress import FIRST, LOOP, NO_ROOM, PULL, SECOND, with_decode
-from tests.planning.test_status import ASLEEP, NOW, SERVING, STARTING, built
+from tests.planning.test_status import ASLEEP, NOW, SERVING, STARTING, built, workload
 
 SCRIPT = REPOSITORY / "charts" / "pdinference-operator" / "files" / "argocd-health.lua"
 LATER = NOW + timedelta(hours=1)
@@ -41,7 +41,11 @@ def late(situation: Situation) -> Status:
     return built(situation, built(situation), LATER)
 
 
-STOPPED = replace(SERVING, desired={**SERVING.desired, Role.DECODE: 0})
+STOPPED = replace(
+    SERVING,
+    desired={**SERVING.desired, Role.DECODE: 0},
+    workloads={**SERVING.workloads, Role.ROUTER: workload(Role.ROUTER, ready=0)},
+)
 
 
 @pytest.mark.parametrize(

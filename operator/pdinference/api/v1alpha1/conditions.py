@@ -208,7 +208,8 @@ TABLE: Final = (
                     "ScaleDownStabilized",
                 }
             ),
-            "Unknown": frozenset({"Starting", "StillThere", INVALID}),
+            "False": frozenset({"AmbiguousSelector", "ScalingDisabled"}),
+            "Unknown": frozenset({"Starting", INVALID}),
         },
         foreign="the HorizontalPodAutoscaler",
         present="a role has `autoscaling`",
