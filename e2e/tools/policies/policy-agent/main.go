@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"log"
 	"net"
@@ -37,12 +38,22 @@ func main() {
 // forwardIntoQueue has the kernel queue the first packet of each forwarded connection. Without this program the queue
 // has no reader, and the kernel drops them: a crash opens nothing. The native `queue` statement of nftables is missing
 // in some kernels; this target of xtables has the same effect.
+//
+// DNS passes unseen. A resolver sends two packets at once from one port; the kernel drops one of two that wait in a
+// queue as one new connection, and the resolver repeats it after five seconds.
 func forwardIntoQueue() error {
-	rule := []string{"FORWARD", "-m", "conntrack", "--ctstate", "NEW", "-j", "NFQUEUE", "--queue-num", "0"}
-	if exec.Command("iptables", append([]string{"--wait", "-C"}, rule...)...).Run() == nil {
+	return errors.Join(
+		appendRule("-p", "udp", "--dport", "53", "-j", "ACCEPT"),
+		appendRule("-m", "conntrack", "--ctstate", "NEW", "-j", "NFQUEUE", "--queue-num", "0"),
+	)
+}
+
+// appendRule does nothing where an earlier start of this program has appended the rule.
+func appendRule(rule ...string) error {
+	if exec.Command("iptables", append([]string{"--wait", "-C", "FORWARD"}, rule...)...).Run() == nil {
 		return nil
 	}
-	return exec.Command("iptables", append([]string{"--wait", "-A"}, rule...)...).Run()
+	return exec.Command("iptables", append([]string{"--wait", "-A", "FORWARD"}, rule...)...).Run()
 }
 
 func check(err error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"syscall"
 
 	"github.com/vishvananda/netlink/nl"
@@ -77,7 +78,9 @@ func (q *queue) judge(message syscall.NetlinkMessage, allows func(packet) bool) 
 	if message.Header.Type != messagePacket {
 		return nil
 	}
-	attributes, err := nl.ParseRouteAttr(message.Data[nl.SizeofNfgenmsg:])
+	// The kernel does not pad the last attribute, the packet, and ParseRouteAttr panics without padding.
+	padding := make([]byte, -len(message.Data)&3)
+	attributes, err := nl.ParseRouteAttr(append(slices.Clip(message.Data), padding...)[nl.SizeofNfgenmsg:])
 	if err != nil {
 		return err
 	}
