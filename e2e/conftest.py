@@ -17,6 +17,8 @@ from e2e.waiting import wait_ready
 
 NAMESPACE = "models"
 NAME = "tiny"
+_DRAIN_SECONDS = 40
+"""The least that a resource may have, as D pods wait for a quarter of it. test_tiers.py has the default."""
 _SHOWN = 60
 """Lines of each thing that is shown of a cluster in which a test failed."""
 
@@ -40,7 +42,7 @@ class Serving:
     @property
     def example(self) -> dict[str, Any]:
         """The example as it was first applied."""
-        return example(self.images)
+        return quick_example(self.images)
 
     def resource(self) -> dict[str, Any]:
         """The resource as it is now."""
@@ -48,9 +50,16 @@ class Serving:
         return found
 
 
+def quick_example(images: ImageReferences) -> dict[str, Any]:
+    """The example, whose pods end sooner than by default."""
+    document = example(images)
+    document["spec"]["rollout"] = {"drainSeconds": _DRAIN_SECONDS}
+    return document
+
+
 @pytest.fixture(scope="session")
 def serving() -> Iterator[Serving]:
-    """A cluster of two nodes, the operator from its chart, and the tiny example, Ready.
+    """A cluster of two nodes that enforce NetworkPolicies, the operator from its chart, and the tiny example, Ready.
 
     With PDINFERENCE_KEEP=1 the cluster stays up for the next run.
     """
@@ -59,13 +68,13 @@ def serving() -> Iterator[Serving]:
     keep = os.environ.get("PDINFERENCE_KEEP") == "1"
     if not keep:
         Cluster.discard(name)
-    cluster, built = cluster_with_images(name)
+    cluster, built = cluster_with_images(name, policies=True)
     images = local_references(built)
     try:
         kubectl = Kubectl(cluster.kubeconfig, NAMESPACE)
         install_operator(kubectl, images)
         create_namespace(kubectl)
-        apply(kubectl, example(images))
+        apply(kubectl, quick_example(images))
         wait_ready(kubectl, NAME)
         yield Serving(cluster, kubectl, images, f"http://{NAME}.{NAMESPACE}.svc")
     finally:

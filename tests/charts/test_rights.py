@@ -81,7 +81,7 @@ def test_no_role_has_wildcards_or_secrets_or_gives_itself_more(values: Values) -
 
 def test_children_are_exactly_what_may_be_created() -> None:
     created = {(group, resource) for group, resource, verb in operator_rights() if verb == "create"}
-    assert created == {(kind.group, kind.plural) for kind in kinds.CHILDREN} | {("events.k8s.io", "events")}
+    assert created == {(kind.group, kind.plural) for kind in kinds.OWNED} | {("events.k8s.io", "events")}
 
 
 def test_of_configmaps_it_may_create_and_patch_where_that_is_allowed() -> None:

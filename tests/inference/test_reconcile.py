@@ -12,14 +12,19 @@ from pdinference.api.names import Role
 from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import DEPLOYMENT, POD, RESOURCE, SERVICE_ACCOUNT, Owner, watched
+from pdinference.cluster.history.store import History
+from pdinference.cluster.kinds import CONTROLLER_REVISION, DEPLOYMENT, POD, RESOURCE, SERVICE_ACCOUNT, Owner, watched
+from pdinference.cluster.replicas import ReplicaWriter
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.report import Reporter
 from pdinference.controller.results import Result
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import tasks
+from pdinference.inference.execute import Executor
+from pdinference.inference.in_effect import SpecsInEffect
 from pdinference.inference.reconcile import Reconciler
+from pdinference.inference.snapshot import Camera
 from pdinference.isolation.calls import Calls, InProcess
 from pdinference.manifests import RenderSettings
 from pdinference.planning.scaling.condition import Measured
@@ -55,16 +60,27 @@ class World:
     def examinations(self, calls: Calls) -> None:
         """Let these make the examinations from now on."""
         events = EventRecorder(self.api, self.metrics, instance="test")
+        history = History(self.api, self.cache)
         self.reconciler = Reconciler(
-            api=self.api,
             cache=self.cache,
-            applier=Applier(self.api, self.cache),
+            camera=Camera(
+                self.cache,
+                measured=lambda _: self.measured,
+                activity=lambda _: self.activity,
+                now=lambda: datetime.now(UTC) + self.ahead,
+                history_due=history.is_due,
+            ),
+            executor=Executor(
+                api=self.api,
+                cache=self.cache,
+                applier=Applier(self.api, self.cache),
+                replicas=ReplicaWriter(self.api, self.cache),
+                history=history,
+                metrics=self.metrics,
+            ),
             reporter=Reporter(self.api, self.cache, events, self.metrics),
             metrics=self.metrics,
-            examinations=Examinations(calls),
-            measured=lambda _: self.measured,
-            activity=lambda _: self.activity,
-            now=lambda: datetime.now(UTC) + self.ahead,
+            specs=SpecsInEffect(Examinations(calls), history),
         )
 
     def later(self, seconds: float) -> None:
@@ -87,7 +103,8 @@ class World:
             bodies = [body for path, body in self.api.objects.items() if path.startswith(prefix)]
             for body in bodies:
                 self.cache.observe(kind, body, deleted=False)
-            table = {RESOURCE: self.cache.resources, POD: self.cache.pods}.get(kind, self.cache.children)
+            tables = {RESOURCE: self.cache.resources, POD: self.cache.pods, CONTROLLER_REVISION: self.cache.history}
+            table = tables.get(kind, self.cache.children)
             uids = {body["metadata"]["uid"] for body in bodies}
             for key, record in table.items():  # type: ignore[attr-defined]
                 if (table is not self.cache.children or key[0] == kind.name) and record.uid not in uids:
@@ -149,8 +166,14 @@ def world(document: Callable[..., Json]) -> World:
     return World(document())
 
 
+async def test_a_rollout_is_looked_at_again_when_its_deadline_passes(world: World) -> None:
+    await world.reconcile()
+    looks = [(await world.reconcile()).again_after for _ in range(2)]
+    assert looks[-1] == pytest.approx(4200, abs=30)
+
+
 async def test_a_new_resource_gets_all_its_children_and_a_status(world: World) -> None:
-    assert await world.reconcile() == Result()
+    assert not (await world.reconcile()).retry
     assert world.api.names("/statefulsets/")
     assert world.api.names("/services/") == ["llama", "llama-parameter"]
     assert world.condition("Ready")["status"] == "False"
@@ -352,14 +375,14 @@ async def test_a_resource_that_is_being_deleted_gets_nothing(world: World) -> No
     world.api.objects[CR]["metadata"]["deletionTimestamp"] = "2026-11-05T12:00:00Z"
     world.api.put(CR, world.api.objects[CR])
     world.sync()
-    assert await world.reconcile() == Result()
+    assert not (await world.reconcile()).retry
     assert world.api.requests.total() == 0
 
 
 async def test_a_resource_that_is_gone_gets_nothing(world: World) -> None:
     del world.api.objects[CR]
     world.sync()
-    assert await world.reconcile() == Result()
+    assert not (await world.reconcile()).retry
     assert world.api.requests.total() == 0
 
 
@@ -368,7 +391,7 @@ async def test_the_status_is_written_even_when_a_child_is_refused(world: World) 
     result = await world.reconcile()
     assert result.retry
     assert "exceeded quota: team" in world.condition("Progressing")["message"]
-    assert await world.reconcile() == Result()
+    assert not (await world.reconcile()).retry
     assert world.condition("Progressing")["reason"] == "RollingOut"
 
 

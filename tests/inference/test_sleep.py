@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from pdinference.cluster.kinds import DEPLOYMENT, STATEFUL_SET
+from pdinference.cluster.kinds import DEPLOYMENT, SCALER, STATEFUL_SET
 from pdinference.planning.scaling.sleep import Activity
 from tests.inference.test_reconcile import ROUTER, World
+from tests.inference.test_scaling import recommend
 
 Json = dict[str, Any]
 BUSY, IDLE = Activity(held=False, idle_seconds=0), Activity(held=False, idle_seconds=901)
@@ -55,7 +56,7 @@ async def asleep(world: World) -> None:
 
 
 async def nobody_asks(world: World) -> None:
-    """For long enough: what scales the pods goes, then the operator takes these away."""
+    """For long enough, so that the operator takes the pods away."""
     world.activity = IDLE
     await world.reconcile()
     await world.reconcile()
@@ -85,10 +86,27 @@ def events(world: World) -> list[str]:
 async def test_it_falls_asleep_when_nobody_asks_and_rests(world: World) -> None:
     await asleep(world)
     await world.reconcile()
+    await world.reconcile()
     assert world.api.requests.total() == 0
-    assert not world.api.names("/horizontalpodautoscalers/"), "nothing else starts pods"
+    assert len(world.api.names("/horizontalpodautoscalers/")) == 2, "they only recommend"
     assert "FellAsleep" in events(world)
     assert "NotReady" not in events(world)
+
+
+async def test_asleep_the_recommendation_is_the_minimum_with_which_it_wakes(world: World) -> None:
+    await serving(world)
+    for role in ("parameter", "decode"):
+        recommend(world, 5, role)
+    await world.reconcile()
+    assert counts(world) == [5, 5, 5]
+    await nobody_asks(world)
+    for path in (SCALER.path("ns", f"llama-{role}") for role in ("parameter", "decode")):
+        target = world.api.objects[path]
+        assert (target["spec"]["replicas"], target["status"]["replicas"]) == (2, 0)
+        assert target["status"]["conditions"][0]["reason"] == "Asleep"
+    world.activity = HELD
+    await world.reconcile()
+    assert counts(world) == [2, 2, 2]
 
 
 async def test_the_status_of_a_pair_that_sleeps_is_no_complaint(world: World) -> None:
@@ -105,11 +123,11 @@ async def test_a_request_that_waits_starts_as_many_pods_as_there_must_be(world: 
     world.activity = HELD
     await world.reconcile()
     assert counts(world) == [2, 2, 2]
-    assert world.api.names("/horizontalpodautoscalers/") == ["llama-decode", "llama-parameter"]
     assert world.condition("Ready")["status"] == "False"
     assert world.condition("Autoscaling")["status"] == "Unknown"
     assert "WokeUp" in events(world)
     assert not {"NotReady", "AutoscalingInactive"} & set(events(world))
+    await world.reconcile()
     await world.reconcile()
     assert world.api.requests.total() == 0, "while the pods start, the request still waits"
     world.activity = BUSY
@@ -153,51 +171,6 @@ async def test_blindness_neither_sends_to_sleep_nor_wakes(world: World) -> None:
     assert world.api.requests.total() == 0
 
 
-async def test_a_spec_that_became_invalid_is_not_called_ready_for_requests(world: World) -> None:
-    await asleep(world)
-    world.edit(decode={"replicas": -1})
-    for _ in range(2):
-        await world.reconcile()
-        ready = world.condition("Ready")
-        assert (ready["status"], ready["reason"]) == ("False", "InvalidSpec")
-        parameter = world.condition("ParameterReady")
-        assert (parameter["status"], parameter["reason"]) == ("False", "InvalidSpec")
-        assert "none start before the spec is corrected" in parameter["message"]
-        assert "the next request" not in world.condition("ParameterReady")["message"]
-    assert "WokeUp" not in events(world)
-    before = len(events(world))
-    world.edit()
-    await world.reconcile()
-    assert world.condition("Ready")["reason"] == "Asleep"
-    assert "FellAsleep" not in events(world)[before:]
-
-
-async def test_a_spec_that_became_invalid_while_the_pair_wakes_is_ready_only_with_its_pods(world: World) -> None:
-    await asleep(world)
-    world.activity = HELD
-    await world.reconcile()
-    world.edit(decode={"replicas": -1})
-    await world.reconcile()
-    assert (world.condition("Ready")["status"], world.condition("Ready")["reason"]) == ("False", "Starting")
-    world.roll_out()
-    await world.reconcile()
-    assert world.condition("Ready")["reason"] == "Serving"
-
-
-async def test_of_an_invalid_spec_a_router_that_only_holds_requests_answers_nobody(world: World) -> None:
-    await serving(world)
-    world.edit(decode={"replicas": -1})
-    await world.reconcile()
-    assert world.condition("Ready")["status"] == "True"
-    for path in [p for p in world.api.objects if "/pods/" in p and "/pods/llama-router" not in p]:
-        del world.api.objects[path]
-    world.sync()
-    await world.reconcile()
-    ready = world.condition("Ready")
-    assert (ready["status"], ready["reason"]) == ("False", "Starting")
-    assert ready["message"].startswith("P: 0 of 3 pods ready.")
-
-
 async def test_routers_that_do_not_tell_are_mentioned(world: World) -> None:
     world.activity = None
     await serving(world)
@@ -215,19 +188,15 @@ async def test_a_restarted_operator_lets_it_sleep(world: World) -> None:
     assert counts(world) == [0, 0, 0]
 
 
-async def test_nothing_scales_the_old_pair_when_the_spec_changes_during_sleep(world: World) -> None:
-    """KEDA would start it."""
+async def test_the_old_revision_is_not_started_when_the_spec_changes_during_sleep(world: World) -> None:
     await asleep(world)
+    first = world.status["revision"]
     world.edit(engine={"seed": 7})
     for _ in range(2):
+        recommend(world, 4)
         await world.reconcile()
-        assert not world.api.names("/horizontalpodautoscalers/")
-    world.activity = HELD
-    world.roll_out()
-    await world.reconcile()
-    await world.reconcile()
-    hpas = scalers(world).values()
-    assert {hpa["spec"]["scaleTargetRef"]["name"].rpartition("-")[2] for hpa in hpas} == {world.status["revision"]}
+        assert world.api.objects[DEPLOYMENT.path("ns", f"llama-decode-{first}")]["spec"]["replicas"] == 0
+    assert world.status["revision"] != first
 
 
 async def test_fewer_router_pods_start_nothing(world: World) -> None:
@@ -242,7 +211,6 @@ async def test_fewer_router_pods_start_nothing(world: World) -> None:
     looked_at(world)
     await world.reconcile()
     assert counts(world) == [0, 0, 0]
-    assert not scalers(world)
     assert "WokeUp" not in events(world)[before:]
 
 
@@ -260,7 +228,7 @@ async def test_a_pair_that_may_sleep_no_longer_is_ready_when_its_pods_are(world:
     await asleep(world)
     world.edit(autoscaling=None)
     await world.reconcile()
-    assert counts(world) == [3, 3, 3]
+    assert counts(world) == [2, 2, 2]
     ready = world.condition("Ready")
     assert (ready["status"], ready["reason"]) == ("False", "Starting")
     assert "WokeUp" in events(world)
@@ -334,23 +302,6 @@ BUDGETED = {**SLEEPY, "gpuBudget": 8}
 SMALL = {"replicas": 3, "autoscaling": {"minReplicas": 2, "maxReplicas": 6}}
 
 
-async def test_hpas_share_the_gpu_budget_again_when_the_pair_wakes(world: World) -> None:
-    world.edit(parameter=SMALL, decode=SMALL, autoscaling=BUDGETED)
-    await serving(world)
-    await nobody_asks(world)
-    take_pods_away(world)
-    await world.reconcile()
-    assert not world.api.names("/horizontalpodautoscalers/")
-    world.activity = HELD
-    await world.reconcile()
-    assert replicas(world) == [2, 2]
-    world.sync()
-    await world.reconcile()
-    hpas = [world.api.objects[path]["spec"] for path in world.api.objects if "/horizontalpodautoscalers/" in path]
-    assert [hpa["minReplicas"] for hpa in hpas] == [2, 2]
-    assert sum(hpa["maxReplicas"] for hpa in hpas) == 8
-
-
 async def test_both_roles_wake_at_once_when_the_budget_is_just_enough(world: World) -> None:
     world.edit(parameter=SMALL, decode=SMALL, autoscaling={**SLEEPY, "gpuBudget": 4})
     await serving(world)
@@ -368,64 +319,33 @@ async def test_a_pair_that_wakes_waits_for_the_gpus_of_pods_that_still_end(world
     assert replicas(world) == [0, 0]
     world.activity = HELD  # while a pod of each role ends
     await world.reconcile()
-    assert replicas(world) == [0, 2]
-    assert world.condition("ParameterReady")["reason"] == "GpuBudget"
+    assert sum(replicas(world)) == 2
+    assert "GpuBudget" in {world.condition(f"{role}Ready")["reason"] for role in ("Parameter", "Decode")}
     await world.reconcile()
     await world.reconcile()
     assert world.api.writes() == 0, "it waits without a write"
     take_pods_away(world)
     await world.reconcile()
-    assert replicas(world) == [1, 2]
-    hpas = [world.api.objects[path]["spec"] for path in world.api.objects if "/horizontalpodautoscalers/" in path]
-    assert [(hpa["minReplicas"], hpa["maxReplicas"]) for hpa in hpas] == [(2, 2), (2, 2)], "P's HPA brings the other"
+    assert replicas(world) == [2, 2]
 
 
-async def test_a_restarted_operator_lets_a_pair_wait_that_wakes(world: World) -> None:
-    """It has no pods yet, because old ones hold the GPUs, and the new operator has not heard yet that somebody asks."""
+async def test_a_restarted_operator_lets_a_revision_wait_that_wakes(world: World) -> None:
+    """It has no pods yet, because old ones hold the GPUs, and the new operator does not know of the request yet."""
     role = {"replicas": 1, "parallelism": {"tensor": 2}, "autoscaling": {"maxReplicas": 2}}
     world.edit(parameter=role, decode=role, autoscaling={**SLEEPY, "gpuBudget": 4})
     await serving(world)
     await nobody_asks(world)
     world.activity = HELD
     await world.reconcile()
-    await world.reconcile()
     assert replicas(world) == [0, 0]
-    both, before = scalers(world), len(events(world))
-    assert len(both) == 2
     world.activity = None
     world.restart()
     await world.reconcile()
-    assert scalers(world) == both
     assert replicas(world) == [0, 0]
-    assert world.condition("ParameterReady")["reason"] == "GpuBudget"
-    assert "FellAsleep" not in events(world)[before:]
     world.activity = HELD
     take_pods_away(world)
     await world.reconcile()
     assert replicas(world) == [1, 1]
-
-
-async def test_a_restarted_operator_takes_away_what_scales_once_it_knows_that_nobody_asks(world: World) -> None:
-    """An operator of before, which stopped the pods first, was killed in between."""
-    await serving(world)
-    hpas = scalers(world)
-    await asleep(world)
-    for path, body in hpas.items():
-        world.api.put(path, body)
-    world.activity = None
-    world.restart()
-    await world.reconcile()
-    assert len(world.api.names("/horizontalpodautoscalers/")) == 2
-    assert counts(world) == [0, 0, 0]
-    world.activity = IDLE
-    await world.reconcile()
-    assert not world.api.names("/horizontalpodautoscalers/")
-    assert counts(world) == [0, 0, 0]
-
-
-def scalers(world: World) -> dict[str, Json]:
-    """All HPAs, by path."""
-    return {path: body for path, body in world.api.objects.items() if "/horizontalpodautoscalers/" in path}
 
 
 def replicas(world: World) -> list[int]:

@@ -5,22 +5,20 @@ from typing import Any
 
 import pytest
 
-from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import AUTOSCALER, CHILD_BY_NAME, DEPLOYMENT, SCALED_OBJECT, STATEFUL_SET
+from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
 from pdinference.manifests import KedaSettings, RenderSettings
 from pdinference.planning.scaling.condition import Measured
-from pdinference.planning.scaling.sleep import Activity
 from tests.inference.test_reconcile import World
-from tests.inference.test_scaling import count, hpa_scales, serving
+from tests.inference.test_scaling import count, recommend, serving
 
 Json = dict[str, Any]
 SCALED = {"replicas": 2, "autoscaling": {"maxReplicas": 6}}
 HPA = AUTOSCALER.path("ns", "llama-decode")
 KEDA = SCALED_OBJECT.path("ns", "llama-decode")
 KEDAS_HPA = AUTOSCALER.path("ns", "keda-hpa-llama-decode")
-OURS, ELSEWHERE, UNKNOWN = (Measured(served=served) for served in (True, False, None))
+OURS, ELSEWHERE = Measured(), Measured(problem=("MetricsApiElsewhere", "Another server has the API group."))
 
 
 @pytest.fixture
@@ -66,112 +64,50 @@ def play_keda(world: World) -> None:
     world.sync()
 
 
-async def until_at_rest(world: World) -> list[set[str]]:
-    """Reconcile until nothing is written any more; what scaled after each."""
-    seen = []
+async def until_at_rest(world: World) -> None:
+    """Reconcile until nothing is written any more."""
     for _ in range(10):
         play_keda(world)
         result = await world.reconcile()
-        seen.append(scalers(world))
         if not world.api.writes() and not result.retry:
-            return seen
-    raise AssertionError(f"it never rests: {seen}")
+            return
+    raise AssertionError("it never rests")
 
 
-async def test_a_switch_to_keda_and_back_has_one_at_a_time_and_keeps_the_pods(world: World) -> None:
+@pytest.mark.parametrize("refused", ["", HPA, KEDA])
+async def test_a_switch_to_keda_and_back_keeps_pods_and_recommendation(world: World, refused: str) -> None:
     first = await serving(world)
-    hpa_scales(world, first, 5)
+    recommend(world, 5)
+    await until_at_rest(world)
     assert scalers(world) == {HPA}
-    world.edit(decode=SCALED, autoscaling={"source": "KEDA"})
-    there = await until_at_rest(world)
-    assert all(HPA not in found or KEDA not in found for found in there)
-    assert there[-1] == {KEDA, KEDAS_HPA}
-    assert world.api.objects[KEDA]["spec"]["scaleTargetRef"]["name"] == f"llama-decode-{first}"
-    world.edit(decode=SCALED, autoscaling={"source": "Builtin"})
-    back = await until_at_rest(world)
-    assert all(HPA not in found or len(found) == 1 for found in back)
-    assert back[-1] == {HPA}
-    assert (world.status["revision"], count(world, first)) == (first, 5)
+    for source, there in (("KEDA", {KEDA, KEDAS_HPA}), ("Builtin", {HPA})):
+        world.edit(decode=SCALED, autoscaling={"source": source})
+        if refused:
+            for verb in ("apply", "delete"):
+                world.api.fail(verb, refused, ApiError(0, "Unreachable", "killed"))
+            await world.reconcile()
+            world.restart()
+        await until_at_rest(world)
+        assert scalers(world) == there
+        assert (world.status["revision"], count(world, first)) == (first, 5)
 
 
-async def test_what_keda_scaled_is_told_without_a_load_that_nobody_knows(world: World) -> None:
-    first = await serving(world)
-    world.edit(decode=SCALED, autoscaling={"source": "KEDA"})
-    await until_at_rest(world)
-    hpa_scales(world, first, 5)
-    await world.reconcile()
-    (event,) = [b for p, b in world.api.objects.items() if "/events/" in p and b["reason"] == "ScaledUp"]
-    assert event["note"] == "decode: 2 to 5 pods."
-
-
-async def test_keda_itself_may_be_slow(world: World) -> None:
-    """Its HPA is still there when the ScaledObject is gone: ours has to wait, and comes."""
+async def test_the_scaled_object_scales_the_pdscaler(world: World) -> None:
     await serving(world)
     world.edit(decode=SCALED, autoscaling={"source": "KEDA"})
     await until_at_rest(world)
-    world.edit(decode=SCALED)
-    await world.reconcile()
-    assert scalers(world) == {KEDAS_HPA}
-    for _ in range(3):
-        assert (await world.reconcile()).retry
-        assert scalers(world) == {KEDAS_HPA}
-    play_keda(world)
-    assert (await until_at_rest(world))[-1] == {HPA}
+    target = world.api.objects[KEDA]["spec"]["scaleTargetRef"]
+    assert (target["kind"], target["name"]) == ("PDScaler", "llama-decode")
 
 
-@pytest.mark.parametrize("killed_at", [HPA, KEDA])
-async def test_a_switch_may_be_interrupted_at_any_write(world: World, killed_at: str) -> None:
+async def test_the_chosen_source_holds_whoever_serves_the_api_group(world: World) -> None:
     await serving(world)
-    world.edit(decode=SCALED, autoscaling={"source": "KEDA"})
-    for verb in ("apply", "delete"):
-        world.api.fail(verb, killed_at, ApiError(0, "Unreachable", "killed"))
-    await world.reconcile()
-    world.restart()
-    assert (await until_at_rest(world))[-1] == {KEDA, KEDAS_HPA}
-
-
-class TestWithoutAChoiceOfTheUsers:
-    async def test_the_operator_scales_where_it_has_the_api_group_and_keda_where_it_has_not(self, world: World) -> None:
-        await serving(world)
-        assert scalers(world) == {HPA}
-        world.measured = ELSEWHERE
-        assert (await until_at_rest(world))[-1] == {KEDA, KEDAS_HPA}
-        world.measured = OURS
-        assert (await until_at_rest(world))[-1] == {HPA}
-
-    async def test_what_is_not_known_changes_nothing(self, world: World) -> None:
-        """As when an operator has just started, or KEDA is being installed anew."""
-        world.measured = ELSEWHERE
-        await serving(world)
-        await until_at_rest(world)
-        world.measured = UNKNOWN
-        world.restart()
-        assert (await until_at_rest(world)) == [{KEDA, KEDAS_HPA}]
-        world.measured = OURS
-        await until_at_rest(world)
-        world.measured = UNKNOWN
-        assert (await until_at_rest(world)) == [{HPA}]
-
-    async def test_nothing_stands_in_for_what_prometheus_cannot_compute(self, world: World) -> None:
-        world.measured = ELSEWHERE
-        world.edit(decode={"autoscaling": {"maxReplicas": 6, "targets": {"kvDemand": 80}}})
-        await serving(world)
-        assert (await until_at_rest(world))[-1] == {HPA}
-
-    async def test_without_keda_there_is_no_other_way(self, document: Callable[..., Json]) -> None:
-        world = World(document(decode=SCALED))
-        world.measured = ELSEWHERE
-        await serving(world)
-        assert (await until_at_rest(world))[-1] == {HPA}
-
-
-async def test_a_chosen_source_is_what_it_is_whoever_has_the_api_group(world: World) -> None:
     for source, there in (("Builtin", {HPA}), ("PrometheusAdapter", {HPA}), ("KEDA", {KEDA, KEDAS_HPA})):
         world.edit(decode=SCALED, autoscaling={"source": source})
-        await serving(world)
-        for measured in (OURS, ELSEWHERE, UNKNOWN):
+        for measured in (OURS, ELSEWHERE):
             world.measured = measured
-            assert (await until_at_rest(world))[-1] == there
+            await until_at_rest(world)
+            assert scalers(world) == there
 
 
 async def test_the_condition_says_what_keda_says(world: World) -> None:
@@ -212,143 +148,9 @@ async def test_without_keda_in_the_cluster_the_condition_names_what_is_missing(w
     assert "Install KEDA" in progressing["message"]
 
 
-async def test_an_operator_that_no_longer_uses_keda_tells_that_keda_goes_on(world: World) -> None:
-    """It may not see ScaledObjects any more, so it refuses the spec, and leaves pods to KEDA's HPA."""
-    first = await serving(world)
-    world.edit(decode=SCALED, autoscaling={"source": "KEDA"})
-    await until_at_rest(world)
-    world.settings = RenderSettings()
-    world.restart()
-    hold(world)
-    await world.reconcile()
-    assert world.condition("Progressing")["reason"] == "InvalidSpec"
-    assert world.status["roles"][Role.DECODE]["scaling"] == "1-6 pods"
-    assert "Nothing scales" not in world.condition("Autoscaling")["message"]
-    hpa_scales(world, first, 5)
-    await world.reconcile()
-    assert world.status["roles"][Role.DECODE]["desired"] == 5
-
-
-async def test_an_operator_that_no_longer_uses_keda_never_scales_beside_it(world: World) -> None:
-    world.measured = ELSEWHERE
-    await serving(world)
-    await until_at_rest(world)
-    world.settings = RenderSettings()
-    world.restart()
-    for _ in range(3):
-        await world.reconcile()
-        assert scalers(world) == {KEDA, KEDAS_HPA}
-    assert "no longer installed to use KEDA, delete it" in world.condition("Autoscaling")["message"]
-    del world.api.objects[KEDA]
-    assert (await until_at_rest(world))[-1] == {HPA}
-
-
 async def test_each_role_is_told_of_its_own_scaler(world: World) -> None:
     world.edit(parameter={"autoscaling": {"maxReplicas": 3}}, decode=SCALED)
     await serving(world)
     await until_at_rest(world)
     assert world.status["roles"][Role.PARAMETER]["scaling"].endswith("1-3 pods")
     assert world.status["roles"][Role.DECODE]["scaling"].endswith("1-6 pods")
-
-
-async def test_prometheus_adapters_hpas_share_a_gpu_budget(world: World) -> None:
-    world.edit(decode=SCALED, autoscaling={"source": "PrometheusAdapter", "gpuBudget": 4})
-    await serving(world)
-    await until_at_rest(world)
-    assert world.api.objects[HPA]["spec"]["maxReplicas"] == 3, "P has one pod and keeps it"
-
-
-ASKED, IDLE = Activity(held=True, idle_seconds=0), Activity(held=False, idle_seconds=901)
-
-
-class TestAPairThatMaySleep:
-    """KEDA starts whatever has a ScaledObject and no pods: so there must never be both."""
-
-    @pytest.fixture
-    async def world(self, world: World) -> World:
-        world.edit(
-            parameter=SCALED, decode=SCALED, autoscaling={"source": "KEDA", "scaleToZero": {"afterSeconds": 900}}
-        )
-        self.first = await serving(world)
-        assert (await until_at_rest(world))[-1] == {KEDA, KEDAS_HPA}
-        return world
-
-    async def test_pods_go_when_keda_has_let_go_of_them_and_come_before_it_does(self, world: World) -> None:
-        hold(world)
-        world.activity = IDLE
-        for _ in range(3):
-            play_keda(world)
-            await world.reconcile()
-            assert scalers(world) == {KEDA, KEDAS_HPA}
-            assert count(world, self.first) == 2
-        autoscaling = world.condition("Autoscaling")
-        assert (autoscaling["status"], autoscaling["reason"]) == ("Unknown", "StillThere")
-        assert "Nobody asks, so P and D stop when nothing scales them" in autoscaling["message"]
-        assert "finalizers" in autoscaling["message"]
-        assert world.api.writes() == 0, "it waits without a write"
-        let_go(world)
-        await world.reconcile()
-        assert scalers(world) == {KEDAS_HPA}
-        assert count(world, self.first) == 2
-        await until_at_rest(world)
-        assert scalers(world) == set()
-        assert count(world, self.first) == 0
-        world.activity = ASKED
-        await world.reconcile()
-        assert count(world, self.first) == 1
-        assert (await until_at_rest(world))[-1] == {KEDA, KEDAS_HPA}
-
-    async def test_a_request_meanwhile_keeps_it_awake(self, world: World) -> None:
-        hold(world)
-        world.activity = IDLE
-        await world.reconcile()
-        world.activity = ASKED
-        let_go(world)
-        assert (await until_at_rest(world))[-1] == {KEDA, KEDAS_HPA}
-        assert count(world, self.first) == 2
-
-    @pytest.mark.parametrize("verb", ["apply", "delete"])
-    @pytest.mark.parametrize("role", [Role.PARAMETER, Role.DECODE])
-    async def test_an_operator_may_be_killed_at_any_write(self, world: World, role: Role, verb: str) -> None:
-        workload = names.engine_workload("llama", role, self.first)
-        kinds = {Role.PARAMETER: STATEFUL_SET, Role.DECODE: DEPLOYMENT}
-        for activity, pods in ((IDLE, 0), (ASKED, 1)):
-            world.activity = activity
-            for path in (SCALED_OBJECT.path("ns", f"llama-{role}"), kinds[role].path("ns", workload)):
-                world.api.fail(verb, path, ApiError(0, "Unreachable", "killed"))
-            for _ in range(8):
-                play_keda(world)
-                await world.reconcile()
-                assert not started_by_keda(world)
-                world.restart()
-                assert not started_by_keda(world)
-            assert count(world, self.first) == pods
-
-    async def test_it_falls_asleep_where_keda_never_made_an_hpa(self, world: World) -> None:
-        del world.api.objects[KEDAS_HPA]
-        world.activity = IDLE
-        for _ in range(3):
-            world.sync()
-            await world.reconcile()
-        assert scalers(world) == set()
-        assert count(world, self.first) == 0
-
-
-def hold(world: World) -> None:
-    """KEDA has taken the ScaledObject of D up."""
-    found = world.api.objects[KEDA]
-    world.api.put(KEDA, {**found, "metadata": {**found["metadata"], "finalizers": ["finalizer.keda.sh"]}})
-    world.sync()
-
-
-def let_go(world: World) -> None:
-    """KEDA has taken its finalizer away from a ScaledObject that is deleted."""
-    assert "deletionTimestamp" in world.api.objects.pop(KEDA)["metadata"]
-    world.sync()
-
-
-def started_by_keda(world: World) -> list[str]:
-    """Workloads without pods that KEDA knows."""
-    targets = [body["spec"]["scaleTargetRef"] for path, body in world.api.objects.items() if "/scaledobjects/" in path]
-    paths = [CHILD_BY_NAME[target["kind"]].path("ns", target["name"]) for target in targets]
-    return [path for path in paths if world.api.objects[path]["spec"]["replicas"] == 0]

@@ -75,7 +75,7 @@ class ScalingWorld:
             found = await self.world.api.get(_API_SERVICE_PATH)
             await self.world.api.delete(_API_SERVICE_PATH, uid=found["metadata"]["uid"])
 
-    async def start(self, *flags: str) -> OperatorProcess:
+    async def start(self, *flags: str, elect: bool = False) -> OperatorProcess:
         """Start an operator that serves the metrics API."""
         return await self._operators.start(
             *flags,
@@ -87,7 +87,12 @@ class ScalingWorld:
             "--tls-drain-seconds=0",
             f"--metrics-service={self.world.namespace}/{SERVICE}",
             "--scrape-seconds=0.5",
+            elect=elect,
         )
+
+    async def follow(self, *flags: str) -> OperatorProcess:
+        """Start one more operator, which reads the pods and serves no metrics API."""
+        return await self._operators.start(*flags, "--scrape-seconds=0.5", elect=True)
 
     async def available(self) -> None:
         async def seen() -> bool:

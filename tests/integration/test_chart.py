@@ -48,7 +48,7 @@ NEEDED = [
     *product(["events.k8s.io"], ["events"], ["create", "patch"]),
     *(
         (kind.group, kind.plural, verb)
-        for kind in kinds.CHILDREN
+        for kind in kinds.OWNED
         for verb in ("get", "list", "watch", "create", "patch", "delete")
     ),
 ]

@@ -77,7 +77,7 @@ class KedaTarget(ScaleTarget):
             self.world.resource(decode={"autoscaling": scaling}, autoscaling={"source": "KEDA"}),
         )
         settings = RenderSettings(keda=KedaSettings(prometheus=f"http://127.0.0.1:{self.prometheus.port}"))
-        manifest = autoscalers(resource, None, settings)[Role.DECODE]
+        manifest = autoscalers(resource, settings)[Role.DECODE]
         del manifest["metadata"]["ownerReferences"]  # there is no PDInference
         manifest["spec"]["pollingInterval"] = 1
         await self.world.api.create(SCALED_OBJECT.path(self.world.namespace), manifest)

@@ -31,7 +31,7 @@ spec:
 {{- define "pdinference-operator.childKinds" -}}
 {{- $operations := toJson . -}}
 - {apiGroups: [""], apiVersions: ["*"], resources: [services, serviceaccounts, configmaps], operations: {{ $operations }}}
-- {apiGroups: [apps], apiVersions: ["*"], resources: [deployments, statefulsets], operations: {{ $operations }}}
+- {apiGroups: [apps], apiVersions: ["*"], resources: [deployments, statefulsets, controllerrevisions], operations: {{ $operations }}}
 - {apiGroups: [resource.k8s.io], apiVersions: ["*"], resources: [resourceclaimtemplates], operations: {{ $operations }}}
 - {apiGroups: [batch], apiVersions: ["*"], resources: [jobs], operations: {{ $operations }}}
 - {apiGroups: [pdinference.io], apiVersions: ["*"], resources: [pdscalers], operations: {{ $operations }}}

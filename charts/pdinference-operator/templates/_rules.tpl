@@ -20,7 +20,7 @@
   resources: [services, serviceaccounts]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
 - apiGroups: [apps]
-  resources: [deployments, statefulsets]
+  resources: [deployments, statefulsets, controllerrevisions]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
 - apiGroups: [resource.k8s.io]
   resources: [resourceclaimtemplates]

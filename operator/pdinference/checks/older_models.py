@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
-from pdinference.checks.model import FAMILIES
+from pdinference.checks.model_shape import FAMILIES
 from pdinference.checks.options import arguments_of, is_listed_version, listed
 from pdinference.planning.memory import ModelFacts
 

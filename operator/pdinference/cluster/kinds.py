@@ -47,6 +47,8 @@ SERVICE_ACCOUNT = Kind("ServiceAccount", "", "v1", "serviceaccounts")
 ROLE_BINDING = Kind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings")
 STATEFUL_SET = Kind("StatefulSet", "apps", "v1", "statefulsets")
 DEPLOYMENT = Kind("Deployment", "apps", "v1", "deployments")
+CONTROLLER_REVISION = Kind("ControllerRevision", "apps", "v1", "controllerrevisions", selector=names.HISTORY_SELECTOR)
+"""Holds a valid spec of a PDInference."""
 RESOURCE_CLAIM_TEMPLATE = Kind(
     "ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", optional=True
 )
@@ -76,12 +78,15 @@ CHILDREN = (
 )
 """What a PDInference or a PDBatch becomes anywhere, apart from pods."""
 
+OWNED = (*CHILDREN, CONTROLLER_REVISION)
+"""All that the operator writes for a PDInference or a PDBatch anywhere: what is rendered, and the history."""
+
 WORKLOADS = frozenset({STATEFUL_SET.name, DEPLOYMENT.name, JOB.name})
 """Kinds that start pods; they are applied after everything that the pods need."""
 
-CHILD_BY_NAME = {kind.name: kind for kind in (*CHILDREN, SCALED_OBJECT)}
+CHILD_BY_NAME = {kind.name: kind for kind in (*OWNED, SCALED_OBJECT)}
 RESOURCE_BY_NAME = {kind.name: kind for kind in RESOURCES}
-WATCHED = (*RESOURCES, *CHILDREN, POD)
+WATCHED = (*RESOURCES, *OWNED, POD)
 
 
 def watched(*, keda: bool) -> tuple[Kind, ...]:

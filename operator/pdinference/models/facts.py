@@ -8,12 +8,12 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from pdinference.models.errors import ModelError, ModelFilesError
-from pdinference.models.hub import Hub, Listing, RemoteFile
-from pdinference.models.json_files import CONFIG
+from pdinference.models.files.json_files import CONFIG
+from pdinference.models.files.local_files import read_config
+from pdinference.models.files.stored_files import read_weights
+from pdinference.models.hubs.hub import Hub, Listing, RemoteFile
+from pdinference.models.hubs.small_files import downloaded
 from pdinference.models.limits import MOST_BYTES
-from pdinference.models.local_files import read_config
-from pdinference.models.small_files import downloaded
-from pdinference.models.stored_files import read_weights
 from pdinference.planning.memory import (
     Headers,
     StoredFiles,

@@ -14,9 +14,9 @@ import msgspec
 from pdinference.api.bounded_json import BoundedJsonError
 from pdinference.api.plain_text import plain
 from pdinference.models.errors import ModelError, ModelFilesError
-from pdinference.models.json_files import MANIFEST_LIMITS, read_measured
+from pdinference.models.files.json_files import MANIFEST_LIMITS, read_measured
+from pdinference.models.files.paths import MANIFEST, is_within
 from pdinference.models.limits import MOST_BYTES
-from pdinference.models.paths import MANIFEST, is_within
 
 _VERSION = 1
 

@@ -1,6 +1,6 @@
 """/healthz, /readyz and /metrics."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from aiohttp import web
@@ -18,12 +18,20 @@ class Health:
     """Answers the kubelet and Prometheus.
 
     Args:
+        gauges: Further metrics, in Prometheus' text format.
         unready: Why the process is not ready; empty when it is.
     """
 
     def __init__(
-        self, freshness: Freshness, metrics: Metrics, supervisor: Supervisor, unready: Callable[[], str]
+        self,
+        freshness: Freshness,
+        metrics: Metrics,
+        supervisor: Supervisor,
+        *,
+        gauges: Callable[[], Awaitable[str]],
+        unready: Callable[[], str],
     ) -> None:
+        self._gauges = gauges
         self._freshness = freshness
         self._supervisor = supervisor
         self._metrics = metrics
@@ -49,7 +57,7 @@ class Health:
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """Prometheus' text format."""
-        body = generate_latest(self._metrics.registry)
+        body = generate_latest(self._metrics.registry) + (await self._gauges()).encode()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     @asynccontextmanager

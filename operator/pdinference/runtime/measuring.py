@@ -11,6 +11,8 @@ from pdinference.api.names import ENGINE_ROLES
 from pdinference.autoscaling.access import Access
 from pdinference.autoscaling.activity import INTERVAL_S, Activities
 from pdinference.autoscaling.front_proxy import FrontProxy
+from pdinference.autoscaling.gauges import SignalGauges
+from pdinference.autoscaling.loads import Loads
 from pdinference.autoscaling.metrics import ScrapeMetrics
 from pdinference.autoscaling.metrics_api import MetricsApi
 from pdinference.autoscaling.policies import Policies
@@ -65,13 +67,16 @@ class Measuring:
             cache, on_change=lambda owner: enqueue([owner]), interval=min(INTERVAL_S, settings.scrape_seconds)
         )
         self._progress = BatchProgress(cache, on_change=lambda owner: enqueue([owner]))
+        loads = Loads(self._scraper, self._policies)
+        self.gauges = SignalGauges(self._policies, loads)
+        """For /metrics."""
         served = settings.metrics_service if answering.clients is not None else None
         self._registration = Registration(api, served, on_change=self._all_changed)
         self._proxy = FrontProxy(api, answering.clients) if served and answering.clients is not None else None
         if self._proxy is not None:
             answering.add(
                 MetricsApi(
-                    scraper=self._scraper,
+                    loads=loads,
                     policies=self._policies,
                     proxy=self._proxy,
                     access=Access(api),
@@ -82,10 +87,8 @@ class Measuring:
     def measured(self, owner: Owner) -> Measured:
         """What the status of a resource should know."""
         caches = {role: self._scraper.kv_caches(owner, role) for role in ENGINE_ROLES}
-        registration = self._registration
         return Measured(
-            registration.problem,
-            registration.served,
+            self._registration.problem if self._policies.uses_metrics_api(owner) else None,
             self._scraper.silent(owner),
             caches,
             self._scraper.paces(owner),
@@ -124,5 +127,4 @@ class Measuring:
             yield
 
     def _all_changed(self) -> None:
-        owners = [record.owner for _, record in self._cache.resources.items()]
-        self._enqueue([owner for owner in owners if self._policies.of(owner)])
+        self._enqueue(owner for owner, _ in self._policies.autoscaled())

@@ -5,7 +5,6 @@ import os
 import socket
 import uuid
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from typing import Any
 
 from pdinference.admission.webhook import admission_routes
@@ -14,7 +13,9 @@ from pdinference.batch.reconcile import BatchReconciler
 from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
+from pdinference.cluster.history.store import History
 from pdinference.cluster.kinds import RESOURCES, Kind, Owner, watched
+from pdinference.cluster.replicas import ReplicaWriter
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.queue import WorkQueue
@@ -23,7 +24,10 @@ from pdinference.controller.supervisor import Supervisor
 from pdinference.controller.workers import ByKind, Workers
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import PROGRAM
+from pdinference.inference.execute import Executor
+from pdinference.inference.in_effect import SpecsInEffect
 from pdinference.inference.reconcile import Reconciler
+from pdinference.inference.snapshot import Camera
 from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
 from pdinference.runtime.answering import Answering
 from pdinference.runtime.freshness import Freshness
@@ -108,16 +112,22 @@ class Parts:
         applier = Applier(api, self.cache, concurrency=settings.applies)
         reporter = Reporter(api, self.cache, events, self.metrics)
         examinations = Examinations(self.isolated.lanes["reconcile"])
+        history = History(api, self.cache)
+        camera = Camera(self.cache, self.measuring.measured, self.measuring.activity, history_due=history.is_due)
         inferences = Reconciler(
-            api=api,
             cache=self.cache,
-            applier=applier,
+            camera=camera,
+            executor=Executor(
+                api=api,
+                cache=self.cache,
+                applier=applier,
+                replicas=ReplicaWriter(api, self.cache),
+                history=history,
+                metrics=self.metrics,
+            ),
             reporter=reporter,
             metrics=self.metrics,
-            examinations=examinations,
-            measured=self.measuring.measured,
-            activity=self.measuring.activity,
-            settle=timedelta(seconds=settings.hpa_settle_seconds),
+            specs=SpecsInEffect(examinations, history),
         )
         batches = BatchReconciler(
             api=api,

@@ -67,7 +67,13 @@ class Operator:
 
     async def run(self) -> int:
         """Run until told to stop (0), or until something that cannot be cured from within (1)."""
-        health = Health(self._parts.freshness, self._parts.metrics, self._parts.supervisor, unready=self._unready)
+        health = Health(
+            self._parts.freshness,
+            self._parts.metrics,
+            self._parts.supervisor,
+            gauges=self._parts.measuring.gauges.text,
+            unready=self._unready,
+        )
         async with (
             health.serve(self._settings.bind_address, self._settings.port) as port,
             self._parts.supervisor.running("isolated-process", self._parts.isolated.keep()),

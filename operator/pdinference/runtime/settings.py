@@ -71,8 +71,6 @@ class OperatorSettings(BaseModel):
     metrics. None: it serves none."""
     scrape_seconds: Annotated[float, Field(gt=0)] = 5
     """How often the metrics of autoscaled vLLM pods are read."""
-    hpa_settle_seconds: Annotated[float, Field(gt=0)] = 60
-    """How long an HPA may act by bounds that it had before: a few rounds of its controller."""
     shutdown_seconds: Annotated[float, Field(ge=0)] = 15
     """How long reconciles under way may take to finish when the process is told to stop."""
     render: RenderSettings = RenderSettings()

@@ -2,7 +2,7 @@
 
 from pdinference.api.v1alpha1.batch import BatchSpec, BatchStatus, PDBatch
 from pdinference.api.v1alpha1.resource import PDInference, Spec
-from pdinference.api.v1alpha1.role import RoleSpec
+from pdinference.api.v1alpha1.roles.role import RoleSpec
 from pdinference.api.v1alpha1.scaler import ScalerSpec, ScalerStatus
 from pdinference.api.v1alpha1.status import Condition, PlanStatus, RoleMemory, RolesStatus, RoleStatus, Status
 
