@@ -12,7 +12,8 @@ from pdinference.api.names import Role
 from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import DEPLOYMENT, POD, RESOURCE, SERVICE_ACCOUNT, Owner, watched
+from pdinference.cluster.history.store import History
+from pdinference.cluster.kinds import CONTROLLER_REVISION, DEPLOYMENT, POD, RESOURCE, SERVICE_ACCOUNT, Owner, watched
 from pdinference.cluster.replicas import ReplicaWriter
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
@@ -21,6 +22,7 @@ from pdinference.controller.results import Result
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import tasks
 from pdinference.inference.execute import Executor
+from pdinference.inference.in_effect import SpecsInEffect
 from pdinference.inference.reconcile import Reconciler
 from pdinference.inference.snapshot import Camera
 from pdinference.isolation.calls import Calls, InProcess
@@ -58,6 +60,7 @@ class World:
     def examinations(self, calls: Calls) -> None:
         """Let these make the examinations from now on."""
         events = EventRecorder(self.api, self.metrics, instance="test")
+        history = History(self.api, self.cache)
         self.reconciler = Reconciler(
             cache=self.cache,
             camera=Camera(
@@ -65,13 +68,19 @@ class World:
                 measured=lambda _: self.measured,
                 activity=lambda _: self.activity,
                 now=lambda: datetime.now(UTC) + self.ahead,
+                history_due=history.is_due,
             ),
             executor=Executor(
-                self.api, self.cache, Applier(self.api, self.cache), ReplicaWriter(self.api, self.cache), self.metrics
+                api=self.api,
+                cache=self.cache,
+                applier=Applier(self.api, self.cache),
+                replicas=ReplicaWriter(self.api, self.cache),
+                history=history,
+                metrics=self.metrics,
             ),
             reporter=Reporter(self.api, self.cache, events, self.metrics),
             metrics=self.metrics,
-            examinations=Examinations(calls),
+            specs=SpecsInEffect(Examinations(calls), history),
         )
 
     def later(self, seconds: float) -> None:
@@ -94,7 +103,8 @@ class World:
             bodies = [body for path, body in self.api.objects.items() if path.startswith(prefix)]
             for body in bodies:
                 self.cache.observe(kind, body, deleted=False)
-            table = {RESOURCE: self.cache.resources, POD: self.cache.pods}.get(kind, self.cache.children)
+            tables = {RESOURCE: self.cache.resources, POD: self.cache.pods, CONTROLLER_REVISION: self.cache.history}
+            table = tables.get(kind, self.cache.children)
             uids = {body["metadata"]["uid"] for body in bodies}
             for key, record in table.items():  # type: ignore[attr-defined]
                 if (table is not self.cache.children or key[0] == kind.name) and record.uid not in uids:
@@ -154,6 +164,12 @@ class World:
 @pytest.fixture
 def world(document: Callable[..., Json]) -> World:
     return World(document())
+
+
+async def test_a_rollout_is_looked_at_again_when_its_deadline_passes(world: World) -> None:
+    await world.reconcile()
+    looks = [(await world.reconcile()).again_after for _ in range(2)]
+    assert looks[-1] == pytest.approx(4200, abs=30)
 
 
 async def test_a_new_resource_gets_all_its_children_and_a_status(world: World) -> None:

@@ -171,51 +171,6 @@ async def test_blindness_neither_sends_to_sleep_nor_wakes(world: World) -> None:
     assert world.api.requests.total() == 0
 
 
-async def test_a_spec_that_became_invalid_is_not_called_ready_for_requests(world: World) -> None:
-    await asleep(world)
-    world.edit(decode={"replicas": -1})
-    for _ in range(2):
-        await world.reconcile()
-        ready = world.condition("Ready")
-        assert (ready["status"], ready["reason"]) == ("False", "InvalidSpec")
-        parameter = world.condition("ParameterReady")
-        assert (parameter["status"], parameter["reason"]) == ("False", "InvalidSpec")
-        assert "none start before the spec is corrected" in parameter["message"]
-        assert "the next request" not in world.condition("ParameterReady")["message"]
-    assert "WokeUp" not in events(world)
-    before = len(events(world))
-    world.edit()
-    await world.reconcile()
-    assert world.condition("Ready")["reason"] == "Asleep"
-    assert "FellAsleep" not in events(world)[before:]
-
-
-async def test_a_spec_that_became_invalid_while_the_pair_wakes_is_ready_only_with_its_pods(world: World) -> None:
-    await asleep(world)
-    world.activity = HELD
-    await world.reconcile()
-    world.edit(decode={"replicas": -1})
-    await world.reconcile()
-    assert (world.condition("Ready")["status"], world.condition("Ready")["reason"]) == ("False", "Starting")
-    world.roll_out()
-    await world.reconcile()
-    assert world.condition("Ready")["reason"] == "Serving"
-
-
-async def test_of_an_invalid_spec_a_router_that_only_holds_requests_answers_nobody(world: World) -> None:
-    await serving(world)
-    world.edit(decode={"replicas": -1})
-    await world.reconcile()
-    assert world.condition("Ready")["status"] == "True"
-    for path in [p for p in world.api.objects if "/pods/" in p and "/pods/llama-router" not in p]:
-        del world.api.objects[path]
-    world.sync()
-    await world.reconcile()
-    ready = world.condition("Ready")
-    assert (ready["status"], ready["reason"]) == ("False", "Starting")
-    assert ready["message"].startswith("P: 0 of 3 pods ready.")
-
-
 async def test_routers_that_do_not_tell_are_mentioned(world: World) -> None:
     world.activity = None
     await serving(world)

@@ -11,7 +11,7 @@ import yaml
 from pdinference.api.names import LABEL_ROLE, Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError, validated
-from pdinference.manifests import KedaSettings, Rendered, RenderSettings, render
+from pdinference.manifests import KedaSettings, Manifest, Rendered, RenderSettings, render
 from pdinference.planning.scaling.gauges import adapter_rules
 from pdinference.planning.scaling.presets import PRESETS
 from pdinference.planning.scaling.signals import METRICS
@@ -36,19 +36,16 @@ def external(name: str, labels: dict[str, str], target: dict[str, Any] | None = 
     return {"type": "External", "external": {"metric": selected, "target": target or use("Value", value="1")}}
 
 
-def scaled(
-    resource: Make, source: str | None, settings: RenderSettings = KEDA, **decode: Any
-) -> dict[Role, dict[str, Any]]:
+def scalers_in(rendered: Rendered) -> dict[Role, Manifest]:
     """What scales each role."""
+    found = [o for o in rendered.objects if o["kind"] in {"HorizontalPodAutoscaler", "ScaledObject"}]
+    return {Role(o["metadata"]["labels"][LABEL_ROLE]): o for o in found}
+
+
+def scaled(resource: Make, source: str | None, settings: RenderSettings = KEDA, **decode: Any) -> dict[Role, Manifest]:
     chosen = {"autoscaling": {"source": source}} if source else {}
     parts = {"parameter": SCALED, "decode": {"autoscaling": {**SCALED["autoscaling"], **decode}}}
-    return scalers(render(resource(**parts, **chosen), settings))
-
-
-def scalers(rendered: Rendered) -> dict[Role, dict[str, Any]]:
-    kinds = {"HorizontalPodAutoscaler", "ScaledObject"}
-    found = [manifest for manifest in rendered.objects if manifest["kind"] in kinds]
-    return {Role(manifest["metadata"]["labels"][LABEL_ROLE]): manifest for manifest in found}
+    return scalers_in(render(resource(**parts, **chosen), settings))
 
 
 def test_scaled_objects_are_as_pinned(resource: Make, golden: Golden) -> None:
@@ -183,7 +180,7 @@ class TestTriggersOfKeda:
 
 def test_a_role_that_is_not_autoscaled_has_none(resource: Make) -> None:
     only = resource(decode=SCALED, autoscaling={"source": "KEDA"})
-    assert set(scalers(render(only, KEDA))) == {Role.DECODE}
+    assert set(scalers_in(render(only, KEDA))) == {Role.DECODE}
 
 
 @pytest.mark.parametrize("source", ["Builtin", "KEDA", "PrometheusAdapter"])
@@ -191,7 +188,7 @@ def test_every_source_takes_limits_of_both_roles_and_every_target(resource: Make
     limits = {"gpuBudget": 40, "ratio": {"max": {"parameter": 2}}}
     both = {"autoscaling": {**SCALED["autoscaling"], "targets": {"kvDemand": 80}}}
     found = render(resource(parameter=both, decode=both, autoscaling={"source": source, **limits}), KEDA)
-    assert set(scalers(found)) == {Role.PARAMETER, Role.DECODE}
+    assert set(scalers_in(found)) == {Role.PARAMETER, Role.DECODE}
 
 
 def test_an_unknown_source_is_refused(document: Callable[..., Any]) -> None:

@@ -45,6 +45,7 @@ from pdinference.planning.observed import JobState
 from pdinference.planning.status.build import HTTP_PORT, service_url
 
 _LOOK_S = 5.0
+_LEFT_ALONE = "its Job is left alone"
 """How often a batch that is not finished is looked at: whether the PDInference is Ready. That is in the cache, so that
 a batch that waits costs nothing. The runner's counts come by themselves."""
 
@@ -86,7 +87,9 @@ class BatchReconciler:
         try:
             batch = await self._examinations.batch(resource, begun=begun)
         except InvalidSpecError as error:
-            status = invalid_batch_status(resource.generation, str(error), previous=previous, now=self._now())
+            status = invalid_batch_status(
+                resource.generation, error.with_consequence(_LEFT_ALONE), previous=previous, now=self._now()
+            )
             return Result(
                 retry=not await self._publish(resource, previous, status),
                 again_after=AGAIN_AFTER_S if isinstance(error, ExaminationEndedError) else None,

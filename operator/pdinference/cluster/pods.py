@@ -61,6 +61,10 @@ def pod_record(body: Json) -> PodRecord | None:
             **(_runner_facts(metadata, status) if batch is not None else {}),
         ),
         address=status.get("podIP", ""),
+        activator=any(
+            container.get("name") == names.ACTIVATOR_CONTAINER
+            for container in (body.get("spec") or {}).get("containers") or ()
+        ),
         started=any(c.get("name") == names.ENGINE_CONTAINER and c.get("started", False) for c in containers),
     )
 

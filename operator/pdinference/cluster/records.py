@@ -106,6 +106,7 @@ class PodRecord:
 
     Attributes:
         address: Its IP address; empty as long as it has none.
+        activator: Whether requests may wait in it.
         started: Whether vLLM in it has answered, in the container that runs; it may not any more.
     """
 
@@ -117,6 +118,7 @@ class PodRecord:
     summary: PodSummary
     address: str = ""
     started: bool = False
+    activator: bool = False
 
     @property
     def serves(self) -> bool:

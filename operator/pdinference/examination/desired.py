@@ -13,7 +13,7 @@ from pdinference.api.v1alpha1.model import Model
 from pdinference.checks import examine
 from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import WORKLOADS, ChildKey
-from pdinference.cluster.records import ResourceRecord
+from pdinference.cluster.records import ResourceRecord, digest
 from pdinference.manifests import Rendered, RenderSettings, render
 from pdinference.planning.conditions import Judgement
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
@@ -30,18 +30,20 @@ class InvalidSpecError(Exception):
         memory: Whether the model fits, which may be what is wrong.
     """
 
+    fault = "The stored resource is not valid"
+
     def __init__(self, message: str, memory: MemoryVerdict = NO_VERDICT) -> None:
         super().__init__(message)
         self.memory = memory
 
     @classmethod
     def of(cls, problems: Iterable[object], memory: MemoryVerdict = NO_VERDICT) -> "InvalidSpecError":
-        """Of a PDInference with these problems."""
-        return cls(
-            "The stored resource is not valid, so nothing was changed and running pods are left alone. "
-            f"Correct it: {'; '.join(map(str, problems))}",
-            memory,
-        )
+        """Of a resource with these problems."""
+        return cls(f"Correct it: {'; '.join(map(str, problems))}", memory)
+
+    def with_consequence(self, consequence: str) -> str:
+        """The message of a condition: what is wrong, what follows from it, and what to do."""
+        return f"{self.fault}, so {consequence}. {self}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class Desired:
     """What one generation of a resource asks for, small enough to be kept: manifests are rendered again when needed.
 
     Attributes:
+        spec: Digest of the spec.
         memory: Whether the model fits its devices.
         pinned: Whether P is pinned to products; None where P has no accelerator.
         facts: What was known of the model; when that changes, so may the verdict.
@@ -80,6 +83,7 @@ class Desired:
 
     uid: str
     generation: int
+    spec: bytes
     revision: str
     replicas: Mapping[Role, int]
     port: int
@@ -102,7 +106,7 @@ class Desired:
 
     def is_of(self, record: ResourceRecord) -> bool:
         """Whether this is still what the resource asks for."""
-        return (self.uid, self.generation, self.facts) == asked_by(record)
+        return (self.uid, self.generation, self.spec, self.facts) == asked_by(record)
 
 
 def model_of(record: ResourceRecord) -> Mapping[str, Any]:
@@ -110,9 +114,12 @@ def model_of(record: ResourceRecord) -> Mapping[str, Any]:
     return json.loads(record.status).get("model") or {}
 
 
-def asked_by(record: ResourceRecord) -> tuple[str, int, str]:
-    """Identity of all that an examination of the resource depends on."""
-    return record.uid, record.generation, _facts(model_of(record))
+Asked = tuple[str, int, bytes, str]
+
+
+def asked_by(record: ResourceRecord) -> Asked:
+    """Identity of all that an examination of the resource depends on; its spec may be the last valid one."""
+    return record.uid, record.generation, digest(record.spec), _facts(model_of(record))
 
 
 def _facts(model: Mapping[str, Any]) -> str:
@@ -135,6 +142,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
     desired = Desired(
         uid=record.uid,
         generation=record.generation,
+        spec=digest(record.spec),
         revision=rendered.revision,
         replicas={
             Role.PARAMETER: spec.parameter.replicas,

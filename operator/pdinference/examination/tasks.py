@@ -43,6 +43,5 @@ def _of_record(function: Callable[..., object]) -> Task:
 def _valid_batch(record: ResourceRecord, settings: RenderSettings, *, begun: bool) -> PDBatch:
     examination = examine_batch(record.body(), settings, begun=begun)
     if examination.batch is None:
-        problems = "; ".join(map(str, examination.problems))
-        raise InvalidSpecError(f"The stored resource is not valid, so its Job is left alone. Correct it: {problems}")
+        raise InvalidSpecError.of(examination.problems)
     return examination.batch

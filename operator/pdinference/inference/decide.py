@@ -54,6 +54,7 @@ def decide(snapshot: Snapshot) -> Plan:
         recommend=corrections(snapshot, allocation, asleep=asleep),
         report=reports(snapshot, allocation, rollout),
         delete=tuple(_unneeded(snapshot, rollout)),
+        remember=snapshot.history_due and not snapshot.invalid,
         look_again=_seconds_to_sleep(snapshot, asleep=asleep),
     )
 

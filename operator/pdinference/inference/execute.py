@@ -7,6 +7,7 @@ from pdinference.cluster.apply import Applier, Parent
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.child import Child
 from pdinference.cluster.client import ApiServer
+from pdinference.cluster.history.store import History
 from pdinference.cluster.kinds import ChildKey
 from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.prune import prune
@@ -42,12 +43,20 @@ class Executor:
     """Carries out plans; each write may be the last one before the process ends."""
 
     def __init__(
-        self, api: ApiServer, cache: Cache, applier: Applier, replicas: ReplicaWriter, metrics: Metrics
+        self,
+        *,
+        api: ApiServer,
+        cache: Cache,
+        applier: Applier,
+        replicas: ReplicaWriter,
+        history: History,
+        metrics: Metrics,
     ) -> None:
         self._api = api
         self._cache = cache
         self._applier = applier
         self._replicas = replicas
+        self._history = history
         self._metrics = metrics
 
     async def execute(
@@ -74,8 +83,12 @@ class Executor:
         counted = await self._replicas.set_replicas({**plan.scale, **plan.recommend}, uid)
         reported = await self._replicas.report(plan.report, uid)
         pruned = await prune(self._api, plan.delete)
-        count_writes(self._metrics, applied, counted, reported, pruned=pruned)
-        return self._summary(applied, counted, reported, pruned)
+        remembered, forgotten = Outcome(), Outcome()
+        if plan.remember:  # after the children, which it must not delay
+            remembered, forgotten = await self._history.remember(snapshot.resource)
+        pruned.add(forgotten)
+        count_writes(self._metrics, applied, counted, reported, remembered, pruned=pruned)
+        return self._summary(applied, counted, reported, remembered, pruned)
 
     def _summary(self, *outcomes: Outcome) -> Executed:
         found = (failure for outcome in outcomes for failure in outcome.failures)

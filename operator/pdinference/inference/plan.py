@@ -25,6 +25,7 @@ class Plan:
         scale: Workloads of which nothing but the number of replicas is wrong.
         recommend: Scale targets whose recommended count the operator sets: new ones, and those of a role that sleeps.
         report: The status of scale targets, as merge patches.
+        remember: Whether the history lacks the spec as its newest entry, or has entries to delete.
         delete: Children that are no longer needed.
         look_again: Seconds after which to decide again although nothing changed; None for never.
     """
@@ -39,9 +40,10 @@ class Plan:
     recommend: Mapping[ChildKey, int] = field(default_factory=dict)
     report: Mapping[ChildKey, Mapping[str, Any]] = field(default_factory=dict)
     delete: tuple[ChildRecord, ...] = ()
+    remember: bool = False
     look_again: float | None = None
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to write."""
-        return not (self.apply or self.scale or self.recommend or self.report or self.delete)
+        return not (self.apply or self.scale or self.recommend or self.report or self.delete or self.remember)

@@ -5,27 +5,31 @@ resource is deleted while its children are being applied, they carry an owner re
 and Kubernetes' garbage collector removes them; nothing here has to.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
+from pdinference.api.v1alpha1.conditions import INVALID
 from pdinference.cluster.cache import Cache
-from pdinference.cluster.child import Child
+from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.records import ResourceRecord
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.results import Result
-from pdinference.examination.client import AGAIN_AFTER_S, ExaminationEndedError, Examinations
-from pdinference.examination.desired import Desired, InvalidSpecError
+from pdinference.examination.desired import InvalidSpecError
 from pdinference.inference.decide import decide
 from pdinference.inference.execute import Executed, Executor
+from pdinference.inference.in_effect import SpecsInEffect, examine_after
 from pdinference.inference.plan import Plan
 from pdinference.inference.snapshot import Camera
 from pdinference.inference.status import loads, status
-from pdinference.inference.unreadable import situation_of_unreadable
 from pdinference.isolation.calls import BusyError
-from pdinference.planning.status import due, invalid_status
+from pdinference.planning.status import due, left_alone_status
 
+_LEFT_ALONE = "nothing was changed and running pods are left alone"
+_LOG = logging.getLogger(__name__)
 _LOOK_AFTER_WRITES_S = 0.1
 """The watch events of our own writes are ignored, so what follows from them is decided after this time."""
 _LATE_S = 0.1
@@ -43,75 +47,69 @@ class Reconciler:
         executor: Executor,
         reporter: Reporter,
         metrics: Metrics,
-        examinations: Examinations,
+        specs: SpecsInEffect,
     ) -> None:
         self._cache = cache
         self._camera = camera
         self._executor = executor
         self._reporter = reporter
         self._metrics = metrics
-        self._examinations = examinations
-        self._desired: dict[Owner, Desired] = {}
+        self._specs = specs
 
     async def reconcile(self, owner: Owner) -> Result:
         """Bring one resource closer to what it asks for."""
         resource = self._cache.resources.get(owner)
         if resource is None or resource.deleting:
-            self._forget(owner)
+            self._specs.forget(owner)
+            self._reporter.forget(owner)
             return Result()
         try:
-            desired, rendered = await self._compiled(resource)
-            snapshot = self._camera.take(resource, desired)
-            plan = decide(snapshot)
-            executed = await self._executor.execute(snapshot, plan, rendered)
+            spec = await self._specs.of(resource)
         except InvalidSpecError as error:
-            return await self._report_invalid(resource, error)
+            return await self._leave_alone(resource, error)
         except BusyError:
             return Result(retry=True)
+        except ApiError as error:
+            self._metrics.errors.labels(error.reason).inc()
+            _LOG.warning("The last valid spec of %s cannot be read: %s", owner, error)
+            return Result(retry=True, at_least=error.retry_after or 0.0)
+        snapshot = self._camera.take(resource, spec.desired, invalid=spec.invalid)
+        plan = decide(snapshot)
+        try:
+            executed = await self._executor.execute(snapshot, plan, spec.rendered)
+        except InvalidSpecError as error:  # known to be valid, but this time its examination did not end well
+            spec = replace(spec, invalid=error.with_consequence(_LEFT_ALONE), examine_after=examine_after(error))
+            snapshot, executed = replace(snapshot, invalid=spec.invalid), Executed()
+        except BusyError:
+            return Result(retry=True)
+        if spec.invalid:
+            self._metrics.errors.labels(INVALID).inc()
         fresh = status(snapshot, plan, executed)
         written = await self._reporter.report(resource, fresh, loads=loads(snapshot, plan))
-        deadline = due(fresh, desired.progress_deadline)
-        return _result(plan, executed, written=written, deadline=_seconds(snapshot.now, deadline))
+        deadline = due(fresh, spec.desired.progress_deadline)
+        moments = (spec.examine_after, _seconds(snapshot.now, deadline))
+        return _result(plan, executed, written=written, moments=moments)
 
-    async def _compiled(self, resource: ResourceRecord) -> tuple[Desired, Callable[[], Awaitable[Iterable[Child]]]]:
-        """What the resource asks for, and how to get its children rendered; these are too large to be kept."""
-        known = self._desired.get(resource.owner)
-        if known is not None and known.is_of(resource):
-
-            async def render() -> Iterable[Child]:
-                return (await self._examinations.compiled(resource))[1]
-
-            return known, render
-        desired, children = await self._examinations.compiled(resource)
-        self._desired[resource.owner] = desired
-
-        async def just_rendered() -> Iterable[Child]:
-            return children
-
-        return desired, just_rendered
-
-    def _forget(self, owner: Owner) -> None:
-        self._desired.pop(owner, None)
-        self._examinations.forget(owner)
-        self._reporter.forget(owner)
-
-    async def _report_invalid(self, resource: ResourceRecord, error: InvalidSpecError) -> Result:
-        """Leave everything alone, and say what is wrong."""
-        self._metrics.errors.labels("InvalidSpec").inc()
-        situation = situation_of_unreadable(self._cache, resource, memory=error.memory)
-        fresh = invalid_status(situation, str(error), previous=status_of(resource), now=self._camera.now())
-        written = await self._reporter.report(resource, fresh)
-        return Result(
-            retry=not written, again_after=AGAIN_AFTER_S if isinstance(error, ExaminationEndedError) else None
+    async def _leave_alone(self, resource: ResourceRecord, error: InvalidSpecError) -> Result:
+        """No valid spec is known: change nothing, and say what is wrong."""
+        self._metrics.errors.labels(INVALID).inc()
+        fresh = left_alone_status(
+            error.with_consequence(_LEFT_ALONE),
+            error.memory,
+            generation=resource.generation,
+            previous=status_of(resource),
+            now=self._camera.now(),
         )
+        written = await self._reporter.report(resource, fresh)
+        return Result(retry=not written, again_after=examine_after(error))
 
 
 def _seconds(now: datetime, moment: datetime | None) -> float | None:
     return None if moment is None else (moment - now).total_seconds() + _LATE_S
 
 
-def _result(plan: Plan, executed: Executed, *, written: bool, deadline: float | None) -> Result:
-    moments = (plan.look_again, deadline, _LOOK_AFTER_WRITES_S if executed.wrote else None)
+def _result(plan: Plan, executed: Executed, *, written: bool, moments: Iterable[float | None]) -> Result:
+    moments = (*moments, plan.look_again, _LOOK_AFTER_WRITES_S if executed.wrote else None)
     return Result(
         retry=bool(executed.failures or executed.waiting or not written),
         at_least=executed.retry_after,

@@ -33,6 +33,8 @@ class Snapshot:
         measured: What vLLM's metrics say.
         activity: Its requests, of a resource that may sleep; None when they are not known.
         now: The time.
+        invalid: What is wrong with the stored spec; `desired` is by the last valid one then. Empty for a valid one.
+        history_due: Whether the history lacks the stored spec as its newest entry, or has entries to delete.
     """
 
     resource: ResourceRecord
@@ -43,6 +45,8 @@ class Snapshot:
     measured: Measured
     activity: Activity | None
     now: datetime
+    invalid: str = ""
+    history_due: bool = False
 
     @property
     def owner(self) -> Owner:
@@ -142,15 +146,23 @@ class Camera:
         measured: What vLLM's metrics say of a resource.
         activity: The requests of a resource; None when they are not known.
         now: The time.
+        history_due: Whether a resource's history has to be written.
     """
 
     cache: Cache
     measured: Callable[[Owner], Measured] = lambda _: Measured()
     activity: Callable[[Owner], Activity | None] = lambda _: None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    history_due: Callable[[ResourceRecord], bool] = lambda _: False
 
-    def take(self, resource: ResourceRecord, desired: Desired) -> Snapshot:
-        """Everything as it is now; without I/O."""
+    def take(self, resource: ResourceRecord, desired: Desired, *, invalid: str = "") -> Snapshot:
+        """Everything as it is now; without I/O.
+
+        Args:
+            resource: As it is stored.
+            desired: What the spec asks for that is in effect.
+            invalid: What is wrong with the stored spec; empty while that is in effect.
+        """
         owner = resource.owner
         in_place = {key: record for key in desired.fingerprints if (record := self.cache.children.get(key)) is not None}
         return Snapshot(
@@ -162,4 +174,6 @@ class Camera:
             measured=self.measured(owner),
             activity=self.activity(owner),
             now=self.now(),
+            invalid=invalid,
+            history_due=self.history_due(resource),
         )

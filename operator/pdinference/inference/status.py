@@ -36,6 +36,7 @@ def _situation(snapshot: Snapshot, plan: Plan, executed: Executed) -> Situation:
         model=after.model,
         looks=desired.looks,
         holds=desired.sleeps_after is not None,
+        invalid=snapshot.invalid,
         heard=snapshot.activity is not None,
         asleep=plan.asleep and after.empty,
         progress_deadline=desired.progress_deadline,

@@ -13,6 +13,7 @@ from pdinference.batch.reconcile import BatchReconciler
 from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
+from pdinference.cluster.history.store import History
 from pdinference.cluster.kinds import RESOURCES, Kind, Owner, watched
 from pdinference.cluster.replicas import ReplicaWriter
 from pdinference.controller.events import EventRecorder
@@ -24,6 +25,7 @@ from pdinference.controller.workers import ByKind, Workers
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import PROGRAM
 from pdinference.inference.execute import Executor
+from pdinference.inference.in_effect import SpecsInEffect
 from pdinference.inference.reconcile import Reconciler
 from pdinference.inference.snapshot import Camera
 from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
@@ -110,13 +112,22 @@ class Parts:
         applier = Applier(api, self.cache, concurrency=settings.applies)
         reporter = Reporter(api, self.cache, events, self.metrics)
         examinations = Examinations(self.isolated.lanes["reconcile"])
+        history = History(api, self.cache)
+        camera = Camera(self.cache, self.measuring.measured, self.measuring.activity, history_due=history.is_due)
         inferences = Reconciler(
             cache=self.cache,
-            camera=Camera(self.cache, self.measuring.measured, self.measuring.activity),
-            executor=Executor(api, self.cache, applier, ReplicaWriter(api, self.cache), self.metrics),
+            camera=camera,
+            executor=Executor(
+                api=api,
+                cache=self.cache,
+                applier=applier,
+                replicas=ReplicaWriter(api, self.cache),
+                history=history,
+                metrics=self.metrics,
+            ),
             reporter=reporter,
             metrics=self.metrics,
-            examinations=examinations,
+            specs=SpecsInEffect(examinations, history),
         )
         batches = BatchReconciler(
             api=api,

@@ -59,7 +59,7 @@ class ConditionType:
     foreign: str = ""
 
 
-_POD: Final = FINAL_REASONS | {
+POD_REASONS: Final = FINAL_REASONS | {
     "Starting",
     "PreparingModel",
     UNSCHEDULABLE,
@@ -71,8 +71,10 @@ _POD: Final = FINAL_REASONS | {
     "StartError",
     "CrashLoopBackOff",
 }
-_ROLE: Final = _POD | {"ModelNotReady", "GpuBudget", "Asleep", "ScaledToZero", INVALID}
+"""What keeps a pod from getting ready, as far as the operator knows it by name."""
+_ROLE: Final = POD_REASONS | {"ModelNotReady", "GpuBudget", "Asleep", "ScaledToZero"}
 _CHILD: Final = frozenset({"NameConflict", "NotServed"})
+_NO_VALID_SPEC: Final = "No valid spec of the resource is known."
 _KUBELET: Final = "the kubelet"
 _API_SERVER: Final = "the API server"
 _WORKS: Final = frozenset({"RollingOut", "NotAllReady", "GpuBudget"})
@@ -85,8 +87,9 @@ def _role(name: str, word: str) -> ConditionType:
         when={
             "True": f"Every wanted {word} pod of the current revision is ready.",
             "False": "One is missing or not ready; the message says what to do.",
+            "Unknown": _NO_VALID_SPEC,
         },
-        reasons={"True": frozenset({"AllReady"}), "False": _ROLE},
+        reasons={"True": frozenset({"AllReady"}), "False": _ROLE, "Unknown": frozenset({INVALID})},
         foreign=_KUBELET,
         module="status.roles",
     )
@@ -99,12 +102,13 @@ TABLE: Final = (
             "True": "Requests are answered, by the current revision or by an earlier one; or P and D are asleep "
             "(`Asleep`) and the next request starts them.",
             "False": "No request is answered.",
-            "Unknown": "P and D are asleep, and a router pod does not report whether a request waits.",
+            "Unknown": "P and D are asleep, and a router pod does not report whether a request waits. "
+            f"{_NO_VALID_SPEC}",
         },
         reasons={
             "True": frozenset({"Serving", "Asleep"}),
-            "False": _ROLE | _CHILD | {"NotServing"},
-            "Unknown": frozenset({"Asleep"}),
+            "False": _ROLE | _CHILD | {"NotServing", INVALID},
+            "Unknown": frozenset({"Asleep", INVALID}),
         },
         foreign=f"{_KUBELET}, {_API_SERVER}",
         module="status.ready",
@@ -122,7 +126,7 @@ TABLE: Final = (
         },
         reasons={
             "True": frozenset({"Downloaded", "Inspected", "Checked"}),
-            "False": _POD | {"Waiting", "Asking", "Downloading", "Verifying", "Ready", "Failed"},
+            "False": POD_REASONS | {"Waiting", "Asking", "Downloading", "Verifying", "Ready", "Failed"},
             "Unknown": frozenset({"NotChecked"}),
         },
         foreign=f"the Job, {_KUBELET}",
@@ -204,8 +208,8 @@ TABLE: Final = (
                     "ScaleDownStabilized",
                 }
             ),
-            "False": frozenset({INVALID}),
-            "Unknown": frozenset({"Starting", "StillThere", INVALID}),
+            "False": frozenset({"AmbiguousSelector", "ScalingDisabled"}),
+            "Unknown": frozenset({"Starting", INVALID}),
         },
         foreign="the HorizontalPodAutoscaler",
         present="a role has `autoscaling`",

@@ -16,7 +16,6 @@ _ABSENT: Final = object()
 _MOST_SHOWN: Final = 3
 _LONGEST_PATH: Final = 60
 _LONGEST_VALUE: Final = 40
-_CONTEXT_LINES: Final = 3
 _WIDTH: Final = 120
 
 
@@ -61,8 +60,8 @@ def in_one_line(before: Json, after: Json) -> str:
 
 def diff(before: Json, after: Json, name_before: str, name_after: str) -> Iterator[str]:
     """A unified diff of two specs as YAML; no line when they are equal."""
-    lines = (_yaml(spec).splitlines() for spec in (before, after))
-    for line in unified_diff(*lines, name_before, name_after, lineterm="", n=_CONTEXT_LINES):
+    old, new = _yaml(before).splitlines(), _yaml(after).splitlines()
+    for line in unified_diff(old, new, name_before, name_after, lineterm=""):
         yield plain(line, len(line))
 
 

@@ -13,7 +13,7 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import METADATA_ONLY, ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.history.entry import HistoryRecord, entry_manifest, entry_name, spec_of
-from pdinference.cluster.kinds import CONTROLLER_REVISION, ChildKey
+from pdinference.cluster.kinds import CONTROLLER_REVISION, ChildKey, Owner
 from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.prune import prune
 from pdinference.cluster.records import ResourceRecord, compact
@@ -31,6 +31,13 @@ class History:
     def __init__(self, api: ApiServer, cache: Cache) -> None:
         self._api = api
         self._cache = cache
+        self._read: dict[Owner, tuple[str, bytes | None]] = {}
+        """The last valid spec of each resource whose stored one is invalid, with the uid of its entry."""
+
+    def is_due(self, resource: ResourceRecord) -> bool:
+        """Whether `remember` would write something; without I/O."""
+        entries = self._entries(resource)
+        return not _is_newest(entries, resource) or any(superfluous(entries))
 
     async def remember(self, resource: ResourceRecord) -> tuple[Outcome, Outcome]:
         """Make the stored spec of a resource the newest entry; what was written, and what was deleted, come back.
@@ -40,7 +47,7 @@ class History:
         """
         written = Outcome()
         entries = self._entries(resource)
-        if not entries or entries[0].key.name != entry_name(resource):
+        if not _is_newest(entries, resource):
             await self._make_newest(resource, entries, written)
         if not written.settled:
             return written, Outcome()
@@ -49,24 +56,30 @@ class History:
             self._cache.forget_entry(key)
         return written, pruned
 
-    def newest(self, resource: ResourceRecord) -> HistoryRecord | None:
-        """The entry of the last valid spec; None without one, or when that is the stored spec itself.
+    async def last_valid(self, resource: ResourceRecord) -> ResourceRecord | None:
+        """A resource whose stored spec is invalid, with the last valid spec in its place; None when there is none.
 
-        The latter was valid once, by the rules of another version of the operator. What was valid before it is no
-        substitute: nobody asked to go back.
-        """
-        entries = self._entries(resource)
-        return entries[0] if entries and entries[0].key.name != entry_name(resource) else None
-
-    async def read(self, resource: ResourceRecord, entry: HistoryRecord) -> ResourceRecord | None:
-        """The resource with the spec of an entry in the place of its own; None when the entry is not what it should be.
+        None as well when the newest entry is the stored spec, which was valid by the rules of another version of the
+        operator: nobody asked to go back to what was valid before it. None, too, when the entry is not what it should
+        be. The entry is read once; its data cannot change.
 
         Raises:
             ApiError: The entry could not be read.
         """
-        body = await self._api.get(_path(entry.key))
-        spec = spec_of(body, resource.uid)
-        return None if spec is None else replace(resource, spec=compact(spec), unreadable="")
+        entries = self._entries(resource)
+        if not entries or _is_newest(entries, resource):
+            return None
+        newest = entries[0]
+        known = self._read.get(resource.owner)
+        if known is None or known[0] != newest.uid:
+            spec = spec_of(await self._api.get(_path(newest.key)), resource.uid)
+            known = newest.uid, None if spec is None else compact(spec)
+            self._read[resource.owner] = known
+        return None if known[1] is None else replace(resource, spec=known[1], unreadable="")
+
+    def forget(self, owner: Owner) -> None:
+        """The stored spec is valid, or the resource is gone."""
+        self._read.pop(owner, None)
 
     def _entries(self, resource: ResourceRecord) -> list[HistoryRecord]:
         """The entries of this very resource, the newest first."""
@@ -80,6 +93,7 @@ class History:
         key = ChildKey(CONTROLLER_REVISION.name, resource.owner.namespace, name)
         known = next((entry for entry in entries if entry.key == key), None)
         manifest = entry_manifest(resource, number)
+        body: Json | None
         try:
             if known is not None:
                 body = await self._raise(manifest, known.uid, str(known.version))
@@ -118,6 +132,11 @@ def superfluous(entries: Sequence[HistoryRecord]) -> Iterator[HistoryRecord]:
         if len(shapes) >= LIMIT or entry.shape in shapes:
             yield entry
         shapes.add(entry.shape)
+
+
+def _is_newest(entries: Sequence[HistoryRecord], resource: ResourceRecord) -> bool:
+    """Whether the newest entry keeps the stored spec."""
+    return bool(entries) and entries[0].key.name == entry_name(resource)
 
 
 def _path(key: ChildKey) -> str:

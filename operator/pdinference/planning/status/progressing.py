@@ -5,6 +5,7 @@ from pdinference.api.v1alpha1.conditions import (
     DEADLINE_EXCEEDED,
     DEADLINE_REASONS,
     FINAL_REASONS,
+    INVALID,
     PROGRESSING,
     RECONCILING,
     ROLLOUT_COMPLETE,
@@ -28,6 +29,8 @@ def progressing(situation: Situation, problem: Advice | None, *, model_failure: 
         model_failure: Why the Job for the model fails; None when it does not.
         late: Whether the deadline of progress has passed.
     """
+    if situation.invalid:
+        return Judgement("False", INVALID, situation.invalid)
     lasting = [failure for failure in situation.failures if not failure.transient]
     if lasting:
         return Judgement("False", lasting[0].reason, listed(lasting))

@@ -33,6 +33,7 @@ class Situation:
         allocation: The replica count of each role, and what limits it.
         holds: Whether requests wait in router pods while P and D have none, so that a ready router says little.
         asleep: Whether P and D have no pods because nobody asks.
+        invalid: What is wrong with the stored spec; all else is by the last valid one then. Empty for a valid one.
         heard: Whether router pods tell how many requests there are.
         progress_deadline: How long a roll-out may make no progress; None for ever.
     """
@@ -58,6 +59,7 @@ class Situation:
     holds: bool = False
     asleep: bool = False
     heard: bool = True
+    invalid: str = ""
     progress_deadline: timedelta | None = None
 
     def wanted(self, role: Role) -> int:
