@@ -149,7 +149,7 @@ class ClusterSpec:
     def load_all(cls) -> list[Self]:
         """Every cluster of this state folder."""
         found = sorted(paths.clusters().glob(f"*/{SPEC_FILE}"))
-        return [cls(**json.loads(path.read_text())) for path in found]
+        return [cls(**{k: v for k, v in json.loads(path.read_text()).items() if k != "policies"}) for path in found]
 
 
 def check(name: str, nodes: int) -> None:
