@@ -59,7 +59,7 @@ def quick_example(images: ImageReferences) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def serving() -> Iterator[Serving]:
-    """A cluster of two nodes, the operator from its chart, and the tiny example, Ready.
+    """A cluster of two nodes that enforce NetworkPolicies, the operator from its chart, and the tiny example, Ready.
 
     With PDINFERENCE_KEEP=1 the cluster stays up for the next run.
     """
@@ -68,7 +68,7 @@ def serving() -> Iterator[Serving]:
     keep = os.environ.get("PDINFERENCE_KEEP") == "1"
     if not keep:
         Cluster.discard(name)
-    cluster, built = cluster_with_images(name)
+    cluster, built = cluster_with_images(name, policies=True)
     images = local_references(built)
     try:
         kubectl = Kubectl(cluster.kubeconfig, NAMESPACE)

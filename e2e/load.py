@@ -2,16 +2,21 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from e2e.console import say
 from e2e.kubectl import Kubectl
-from e2e.waiting import wait_until
+from e2e.load_report import Report, report
+from e2e.waiting import WaitTimeoutError, wait_until
 
 _CLIENT = Path(__file__).with_name("load_client.py")
-_MAX_SECONDS = 600
+_MAX_SECONDS = 900
+DEADLINE_SECONDS = 120
+"""Of each request. Answers take a second or two, and some ten on a busy machine; one that hangs takes minutes."""
+_STOP = "import os, signal; os.kill(1, signal.SIGTERM)"
 
 
 @dataclass(frozen=True)
@@ -42,22 +47,31 @@ class Load:
     kubectl: Kubectl
     pod: str
 
-    def results(self) -> list[dict[str, Any]]:
+    def report(self) -> Report:
         """What became of the requests so far."""
-        return [json.loads(line) for line in self.kubectl.run("logs", self.pod).splitlines()]
-
-    def answered(self) -> int:
-        """Number of requests answered so far."""
-        return sum(result["ok"] for result in self.results())
-
-    def failures(self) -> list[str]:
-        """What the failed ones said."""
-        return [result["error"] for result in self.results() if not result["ok"]]
+        return report(json.loads(line) for line in self.kubectl.run("logs", self.pod).splitlines())
 
     def wait_for(self, more: int) -> None:
         """Wait until so many more requests were answered."""
-        goal = self.answered() + more
-        wait_until(f"{more} more answers", lambda: self.answered() >= goal, timeout=120)
+        goal = self.report().answered + more
+        wait_until(f"{more} more answers", lambda: self.report().answered >= goal, timeout=2 * DEADLINE_SECONDS)
+
+    def unanswered(self) -> list[str]:
+        """What became of all requests that were not answered; none begins from now on.
+
+        Waits until those under way have ended. The client ends each at its deadline, so that one that is open after it
+        was lost. A time without any answer is a failure too: the client itself may have stopped.
+        """
+        self.kubectl.run("exec", self.pod, "--", "python3", "-c", _STOP)
+        with suppress(WaitTimeoutError):
+            wait_until("the last requests", lambda: not self.report().open, timeout=DEADLINE_SECONDS + 30)
+        found = self.report()
+        say(
+            f"{found.began} requests began, {found.answered} were answered, {len(found.failures)} failed, "
+            f"{len(found.open)} are open; {found.longest_gap:.1f} s at most without an answer"
+        )
+        silence = [f"{found.longest_gap:.0f} s without an answer"] if found.longest_gap > DEADLINE_SECONDS else []
+        return [*found.failures, *(f"{request} is open" for request in sorted(found.open)), *silence]
 
 
 @contextmanager
@@ -71,7 +85,7 @@ def load(
     running = Load(kubectl, pod)
     try:
         wait_until(
-            "the first answer", lambda: _phase(kubectl, pod) == "Running" and running.answered() > 0, timeout=120
+            "the first answer", lambda: _phase(kubectl, pod) == "Running" and running.report().answered > 0, timeout=120
         )
         yield running
     finally:
@@ -83,7 +97,7 @@ def _phase(kubectl: Kubectl, pod: str) -> str:
 
 
 def _pod(name: str, image: str, url: str, model: str, shape: Shape) -> dict[str, Any]:
-    amounts = map(str, (_MAX_SECONDS, shape.clients, shape.words, shape.tokens))
+    amounts = map(str, (_MAX_SECONDS, shape.clients, shape.words, shape.tokens, DEADLINE_SECONDS))
     container = {
         "name": "client",
         "image": image,

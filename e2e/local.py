@@ -19,10 +19,14 @@ TOOLS = ("control-plane", "node", "coredns", "tiny", "helm")
 IMAGES = ("operator", "router", "vllm-cpu")
 
 
-def cluster_with_images(name: str) -> tuple[Cluster, Mapping[str, BuiltImage]]:
+def cluster_with_images(name: str, *, policies: bool = False) -> tuple[Cluster, Mapping[str, BuiltImage]]:
     """Build what is missing, bring a cluster of two nodes up, and load the images.
 
     Compiling keeps the cores busy and the images mostly the network and the disk, so both go on at once.
+
+    Args:
+        name: Of the cluster.
+        policies: Whether its nodes enforce NetworkPolicies.
 
     Raises:
         ClusterError: This machine cannot run a cluster; the message says why.
@@ -37,7 +41,7 @@ def cluster_with_images(name: str) -> tuple[Cluster, Mapping[str, BuiltImage]]:
         built = build_images(IMAGES)
         binaries.result()
     headline("A local cluster of two nodes")
-    cluster = Cluster.up(name)
+    cluster = Cluster.up(name, policies=policies)
     for image in built.values():
         say(f"loading {image.reference}")
         cluster.load_image(image.reference, storage=image.storage)

@@ -30,7 +30,7 @@ RESTART_SECONDS = 240
 """Far more than a restart takes: the kubelet's 1 s, the process' 3 s, its probe's 5 s."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def requests(serving: Serving) -> Iterator[Load]:
     """Requests through the router, all the time."""
     with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
@@ -113,7 +113,7 @@ def test_killed_pods_let_nothing_in_and_are_back_after_a_restart(
     assert edits.longest_gap() < RESTART_SECONDS
     assert material(operator).certificate.not_valid_after_utc > datetime.now(UTC)
     requests.wait_for(more=3)
-    assert requests.failures() == []
+    assert requests.unanswered() == []
 
 
 def test_an_upgrade_keeps_nothing_out_and_a_certificate_that_is_due_is_renewed_meanwhile(
@@ -139,4 +139,4 @@ def test_an_upgrade_keeps_nothing_out_and_a_certificate_that_is_due_is_renewed_m
     assert {edit.words for edit in edits.of(right=True)} == {""}
     assert {edit.outcome for edit in edits.of(right=False)} == {"refused"}
     requests.wait_for(more=3)
-    assert requests.failures() == []
+    assert requests.unanswered() == []

@@ -16,7 +16,7 @@ import pytest
 from e2e.cluster import Cluster, ClusterError, build, images, processes, teardown
 from e2e.cluster.commands import run, succeeds
 from e2e.cluster.containerd import Containerd
-from e2e.cluster.spec import ClusterSpec
+from e2e.cluster.spec import SPEC_FILE, ClusterSpec
 from e2e.cluster.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces and containers need root")
@@ -42,13 +42,26 @@ spec:
       - name: probe
         image: localhost/pdinference/probe:1
         args: [serve, ":8080"]
+        ports: [{name: web, containerPort: 8080}]
         readinessProbe: {httpGet: {port: 8080, path: /}, periodSeconds: 1}
+"""
+
+POLICY = """
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: probes}
+spec:
+  podSelector: {matchLabels: {app: probe}}
+  policyTypes: [Ingress]
+  ingress:
+  - from: [{podSelector: {matchLabels: {app: friend}}}]
+    ports: [{port: web}]
 """
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster.fresh(NAME, nodes=2) as up:
+    with Cluster.fresh(NAME, nodes=2, policies=True) as up:
         up.kubectl("apply", "--filename=-", stdin=PROBES)
         up.kubectl("rollout", "status", "daemonset/probes", "--timeout=300s", timeout=310)
         yield up
@@ -133,6 +146,32 @@ def test_services_are_found_by_name_and_reach_pods_on_all_nodes(cluster: Cluster
     await_answers(cluster, next(iter(pods)), "http://probes.default.svc.cluster.local", set(pods))
 
 
+def test_a_policy_keeps_out_whom_it_does_not_name(cluster: Cluster) -> None:
+    """On either node, by the pod's labels and the port's name; without the policy, both get in."""
+    for name in ("friend", "stranger"):
+        flags = [f"--labels=app={name}", "--image=localhost/pdinference/probe:1", "--image-pull-policy=IfNotPresent"]
+        cluster.kubectl("run", name, *flags, "--", "serve", ":8080")
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/friend", "pod/stranger", "--timeout=300s", timeout=310)
+    addresses = [pod["ip"] for pod in probe_pods(cluster).values()]
+
+    def reached(source: str) -> int:
+        found = 0
+        for address in addresses:
+            with suppress(ClusterError):
+                found += bool(fetch(cluster, source, f"http://{address}:8080"))
+        return found
+
+    assert [reached("friend"), reached("stranger")] == [2, 2]
+    cluster.kubectl("apply", "--filename=-", stdin=POLICY)
+    wait_until("the policy to be enforced", lambda: reached("stranger") == 0, timeout=120)
+    assert reached("friend") == 2
+    cluster.stop_component("node-1/policy-agent", kill=True)
+    assert reached("friend") < 2, "without the agent, nothing is forwarded"
+    cluster.start_component("node-1/policy-agent")
+    assert [reached("friend"), reached("stranger")] == [2, 0]
+    cluster.kubectl("delete", "networkpolicy/probes", "pod/friend", "pod/stranger")
+
+
 def test_the_api_server_and_the_host_reach_pods(cluster: Cluster) -> None:
     """Aggregated APIs and webhooks need the first, load generators on the host the second."""
     pods = probe_pods(cluster)
@@ -206,7 +245,7 @@ def test_an_image_is_taken_from_buildah_and_its_rebuild_too(cluster: Cluster, tm
 
 def test_a_second_up_changes_nothing(cluster: Cluster) -> None:
     before = {component.name: component.pid() for component in cluster.components()}
-    Cluster.up(NAME, nodes=2)
+    Cluster.up(NAME, nodes=2, policies=True)
     assert {component.name: component.pid() for component in cluster.components()} == before
 
 
@@ -220,7 +259,7 @@ def test_up_repairs_what_was_killed_and_pods_live_on(cluster: Cluster) -> None:
     for component in cluster.components():
         if not component.name.startswith("node-2/"):
             cluster.stop_component(component.name, kill=True)
-    Cluster.up(NAME, nodes=2)
+    Cluster.up(NAME, nodes=2, policies=True)
     assert all(component.pid() for component in cluster.components())
     assert probe_pods(cluster) == before
     for pod in before:
@@ -274,3 +313,12 @@ def test_up_after_up_was_killed(seconds: float) -> None:
 def test_a_name_that_could_not_work_is_refused(name: str) -> None:
     with pytest.raises(ClusterError, match="no name for a cluster"):
         Cluster.up(name)
+
+
+def test_a_record_of_another_checkout_may_have_more_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PDINFERENCE_STATE", str(tmp_path))
+    mine = ClusterSpec(name="mine", nodes=0, audit=True, kwok=False, index=3)
+    mine.save()
+    file = mine.folder / SPEC_FILE
+    file.write_text(json.dumps({**json.loads(file.read_text()), "newer": True}))
+    assert ClusterSpec.load_all() == [mine]

@@ -117,7 +117,7 @@ def test_wait_and_scale_work_as_for_any_workload(serving: Serving) -> None:
         serving.kubectl.run("scale", f"pdi/{NAME}", "--replicas=1")
         wait_until("one D pod", lambda: serving.resource()["status"]["roles"]["decode"]["replicas"] == 1, timeout=180)
         client.wait_for(more=5)
-        assert client.failures() == []
+        assert client.unanswered() == []
 
 
 def test_an_edit_moves_traffic_to_a_new_pair_and_no_request_fails(serving: Serving) -> None:
@@ -134,7 +134,7 @@ def test_an_edit_moves_traffic_to_a_new_pair_and_no_request_fails(serving: Servi
         apply(serving.kubectl, edited(serving, model={"chatTemplate": template, "lora": lora}))
         settled(serving, revision_differs_from=old)
         client.wait_for(more=10)
-        assert client.failures() == []
+        assert client.unanswered() == []
 
     before = transfer(serving.kubectl, NAME)
     with serving.kubectl.port_forward(f"service/{NAME}", 80) as url:
@@ -166,11 +166,13 @@ def test_a_bad_edit_changes_nothing_for_clients_and_says_what_is_wrong(serving: 
         apply(serving.kubectl, edited(serving, engine={"image": "localhost/pdinference/no-such-image:1"}))
 
         def complains() -> bool:
-            message = conditions(serving.resource())["ParameterReady"]["message"]
-            return "no-such-image" in message
+            stalled = conditions(serving.resource()).get("Stalled", {"message": ""})
+            return "no-such-image" in stalled["message"]
 
-        wait_until("the condition to name the image", complains, timeout=120)
+        wait_until("the roll-out to be stalled by the image", complains, timeout=120)
         seen = serving.resource()
+        assert conditions(seen)["Progressing"]["status"] == "False"
+        assert conditions(seen)["Progressing"]["reason"] in {"ImagePullBackOff", "ErrImageNeverPull"}
         assert conditions(seen)["Ready"]["status"] == "True"
         assert seen["status"]["servingRevision"] == good
         assert f"Revision {good} keeps answering" in conditions(seen)["Progressing"]["message"]
@@ -179,7 +181,7 @@ def test_a_bad_edit_changes_nothing_for_clients_and_says_what_is_wrong(serving: 
         apply(serving.kubectl, serving.example)
         settled(serving)
         client.wait_for(more=5)
-        assert client.failures() == []
+        assert client.unanswered() == []
 
 
 def test_an_edit_that_the_api_server_refuses_names_the_field(serving: Serving) -> None:
@@ -199,7 +201,7 @@ def test_requests_do_not_notice_what_happens_to_the_operator_and_the_api_server(
         install_operator(serving.kubectl, serving.images, "workers=4")
         wait_ready(serving.kubectl, NAME)
         client.wait_for(more=10)
-        assert client.failures() == []
+        assert client.unanswered() == []
     after = pods(serving)
     assert after.keys() == before.keys()
     assert sum(pod["status"]["containerStatuses"][0]["restartCount"] for pod in after.values()) == 0

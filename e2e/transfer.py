@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
+import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.kubectl import Kubectl
@@ -73,11 +74,12 @@ def _serves(pod: dict[str, Any]) -> bool:
 
 
 def _scrape(kubectl: Kubectl, pod: str) -> list[tuple[str, float]]:
-    """Read a pod's metrics through the API server, which NetworkPolicies leave alone."""
-    path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod}:{ENGINE_PORT}/proxy/metrics"
+    """Read a pod's metrics through its kubelet, which NetworkPolicies leave alone."""
+    with kubectl.port_forward(f"pod/{pod}", ENGINE_PORT) as url:
+        metrics = httpx.get(f"{url}/metrics", timeout=60, trust_env=False).raise_for_status().text
     return [
         (f"{sample.name}{{{source}}}" if (source := sample.labels.get("source")) else sample.name, sample.value)
-        for family in text_string_to_metric_families(kubectl.run("get", "--raw", path))
+        for family in text_string_to_metric_families(metrics)
         for sample in family.samples
         if not sample.name.endswith(("_bucket", "_created"))
     ]

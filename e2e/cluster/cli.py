@@ -32,9 +32,10 @@ def prepare(tools: tuple[str, ...]) -> None:
 @click.option("--nodes", default=2, show_default=True, help="0 is a control plane alone.")
 @click.option("--audit/--no-audit", default=True, show_default=True, help="Write an audit log.")
 @click.option("--kwok", is_flag=True, help="Keep fake nodes alive.")
-def up(name: str, nodes: int, audit: bool, kwok: bool) -> None:
+@click.option("--policies", is_flag=True, help="Enforce NetworkPolicies on the nodes.")
+def up(name: str, nodes: int, audit: bool, kwok: bool, policies: bool) -> None:
     """Bring a cluster up, or repair it."""
-    cluster = Cluster.up(name, nodes=nodes, audit=audit, kwok=kwok)
+    cluster = Cluster.up(name, nodes=nodes, audit=audit, kwok=kwok, policies=policies)
     click.echo(f"export KUBECONFIG={cluster.kubeconfig}")
 
 

@@ -42,7 +42,14 @@ class Cluster:
 
     @classmethod
     def up(
-        cls, name: str = DEFAULT_NAME, *, nodes: int = 2, audit: bool = True, kwok: bool = False, dra: bool = True
+        cls,
+        name: str = DEFAULT_NAME,
+        *,
+        nodes: int = 2,
+        audit: bool = True,
+        kwok: bool = False,
+        dra: bool = True,
+        policies: bool = False,
     ) -> Self:
         """Bring a cluster up; one that runs is left alone, and what is missing of it is repaired.
 
@@ -52,34 +59,36 @@ class Cluster:
             audit: Whether the API server writes an audit log.
             kwok: Whether fake nodes and their pods are kept alive; they need the annotation `kwok.x-k8s.io/node=fake`.
             dra: Whether the API server serves dynamic resource allocation; those before Kubernetes 1.34 do not.
+            policies: Whether the nodes enforce NetworkPolicies.
 
         Raises:
             ClusterError: It does not come up, or runs already with other options.
         """
         spec.check(name, nodes)
         debian.require()
-        build.prepare(_tools(nodes, kwok=kwok))
+        build.prepare(_tools(nodes, kwok=kwok, policies=policies))
         with _lock(name):
             found = ClusterSpec.load(name)
             if found is None:
-                return cls._create(name, nodes=nodes, audit=audit, kwok=kwok, dra=dra)
-            if (found.nodes, found.audit, found.kwok, found.dra) != (nodes, audit, kwok, dra):
+                return cls._create(name, nodes=nodes, audit=audit, kwok=kwok, dra=dra, policies=policies)
+            asked = (nodes, audit, kwok, dra, policies)
+            if (found.nodes, found.audit, found.kwok, found.dra, found.policies) != asked:
                 raise ClusterError(
                     f"Cluster {name} exists with nodes={found.nodes}, audit={found.audit}, kwok={found.kwok}, "
-                    f"dra={found.dra}. "
+                    f"dra={found.dra}, policies={found.policies}. "
                     f"Ask for the same, or take it down first: python -m e2e.cluster down --name {name}"
                 )
             return cls._repair(found)
 
     @classmethod
-    def fresh(cls, name: str, *, nodes: int, kwok: bool = False, dra: bool = True) -> Self:
+    def fresh(cls, name: str, *, nodes: int, kwok: bool = False, dra: bool = True, policies: bool = False) -> Self:
         """As `up`, but without anything that an interrupted run left: for tests, which count what they find.
 
         Raises:
             ClusterError: It does not come up.
         """
         cls.discard(name)
-        return cls.up(name, nodes=nodes, kwok=kwok, dra=dra)
+        return cls.up(name, nodes=nodes, kwok=kwok, dra=dra, policies=policies)
 
     @classmethod
     def discard(cls, name: str) -> None:
@@ -171,10 +180,12 @@ class Cluster:
         return components[name]
 
     @classmethod
-    def _create(cls, name: str, *, nodes: int, audit: bool, kwok: bool, dra: bool) -> Self:
+    def _create(cls, name: str, *, nodes: int, audit: bool, kwok: bool, dra: bool, policies: bool) -> Self:
         with locked(paths.clusters() / ".lock"):  # two clusters must not choose the same network
             index = network.free_index({other.index for other in ClusterSpec.load_all()})
-            cluster = ClusterSpec(name=name, nodes=nodes, audit=audit, kwok=kwok, index=index, dra=dra)
+            cluster = ClusterSpec(
+                name=name, nodes=nodes, audit=audit, kwok=kwok, index=index, dra=dra, policies=policies
+            )
             cluster.save()
         network.create(cluster)
         return cls(cluster)._ensure()
@@ -188,7 +199,14 @@ class Cluster:
             except ClusterError as error:
                 click.echo(f"Cluster {cluster.name} can't be repaired, so it is made anew: {error}", err=True)
         teardown.remove(cluster)
-        return cls._create(cluster.name, nodes=cluster.nodes, audit=cluster.audit, kwok=cluster.kwok, dra=cluster.dra)
+        return cls._create(
+            cluster.name,
+            nodes=cluster.nodes,
+            audit=cluster.audit,
+            kwok=cluster.kwok,
+            dra=cluster.dra,
+            policies=cluster.policies,
+        )
 
     def _ensure(self) -> Self:
         pki.ensure(self.spec)
@@ -201,8 +219,9 @@ class Cluster:
         return self
 
 
-def _tools(nodes: int, *, kwok: bool) -> list[str]:
-    return ["control-plane", *(["node", "coredns", "tiny"] if nodes else []), *(["kwok"] if kwok else [])]
+def _tools(nodes: int, *, kwok: bool, policies: bool) -> list[str]:
+    on_nodes = ["node", "coredns", "tiny", *(["policy-agent"] if policies else [])]
+    return ["control-plane", *(on_nodes if nodes else []), *(["kwok"] if kwok else [])]
 
 
 @contextmanager

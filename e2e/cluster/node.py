@@ -19,7 +19,8 @@ from e2e.cluster.waiting import wait_until
 
 def components(node: NodeSpec) -> list[Component]:
     """The processes of a node, in the order in which they start."""
-    return [_containerd(node), _kubelet(node), _kube_proxy(node)]
+    found = [_containerd(node), _kubelet(node), _kube_proxy(node)]
+    return [*found, _policy_agent(node)] if node.cluster.policies else found
 
 
 def ensure_all(nodes: list[NodeSpec]) -> None:
@@ -96,6 +97,17 @@ def _kubelet(node: NodeSpec) -> Component:
 def _kube_proxy(node: NodeSpec) -> Component:
     command: list[Word] = [build.binary("kube-proxy"), f"--config={node.folder / 'kube-proxy.yaml'}"]
     return _component(node, "kube-proxy", command, lambda: api.healthy(f"http://{node.address}:10256/healthz"))
+
+
+def _policy_agent(node: NodeSpec) -> Component:
+    health = f"{node.address}:10260"
+    command: list[Word] = [
+        build.binary("policy-agent"),
+        f"--kubeconfig={node.cluster.kubeconfig}",
+        f"--pod-range={POD_RANGE}",
+        f"--health={health}",
+    ]
+    return _component(node, "policy-agent", command, lambda: api.healthy(f"http://{health}/healthz"))
 
 
 def _component(node: NodeSpec, name: str, command: list[Word], ready: Callable[[], bool]) -> Component:

@@ -93,15 +93,14 @@ def test_history_says_when_the_stored_spec_is_not_in_it(world: World) -> None:
 def test_diff_shows_the_last_edit_unless_revisions_are_named(world: World) -> None:
     for image in "abc":
         world.edit(image)
-    shown = {
-        words: world.run("diff", *words).output.splitlines()
-        for words in ((), ("--revision", "1"), ("--revision", "1", "--with", "2"))
-    }
-    for words, (name, other, before, after) in {
+    options: tuple[tuple[str, ...], ...] = ((), ("--revision", "1"), ("--revision", "1", "--with", "2"))
+    shown = {words: world.run("diff", *words).output.splitlines() for words in options}
+    expected: dict[tuple[str, ...], tuple[str, str, str, str]] = {
         (): ("revision 2", "stored", "b", "c"),
         ("--revision", "1"): ("revision 1", "stored", "a", "c"),
         ("--revision", "1", "--with", "2"): ("revision 1", "revision 2", "a", "b"),
-    }.items():
+    }
+    for words, (name, other, before, after) in expected.items():
         lines = shown[words]
         assert lines[:2] == [f"--- {name}", f"+++ {other}"]
         assert [line for line in lines[2:] if line[0] in "+-"] == [f"-  image: {before}", f"+  image: {after}"]

@@ -114,7 +114,8 @@ async def test_an_operator_killed_at_any_write_leaves_nothing_unfinished() -> No
     for number in range(LIMIT):
         await world.remember(str(number))
     for number in range(3):
-        world.api.fail("delete", f"{PLACE}/{oldest(world)}", *[KilledError() for _ in range(2)])  # type: ignore[list-item]
+        killed: list[Any] = [KilledError(), KilledError()]
+        world.api.fail("delete", f"{PLACE}/{oldest(world)}", *killed)
         for _ in range(2):
             with pytest.raises(KilledError):
                 await world.remember(f"new {number}")

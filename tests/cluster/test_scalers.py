@@ -2,9 +2,10 @@
 
 from copy import deepcopy
 from datetime import UTC, datetime
+from typing import Any
 
 from pdinference.cluster.cache import Cache
-from pdinference.cluster.kinds import SCALER, ChildKey
+from pdinference.cluster.kinds import SCALER, ChildKey, Kind
 from pdinference.cluster.records import child_record
 from pdinference.planning.scale_target import ScalerState
 from tests.cluster.objects import OWNER, Json, live, manifest
@@ -20,7 +21,7 @@ LIMITED = {
 }
 
 
-def scaler(version: int = 1, spec: Json | None = None, **status: object) -> Json:
+def scaler(version: int = 1, spec: Json | None = None, **status: Any) -> Json:
     return {**live(manifest("PDScaler", KEY.name), version=version, **status), "spec": spec or {}}
 
 
@@ -39,7 +40,7 @@ def test_a_fresh_scaler_recommends_nothing() -> None:
 
 
 def test_recommendation_and_status_are_kept() -> None:
-    status = {"replicas": 3, "selector": "a=b", "revision": "r1", "baselineInterTokenMicroseconds": 10_400}
+    status: Json = {"replicas": 3, "selector": "a=b", "revision": "r1", "baselineInterTokenMicroseconds": 10_400}
     state = child_record("PDScaler", scaler(spec={"replicas": 8}, **status, conditions=[LIMITED])).scaler
     assert state is not None
     assert (state.recommended, state.replicas, state.selector, state.revision) == (8, 3, "a=b", "r1")
@@ -71,7 +72,7 @@ def test_a_recommendation_in_the_answer_to_a_status_write_counts() -> None:
 
 
 def test_a_scaler_that_no_crd_would_allow_is_left_out() -> None:
-    unreadable = []
+    unreadable: list[Kind] = []
     cache = Cache(unreadable.append)
     assert cache.observe(SCALER, scaler(1, conditions=[{"type": "Limited"}]), deleted=False) == set()
     assert unreadable == [SCALER]

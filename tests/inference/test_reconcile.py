@@ -166,6 +166,12 @@ def world(document: Callable[..., Json]) -> World:
     return World(document())
 
 
+async def test_a_rollout_is_looked_at_again_when_its_deadline_passes(world: World) -> None:
+    await world.reconcile()
+    looks = [(await world.reconcile()).again_after for _ in range(2)]
+    assert looks[-1] == pytest.approx(4200, abs=30)
+
+
 async def test_a_new_resource_gets_all_its_children_and_a_status(world: World) -> None:
     assert not (await world.reconcile()).retry
     assert world.api.names("/statefulsets/")

@@ -59,7 +59,7 @@ class Earlier:
 
         async def all_there() -> bool:
             templates = [workload["spec"] for workload in (await workloads(self._world)).values()]
-            wanted = sum(spec["replicas"] for spec in templates if _revision(spec["template"]) == revision)
+            wanted: int = sum(spec["replicas"] for spec in templates if _revision(spec["template"]) == revision)
             for pod in (pods := await self._pods(revision)):
                 await self._run(pod)
             return len(pods) >= wanted  # while the router's pods are replaced, there are more

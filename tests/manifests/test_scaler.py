@@ -38,11 +38,11 @@ def test_a_scaler_belongs_to_the_resource_and_says_nothing_about_replicas(resour
     [(RenderSettings(), {}, "HorizontalPodAutoscaler"), (WITH_KEDA, {"source": "KEDA"}, "ScaledObject")],
     ids=["hpa", "keda"],
 )
-def test_without_a_revision_an_autoscaler_scales_the_scaler(
+def test_an_autoscaler_scales_the_scaler_of_its_role(
     resource: Make, settings: RenderSettings, source: dict[str, str], kind: str
 ) -> None:
     owner = resource(parameter=SCALED, decode=SCALED, **({"autoscaling": source} if source else {}))
-    for role, manifest in autoscalers(owner, None, settings).items():
+    for role, manifest in autoscalers(owner, settings).items():
         scaler = scalers(owner)[role]
         assert manifest["kind"] == kind
         assert manifest["spec"]["scaleTargetRef"] == {

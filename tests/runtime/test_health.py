@@ -4,6 +4,7 @@ import asyncio
 
 import aiohttp
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.supervisor import Supervisor
@@ -18,9 +19,13 @@ class Clock:
         return self.now
 
 
+async def no_gauges() -> str:
+    return ""
+
+
 def made(freshness: Freshness, unready: str = "") -> Health:
     metrics = Metrics()
-    return Health(freshness, metrics, Supervisor(metrics), unready=lambda: unready)
+    return Health(freshness, metrics, Supervisor(metrics), gauges=no_gauges, unready=lambda: unready)
 
 
 async def status(health: Health, path: str) -> int:
@@ -67,7 +72,7 @@ async def test_a_background_task_that_ended_is_not_healthy() -> None:
 
     metrics = Metrics()
     supervisor = Supervisor(metrics)
-    health = Health(Freshness(), metrics, supervisor, unready=lambda: "")
+    health = Health(Freshness(), metrics, supervisor, gauges=no_gauges, unready=lambda: "")
     assert await status(health, "/healthz") == 200
     await asyncio.wait({supervisor.start("scraper", fails())})
     assert await status(health, "/healthz") == 503
@@ -100,3 +105,19 @@ async def test_bytes_of_a_watch_and_new_lists_are_noticed() -> None:
                     assert [chunk async for chunk in response.content.iter_chunked(1024)] == [b"{}\n"]
                 assert freshness.silent(60) == []
                 assert len(begun) == lists
+
+
+async def test_metrics_has_own_metrics_and_gauges_of_signals() -> None:
+    async def gauges() -> str:
+        return "# TYPE pdinference_decode_load gauge\npdinference_decode_load 0.5\n"
+
+    metrics = Metrics()
+    health = Health(Freshness(), metrics, Supervisor(metrics), gauges=gauges, unready=lambda: "")
+    async with (
+        health.serve("127.0.0.1", 0) as port,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}/metrics") as response,
+    ):
+        families = {family.name: family for family in text_string_to_metric_families(await response.text())}
+    assert families["pdinference_decode_load"].samples[0].value == 0.5
+    assert "pdinference_is_leader" in families

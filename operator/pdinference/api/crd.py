@@ -203,11 +203,16 @@ def _resource_schema(description: str, spec: type[BaseModel], status: type[BaseM
             "kind": {"type": "string", "description": "Kind of resource."},
             "metadata": {"type": "object"},
             "spec": model_schema(spec),
-            # A new resource, which the operator has not seen, must not look finished to those that wait for it.
-            "status": {**model_schema(status), "default": {"observedGeneration": 0}},
+            "status": _status_schema(status),
         },
     }
     return {**schema, "x-kubernetes-validations": [_validation(rule) for rule in rules]} if rules else schema
+
+
+def _status_schema(status: type[BaseModel]) -> Schema:
+    """A new resource, which the operator has not seen, must not look finished to those that wait for it."""
+    schema = model_schema(status)
+    return {**schema, "default": {"observedGeneration": 0}} if "observed_generation" in status.model_fields else schema
 
 
 def model_schema(model: type[BaseModel]) -> Schema:

@@ -85,12 +85,6 @@ ANNOTATION_MODEL = f"{GROUP}/model"
 
 ENGINE_PORT = 8000
 ENGINE_PORT_NAME = "http"
-SIDE_CHANNEL_PORT = 5600
-"""Where decode asks prefill for its NIXL metadata (vLLM's default for VLLM_NIXL_SIDE_CHANNEL_PORT)."""
-SIDE_CHANNEL_PORT_NAME = "kv-side-channel"
-MOONCAKE_BOOTSTRAP_PORT = 8998
-"""Where router and decode ask prefill for its Mooncake addresses (vLLM's default for VLLM_MOONCAKE_BOOTSTRAP_PORT)."""
-MOONCAKE_BOOTSTRAP_PORT_NAME = "kv-bootstrap"
 GROUP_BROKEN_EXIT = 75
 """How a container ends when another node of its P instance did."""
 GROUP_PORT = 29600

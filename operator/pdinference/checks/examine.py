@@ -15,9 +15,8 @@ from pdinference.checks.model_shape import model_problems
 from pdinference.checks.older_models import older_model_warnings, tokenizer_problems
 from pdinference.checks.options import option_problems, option_warnings
 from pdinference.checks.pair import pair_problems
-from pdinference.checks.pinning import pinning_warnings
 from pdinference.checks.resources import resource_problems
-from pdinference.checks.risks import risks
+from pdinference.checks.risks import pinning_risks, risks
 from pdinference.checks.scaling import scaling_problems
 from pdinference.manifests import RenderSettings
 from pdinference.manifests.policy import policy_problems
@@ -73,7 +72,7 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
         *adapter_warnings(reading.resource.spec, adapters),
     )
     if not problems:  # what is missing may be what could not be read
-        warnings += tuple(pinning_warnings(reading.resource.spec))
+        warnings += tuple(pinning_risks(reading.resource.spec))
     return Examination(
         resource=None if problems else reading.resource,
         problems=first_of(problems),

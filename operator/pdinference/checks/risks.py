@@ -7,10 +7,9 @@ from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
 from pdinference.checks.options import is_official
+from pdinference.planning.pinning import not_pinned
 
 _COMMIT = re.compile("^[0-9a-f]{40}$")
-
-
 _SECRET = re.compile(r"(?:PASSWORD|PASSWD|SECRET|_TOKEN|API_KEY|ACCESS_KEY)$", re.IGNORECASE)
 
 
@@ -27,6 +26,12 @@ def risks(spec: Spec) -> Iterator[Problem]:
             "Python code from the model's repository will run in the pods."
             + ("" if pinned else f" Pin the revision to a commit that you have read: now it may change {when}."),
         )
+
+
+def pinning_risks(spec: Spec) -> Iterator[Problem]:
+    """The warning about a P that may run on any product."""
+    if (problem := not_pinned(spec)) is not None:
+        yield Problem("spec.parameter.accelerator.products", problem)
 
 
 def _image_without_cpu(spec: Spec) -> Iterator[Problem]:

@@ -80,7 +80,8 @@ def _amount(value: Json) -> float | None:
     for member in ("averageValue", "averageUtilization", "value"):
         if member in value:
             amount = quantity(value[member])
-            return None if amount is None else float(amount)
+            # Of no pods, an HPA reports the smallest integer as their average.
+            return None if amount is None or amount < 0 else float(amount)
     return None
 
 

@@ -7,6 +7,7 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference, defaults
 from pdinference.engine import lifecycle
 from pdinference.engine.arguments import to_argv
+from pdinference.engine.connectors.registry import connector_of
 from pdinference.engine.kv_tiers import DISK_TIER_MOUNT, disk_tier_command
 from pdinference.engine.router import activator_command, router_command, router_port
 from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults, engine_command
@@ -25,7 +26,6 @@ from pdinference.manifests.pods.placement import (
     router_resources,
     scheduling,
 )
-from pdinference.manifests.pods.transfer import transfer_annotations, transfer_ports
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
 
@@ -38,6 +38,7 @@ def further_nodes(resource: PDInference) -> range:
 def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node_rank: int = 0) -> Manifest:
     """The template of the pods of a role; of P, on one node of an instance."""
     spec, rdma = resource.spec.of(role, node_rank), resource.spec.transfer.rdma
+    connector = connector_of(resource.spec.transfer)
     several = spec.parallelism.nodes > 1
     volumes = kv_volumes(resource, spec)
     disk = spec.kv_tiers.disk if spec.kv_tiers else None
@@ -48,7 +49,7 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
         labels=pod_labels(resource.metadata.name, role, spec.placement)
         | (names.node_labels(node_rank) if several else {}),
         serves=node_rank == 0,
-        annotations=transfer_annotations(resource.spec.transfer, role),
+        annotations=connector.annotations(role),
         image=resource.spec.engine.image,
         command=command_values(engine_command(resource, role, node_rank)),
         resources=container_resources(spec, rdma),
@@ -59,7 +60,7 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
         grace_seconds=lifecycle.grace_seconds(drain, pre_stop),
         defaults=" ".join(to_argv(effective_defaults(resource.spec, role))),
         cache_mount=CACHE_MOUNT,
-        ports=transfer_ports(resource.spec.transfer, role),
+        ports=connector.ports(role),
         group=volume_group(volumes),
         shared_memory=shared_memory_size(spec),
         disk_tier=command_values(disk_tier_command(disk)) if disk else None,

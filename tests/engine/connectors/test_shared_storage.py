@@ -244,3 +244,11 @@ def test_what_was_not_used_for_long_goes(connect: Connect, tmp_path: Path) -> No
     sweep(tmp_path, 2000)
     assert not abandoned.exists()
     assert d.step(asked(range(9), [1, 2, 3]), asked(range(20, 29), [4, 5, 6])) == ([0, 8], set())
+
+
+def test_shared_storage_goes_without_what_its_connector_cannot(resource: Make) -> None:
+    for role in (Role.PARAMETER, Role.DECODE):
+        arguments = engine_command(resource(transfer=FILES), role).arguments
+        assert {"--no-enable-prefix-caching", "--no-enable-chunked-prefill"} <= set(arguments)
+        limits = [argument for argument in arguments if argument.startswith("--max-num-batched-tokens")]
+        assert limits == [], "vLLM takes the longest prompt, and refuses less"

@@ -10,6 +10,8 @@ from pdinference.planning.scaling.fleet import Fleet
 from pdinference.planning.scaling.scale_spec import ScaleSpec
 
 P, D = Role.PARAMETER, Role.DECODE
+Part = tuple[list[WorkloadState], list[PodSummary]]
+"""Workloads and pods."""
 SCALED: dict[str, Any] = {"autoscaling": {"maxReplicas": 10}}
 
 
@@ -51,12 +53,12 @@ def pods(role: Role, count: int, revision: str = "a", *, gpus: int = 1, ending: 
     ]
 
 
-def revision(p: int, d: int, name: str = "a", *, gpus: int = 1) -> tuple[list[WorkloadState], list[PodSummary]]:
+def revision(p: int, d: int, name: str = "a", *, gpus: int = 1) -> Part:
     """The workloads and the pods of a revision."""
     workloads = [workload(P, p, name, gpus=gpus), workload(D, d, name, gpus=gpus)]
     return workloads, [*pods(P, p, name, gpus=gpus), *pods(D, d, name, gpus=gpus)]
 
 
-def fleet(*parts: tuple[list[WorkloadState], list[PodSummary]]) -> Fleet:
+def fleet(*parts: Part) -> Fleet:
     """Several revisions side by side."""
     return Fleet([one for workloads, _ in parts for one in workloads], [one for _, pods in parts for one in pods])

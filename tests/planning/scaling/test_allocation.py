@@ -9,7 +9,19 @@ from pdinference.planning.scaling.allocation import Allocation, allocate
 from pdinference.planning.scaling.fleet import Fleet
 from pdinference.planning.scaling.limited import LimitReason
 from pdinference.planning.scaling.scale_spec import ScaleSpec
-from tests.planning.scaling.fleets import D, P, between, fleet, gpus, pods, revision, scale_spec, with_gpus, workload
+from tests.planning.scaling.fleets import (
+    D,
+    P,
+    Part,
+    between,
+    fleet,
+    gpus,
+    pods,
+    revision,
+    scale_spec,
+    with_gpus,
+    workload,
+)
 
 NONE = scale_spec(None)
 
@@ -183,7 +195,7 @@ class TestBudget:
         assert counts(scale_spec(8), Fleet([workload(P, 1), workload(D, 6)], []), 9, 9) == (2, 6)
 
     def test_pods_of_earlier_revisions_count(self) -> None:
-        gone = ([], pods(D, 2, "z", gpus=2, ending=2))
+        gone: Part = ([], pods(D, 2, "z", gpus=2, ending=2))
         assert counts(scale_spec(8), fleet(revision(1, 1), gone), 9, 9) == (2, 2)
         assert counts(scale_spec(8), fleet(revision(1, 1), revision(2, 1, "z")), 9, 9) == (3, 2)
 

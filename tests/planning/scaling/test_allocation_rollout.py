@@ -2,16 +2,14 @@
 
 from typing import Any
 
-from pdinference.planning.observed import PodSummary, WorkloadState
 from pdinference.planning.scaling.allocation import Allocation, allocate
 from pdinference.planning.scaling.fleet import Fleet
 from pdinference.planning.scaling.limited import LimitReason
 from pdinference.planning.scaling.scale_spec import ScaleSpec
-from tests.planning.scaling.fleets import D, P, between, fleet, pods, revision, scale_spec, with_gpus, workload
+from tests.planning.scaling.fleets import D, P, Part, between, fleet, pods, revision, scale_spec, with_gpus, workload
 
 NONE = scale_spec(None)
 RECREATE: dict[str, Any] = {"rollout": {"strategy": "Recreate"}}
-Part = tuple[list[WorkloadState], list[PodSummary]]
 
 
 def decide(spec: ScaleSpec, there: Fleet, p: int | None = None, d: int | None = None, **more: Any) -> Allocation:

@@ -40,19 +40,21 @@ class TestFromSpec:
 
 class TestMostPossible:
     @pytest.mark.parametrize(
-        ("more", "most"),
+        ("budget", "more", "most"),
         [
-            ({"budget": None}, (10, 10)),
-            ({"budget": 8}, (7, 7)),
-            ({"budget": 8, "d": between(3, 10)}, (5, 7)),
-            ({"budget": 8, "d": {"replicas": 3}}, (5, 3)),
-            ({"budget": 8, "ratio": {"max": {}}}, (4, 7)),
-            ({"budget": 8, "ratio": {"min": {"decode": 3}}}, (7, 6)),
-            ({"budget": None, "d": between(1, 3), "ratio": {"max": {"parameter": 2}}}, (6, 3)),
+            (None, {}, (10, 10)),
+            (8, {}, (7, 7)),
+            (8, {"d": between(3, 10)}, (5, 7)),
+            (8, {"d": {"replicas": 3}}, (5, 3)),
+            (8, {"ratio": {"max": {}}}, (4, 7)),
+            (8, {"ratio": {"min": {"decode": 3}}}, (7, 6)),
+            (None, {"d": between(1, 3), "ratio": {"max": {"parameter": 2}}}, (6, 3)),
         ],
     )
-    def test_range_ratio_and_budget_limit_it(self, more: dict[str, Any], most: tuple[int, int]) -> None:
-        spec = scale_spec(more.pop("budget"), **more)
+    def test_range_ratio_and_budget_limit_it(
+        self, budget: int | None, more: dict[str, Any], most: tuple[int, int]
+    ) -> None:
+        spec = scale_spec(budget, **more)
         assert (spec.most_possible(P), spec.most_possible(D)) == most
 
     def test_gpus_of_an_instance_count(self) -> None:
@@ -85,20 +87,21 @@ class TestRatio:
         assert (ratio.companions(P, 0), ratio.companions(D, 0)) == (0, 0)
         assert (ratio.companions(P, 1), ratio.companions(P, 2), ratio.companions(D, 4)) == (1, 4, 2)
 
-    @given(_bounds, _bounds, st.integers(0, 30), st.integers(0, 30))
-    def test_the_least_counts_are_within_and_none_smaller_are(
-        self, low: Fraction | None, high: Fraction | None, p: int, d: int
-    ) -> None:
-        ratio = Ratio(low, high)
-        if not ratio.possible:
-            return
 
-        def within(p: int, d: int) -> bool:
-            return p >= ratio.p_for(d) and d >= ratio.d_for(p)
+@given(_bounds, _bounds, st.integers(0, 30), st.integers(0, 30))
+def test_the_least_counts_are_within_and_none_smaller_are(
+    low: Fraction | None, high: Fraction | None, p: int, d: int
+) -> None:
+    ratio = Ratio(low, high)
+    if not ratio.possible:
+        return
 
-        least_p, least_d = ratio.least(p, d)
-        assert within(least_p, least_d)
-        assert least_p >= p
-        assert least_d >= d
-        assert not (least_p > p and within(least_p - 1, least_d))
-        assert not (least_d > d and within(least_p, least_d - 1))
+    def within(p: int, d: int) -> bool:
+        return p >= ratio.p_for(d) and d >= ratio.d_for(p)
+
+    least_p, least_d = ratio.least(p, d)
+    assert within(least_p, least_d)
+    assert least_p >= p
+    assert least_d >= d
+    assert not (least_p > p and within(least_p - 1, least_d))
+    assert not (least_d > d and within(least_p, least_d - 1))

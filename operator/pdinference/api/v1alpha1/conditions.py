@@ -59,7 +59,7 @@ class ConditionType:
     foreign: str = ""
 
 
-_POD: Final = FINAL_REASONS | {
+POD_REASONS: Final = FINAL_REASONS | {
     "Starting",
     "PreparingModel",
     UNSCHEDULABLE,
@@ -71,7 +71,8 @@ _POD: Final = FINAL_REASONS | {
     "StartError",
     "CrashLoopBackOff",
 }
-_ROLE: Final = _POD | {"ModelNotReady", "GpuBudget", "Asleep", "ScaledToZero"}
+"""What keeps a pod from getting ready, as far as the operator knows it by name."""
+_ROLE: Final = POD_REASONS | {"ModelNotReady", "GpuBudget", "Asleep", "ScaledToZero"}
 _CHILD: Final = frozenset({"NameConflict", "NotServed"})
 _NO_VALID_SPEC: Final = "No valid spec of the resource is known."
 _KUBELET: Final = "the kubelet"
@@ -125,7 +126,7 @@ TABLE: Final = (
         },
         reasons={
             "True": frozenset({"Downloaded", "Inspected", "Checked"}),
-            "False": _POD | {"Waiting", "Asking", "Downloading", "Verifying", "Ready", "Failed"},
+            "False": POD_REASONS | {"Waiting", "Asking", "Downloading", "Verifying", "Ready", "Failed"},
             "Unknown": frozenset({"NotChecked"}),
         },
         foreign=f"the Job, {_KUBELET}",
@@ -207,7 +208,8 @@ TABLE: Final = (
                     "ScaleDownStabilized",
                 }
             ),
-            "Unknown": frozenset({"Starting", "StillThere", INVALID}),
+            "False": frozenset({"AmbiguousSelector", "ScalingDisabled"}),
+            "Unknown": frozenset({"Starting", INVALID}),
         },
         foreign="the HorizontalPodAutoscaler",
         present="a role has `autoscaling`",

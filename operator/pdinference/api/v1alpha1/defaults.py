@@ -5,6 +5,7 @@ they depend on role and device.
 """
 
 from pdinference.api.names import Role
+from pdinference.api.v1alpha1.connectors import LIMITS
 from pdinference.api.v1alpha1.resource import Spec
 
 _BLOCK_SIZE = 128
@@ -39,7 +40,7 @@ def max_num_batched_tokens(spec: Spec, role: Role) -> int | None:
     own = spec.of(role)
     chosen = own.max_num_batched_tokens or spec.engine.max_num_batched_tokens
     chunked = spec.engine.enable_chunked_prefill if own.enable_chunked_prefill is None else own.enable_chunked_prefill
-    if spec.transfer.connector == "SharedStorage" or chunked is False:
+    if LIMITS[spec.transfer.connector].one_step or chunked is False:
         return chosen
     if chosen is not None or own.accelerator.type != "GPU":
         return chosen

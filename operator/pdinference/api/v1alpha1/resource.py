@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field
 
 from pdinference.api.names import ENGINE_ROLES, NAME_MAX_LENGTH, Role
 from pdinference.api.v1alpha1.base import ApiModel, Matches, QualifiedName, Rule
-from pdinference.api.v1alpha1.connectors import CONNECTOR_RULES
+from pdinference.api.v1alpha1.connector_rules import CONNECTOR_RULES
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.v1alpha1.model import Model
 from pdinference.api.v1alpha1.pair_autoscaling import MetricsSource, PairAutoscaling

@@ -1,4 +1,4 @@
-"""Connectors of ours. vLLM gets one as an argument of a launcher, which writes it to a file and becomes vLLM."""
+"""Connector classes of ours. vLLM gets one as an argument of a launcher, which writes it to a file and becomes vLLM."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ _FOLDER = "/tmp/pdinference"  # noqa: S108 - a volume of the pod's own
 
 
 @dataclass(frozen=True)
-class OwnConnector:
-    """A subclass of a connector of vLLM.
+class OwnClass:
+    """A subclass of a connector class of vLLM.
 
     Attributes:
         name: The class.

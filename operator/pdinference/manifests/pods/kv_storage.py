@@ -4,7 +4,7 @@ from typing import Any
 
 from pdinference.api.v1alpha1 import PDInference, RoleSpec
 from pdinference.api.v1alpha1.roles.kv_tiers import DiskTier
-from pdinference.engine.connectors.shared_storage import SHARED_STORAGE_MOUNT
+from pdinference.engine.connectors.registry import connector_of
 from pdinference.engine.kv_tiers import DISK_TIER_MOUNT, tier_bytes
 
 Fields = dict[str, Any]
@@ -13,7 +13,6 @@ GROUP_ID = 65532
 _SHM_GIB = 8
 _MIB = 2**20
 _DISK = "kv-disk"
-_SHARED = "kv-shared"
 
 
 def kv_volumes(resource: PDInference, spec: RoleSpec) -> list[Fields]:
@@ -21,15 +20,19 @@ def kv_volumes(resource: PDInference, spec: RoleSpec) -> list[Fields]:
     volumes = []
     if spec.kv_tiers and spec.kv_tiers.disk:
         volumes.append({"name": _DISK, **_disk_source(spec.kv_tiers.disk)})
-    if storage := resource.spec.transfer.shared_storage:
-        volumes.append({"name": _SHARED, "persistentVolumeClaim": {"claimName": storage.claim_name}})
+    if shared := connector_of(resource.spec.transfer).volume(resource.spec.transfer):
+        volumes.append({"name": shared.name, "persistentVolumeClaim": {"claimName": shared.claim}})
     return volumes
 
 
 def kv_mounts(resource: PDInference, spec: RoleSpec) -> list[Fields]:
     """Where these volumes go."""
-    paths = {_DISK: DISK_TIER_MOUNT, _SHARED: SHARED_STORAGE_MOUNT}
-    return [{"name": volume["name"], "mountPath": paths[volume["name"]]} for volume in kv_volumes(resource, spec)]
+    mounts = []
+    if spec.kv_tiers and spec.kv_tiers.disk:
+        mounts.append({"name": _DISK, "mountPath": DISK_TIER_MOUNT})
+    if shared := connector_of(resource.spec.transfer).volume(resource.spec.transfer):
+        mounts.append({"name": shared.name, "mountPath": shared.path})
+    return mounts
 
 
 def volume_group(volumes: list[Fields]) -> int | None:

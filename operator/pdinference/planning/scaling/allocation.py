@@ -61,12 +61,12 @@ class _Decision:
     def __init__(self, spec: ScaleSpec, fleet: Fleet, recommended: Recommended, *, target: str, serving: str) -> None:
         self._spec, self._fleet, self._target, self._serving = spec, fleet, target, serving
         self._scaled = _scaled_revision(spec, fleet, target, serving)
-        self._recommended = {role: self._recommendation(role, recommended.get(role)) for role in ENGINE_ROLES}
+        self._recommended = recommended
 
     def asleep(self) -> Allocation:
         """No pods of the target revision."""
         replicas = {role: {**self._unchanged(role), self._target: 0} for role in ENGINE_ROLES}
-        limited = {role: asleep_limit(count) for role, count in self._recommended.items() if count}
+        limited = {role: asleep_limit(self._asked_for(role)) for role in ENGINE_ROLES}
         return Allocation(replicas, limited, used=self._gpus_in_use({}), budget=self._spec.budget)
 
     def awake(self) -> Allocation:
@@ -97,34 +97,32 @@ class _Decision:
         return Allocation(replicas, limited, used=used, budget=self._spec.budget)
 
     def _limit(self, role: Role, counts: RevisionCounts, used: int) -> Limit | None:
-        outcome = RoleOutcome(
-            self._recommended[role], counts.wanted, counts.level, bool(self._scaled), len(counts.counts)
-        )
+        recommended = self._recommended.get(role)
+        if not self._spec.roles[role].autoscaled or recommended is None:
+            recommended = counts.wanted
+        outcome = RoleOutcome(recommended, counts.wanted, counts.level, bool(self._scaled), len(counts.counts))
         return limit_of(self._spec, role, outcome, used=used)
 
-    def _recommendation(self, role: Role, recommended: int | None) -> int:
-        """The count that is asked for; of an autoscaled role without a recommendation, the count that it has."""
-        scale = self._spec.roles[role]
-        if scale.autoscaled and recommended is not None:
+    def _asked_for(self, role: Role) -> int:
+        """The recommended count; without one, and before a revision serves, the count that there is."""
+        scale, recommended = self._spec.roles[role], self._recommended.get(role)
+        if not scale.autoscaled:
+            return scale.initial
+        if self._scaled and recommended is not None:
             return recommended
-        live = self._fleet.instances(role, self._scaled or self._target) if scale.autoscaled else 0
-        return live or scale.initial
+        return self._fleet.instances(role, self._scaled or self._target) or scale.initial
 
     def _wanted(self) -> dict[Role, int]:
         """The counts that range and ratio make of those that are asked for."""
         spec = self._spec
-        asked = self._recommended if self._scaled else {role: self._at_first(role) for role in ENGINE_ROLES}
-        counts = {role: min(spec.roles[role].within(asked[role]), spec.most_by_ratio(role)) for role in ENGINE_ROLES}
+        counts = {
+            role: min(scale.within(self._asked_for(role)), spec.most_by_ratio(role))
+            for role, scale in spec.roles.items()
+        }
         if spec.ratio is None:
             return counts
         p, d = spec.ratio.least(counts[P], counts[D])
         return {P: spec.roles[P].within(p), D: spec.roles[D].within(d)}
-
-    def _at_first(self, role: Role) -> int:
-        """The count before a revision serves: nothing recommends one."""
-        scale = self._spec.roles[role]
-        live = self._fleet.instances(role, self._target) if scale.autoscaled else 0
-        return live or scale.initial
 
     def _there(self, wanted: Mapping[Role, int]) -> Roles:
         """The revisions of each role whose counts move together, as they are."""

@@ -103,7 +103,7 @@ def _role(hpa: AutoscalerState, measured: Measured, role: Role, limit: Limit | N
         return Judgement("False", hpa.active.reason, message)
     joint = limit is not None and limit.reason in JOINT_LIMITS
     reason, message = (limit.reason, limit.message) if limit is not None and joint else _working(hpa)
-    silent = measured.silent.get(role, ()) if any(signal_of(load.metric) for load in hpa.loads) else ()
+    silent = measured.silent.get(role, ()) if reads_operator(hpa) else ()
     return Judgement("True", reason, message + _unknown(hpa.loads) + _silence(silent))
 
 

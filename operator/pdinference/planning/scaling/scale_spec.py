@@ -71,28 +71,26 @@ class ScaleSpec:
         budget = joint.gpu_budget if joint is not None else None
         return cls(roles, ratio, budget, spec.rollout.strategy == "Recreate")
 
-    def companions(self, role: Role, count: int) -> int:
-        """The least count of the other role that this count of `role` needs, by its minimum and by the ratio."""
-        other = self.roles[other_role(role)]
-        return max(other.minimum, self.ratio.companions(role, count) if self.ratio is not None else 0)
-
     def most_by_ratio(self, role: Role) -> int:
         """The highest count for which the other role's maximum still keeps the ratio; at least the minimum."""
-        scale, other = self.roles[role], self.roles[other_role(role)]
-        counts = range(scale.maximum, scale.minimum, -1)
-        return next((n for n in counts if self.companions(role, n) <= other.maximum), scale.minimum)
+        return self._most(role, None)
 
     def most_possible(self, role: Role) -> int:
         """The highest count that maximum, ratio and GPU budget can ever allow; at least the minimum."""
-        scale, other = self.roles[role], self.roles[other_role(role)]
-        most = self.most_by_ratio(role)
-        if self.budget is None:
-            return most
-        counts = range(most, scale.minimum, -1)
-        budget = self.budget
-        return next(
-            (n for n in counts if n * scale.gpus + self.companions(role, n) * other.gpus <= budget), scale.minimum
-        )
+        return self._most(role, self.budget)
+
+    def _most(self, role: Role, budget: int | None) -> int:
+        scale = self.roles[role]
+        counts = range(scale.maximum, scale.minimum, -1)
+        return next((count for count in counts if self._possible(role, count, budget)), scale.minimum)
+
+    def _possible(self, role: Role, count: int, budget: int | None) -> bool:
+        """Whether a role can have this count, with as few of the other role as the ratio needs."""
+        p, d = self.roles[Role.PARAMETER], self.roles[Role.DECODE]
+        least = (count, d.minimum) if role is Role.PARAMETER else (p.minimum, count)
+        least_p, least_d = self.ratio.least(*least) if self.ratio is not None else least
+        fits = budget is None or least_p * p.gpus + least_d * d.gpus <= budget
+        return fits and least_p <= p.maximum and least_d <= d.maximum
 
 
 def other_role(role: Role) -> Role:
