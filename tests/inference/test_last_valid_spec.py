@@ -13,6 +13,7 @@ from pdinference.examination.client import AGAIN_AFTER_S
 from pdinference.examination.tasks import COMPILE, tasks
 from pdinference.isolation.calls import EndedError, InProcess
 from pdinference.manifests import RenderSettings
+from tests.inference import test_model_job as model_job
 from tests.inference import test_scaling as scaling
 from tests.inference import test_sleep as sleep
 from tests.inference.test_reconcile import CR, ROUTER, World
@@ -175,6 +176,41 @@ async def test_an_entry_that_a_stricter_version_refuses_is_not_skipped_for_an_ol
         assert "pods are left alone" in world.condition("Progressing")["message"]
         assert world.status["revision"] == second
     assert history(world) == [1, 2]
+
+
+async def test_a_model_that_turns_out_not_to_fit_leaves_the_one_before_in_effect(document: Make) -> None:
+    """Only the Job that downloads it learns what would have been refused at once."""
+    world = World(document(model=model_job.model(), decode=SCALED))
+    await world.reconcile()
+    assert history(world) == []
+    model_job.report(world, complete=True, phase="Ready")
+    first = await serving(world)
+    assert history(world) == [1]
+    lora = {"adapters": [{"name": "sql", "path": "owner/sql"}]}
+    world.edit(model={**model_job.model("owner/other"), "lora": lora}, decode=SCALED)
+    for _ in range(2):
+        await world.reconcile()
+    assert history(world) == [1], "nobody knows yet whether it is valid"
+    facts = {"config": {"num_hidden_layers": 1}, "adapters": [{"path": "owner/sql", "rank": 64}]}
+    model_job.report(world, complete=True, phase="Ready", facts=facts)
+    assert (await world.reconcile()).again_after == pytest.approx(0.1)
+    for restarted in (False, True):
+        if restarted:
+            world.restart()
+        await world.reconcile()
+        assert "sql has rank 64" in world.condition("Progressing")["message"]
+        assert (world.status["revision"], world.status["servingRevision"]) == (first, first)
+        assert world.revisions() == {first}
+        for pods in (5, 3):
+            recommend(world, pods)
+            await world.reconcile()
+            assert count(world, first) == pods
+    await world.reconcile()
+    await world.reconcile()
+    assert world.api.writes() == 0
+    world.edit(model={**model_job.model("owner/other"), "lora": {**lora, "maxRank": 64}}, decode=SCALED)
+    await world.reconcile()
+    assert world.condition("Progressing")["reason"] != "InvalidSpec"
 
 
 async def test_an_invalid_spec_that_never_was_valid_creates_nothing(document: Make) -> None:

@@ -59,6 +59,8 @@ async def test_the_job_comes_first_and_p_and_d_when_it_is_done(world: World) -> 
     assert world.condition("ModelReady")["status"] == "True"
     assert world.status["model"]["facts"]["config"] == {"num_hidden_layers": 1}
     assert not (await world.reconcile()).retry
+    assert world.api.names("/controllerrevisions/"), "what the Job found out does not refuse the spec, so it is kept"
+    await world.reconcile()
     assert world.api.writes() == 0
 
 

@@ -13,6 +13,7 @@ from pdinference.cluster.verdict import Verdict, has_replicas, judge
 from pdinference.inference.plan import Plan
 from pdinference.inference.scale_targets import corrections, first_counts, recommended, reports
 from pdinference.inference.snapshot import Snapshot
+from pdinference.planning.model_report import model_status
 from pdinference.planning.rollout import RolloutPlan, plan_rollout
 from pdinference.planning.scaling.allocation import Allocation, allocate
 from pdinference.planning.scaling.sleep import next_look, sleeps
@@ -54,9 +55,19 @@ def decide(snapshot: Snapshot) -> Plan:
         recommend=corrections(snapshot, allocation, asleep=asleep),
         report=reports(snapshot, allocation, rollout),
         delete=tuple(_unneeded(snapshot, rollout)),
-        remember=snapshot.history_due and not snapshot.invalid,
+        remember=snapshot.history_due and _is_valid_for_good(snapshot, rollout),
         look_again=_seconds_to_sleep(snapshot, asleep=asleep),
     )
+
+
+def _is_valid_for_good(snapshot: Snapshot, rollout: RolloutPlan) -> bool:
+    """Whether the stored spec is valid and stays so: what a Job finds out about the model may still refuse it.
+
+    A spec that serves already is kept before that: nothing earlier may replace it.
+    """
+    model, told = snapshot.model, snapshot.previous.model
+    examined = model is None or (model.done and model_status(model, told) == told)
+    return not snapshot.invalid and (examined or rollout.serving == snapshot.desired.revision)
 
 
 def _serving(snapshot: Snapshot, rollout: RolloutPlan) -> str:

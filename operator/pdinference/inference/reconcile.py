@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
+from pdinference.api.v1alpha1 import Status
 from pdinference.api.v1alpha1.conditions import INVALID
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
@@ -87,7 +88,8 @@ class Reconciler:
         fresh = status(snapshot, plan, executed)
         written = await self._reporter.report(resource, fresh, loads=loads(snapshot, plan))
         deadline = due(fresh, spec.desired.progress_deadline)
-        moments = (spec.examine_after, _seconds(snapshot.now, deadline))
+        learned = _facts(fresh) != _facts(snapshot.previous)  # the spec is examined again with these
+        moments = (spec.examine_after, _seconds(snapshot.now, deadline), _LOOK_AFTER_WRITES_S if learned else None)
         return _result(plan, executed, written=written, moments=moments)
 
     async def _leave_alone(self, resource: ResourceRecord, error: InvalidSpecError) -> Result:
@@ -102,6 +104,10 @@ class Reconciler:
         )
         written = await self._reporter.report(resource, fresh)
         return Result(retry=not written, again_after=examine_after(error))
+
+
+def _facts(told: Status) -> object:
+    return told.model.facts if told.model is not None else None
 
 
 def _seconds(now: datetime, moment: datetime | None) -> float | None:

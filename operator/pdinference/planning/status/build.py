@@ -6,6 +6,7 @@ from pdinference.api import names
 from pdinference.api.names import SERVING_ROLES
 from pdinference.api.v1alpha1 import PlanStatus, RolesStatus, Status
 from pdinference.api.v1alpha1.conditions import AUTOSCALING, MEMORY_FITS, MODEL_READY, PINNED, READY
+from pdinference.api.v1alpha1.status import ModelStatus
 from pdinference.planning import conditions
 from pdinference.planning.memory.observed import compared
 from pdinference.planning.model_report import model_status
@@ -53,7 +54,7 @@ def build_status(situation: Situation, *, previous: Status, now: datetime) -> St
         serving_revision=situation.rollout.serving,
         roles=RolesStatus(**{role.value: status for role, status in roles.items()}),
         plan=_plan(situation, previous),
-        model=model_status(situation.model, previous.model) if situation.model else None,
+        model=_model(situation, previous),
         last_progress_time=since,
         conditions=conditions.carry_over(fresh, previous.conditions),
     )
@@ -63,6 +64,13 @@ def service_url(namespace: str, name: str, port: int) -> str:
     """Where clients inside the cluster send requests."""
     host = f"http://{names.router_service(name)}.{namespace}.svc"
     return host if port == HTTP_PORT else f"{host}:{port}"
+
+
+def _model(situation: Situation, previous: Status) -> ModelStatus | None:
+    """What is known of the model of the stored spec: it may be the reason why that is invalid."""
+    if situation.invalid:
+        return previous.model
+    return model_status(situation.model, previous.model) if situation.model else None
 
 
 def _plan(situation: Situation, previous: Status) -> PlanStatus | None:
