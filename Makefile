@@ -20,10 +20,12 @@ ifdef PYTHON
 export PYTHON
 export UV_PYTHON := $(PYTHON)
 endif
+# What checks run in. `make test` takes one environment for all that run at once: none may change it under the others.
+ENVIRONMENT := setup
 # Arguments for pytest, for example `make test-unit ARGS='-k render'`.
 ARGS ?=
 ADAPTER_RULES := charts/pdinference-operator/files/prometheus-adapter-rules.yaml
-CRDS := pdinferences.pdinference.io pdbatches.pdinference.io
+CRDS := pdinferences.pdinference.io pdbatches.pdinference.io pdscalers.pdinference.io
 
 .PHONY: help
 help: ## Say what each target does
@@ -35,8 +37,7 @@ setup: ## Install Python dependencies into .venv
 	@$(UV) sync --quiet --frozen
 
 .PHONY: setup-vllm
-setup-vllm: ## Install the real vLLM (CPU) too, whose parser judges our command lines, and the real router
-	@./bootstrap.sh
+setup-vllm: setup ## Install the real vLLM (CPU) too, whose parser judges our command lines, and the real router
 	@$(UV) sync --quiet --frozen --group vllm --group router
 
 .PHONY: demo
@@ -44,10 +45,15 @@ demo: setup ## The main job, for real: cluster, operator, model, requests, and t
 	@$(RUN) python -m e2e.demo up --cluster $(CLUSTER) $(if $(REGISTRY),--registry $(REGISTRY) --tag $(TAG))
 
 .PHONY: test
-test: lint test-unit test-vllm test-charts test-integration test-e2e ## All tests
+test: ## All tests; those that need no cluster run while binaries and images are built
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target checks ENVIRONMENT=setup-vllm
+	@$(MAKE) --no-print-directory test-integration test-e2e
+
+.PHONY: checks
+checks: lint test-unit test-vllm test-charts images # of `make test`, at once
 
 .PHONY: lint
-lint: setup ## Formatting, lint, types, layers, generated files
+lint: $(ENVIRONMENT) ## Formatting, lint, types, layers, generated files
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
@@ -57,7 +63,7 @@ lint: setup ## Formatting, lint, types, layers, generated files
 	$(RUN) pdinference adapter-rules | diff -u $(ADAPTER_RULES) - || { echo 'Run: make generate'; exit 1; }
 
 .PHONY: test-unit
-test-unit: setup ## Unit tests, in seconds
+test-unit: $(ENVIRONMENT) ## Unit tests, in seconds
 	$(RUN) pytest -m 'not vllm' --ignore=tests/integration --ignore=tests/charts $(ARGS)
 
 .PHONY: explore
@@ -75,20 +81,25 @@ test-vllm: setup-vllm ## Rendered command lines against the real vLLM parser and
 	$(RUN) pytest -m vllm $(ARGS)
 
 .PHONY: test-charts
-test-charts: setup ## The Helm chart
+test-charts: $(ENVIRONMENT) ## The Helm chart
 	$(RUN) python -m e2e.cluster prepare
 	$(RUN) pytest tests/charts -m 'not vllm' $(ARGS)
 
 .PHONY: test-integration
 test-integration: setup ## The operator as a process on a real API server and controller manager
 	$(RUN) python -m e2e.cluster prepare
-	$(RUN) pytest tests/integration $(ARGS)
+	$(RUN) python -m tests.shards $(ARGS)
+
+.PHONY: test-cluster
+test-cluster: setup ## The local cluster itself; only if it has changed since it passed on this machine
+	$(RUN) python -m e2e.cluster prepare
+	$(RUN) python -m e2e.scaffolding
 
 .PHONY: test-e2e
-test-e2e: setup ## Real kubelets, real vLLM on CPU, the real router
+test-e2e: setup test-cluster ## Real kubelets, real vLLM on CPU, the real router
 	$(RUN) python -m e2e.cluster prepare
 	$(RUN) python -m e2e.images build
-	$(RUN) pytest e2e $(ARGS)
+	$(RUN) pytest e2e --ignore=e2e/test_cluster.py $(ARGS)
 
 .PHONY: format
 format: setup ## Format the code and mend what lint can mend

@@ -25,9 +25,9 @@ from rich.table import Table
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.source import ModelSource
-from pdinference.cli.model_files import read_model
+from pdinference.cli.plan.model_files import read_model
 from pdinference.planning.memory import Inputs, RolePlan, checkpoint_of, model_facts, plan_role
-from pdinference.planning.memory.weights import parameters
+from pdinference.planning.memory.weights.on_device import parameters
 
 _CAPACITY = re.compile(
     r"KV cache size: ([\d,]+) tokens, Maximum concurrency for ([\d,]+) tokens per request: ([\d.]+)x"

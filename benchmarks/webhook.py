@@ -26,9 +26,9 @@ from prometheus_client import CollectorRegistry
 from benchmarks.memory import family_pss_mib
 from pdinference.admission.review import review_tasks
 from pdinference.admission.webhook import admission_routes
-from pdinference.controller.examinations import PROGRAM
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.supervisor import Supervisor
+from pdinference.examination.tasks import PROGRAM
 from pdinference.isolation.calls import Calls, EndedError
 from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
 from pdinference.manifests import RenderSettings

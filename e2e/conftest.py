@@ -17,6 +17,8 @@ from e2e.waiting import wait_ready
 
 NAMESPACE = "models"
 NAME = "tiny"
+_DRAIN_SECONDS = 40
+"""The least that a resource may have, as D pods wait for a quarter of it. test_tiers.py has the default."""
 _SHOWN = 60
 """Lines of each thing that is shown of a cluster in which a test failed."""
 
@@ -40,12 +42,19 @@ class Serving:
     @property
     def example(self) -> dict[str, Any]:
         """The example as it was first applied."""
-        return example(self.images)
+        return quick_example(self.images)
 
     def resource(self) -> dict[str, Any]:
         """The resource as it is now."""
         found: dict[str, Any] = self.kubectl.get("pdi", NAME)
         return found
+
+
+def quick_example(images: ImageReferences) -> dict[str, Any]:
+    """The example, whose pods end sooner than by default."""
+    document = example(images)
+    document["spec"]["rollout"] = {"drainSeconds": _DRAIN_SECONDS}
+    return document
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +74,7 @@ def serving() -> Iterator[Serving]:
         kubectl = Kubectl(cluster.kubeconfig, NAMESPACE)
         install_operator(kubectl, images)
         create_namespace(kubectl)
-        apply(kubectl, example(images))
+        apply(kubectl, quick_example(images))
         wait_ready(kubectl, NAME)
         yield Serving(cluster, kubectl, images, f"http://{NAME}.{NAMESPACE}.svc")
     finally:

@@ -10,6 +10,7 @@ import yaml
 from e2e.console import say
 from e2e.images import BuiltImage
 from e2e.kubectl import Kubectl
+from pdinference.api.crd import definitions
 from pdinference.api.names import LABEL_NAME
 
 REPOSITORY = Path(__file__).parent.parent
@@ -72,7 +73,7 @@ def uninstall_operator(kubectl: Kubectl) -> None:
     """Remove the operator, its namespace and the CRDs."""
     kubectl.command("helm", "uninstall", RELEASE, "-n", OPERATOR_NAMESPACE, "--wait", "--ignore-not-found", timeout=240)
     kubectl.run("delete", "namespace", OPERATOR_NAMESPACE, "--ignore-not-found")
-    kubectl.run("delete", "crd", "pdinferences.pdinference.io", "pdbatches.pdinference.io", "--ignore-not-found")
+    kubectl.run("delete", "crd", *definitions(), "--ignore-not-found")
 
 
 def create_namespace(kubectl: Kubectl) -> None:

@@ -16,7 +16,7 @@ import pytest
 from e2e.cluster import Cluster, ClusterError, build, images, processes, teardown
 from e2e.cluster.commands import run, succeeds
 from e2e.cluster.containerd import Containerd
-from e2e.cluster.spec import ClusterSpec
+from e2e.cluster.spec import SPEC_FILE, ClusterSpec
 from e2e.cluster.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces and containers need root")
@@ -313,3 +313,12 @@ def test_up_after_up_was_killed(seconds: float) -> None:
 def test_a_name_that_could_not_work_is_refused(name: str) -> None:
     with pytest.raises(ClusterError, match="no name for a cluster"):
         Cluster.up(name)
+
+
+def test_a_record_of_another_checkout_may_have_more_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PDINFERENCE_STATE", str(tmp_path))
+    mine = ClusterSpec(name="mine", nodes=0, audit=True, kwok=False, index=3)
+    mine.save()
+    file = mine.folder / SPEC_FILE
+    file.write_text(json.dumps({**json.loads(file.read_text()), "newer": True}))
+    assert ClusterSpec.load_all() == [mine]

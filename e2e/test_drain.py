@@ -6,6 +6,7 @@ would finish everything during `preStop`, and nothing would be left to drain.
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,6 +31,10 @@ _QUIET_SECONDS = 15
 """Far more than such an answer takes: if none ends for so long, all are in the pod that stands still."""
 
 
+def _has_two(serving: Serving, role: Role) -> bool:
+    return len(of(serving, role)) == 2
+
+
 @pytest.fixture(scope="module")
 def two_of_each(serving: Serving) -> Iterator[Serving]:
     """Two P and two D pods, so that new requests have somewhere to go."""
@@ -38,7 +43,7 @@ def two_of_each(serving: Serving) -> Iterator[Serving]:
     apply(serving.kubectl, edited(serving, parameter=two, decode=two, rollout={"drainSeconds": _DRAIN_SECONDS}))
     settled(serving, revision_differs_from=old)
     for role in (Role.PARAMETER, Role.DECODE):
-        wait_until(f"two pods of {role}", lambda role=role: len(of(serving, role)) == 2, timeout=240)
+        wait_until(f"two pods of {role}", partial(_has_two, serving, role), timeout=240)
     yield serving
     apply(serving.kubectl, serving.example)
     settled(serving)

@@ -13,10 +13,12 @@ from e2e.requests import complete
 from e2e.transfer import transfer
 from e2e.waiting import wait_until
 from pdinference.api import names
-from pdinference.api.names import ENGINE_PORT, LABEL_NAME, LABEL_ROLE, ROUTER_PORT, SIDE_CHANNEL_PORT, Role
+from pdinference.api.names import ENGINE_PORT, LABEL_NAME, LABEL_ROLE, ROUTER_PORT, Role
+from pdinference.engine.connectors.registry import CONNECTORS
 
 pytestmark = pytest.mark.timeout(2400)
 
+SIDE_CHANNEL_PORT = CONNECTORS["Nixl"].ports(Role.PARAMETER)[0].number
 STRANGERS = "strangers"
 _HTTP_PORT = 8080
 """Of the operator: metrics and probes."""

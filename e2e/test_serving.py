@@ -166,11 +166,13 @@ def test_a_bad_edit_changes_nothing_for_clients_and_says_what_is_wrong(serving: 
         apply(serving.kubectl, edited(serving, engine={"image": "localhost/pdinference/no-such-image:1"}))
 
         def complains() -> bool:
-            message = conditions(serving.resource())["ParameterReady"]["message"]
-            return "no-such-image" in message
+            stalled = conditions(serving.resource()).get("Stalled", {"message": ""})
+            return "no-such-image" in stalled["message"]
 
-        wait_until("the condition to name the image", complains, timeout=120)
+        wait_until("the roll-out to be stalled by the image", complains, timeout=120)
         seen = serving.resource()
+        assert conditions(seen)["Progressing"]["status"] == "False"
+        assert conditions(seen)["Progressing"]["reason"] in {"ImagePullBackOff", "ErrImageNeverPull"}
         assert conditions(seen)["Ready"]["status"] == "True"
         assert seen["status"]["servingRevision"] == good
         assert f"Revision {good} keeps answering" in conditions(seen)["Progressing"]["message"]

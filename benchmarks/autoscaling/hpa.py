@@ -38,29 +38,40 @@ class Hpa:
     _recommendations: list[tuple[float, int]] = field(default_factory=list)
     _changes: list[tuple[float, int]] = field(default_factory=list)
 
-    def sync(self, now: float, current: int, metrics: Mapping[str, float | None]) -> int:
-        """One round of the controller: the replicas to have from now on; a metric may be None, that is, unknown."""
-        wanted = self._wanted(now, current, metrics)
+    def sync(self, now: float, current: int, metrics: Mapping[str, float | None], *, live: int | None = None) -> int:
+        """One round of the controller.
+
+        Returns:
+            `spec.replicas` of the scale target from now on.
+
+        Args:
+            now: Seconds.
+            current: `spec.replicas` of the scale target.
+            metrics: The value of each metric; None while it is unknown.
+            live: `status.replicas` of the scale target, where that is another number: loads are compared with the
+                pods that exist, and `behavior` applies to `spec.replicas` (Kubernetes 1.34, replica_calculator.go).
+        """
+        wanted = self._wanted(now, current, current if live is None else live, metrics)
         if wanted != current:
             self._changes.append((now, wanted - current))
         return wanted
 
-    def _wanted(self, now: float, current: int, metrics: Mapping[str, float | None]) -> int:
+    def _wanted(self, now: float, current: int, live: int, metrics: Mapping[str, float | None]) -> int:
         if current == 0:
             return 0  # off
         if not self._recommendations:
             self._recommendations.append((now, current))  # as the controller does when it first sees an HPA
         if not self.minimum <= current <= self.maximum:
             return min(max(current, self.minimum), self.maximum)
-        proposal = self._propose(current, metrics)
+        proposal = self._propose(current, live, metrics)
         if proposal is None:
             return current
         return self._pace(now, current, self._stabilize(now, current, proposal))
 
-    def _propose(self, current: int, metrics: Mapping[str, float | None]) -> int | None:
+    def _propose(self, current: int, live: int, metrics: Mapping[str, float | None]) -> int | None:
         """What the metrics ask for; None when too little is known to act."""
         proposals = [
-            replicas_for(value, target.average_value, current)
+            replicas_for(value, target.average_value, live)
             for target in self.targets
             if (value := metrics.get(target.metric)) is not None
         ]

@@ -21,8 +21,8 @@ _LLM_D_SIGNALS = {Role.PARAMETER: (IN_FLIGHT_SECONDS, 1.5), Role.DECODE: (Signal
 class Scaler(Protocol):
     """Decides how many pods a role has."""
 
-    def sync(self, now: float, current: int, metrics: Metrics) -> int:
-        """The pods to have from now on."""
+    def sync(self, now: float, current: int, metrics: Metrics, *, live: int | None = None) -> int:
+        """The pods to ask for from now on, of `current` that are asked for and `live` that there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,9 @@ class Kpa:
     _panic_since: float | None = None
     _most: int = 0
 
-    def sync(self, now: float, current: int, metrics: Metrics) -> int:
+    def sync(self, now: float, current: int, metrics: Metrics, *, live: int | None = None) -> int:
         """One round."""
+        current = current if live is None else live
         value = metrics.get(self.metric)
         if value is None:
             return current

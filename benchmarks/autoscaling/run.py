@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import simpy
@@ -10,10 +11,12 @@ import simpy
 from benchmarks.autoscaling import constants as const
 from benchmarks.autoscaling.fleet import Fleet
 from benchmarks.autoscaling.observe import Scraper
+from benchmarks.autoscaling.operator import SPEC, Operator, fitting
 from benchmarks.autoscaling.pods import Request
-from benchmarks.autoscaling.policies import STATIC, Policy
+from benchmarks.autoscaling.policies import STATIC, Policy, Scaler
 from benchmarks.autoscaling.traces import Streams, Trace
 from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.planning.scaling.scale_spec import ScaleSpec
 
 _SHARE = 0.75
 _FLAP_SECONDS = 600
@@ -50,21 +53,33 @@ class Outcome:
 
 
 def simulate(
-    trace: Trace, seed: int, policy: Policy, *, startup: float = const.STARTUP_SECONDS, routing: str = const.ROUTING
+    trace: Trace,
+    seed: int,
+    policy: Policy,
+    *,
+    startup: float = const.STARTUP_SECONDS,
+    routing: str = const.ROUTING,
+    spec: ScaleSpec = SPEC,
 ) -> Outcome:
     """Run a trace to its end, and on until its last request is done."""
     env = simpy.Environment()
     streams = trace.streams(seed)
     peak = policy.name == STATIC.name
     first = _peak(trace, streams) if peak else _pods(needed(streams, 0, trace.cache_tokens))
+    first = dict(fitting(spec, first))
     fleet = Fleet(env, replicas=first, startup=startup, seed=seed, routing=routing, cache_tokens=trace.cache_tokens)
     watch = _Watch(fleet, streams)
     scraper = Scraper(fleet)
     env.process(_clients(env, fleet, trace, seed))
     env.process(_every(env, const.SCRAPE_SECONDS, scraper.scrape))
     env.process(_every(env, 5, watch.look))
+    operator = Operator(spec, fleet, watch.scaled)
     for role in ENGINE_ROLES:
-        env.process(_scale(fleet, scraper, watch, role, policy))
+        if (scaler := policy.scaler(role)) is not None:
+            look = partial(_recommend, operator, scraper, role, scaler)
+            env.process(_every(env, policy.period, look, after=policy.period))
+    if spec.budget is not None:
+        env.process(_every(env, 1, operator.reconcile))  # pods that end free GPUs at any moment
     env.run(until=trace.seconds)
     hours = sum((pod.gone_at if pod.gone_at is not None else env.now) - pod.created_at
                 for role in ENGINE_ROLES for pod in fleet.every(role)) / 3600  # fmt: skip
@@ -100,25 +115,21 @@ def _clients(env: simpy.Environment, fleet: Fleet, trace: Trace, seed: int) -> G
         fleet.submit(arrival)
 
 
-def _every(env: simpy.Environment, seconds: float, action: Callable[[], None]) -> Generator[simpy.Event, Any, None]:
+def _every(
+    env: simpy.Environment, seconds: float, action: Callable[[], None], *, after: float = 0
+) -> Generator[simpy.Event, Any, None]:
+    yield env.timeout(after)
     while True:
         action()
         yield env.timeout(seconds)
 
 
-def _scale(
-    fleet: Fleet, scraper: Scraper, watch: "_Watch", role: Role, policy: Policy
-) -> Generator[simpy.Event, Any, None]:
-    scaler = policy.scaler(role)
-    if scaler is None:
-        return
-    while True:
-        yield fleet.env.timeout(policy.period)
-        current = len(fleet.pods(role))
-        wanted = scaler.sync(fleet.env.now, current, scraper.metrics)
-        if wanted != current:
-            watch.scaled(role, wanted - current)
-            fleet.scale(role, wanted)
+def _recommend(operator: Operator, scraper: Scraper, role: Role, scaler: Scaler) -> None:
+    """One look of a scaler at its role."""
+    asked_for = operator.recommended[role]
+    now, live = operator.now, operator.live(role)
+    operator.recommended[role] = scaler.sync(now, asked_for, scraper.metrics, live=live)
+    operator.reconcile()
 
 
 class _Watch:

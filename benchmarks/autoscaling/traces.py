@@ -172,14 +172,14 @@ def _sawtooth(rng: random.Random, seconds: float) -> Streams:
     return {CHAT: lambda at: 4 + 13 * ((at + phase) % period) / period, DOCUMENT: lambda _at: 0.4}
 
 
-def _long_contexts(rng: random.Random, seconds: float) -> Streams:
-    pulse = _long_pulses(rng, seconds)
-    return {AGENT: lambda at: 1 + 4 * pulse(at)}
+def _in_long_pulses(kind: Shape, base: float, more: float) -> Callable[[random.Random, float], Streams]:
+    """One kind of requests: `base` a second, and `more` in pulses."""
 
+    def streams(rng: random.Random, seconds: float) -> Streams:
+        pulse = _long_pulses(rng, seconds)
+        return {kind: lambda at: base + more * pulse(at)}
 
-def _long_answers(rng: random.Random, seconds: float) -> Streams:
-    pulse = _long_pulses(rng, seconds)
-    return {REPORT: lambda at: 0.5 + 2 * pulse(at)}
+    return streams
 
 
 def _small_steady(_rng: random.Random, _seconds: float) -> Streams:
@@ -189,16 +189,6 @@ def _small_steady(_rng: random.Random, _seconds: float) -> Streams:
 def _small_burst(rng: random.Random, seconds: float) -> Streams:
     pulse = _pulses(rng, seconds, number=4, length=(240, 480), ramp=20)
     return {CHAT: lambda at: 3 + 8 * pulse(at)}
-
-
-def _small_long_contexts(rng: random.Random, seconds: float) -> Streams:
-    pulse = _long_pulses(rng, seconds)
-    return {REVIEW: lambda at: 1.5 + 5 * pulse(at)}
-
-
-def _small_reasoning(rng: random.Random, seconds: float) -> Streams:
-    pulse = _long_pulses(rng, seconds)
-    return {REASONING: lambda at: 1 + 4 * pulse(at)}
 
 
 def _small_mixed(rng: random.Random, seconds: float) -> Streams:
@@ -219,12 +209,12 @@ TRACES = (
 )
 
 MEMORY_TRACES = (
-    Trace("long contexts", 3600, _long_contexts),
-    Trace("long contexts and answers", 3600, _long_answers),
+    Trace("long contexts", 3600, _in_long_pulses(AGENT, 1, 4)),
+    Trace("long contexts and answers", 3600, _in_long_pulses(REPORT, 0.5, 2)),
     Trace("small cache, steady", 3600, _small_steady, 40_000),
     Trace("small cache, burst", 3600, _small_burst, 40_000),
-    Trace("small cache, long contexts", 3600, _small_long_contexts, 120_000),
-    Trace("small cache, reasoning", 3600, _small_reasoning, 60_000),
+    Trace("small cache, long contexts", 3600, _in_long_pulses(REVIEW, 1.5, 5), 120_000),
+    Trace("small cache, reasoning", 3600, _in_long_pulses(REASONING, 1, 4), 60_000),
     Trace("small cache, mixed", 3600, _small_mixed, 160_000),
 )
 """Where KV memory limits decode: contexts of 16,000 to 60,000 tokens, and caches that hold five to fifteen requests."""

@@ -94,9 +94,12 @@ TOOLS = {
         # Without its service discovery for clouds, which is a third of it.
         Tool("prometheus", "prometheus", ("github.com/prometheus/prometheus/cmd/prometheus",), tags="remove_all_sd"),
         Tool("adapter-query", "adapter", ("./adapter-query",)),
+        # What Flux (kstatus) and Argo CD (its Lua) make of an object.
+        Tool("health-of", "health", ("./health-of",)),
         Tool("tiny", "tiny", ("./pause", "./probe")),
         Tool("policy-agent", "policies", ("./policy-agent",)),
         Tool("cert-manager", "certmanager", ("./cert-manager",)),
+        Tool("keda", "keda", ("./keda",)),
         # Asks registries for digests, and is a registry itself.
         Tool("crane", "registry", ("github.com/google/go-containerregistry/cmd/crane",)),
     )

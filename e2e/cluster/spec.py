@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Self
 
@@ -144,13 +144,19 @@ class ClusterSpec:
     def load(cls, name: str) -> Self | None:
         """Read it back, None where there is no such cluster."""
         path = paths.clusters() / name / SPEC_FILE
-        return cls(**json.loads(path.read_text())) if path.exists() else None
+        return cls._read(path) if path.exists() else None
 
     @classmethod
     def load_all(cls) -> list[Self]:
         """Every cluster of this state folder."""
         found = sorted(paths.clusters().glob(f"*/{SPEC_FILE}"))
-        return [cls(**json.loads(path.read_text())) for path in found]
+        return [cls._read(path) for path in found]
+
+    @classmethod
+    def _read(cls, path: Path) -> Self:
+        """Read a record, of which another checkout on this machine may know more fields."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in json.loads(path.read_text()).items() if name in known})
 
 
 def check(name: str, nodes: int) -> None:

@@ -8,16 +8,24 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from pdinference.api.crd import batch_definition, custom_resource_definition, definitions, model_schema
-from pdinference.api.v1alpha1 import BatchSpec, BatchStatus, Spec, Status
+from pdinference.api.crd import (
+    batch_definition,
+    custom_resource_definition,
+    definitions,
+    model_schema,
+    scaler_definition,
+)
+from pdinference.api.v1alpha1 import BatchSpec, BatchStatus, ScalerStatus, Spec, Status
 from tests.conftest import REPOSITORY
 
-CRD = custom_resource_definition()
-(VERSION,) = CRD["spec"]["versions"]
-ROOT = VERSION["schema"]["openAPIV3Schema"]
-BATCH_ROOT = batch_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+(VERSION,) = custom_resource_definition()["spec"]["versions"]
+(BATCH_VERSION,) = batch_definition()["spec"]["versions"]
+(SCALER_VERSION,) = scaler_definition()["spec"]["versions"]
+ROOT, BATCH_ROOT, SCALER_ROOT = (
+    version["schema"]["openAPIV3Schema"] for version in (VERSION, BATCH_VERSION, SCALER_VERSION)
+)
 
-each_root = pytest.mark.parametrize("root", [ROOT, BATCH_ROOT], ids=["PDInference", "PDBatch"])
+each_root = pytest.mark.parametrize("root", [ROOT, BATCH_ROOT, SCALER_ROOT], ids=["PDInference", "PDBatch", "PDScaler"])
 
 
 def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -103,15 +111,23 @@ def test_defaults_are_those_of_the_models() -> None:
     check(model_schema(BatchSpec), BatchSpec)
 
 
+@pytest.mark.parametrize("version", [VERSION, SCALER_VERSION], ids=["PDInference", "PDScaler"])
 @pytest.mark.parametrize("path", ["specReplicasPath", "statusReplicasPath", "labelSelectorPath"])
-def test_the_scale_subresource_points_at_fields_that_exist(path: str) -> None:
-    node = ROOT
-    for step in VERSION["subresources"]["scale"][path].strip(".").split("."):
+def test_the_scale_subresource_points_at_fields_that_exist(path: str, version: dict[str, Any]) -> None:
+    node = version["schema"]["openAPIV3Schema"]
+    for step in version["subresources"]["scale"][path].strip(".").split("."):
         node = node["properties"][step]
     assert node["type"] in {"integer", "string"}
 
 
-@pytest.mark.parametrize("model", [Status, BatchStatus])
+def test_a_recommendation_is_bounded_and_has_no_default() -> None:
+    """A default would look like a recommendation of a scaler that has not acted yet."""
+    replicas = SCALER_ROOT["properties"]["spec"]["properties"]["replicas"]
+    assert (replicas["minimum"], replicas["maximum"]) == (0, 1000)
+    assert "default" not in replicas
+
+
+@pytest.mark.parametrize("model", [Status, BatchStatus, ScalerStatus])
 def test_conditions_merge_by_type(model: type[BaseModel]) -> None:
     conditions = model_schema(model)["properties"]["conditions"]
     assert conditions["x-kubernetes-list-map-keys"] == ["type"]

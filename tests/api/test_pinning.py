@@ -7,8 +7,8 @@ import pytest
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.api.v1alpha1.accelerator import Accelerator
-from pdinference.api.v1alpha1.pinning import names_product
+from pdinference.api.v1alpha1.roles.accelerator import Accelerator
+from pdinference.api.v1alpha1.roles.pinning import names_product
 
 Make = Callable[..., PDInference]
 LABEL = "nvidia.com/gpu.product"

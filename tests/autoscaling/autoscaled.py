@@ -4,7 +4,7 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.cluster.cache import Cache
-from pdinference.cluster.kinds import AUTOSCALER, RESOURCE, Owner
+from pdinference.cluster.kinds import AUTOSCALER, RESOURCE, SCALED_OBJECT, Owner
 
 OWNER = Owner("ns", "llama")
 
@@ -16,9 +16,10 @@ class Autoscaled:
         self.cache = Cache()
         self._version = 0
 
-    def resource(self, **decode: Any) -> None:
+    def resource(self, *, source: str | None = None, **decode: Any) -> None:
         metadata = self.metadata("llama")
         spec = {"model": {"source": {"path": "/m"}}, "decode": decode}
+        spec |= {"autoscaling": {"source": source}} if source else {}
         body = {"metadata": {**metadata, "generation": self._version}, "spec": spec}
         self.cache.observe(RESOURCE, body, deleted=False)
 
@@ -27,6 +28,12 @@ class Autoscaled:
         metadata = {**self.metadata("llama-decode"), "annotations": annotations, "ownerReferences": [owner]}
         spec = {"scaleTargetRef": {"name": "llama-decode-rev"}, "maxReplicas": 3, "metrics": metrics}
         self.cache.observe(AUTOSCALER, {"metadata": metadata, "spec": spec}, deleted=False)
+
+    def scaled_object(self, *triggers: dict[str, Any]) -> None:
+        owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "llama", "uid": "uid-llama"}
+        metadata = {**self.metadata("llama-decode"), "ownerReferences": [owner]}
+        spec = {"scaleTargetRef": {"name": "llama-decode-rev"}, "maxReplicaCount": 3, "triggers": triggers}
+        self.cache.observe(SCALED_OBJECT, {"metadata": metadata, "spec": spec}, deleted=False)
 
     def metadata(self, name: str) -> dict[str, Any]:
         self._version += 1

@@ -27,6 +27,7 @@ class Routers:
         self.changed: list[Owner] = []
         self.now = 1000.0
         self.port = 0
+        self.activator = False
         self._version = 0
 
     async def answer(self, _request: web.Request) -> web.Response:
@@ -39,6 +40,7 @@ class Routers:
         body = {"metadata": self._metadata("llama"), "spec": {"autoscaling": autoscaling}}
         body["metadata"]["generation"] = 1
         self.cache.observe(RESOURCE, body, deleted=False)
+        self.activator = "scaleToZero" in autoscaling
 
     def pod(self, name: str = "router-0", *, address: str = "127.0.0.1", terminating: bool = False) -> None:
         labels = names.role_selector("llama", Role.ROUTER, "rev")
@@ -46,7 +48,10 @@ class Routers:
         if terminating:
             metadata["deletionTimestamp"] = "2026-11-21T00:00:00Z"
         status = {"phase": "Running", "podIP": address}
-        self.cache.observe(POD, {"metadata": metadata, "status": status}, deleted=False)
+        containers = [{"name": names.ROUTER_CONTAINER}]
+        containers += [{"name": names.ACTIVATOR_CONTAINER}] if self.activator else []
+        body = {"metadata": metadata, "spec": {"containers": containers}, "status": status}
+        self.cache.observe(POD, body, deleted=False)
 
     def _metadata(self, name: str) -> dict[str, Any]:
         self._version += 1

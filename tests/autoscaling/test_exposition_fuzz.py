@@ -18,6 +18,7 @@ from pdinference.planning.scaling.vllm_metrics import VllmMetric
 from tests.autoscaling.readings import START
 from tests.autoscaling.test_exposition import RECORDED
 from tests.autoscaling.test_hostile_pods import is_sound
+from tests.examples import MORE
 
 FILES = [path.read_bytes() for path in sorted(RECORDED.glob("*.txt"))]
 NAMES = [name + part for name in VllmMetric for part in ("", "_sum", "_count", "_bucket")]
@@ -26,8 +27,6 @@ NUMBERS += ["1e", "0.e"]
 LABELS = ['le="1"', 'le="+Inf"', 'le="NaN"', 'le=""', 'stage="in_progress"', 'num_gpu_blocks="24"', 'block_size="16"']
 LABELS += ['num_gpu_blocks="-1"', f'block_size="{"9" * 400}"', 'a="\\"', 'a="}"', "=", 'engine="0"', "le"]
 NASTY = [b"\x00", b"\xff", b"{", b"}", b'"', b"\\", b"\n", b"\r", b",", b"=", b" ", b"#", b"NaN", b"1e308", b"_bucket"]
-MORE = 1 if settings.default is None or settings.default.derandomize else 20
-"""How many times as many examples `make explore` tries."""
 
 lines = st.builds(
     lambda name, labels, number, end: f"{name}{{{','.join(labels)}}} {number}{end}".encode(),

@@ -18,7 +18,7 @@ from pdinference.planning.scaling.signals import Signal
 from tests.cluster.fake_api import FakeApi
 
 if TYPE_CHECKING:
-    from pdinference.autoscaling.scrape import Scraper
+    from pdinference.autoscaling.loads import Loads
 
 Json = dict[str, Any]
 METRIC = Signal.KV_DEMAND.value
@@ -59,7 +59,7 @@ class Passed(FrontProxy):
 async def ask(api: Reviews, user: str) -> tuple[int, str]:
     """The status of an answer, and its reason."""
     served = MetricsApi(
-        scraper=cast("Scraper", None),
+        loads=cast("Loads", None),
         policies=Policies(Cache()),
         proxy=Passed(),
         access=Access(api),

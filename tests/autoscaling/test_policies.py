@@ -9,8 +9,8 @@ from pdinference.autoscaling.policies import Policies
 from pdinference.planning.scaling.signals import Signal
 from tests.autoscaling.autoscaled import OWNER, Autoscaled
 
-SCALED = {"autoscaling": {"maxReplicas": 3, "targets": {"kvDemand": 80}}}
-INVALID = {"parallelism": {"tensor": 0}}
+SCALED: dict[str, Any] = {"autoscaling": {"maxReplicas": 3, "targets": {"kvDemand": 80}}}
+INVALID: dict[str, Any] = {"parallelism": {"tensor": 0}}
 
 
 class Cluster(Autoscaled):
@@ -66,7 +66,7 @@ def test_an_hpa_that_goes_by_latencies_alone_goes_on_too(cluster: Cluster) -> No
     metric = "pdinference_time_to_first_token_milliseconds_p90"
     target = {"type": "Value", "value": "500"}
     external = {"type": "External", "external": {"metric": {"name": metric}, "target": target}}
-    scaled = {"autoscaling": {"maxReplicas": 3, "metrics": [external]}}
+    scaled: dict[str, Any] = {"autoscaling": {"maxReplicas": 3, "metrics": [external]}}
     cluster.resource(**scaled)
     assert cluster.policies.of(OWNER) == {Role.DECODE: {}}
     cluster.aims(metric, **target)
@@ -83,3 +83,22 @@ def test_a_fault_at_one_stored_spec_ends_there(cluster: Cluster, monkeypatch: py
     monkeypatch.setattr("pdinference.autoscaling.policies.validated", fails)
     cluster.resource(**SCALED)
     assert cluster.policies.of(OWNER) == {}
+
+
+@pytest.mark.parametrize("source", ["Builtin", "KEDA", "PrometheusAdapter"])
+def test_targets_are_known_whichever_source_reads_the_load(cluster: Cluster, source: str) -> None:
+    cluster.resource(source=source, **SCALED)
+    assert cluster.policies.of(OWNER) == {Role.DECODE: {Signal.KV_DEMAND: 0.8}}
+    assert cluster.policies.uses_metrics_api(OWNER) is (source == "Builtin")
+    assert [owner for owner, _ in cluster.policies.autoscaled()] == [OWNER]
+
+
+def test_keda_goes_on_by_its_triggers_while_the_spec_is_invalid(cluster: Cluster) -> None:
+    triggers = [
+        {"type": "prometheus", "name": "kvDemand", "metricType": "AverageValue", "metadata": {"threshold": "0.8"}},
+        {"type": "prometheus", "name": "queue", "metricType": "Value", "metadata": {"threshold": "30"}},
+        {"type": "cpu", "metadata": {"value": "60"}},
+    ]
+    cluster.resource(source="KEDA", **SCALED, **INVALID)
+    cluster.scaled_object(*triggers)
+    assert cluster.policies.of(OWNER) == {Role.DECODE: {Signal.KV_DEMAND: 0.8}}

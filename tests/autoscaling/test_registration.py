@@ -72,26 +72,3 @@ def test_the_ca_bundle_of_somebody_elses_api_service_is_left_alone() -> None:
     holder = api_service(API_SERVICE, OURS)
     assert holder.filled(registered(), {"caBundle": "Q0E="}) == {"spec": {"caBundle": "Q0E="}}
     assert holder.filled(registered("keda", "keda-metrics"), {"caBundle": "Q0E="}) == {}
-
-
-@pytest.mark.parametrize(
-    ("live", "served"),
-    [
-        (registered(), True),
-        (available("False", "no endpoints"), True),  # for a moment; KEDA would not be reached either
-        (registered("keda", "keda-metrics"), False),
-        (None, None),  # KEDA is being installed anew, perhaps
-    ],
-)
-async def test_whose_metrics_hpas_get(live: Any, served: bool | None) -> None:
-    api = FakeApi()
-    registration = Registration(api, OURS)
-    assert registration.served is None
-    if live is not None:
-        api.put(PATH, live)
-    await registration.refresh()
-    assert registration.served is served
-
-
-async def test_without_a_service_of_its_own_the_operator_serves_nobody() -> None:
-    assert Registration(FakeApi(), None).served is False

@@ -14,8 +14,8 @@ from pdinference.autoscaling.metrics import ScrapeMetrics
 from pdinference.autoscaling.policies import Policies
 from pdinference.autoscaling.scrape import Scraper
 from pdinference.autoscaling.signals import measure
-from pdinference.cluster.kinds import POD, Owner
-from pdinference.planning.observed import KvCache, Pace
+from pdinference.cluster.kinds import POD, SCALER, Owner
+from pdinference.planning.observed import KvCache
 from pdinference.planning.scaling.signals import Signal
 from tests.autoscaling.autoscaled import OWNER, Autoscaled
 
@@ -65,8 +65,13 @@ class Pods(Autoscaled):
         body = {"metadata": metadata, "status": status}
         self.cache.observe(POD, body, deleted=False)
 
-    def paced(self, pace: Pace) -> None:
-        self.hpa(**{names.ANNOTATION_PACE: pace.written()})
+    def serves(self, revision: str, baseline_seconds: float | None = None) -> None:
+        """The scale target says so."""
+        owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "llama", "uid": "uid-llama"}
+        metadata = {**self.metadata("llama-decode"), "ownerReferences": [owner]}
+        noted = {} if baseline_seconds is None else {"baselineInterTokenMicroseconds": round(baseline_seconds * 1e6)}
+        body = {"metadata": metadata, "spec": {"replicas": 1}, "status": {"revision": revision, **noted}}
+        self.cache.observe(SCALER, body, deleted=False)
 
 
 @pytest.fixture
@@ -212,9 +217,9 @@ async def test_the_pace_of_idle_pods_is_noted_for_operators_to_come(pods: Pods, 
     seen = scraper.paces(OWNER)["rev"]
     assert scraper.idle_token_seconds(OWNER) == seen > 0
     assert pods.changed == [OWNER]
-    pods.paced(Pace("rev", seen / 2))
+    pods.serves("rev", seen / 2)
     assert scraper.idle_token_seconds(OWNER) == pytest.approx(seen / 2, rel=0.01)
-    pods.paced(Pace("gone", seen / 2))
+    pods.serves("gone", seen / 2)
     assert scraper.idle_token_seconds(OWNER) == seen
     pods.resource(autoscaling={"maxReplicas": 3, "targets": {"kvUsage": 80}})
     assert scraper.paces(OWNER) == {}, "its HPA does not go by that"

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pdinference.autoscaling.signals import BlindError, PodLoad, Upstream, measure
 from pdinference.autoscaling.window import FRESH_S
-from pdinference.controller.settings import OperatorSettings
 from pdinference.planning.scaling.signals import DRAIN_SECONDS, Signal
+from pdinference.runtime.settings import OperatorSettings
 from tests.autoscaling.readings import START, lengths, pod, told
 
 NOW = 100.0

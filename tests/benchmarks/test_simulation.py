@@ -7,9 +7,12 @@ import pytest
 from benchmarks.autoscaling import constants as const
 from benchmarks.autoscaling import kv_targets
 from benchmarks.autoscaling.calibration import MEASURED, simulated
+from benchmarks.autoscaling.fleet import Fleet
+from benchmarks.autoscaling.operator import SPEC
 from benchmarks.autoscaling.policies import ALL, OURS, STATIC, Kpa, Policy
 from benchmarks.autoscaling.run import simulate
 from benchmarks.autoscaling.traces import CHAT, MEMORY_TRACES, TRACES, Trace
+from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.scaling.signals import Signal
 
 BURST = replace(next(trace for trace in TRACES if trace.name == "burst"), seconds=200)
@@ -68,6 +71,20 @@ def test_latencies_are_near_the_measured_ones(rate: float) -> None:
 def test_a_full_cache_slows_decode_down() -> None:
     assert const.token_seconds(0) == pytest.approx(0.0044, rel=0.05)
     assert const.token_seconds(const.KV_TOKENS) < const.ITL_OBJECTIVE
+
+
+@pytest.mark.parametrize("policy", ALL[:-1], ids=[policy.name for policy in ALL[:-1]])
+def test_a_budget_holds_whatever_is_recommended(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[int] = []
+    scale = Fleet.scale
+
+    def counting(fleet: Fleet, role: Role, number: int) -> None:
+        scale(fleet, role, number)
+        used.append(sum(pod.gone_at is None for each in ENGINE_ROLES for pod in fleet.every(each)))
+
+    monkeypatch.setattr(Fleet, "scale", counting)
+    simulate(replace(BURST, seconds=600), 5, policy, spec=replace(SPEC, budget=5))
+    assert max(used) == 5
 
 
 class TestKpa:

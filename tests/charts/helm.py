@@ -142,7 +142,6 @@ WITH_PROMETHEUS: Values = {
         "keda": {
             "enabled": True,
             "prometheus": "https://thanos.monitoring:9090",
-            "windowSeconds": 240,
             "authentication": {"kind": "TriggerAuthentication", "name": "thanos", "modes": ["tls", "bearer"]},
         },
         "prometheusAdapter": {"enabled": True, "namespace": "monitoring"},

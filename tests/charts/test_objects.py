@@ -19,7 +19,8 @@ from pdinference.api.validation import validated
 from pdinference.autoscaling.metrics_api import GROUP, VERSION
 from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cli import main
-from pdinference.manifests.pod_security import restricted_problems
+from pdinference.manifests.pods.pod_security import restricted_problems
+from pdinference.planning.scaling.gauges import adapter_rules
 from tests.charts.helm import (
     CERT_MANAGER,
     CHART,
@@ -158,6 +159,11 @@ class TestArguments:
             "--keda-auth-mode=tls",
             "--keda-auth-mode=bearer",
         ]
+
+    def test_the_adapters_rule_reads_gauges_of_this_release_alone(self) -> None:
+        found = only(rendered(WITH_PROMETHEUS), "ConfigMap", ending="-adapter-rules")
+        assert found["metadata"]["namespace"] == "monitoring"
+        assert yaml.safe_load(found["data"]["config.yaml"]) == adapter_rules(NAMESPACE)
 
     def test_they_say_what_the_values_say(self) -> None:
         assert container(rendered(EVERYTHING))["args"] == [

@@ -8,10 +8,10 @@ import pytest
 from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster import kinds
-from pdinference.controller.leader import LEASE_NAME
 from pdinference.engine.batch import Service
 from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.batch import render_batch
+from pdinference.runtime.leader import LEASE_NAME
 from tests.charts.helm import (
     BATCH_CONFIG_MAPS,
     EVERYTHING,
@@ -81,7 +81,7 @@ def test_no_role_has_wildcards_or_secrets_or_gives_itself_more(values: Values) -
 
 def test_children_are_exactly_what_may_be_created() -> None:
     created = {(group, resource) for group, resource, verb in operator_rights() if verb == "create"}
-    assert created == {(kind.group, kind.plural) for kind in kinds.CHILDREN} | {("events.k8s.io", "events")}
+    assert created == {(kind.group, kind.plural) for kind in kinds.OWNED} | {("events.k8s.io", "events")}
 
 
 def test_of_configmaps_it_may_create_and_patch_where_that_is_allowed() -> None:
@@ -130,13 +130,14 @@ def test_nothing_is_cluster_wide_but_the_definition_when_namespaces_are_listed()
     assert {(item["kind"], item["metadata"]["name"]) for item in objects if item["kind"] in CLUSTER_SCOPED} == {
         ("CustomResourceDefinition", "pdinferences.pdinference.io"),
         ("CustomResourceDefinition", "pdbatches.pdinference.io"),
+        ("CustomResourceDefinition", "pdscalers.pdinference.io"),
         ("ValidatingWebhookConfiguration", webhook),
         ("MutatingWebhookConfiguration", webhook),
         ("ClusterRole", webhook),
         ("ClusterRoleBinding", webhook),
     }
     without = rendered({**NAMESPACED, "webhook": {"enabled": False}})
-    assert [item["kind"] for item in without if item["kind"] in CLUSTER_SCOPED] == ["CustomResourceDefinition"] * 2
+    assert [item["kind"] for item in without if item["kind"] in CLUSTER_SCOPED] == ["CustomResourceDefinition"] * 3
     for kind in ("Role", "RoleBinding"):
         places = {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in of_kind(objects, kind)}
         assert places == {("models", RELEASE), ("research", RELEASE)} | {
@@ -228,6 +229,12 @@ def test_people_with_the_usual_roles_may_use_the_resource() -> None:
     for role in (view, edit):
         assert {group for group, _, _ in rights(role)} == {"pdinference.io"}
     assert "rbac.authorization.k8s.io/aggregate-to-view" not in edit["metadata"]["labels"]
+
+
+def test_people_with_the_role_edit_may_scale_and_not_create_scalers() -> None:
+    roles = {role["metadata"]["name"]: role for role in of_kind(rendered(), "ClusterRole")}
+    writes = {(resource, verb) for _, resource, verb in rights(roles[f"{RELEASE}-edit"]) if "pdscalers" in resource}
+    assert writes == {("pdscalers/scale", "update"), ("pdscalers/scale", "patch")}
 
 
 def test_rights_can_be_left_to_somebody_else() -> None:

@@ -5,7 +5,6 @@ from copy import deepcopy
 from itertools import count
 from typing import Any
 
-from pdinference.api.names import REPLICAS_MANAGER
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 
@@ -38,33 +37,32 @@ class FakeApi(ApiServer):
 
     async def get(self, path: str, *, accept: str = "application/json", **query: str) -> Json:
         self._note("get", path)
+        if "labelSelector" in query:  # a list; selectors are not looked at
+            items = [body for place, body in sorted(self.objects.items()) if place.rpartition("/")[0] == path]
+            return {"items": deepcopy(items)}
         return deepcopy(self._found(path))
 
     async def apply(self, path: str, manifest: Json, *, manager: str, force: bool = True) -> Json:
-        """Like the real one, in what concerns `replicas`: it stays as long as somebody holds it, and becomes 1 else."""
+        """Like the real one, in what concerns `replicas`: a manager that applies without it gives it up."""
         self._note("apply", path)
         old = self.objects.get(path, {})
-        holders = {e["manager"] for e in old.get("metadata", {}).get("managedFields", ())} - {manager}
         asked = manifest.get("spec", {}).get("replicas")
-        live = old.get("spec", {}).get("replicas")
+        live, holder = old.get("spec", {}).get("replicas"), old.get("metadata", {}).get("replicasHeldBy")
         if asked is not None:
-            if holders and asked != live and not force:
-                raise ApiError(409, "Conflict", "conflicts with other managers")
-            holders = {manager} | (holders if asked == live else set())
-        if manager == REPLICAS_MANAGER:
-            manifest = {**old, "spec": {**old["spec"], "replicas": asked}}
-        elif asked is None and manifest["kind"] in {"Deployment", "StatefulSet"}:
-            manifest = {**manifest, "spec": {**manifest["spec"], "replicas": live if holders else 1}}
-        entries = [{"manager": holder, "fieldsV1": {"f:spec": {"f:replicas": {}}}} for holder in sorted(holders)]
+            holder = manager
+        elif holder not in {None, manager}:
+            manifest = {**manifest, "spec": {**manifest["spec"], "replicas": live}}
+        elif manifest["kind"] in {"Deployment", "StatefulSet"}:
+            manifest = {**manifest, "spec": {**manifest["spec"], "replicas": 1}}
         kept = {"status": old["status"]} if "status" in old else {}
-        return self.put(path, {**manifest, **kept, "metadata": {**manifest["metadata"], "managedFields": entries}})
+        return self.put(path, {**manifest, **kept, "metadata": {**manifest["metadata"], "replicasHeldBy": holder}})
 
     def scale(self, path: str, count: int) -> None:
-        """What an HPA does: it takes hold of the field where it changes it."""
+        """What a scaler does: it takes hold of the field where it changes it."""
         body = deepcopy(self.objects[path])
-        if body["spec"]["replicas"] != count:
+        if body["spec"].get("replicas") != count:
             body["spec"]["replicas"] = count
-            body["metadata"]["managedFields"] = [{"manager": "hpa", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]
+            body["metadata"]["replicasHeldBy"] = "hpa"
             self.put(path, body)
 
     async def create(self, path: str, manifest: Json) -> Json:
@@ -73,6 +71,9 @@ class FakeApi(ApiServer):
         if full in self.objects:
             raise ApiError(409, "AlreadyExists", "exists")
         return self.put(full, manifest)
+
+    async def create_from_yaml(self, path: str, manifest: Json) -> Json:
+        return await self.create(path, manifest)
 
     async def replace(self, path: str, manifest: Json) -> Json:
         self._note("replace", path)
@@ -92,7 +93,13 @@ class FakeApi(ApiServer):
         if not patch:
             return deepcopy(found)
         found = _merged(found, {key: value for key, value in patch.items() if key != "metadata"})
-        found["metadata"] = {**found["metadata"], "resourceVersion": str(next(self._versions))}
+        changed = {key: value for key, value in patch.get("metadata", {}).items() if key in {"labels", "annotations"}}
+        generation = found["metadata"]["generation"] + ("spec" in patch)
+        found["metadata"] = {
+            **_merged(found["metadata"], changed),
+            "resourceVersion": str(next(self._versions)),
+            "generation": generation,
+        }
         self.objects[path] = found
         return deepcopy(found)
 

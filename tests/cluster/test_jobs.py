@@ -4,7 +4,7 @@ import pytest
 
 from pdinference.api import names
 from pdinference.cluster.jobs import job_state
-from pdinference.planning.model import LONGEST_REPORT
+from pdinference.planning.model_report import LONGEST_REPORT
 
 
 @pytest.mark.parametrize(("length", "kept"), [(LONGEST_REPORT, LONGEST_REPORT), (LONGEST_REPORT + 1, 0)])

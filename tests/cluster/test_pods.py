@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from pdinference.api import names
+from pdinference.api.v1alpha1.conditions import NO_MODEL
 from pdinference.cluster.pods import pod_record
-from pdinference.planning.observed import NO_MODEL, PREPARING_MODEL, PodSummary
+from pdinference.planning.observed import PREPARING_MODEL, PodSummary
 
 
 def summary(**status: Any) -> PodSummary:
@@ -142,3 +143,28 @@ def test_a_pod_of_a_further_node_belongs_to_p() -> None:
 def test_a_pod_of_a_further_node_without_its_rank_is_not_ours() -> None:
     metadata = {"name": "x", "namespace": "ns", "labels": {names.LABEL_ROLE: names.FURTHER_NODE}}
     assert pod_record({"metadata": metadata}) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "(EngineCore_DP0 pid=77) ERROR 11-22 09:12:31 [core.py:1] ValueError: no",
+        "(EngineCore_DP0 pid=9) ERROR 11-23 10:12:31 [core.py:1] ValueError: no",
+        "2026-11-22T09:12:31.123Z ERROR [core.py:1] ValueError: no",
+        "2026-11-22 09:12:31,123 ERROR [core.py:1] ValueError: no",
+    ],
+)
+def test_last_words_have_no_times_so_that_each_crash_has_the_same(line: str) -> None:
+    ended = {"terminated": {"exitCode": 1, "message": line}}
+    trouble = summary(containerStatuses=[container(state=ended)]).trouble
+    assert trouble is not None
+    assert trouble.last_words == "ERROR [core.py:1] ValueError: no"
+
+
+@pytest.mark.parametrize("kind", ["containerStatuses", "initContainerStatuses"])
+def test_a_restart_of_any_container_is_known_beside_its_count(kind: str) -> None:
+    waits = {"waiting": {"reason": "CrashLoopBackOff"}}
+    found = summary(**{kind: [container(state=waits, restartCount=2)]})
+    assert found.trouble is not None
+    assert (found.restarted, found.trouble.restarts) == (True, 2)
+    assert not summary(**{kind: [container(state=waits)]}).restarted

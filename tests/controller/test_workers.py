@@ -14,7 +14,7 @@ from pdinference.controller.supervisor import Supervisor
 from pdinference.controller.workers import Workers
 
 if TYPE_CHECKING:
-    from pdinference.controller.reconcile import Reconciler
+    from pdinference.inference.reconcile import Reconciler
 
 pytestmark = pytest.mark.virtual_time
 

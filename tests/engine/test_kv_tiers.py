@@ -7,7 +7,7 @@ import pytest
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.engine.kv_transfer import kv_transfer_config
+from pdinference.engine.connectors.configuration import kv_transfer_config
 
 Make = Callable[..., PDInference]
 

@@ -14,8 +14,8 @@ from pdinference.api.v1alpha1 import PDBatch, PDInference
 from pdinference.api.validation import Problem, read
 from pdinference.checks import examine_any
 from pdinference.checks.facts import Facts, facts_of
-from pdinference.cli.plan_answer import Answer
-from pdinference.cli.plan_table import print_plan
+from pdinference.cli.plan.answer import Answer
+from pdinference.cli.plan.table import print_plan
 from pdinference.engine.batch import Service
 from pdinference.manifests import KedaSettings, RenderSettings, render
 from pdinference.manifests.batch import render_batch, render_output
@@ -28,7 +28,7 @@ from pdinference.planning.memory import (
     model_facts,
     plan_role,
 )
-from pdinference.planning.memory.quantization import quantization_of
+from pdinference.planning.memory.model.quantization import quantization_of
 
 Document = dict[str, Any]
 SETTINGS = RenderSettings(keda=KedaSettings(prometheus="http://prometheus.monitoring:9090"))

@@ -1,10 +1,12 @@
 """A control plane for all tests of the operator, and a namespace for each."""
 
 import os
+import random
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from e2e.cluster import Cluster
@@ -36,6 +38,8 @@ async def world(cluster: Cluster) -> AsyncIterator[World]:
         await world.install_crd(crd)
     await api.create("/api/v1/namespaces", {"apiVersion": "v1", "metadata": {"name": world.namespace}})
     yield world
+    # Not waited for: later tests only profit from controllers that have less to look at.
+    await world.discard()
     await api.close()
 
 
@@ -64,6 +68,14 @@ async def webhook(world: World) -> AsyncIterator[Webhook]:
     await webhook.install()
     yield webhook
     await webhook.remove()
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    """For moments at random. A test that fails shows the seed; PDINFERENCE_SEED sets it, to have the same moments."""
+    seed = os.environ.get("PDINFERENCE_SEED") or os.urandom(4).hex()
+    click.echo(f"PDINFERENCE_SEED={seed}")
+    return random.Random(seed)  # noqa: S311 - no secret
 
 
 @pytest.fixture(scope="session")

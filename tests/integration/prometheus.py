@@ -1,12 +1,10 @@
-"""A real Prometheus, and pods whose metrics move steadily, so that it does not matter when they are read."""
+"""A real Prometheus, and targets for it."""
 
 import json
-import re
 import shutil
 import subprocess
 import tempfile
-import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,77 +17,58 @@ from e2e.cluster import build
 from tests.integration.operator_process import free_port
 from tests.integration.world import until
 
-_SAMPLE = re.compile(r"^(?P<name>[^\s{]+)(?P<labels>\{.*\})? (?P<value>\S+)$")
 _STOP_S = 10
 _START_S = 180
 _MEMORY = Path("/dev/shm")  # noqa: S108 - it syncs what it stores, and a disk that is busy holds it up for a minute
 
 
 @dataclass(frozen=True)
-class Line:
-    """A number that grows at a steady pace."""
+class Target:
+    """What to scrape, and the labels that Prometheus gives to all of its metrics."""
 
-    start: float
-    each_second: float = 0.0
+    address: str
+    labels: Mapping[str, str]
 
 
-class MovingPod:
-    """A metrics endpoint that answers as a recorded vLLM did, with some of its numbers on the move.
+class Page:
+    """A /metrics of a pod that is no operator."""
 
-    Args:
-        labels: Those that Prometheus gives to all its metrics.
-        recorded: The answer of a vLLM.
-        numbers: What some samples are instead, by their names.
-    """
-
-    def __init__(self, labels: Mapping[str, str], recorded: str, numbers: Mapping[str, Line]) -> None:
-        self.labels = dict(labels)
+    def __init__(self, text: str) -> None:
+        self._text = text
         self.port = free_port()
-        self._recorded = recorded
-        self._numbers = numbers
-        self._began = time.monotonic()
         self._runner: web.AppRunner | None = None
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def text(self) -> str:
-        """What it tells now."""
-        return "\n".join(map(self._moved, self._recorded.splitlines())) + "\n"
-
-    def _moved(self, line: str) -> str:
-        sample = _SAMPLE.match(line)
-        if sample is None or (number := self._numbers.get(sample["name"])) is None:
-            return line
-        value = number.start + number.each_second * (time.monotonic() - self._began)
-        return f"{sample['name']}{sample['labels'] or ''} {value}"
-
-    async def start(self) -> None:
+    async def __aenter__(self) -> Self:
         app = web.Application()
         app.add_routes([web.get("/metrics", self._answer)])
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
+        return self
 
-    async def stop(self) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
-            self._runner = None
 
     async def _answer(self, _request: web.Request) -> web.Response:
-        return web.Response(text=self.text())
+        return web.Response(text=self._text)
 
 
 class Prometheus:
-    """A Prometheus process that scrapes these pods every second."""
+    """A Prometheus process that scrapes these targets every second."""
 
-    def __init__(self, folder: Path, pods: list[MovingPod]) -> None:
+    def __init__(self, folder: Path, targets: Iterable[Target]) -> None:
         self._port = free_port()
         self._log = folder / "prometheus.log"
         self._data = tempfile.mkdtemp(prefix="prometheus-", dir=_MEMORY if _MEMORY.is_dir() else folder)
         config = folder / "prometheus.json"
-        config.write_text(json.dumps(_config(pods)))
+        config.write_text(json.dumps(_config(targets)))
         command = [
             str(build.binary("prometheus")),
             f"--config.file={config}",
@@ -144,9 +123,9 @@ class Prometheus:
         shutil.rmtree(self._data)
 
 
-def _config(pods: list[MovingPod]) -> dict[str, Any]:
-    targets = [{"targets": [pod.address], "labels": pod.labels} for pod in pods]
+def _config(targets: Iterable[Target]) -> dict[str, Any]:
+    found = [{"targets": [target.address], "labels": dict(target.labels)} for target in targets]
     return {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
-        "scrape_configs": [{"job_name": "vllm", "static_configs": targets}],
+        "scrape_configs": [{"job_name": "pods", "static_configs": found}],
     }

@@ -1,6 +1,7 @@
 """A cable between the operator and the API server that a test can pull out."""
 
 import asyncio
+import socket
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -10,12 +11,20 @@ import yaml
 
 
 class Proxy:
-    """Forwards TCP connections while it is open."""
+    """Forwards TCP connections while it is open.
 
-    def __init__(self, host: str, port: int) -> None:
+    Args:
+        host: Of the server.
+        port: Of the server.
+        listen: The address for clients.
+    """
+
+    def __init__(self, host: str, port: int, *, listen: str = "127.0.0.1") -> None:
         self._target = (host, port)
+        self._listen = listen
         self._closed = False
         self._writers: set[asyncio.StreamWriter] = set()
+        self._connections: dict[asyncio.Task[None], socket.socket] = {}
         self.port = 0
 
     @classmethod
@@ -25,7 +34,7 @@ class Proxy:
         return cls(server.hostname or "", server.port or 443)
 
     async def __aenter__(self) -> Self:
-        self._listener = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._listener = await asyncio.start_server(self._serve, self._listen, 0)
         self.port = self._listener.sockets[0].getsockname()[1]
         return self
 
@@ -50,6 +59,14 @@ class Proxy:
             writer.transport.abort()
         self._writers.clear()
 
+    async def renew(self) -> None:
+        """End all connections, which must be idle, and return when the clients have noticed: they make new ones."""
+        ending = dict(self._connections)
+        for client in ending.values():
+            with suppress(OSError):  # it has ended already
+                client.shutdown(socket.SHUT_WR)
+        await asyncio.gather(*ending, return_exceptions=True)
+
     def open(self) -> None:
         self._closed = False
 
@@ -59,7 +76,13 @@ class Proxy:
             return
         upstream_reader, upstream = await asyncio.open_connection(*self._target)
         self._writers |= {writer, upstream}
-        await asyncio.gather(_pump(reader, upstream), _pump(upstream_reader, writer))
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections[task] = writer.get_extra_info("socket")
+        try:
+            await asyncio.gather(_pump(reader, upstream), _pump(upstream_reader, writer))
+        finally:
+            del self._connections[task]
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

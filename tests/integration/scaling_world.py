@@ -75,7 +75,7 @@ class ScalingWorld:
             found = await self.world.api.get(_API_SERVICE_PATH)
             await self.world.api.delete(_API_SERVICE_PATH, uid=found["metadata"]["uid"])
 
-    async def start(self, *flags: str) -> OperatorProcess:
+    async def start(self, *flags: str, elect: bool = False) -> OperatorProcess:
         """Start an operator that serves the metrics API."""
         return await self._operators.start(
             *flags,
@@ -87,7 +87,12 @@ class ScalingWorld:
             "--tls-drain-seconds=0",
             f"--metrics-service={self.world.namespace}/{SERVICE}",
             "--scrape-seconds=0.5",
+            elect=elect,
         )
+
+    async def follow(self, *flags: str) -> OperatorProcess:
+        """Start one more operator, which reads the pods and serves no metrics API."""
+        return await self._operators.start(*flags, "--scrape-seconds=0.5", elect=True)
 
     async def available(self) -> None:
         async def seen() -> bool:
@@ -141,27 +146,8 @@ class ScalingWorld:
         return await self.world.get(AUTOSCALER, f"llama-{role}") or {}
 
     async def looks(self, count: int) -> None:
-        """Wait until the HPA has looked a few times more, whatever it saw.
-
-        Its controller counts over all HPAs, those of earlier tests too, and looks at each as often as at the others.
-        """
-        everywhere = len((await self.world.api.get(AUTOSCALER.path(None)))["items"])
-        enough = await self._reconciliations() + (count + 1) * everywhere
-
-        async def looked() -> bool:
-            return await self._reconciliations() >= enough
-
-        await until(looked, "the HPA has looked")
-
-    async def _reconciliations(self) -> float:
-        config = yaml.safe_load(self.world.cluster.kubeconfig.read_text())
-        headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
-        url = f"https://{self.world.cluster.spec.address}:10257/metrics"
-        async with aiohttp.ClientSession() as session, session.get(url, headers=headers, ssl=False) as response:
-            response.raise_for_status()
-            families = text_string_to_metric_families(await response.text())
-        name = "horizontal_pod_autoscaler_controller_reconciliations_total"
-        return sum(sample.value for family in families for sample in family.samples if sample.name == name)
+        """Wait until the HPA controller has looked a few times more, whatever it saw."""
+        await hpa_looks(self.world, count)
 
     async def close(self) -> None:
         for pod in self._pods.values():
@@ -172,3 +158,28 @@ class ScalingWorld:
 def condition(body: Json, type_: str) -> Any:
     """A condition of an object."""
     return next((c for c in (body.get("status") or {}).get("conditions", []) if c["type"] == type_), {})
+
+
+async def hpa_looks(world: World, count: int) -> None:
+    """Wait until the HPA controller has looked at each HPA a few times more, whatever it saw.
+
+    It counts over all HPAs, those of earlier tests too, and looks at each as often as at the others.
+    """
+    everywhere = len((await world.api.get(AUTOSCALER.path(None)))["items"])
+    enough = await _reconciliations(world) + (count + 1) * everywhere
+
+    async def looked() -> bool:
+        return await _reconciliations(world) >= enough
+
+    await until(looked, "the HPA controller has looked")
+
+
+async def _reconciliations(world: World) -> float:
+    config = yaml.safe_load(world.cluster.kubeconfig.read_text())
+    headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
+    url = f"https://{world.cluster.spec.address}:10257/metrics"
+    async with aiohttp.ClientSession() as session, session.get(url, headers=headers, ssl=False) as response:
+        response.raise_for_status()
+        families = text_string_to_metric_families(await response.text())
+    name = "horizontal_pod_autoscaler_controller_reconciliations_total"
+    return sum(sample.value for family in families for sample in family.samples if sample.name == name)

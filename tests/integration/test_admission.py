@@ -2,17 +2,22 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import BATCH, RESOURCE
 from pdinference.serving.authority import KeyMaterial, Lifetimes, renewed
+from tests.integration.front import in_front
 from tests.integration.operator_process import free_port
 from tests.integration.operators import Operators
+from tests.integration.proxy import Proxy
 from tests.integration.webhook import Webhook
 from tests.integration.world import World, until
 from tests.planning.memory.configs import LLAMA_8B
@@ -131,70 +136,111 @@ async def test_an_api_server_with_the_wrong_certificate_gets_nothing_in(
     await until(asks, "the API server passes the webhook's refusal on")
 
 
-async def test_an_expired_certificate_is_replaced(world: World, operators: Operators) -> None:
+async def test_an_expired_certificate_is_never_served(world: World, operators: Operators) -> None:
     long_ago = datetime.now(UTC) - timedelta(days=2)
     expired = renewed(
         None, (world.cluster.host_address,), long_ago, Lifetimes(server=timedelta(days=1)), published=False
     )
     webhook = Webhook(world)
     await webhook.install(expired.as_secret())
-    try:
-        await operators.start(*webhook.flags)
+    async with Proxy(webhook.host, webhook.port, listen=webhook.host) as proxy:
+        await webhook.lead_to(proxy.port)
+        try:
+            await operators.start(*webhook.flags)
+            await webhook.insists()
+            first = await webhook.material()
+            assert first is not None
+            assert first.authorities == expired.authorities, "clients that know the CA need no new one"
+            seen = await webhook.certificates_seen(proxy, since=webhook.overwrite(expired))
+            assert [certificate.serial_number for certificate in seen] == [
+                first.certificate.serial_number,
+                (await webhook.served()).serial_number,
+            ]
+            assert expired.certificate not in seen
+        finally:
+            await webhook.remove()
+
+
+async def test_while_a_certificate_is_expired_new_connections_fail_closed(
+    world: World, webhook: Webhook, operators: Operators, tmp_path: Path
+) -> None:
+    """The operator may not write the Secret, until the certificate has expired while it serves."""
+    forbidden = True
+
+    async def keep_from_renewing(request: web.Request) -> None:
+        if forbidden and request.method == "PUT" and request.path == webhook.secret_path:
+            raise web.HTTPForbidden
+
+    async with (
+        in_front(world.cluster.kubeconfig, tmp_path, keep_from_renewing) as kubeconfig,
+        Proxy(webhook.host, webhook.port, listen=webhook.host) as proxy,
+    ):
+        material = reissued(None, webhook.host, timedelta(days=90))
+        await webhook.overwrite(material)
+        await webhook.lead_to(proxy.port)
+        await operators.start(*webhook.flags, kubeconfig=kubeconfig)
         await webhook.insists()
+        due = reissued(material, webhook.host, timedelta(seconds=20))
+        await webhook.overwrite(due)
+        await until(lambda: webhook.serves(due.certificate), "what is due is served as long as it is valid")
+        await proxy.renew()
         await world.apply("llama")
+
+        async def expired() -> bool:
+            return datetime.now(UTC) > due.certificate.not_valid_after_utc + timedelta(seconds=1)
+
+        await until(expired, "the certificate has expired")
+        await world.apply("llama", decode={"seed": 1})  # over the connection that the API server has
+        await proxy.renew()
+        refusal = await webhook.refused("llama", decode={"seed": 2})
+        assert "failed calling webhook" in refusal
+        assert "certificate has expired" in refusal
+        await world.api.merge(RESOURCE.path(world.namespace, "llama"), {"metadata": {"labels": {"team": "a"}}})
+
+        forbidden = False
+
+        async def accepted() -> bool:
+            with suppress(ApiError):
+                await world.apply("llama", decode={"seed": 2})
+                return True
+            return False
+
+        await until(accepted, "the renewed certificate is served")
         now = await webhook.material()
         assert now is not None
-        assert now.authorities == expired.authorities, "clients that know the CA need no new one"
-        await overwrite(webhook, expired)  # and while it serves
-
-        async def healed() -> bool:
-            material = await webhook.material()
-            return material is not None and material.certificate != expired.certificate
-
-        await until(healed, "the certificate is replaced again")
-    finally:
-        await webhook.remove()
+        assert now.authorities == due.authorities
+        assert await webhook.serves(now.certificate)
 
 
-async def overwrite(webhook: Webhook, material: KeyMaterial) -> None:
-    secret = await webhook.world.api.get(webhook.secret_path)
-    await webhook.world.api.replace(webhook.secret_path, {**secret, "data": material.as_secret()})
+def reissued(material: KeyMaterial | None, host: str, life: timedelta) -> KeyMaterial:
+    """Another certificate of the same authority, valid for so long from now on."""
+    now, lifetimes = datetime.now(UTC), Lifetimes(server=life)
+    elsewhere = renewed(material, ("another.host",), now, lifetimes, published=True)  # of no use to the host
+    return renewed(elsewhere, (host,), now, lifetimes, published=True)
 
 
 async def test_the_authority_is_rotated_without_a_failed_call(
     world: World, webhook: Webhook, operators: Operators
 ) -> None:
-    await operators.start(*webhook.flags)
-    await webhook.insists()
-    calls = asyncio.create_task(keep_applying(world))
-    old = await webhook.material()
-    assert old is not None
-    # A new authority half a minute old, so that this test need not wait the whole minute until it may sign.
-    recent = renewed(None, (webhook.host,), datetime.now(UTC) - timedelta(seconds=35), Lifetimes(), published=False)
-    authorities = (*recent.authorities, *old.authorities)
-    joined = KeyMaterial(authorities, recent.authority_key, old.certificate, old.key)
-    await overwrite(webhook, joined)
-    await until(lambda: webhook.holds(joined), "the new authority is in the bundle")
-    newest = recent.authorities[0]
-
-    async def signed() -> timedelta | None:
-        """How old the new authority was when it signed."""
-        material = await webhook.material()
-        if material is None or material.certificate.issuer != newest.subject:
-            return None
-        return material.certificate.not_valid_before_utc - newest.not_valid_before_utc
-
-    async def switched() -> bool:
-        return await signed() is not None
-
-    await until(switched, "the new authority signs")
-    age = await signed()
-    assert age is not None
-    assert age >= Lifetimes().settling, "it signed before clients had time to hear of it"
-    await world.apply("after")
-    calls.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await calls  # it ends with an ApiError when a call failed
+    async with Proxy(webhook.host, webhook.port, listen=webhook.host) as proxy:
+        await webhook.lead_to(proxy.port)
+        await operators.start(*webhook.flags)
+        await webhook.insists()
+        old = await webhook.material()
+        assert old is not None
+        # A new authority half a minute old, so that this test need not wait the whole minute until it may sign.
+        recent = renewed(None, (webhook.host,), datetime.now(UTC) - timedelta(seconds=35), Lifetimes(), published=False)
+        authorities = (*recent.authorities, *old.authorities)
+        joined = KeyMaterial(authorities, recent.authority_key, old.certificate, old.key)
+        seen = await webhook.certificates_seen(proxy, since=webhook.overwrite(joined))
+        new = await webhook.material()
+        assert new is not None
+        assert seen == [old.certificate, new.certificate]
+        assert await webhook.holds(new)
+        newest = recent.authorities[0]
+        new.certificate.verify_directly_issued_by(newest)
+        age = new.certificate.not_valid_before_utc - newest.not_valid_before_utc
+        assert age >= Lifetimes().settling, "it signed before clients had time to hear of it"
 
 
 async def keep_applying(world: World) -> None:

@@ -14,8 +14,8 @@ from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster.client import ApiServer, load_configuration
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CONFIG_MAP
-from pdinference.controller.leader import LEASE_NAME
 from pdinference.manifests import RenderSettings, render
+from pdinference.runtime.leader import LEASE_NAME
 from tests.charts.helm import BATCH_CONFIG_MAPS, NAMESPACE, RELEASE, Object, only
 from tests.integration.kubernetes import ACCOUNT, ELSEWHERE, Kubernetes
 
@@ -137,6 +137,11 @@ def host_path(path: str) -> Object:
 TOKEN = [{"serviceAccountToken": {"path": "token"}}]
 POD_READER = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
 
+
+def history_entry(**place: Any) -> Object:
+    return child("ControllerRevision", "apps/v1", name="llama-0", revision=1, data={"spec": {}}, **place)
+
+
 REFUSED: list[tuple[Object, str]] = [
     *(
         (account(namespace=namespace), f"may write nothing in the namespace {namespace}")
@@ -144,6 +149,7 @@ REFUSED: list[tuple[Object, str]] = [
     ),
     (account(namespace=NAMESPACE), f"serves nothing in its own namespace {NAMESPACE}"),
     (account(owned=False), "belongs to no PDInference and no PDBatch"),
+    (history_entry(owned=False), "belongs to no PDInference and no PDBatch"),
     (binding("ClusterRole", "other"), "may bind a Role of a name"),
     (binding(name="other"), "may bind a Role of a name"),
     (binding(subject="default"), "may bind a Role of a name"),
@@ -188,6 +194,7 @@ REFUSED: list[tuple[Object, str]] = [
 ]
 ALLOWED = [
     account(),
+    history_entry(),
     role([POD_READER, {"apiGroups": ["batch"], "resources": ["jobs"], "resourceNames": ["a"], "verbs": ["patch"]}]),
     job(),
     job(serviceAccountName="llama-router", volumes=[{"name": "t", "projected": {"sources": TOKEN}}]),

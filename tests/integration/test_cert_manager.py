@@ -2,13 +2,10 @@
 
 import asyncio
 import json
-import ssl
 import subprocess
-import time
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,8 +17,9 @@ from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from tests.charts.helm import CERT_MANAGER, of_kind, rendered
 from tests.integration.operators import Operators
+from tests.integration.proxy import Proxy
 from tests.integration.webhook import Webhook
-from tests.integration.world import World, until
+from tests.integration.world import World
 
 MODULE = "github.com/cert-manager/cert-manager"
 MANUALLY = {"type": "Issuing", "status": "True", "reason": "ManuallyTriggered", "message": "by the test"}
@@ -103,24 +101,20 @@ async def test_cert_manager_issues_injects_and_renews_without_a_failed_call(
     webhook = Mounted(world, tmp_path)
     await webhook.install()
     kubelet = asyncio.create_task(webhook.keep_mounted())
-    try:
-        await operators.start(*webhook.flags)
-        await webhook.insists()
-        old = await webhook.secret()
-        for path in (webhook.path, webhook.early_path):
-            bundle = (await webhook.configuration(path))["clientConfig"]["caBundle"]
-            assert bundle == b64encode(old["ca.crt"]).decode()
-        await webhook.renew()
-        await until(partial(serves_another, webhook, old["tls.crt"]), "a new certificate is served")
-        assert (await webhook.secret())["ca.crt"] == old["ca.crt"]
-        await webhook.insists()
-    finally:
-        kubelet.cancel()
-        await webhook.remove()
-
-
-async def serves_another(webhook: Webhook, old: bytes) -> bool:
-    """Every call on the way there has to be answered."""
-    await webhook.world.apply("llama", decode={"seed": time.monotonic_ns() % 2**30})
-    served = await asyncio.to_thread(ssl.get_server_certificate, (webhook.host, webhook.port))
-    return x509.load_pem_x509_certificate(served.encode()) != x509.load_pem_x509_certificate(old)
+    async with Proxy(webhook.host, webhook.port, listen=webhook.host) as proxy:
+        await webhook.lead_to(proxy.port)
+        try:
+            await operators.start(*webhook.flags)
+            await webhook.insists()
+            old = await webhook.secret()
+            for path in (webhook.path, webhook.early_path):
+                bundle = (await webhook.configuration(path))["clientConfig"]["caBundle"]
+                assert bundle == b64encode(old["ca.crt"]).decode()
+            seen = await webhook.certificates_seen(proxy, since=webhook.renew())
+            new = await webhook.secret()
+            assert new["ca.crt"] == old["ca.crt"]
+            assert seen == [x509.load_pem_x509_certificate(secret["tls.crt"]) for secret in (old, new)]
+            await webhook.insists()
+        finally:
+            kubelet.cancel()
+            await webhook.remove()

@@ -42,13 +42,13 @@ CRD = "customresourcedefinition/pdinferences.pdinference.io"
 
 NEEDED = [
     *product(["pdinference.io"], ["pdinferences", "pdbatches"], ["list", "watch"]),
-    *product(["pdinference.io"], ["pdinferences/status", "pdbatches/status"], ["patch"]),
+    *product(["pdinference.io"], ["pdinferences/status", "pdbatches/status", "pdscalers/status"], ["patch"]),
     *product(["pdinference.io"], ["pdinferences/finalizers", "pdbatches/finalizers"], ["update"]),
     *product([""], ["pods"], ["get", "list", "watch"]),
     *product(["events.k8s.io"], ["events"], ["create", "patch"]),
     *(
         (kind.group, kind.plural, verb)
-        for kind in kinds.CHILDREN
+        for kind in kinds.OWNED
         for verb in ("get", "list", "watch", "create", "patch", "delete")
     ),
 ]
@@ -249,6 +249,12 @@ class TestLifecycle:
         definition = installed.get(CRD)
         assert definition["spec"]["names"]["shortNames"] == ["pdi"]
         assert definition["metadata"]["annotations"]["example.com/reviewed"] == "yes"
+
+    def test_an_upgrade_installs_a_definition_that_is_missing(self, installed: Kubernetes) -> None:
+        """As from a release of the chart that did not have it."""
+        installed.kubectl("delete", "customresourcedefinition/pdscalers.pdinference.io")
+        installed.helm("upgrade")
+        assert installed.get("pdscalers", "--namespace=models")["items"] == []
 
     def test_an_upgrade_leaves_what_the_operator_filled_in(self, installed: Kubernetes, tmp_path: Path) -> None:
         names = (

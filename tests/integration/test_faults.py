@@ -12,7 +12,7 @@ from pdinference.api.crd import custom_resource_definition
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE
-from pdinference.controller.leader import LEASE_NAME
+from pdinference.runtime.leader import LEASE_NAME
 from tests.integration.front import in_front
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
@@ -28,13 +28,13 @@ async def complete(world: World, count: int) -> bool:
 
 
 async def test_an_operator_that_is_killed_in_the_middle_of_its_work_converges(
-    world: World, operators: Operators
+    world: World, operators: Operators, chance: random.Random
 ) -> None:
     for number in range(12):
         await world.apply(f"m{number}")
     for _ in range(4):
         operator = await operators.start()
-        await asyncio.sleep(random.uniform(0.0, 0.4))  # noqa: S311 - no secret
+        await asyncio.sleep(chance.uniform(0.0, 0.4))
         operator.kill()
     await operators.start()
     await until(lambda: complete(world, 12), "all is there")

@@ -9,8 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from pdinference.api.names import ANNOTATION_PACE
 from pdinference.autoscaling.metrics_api import GROUP, VERSION
+from pdinference.cluster.kinds import SCALER
 from tests.integration.operators import Operators
 from tests.integration.scaling_world import SCALED, ScalingWorld, condition
 from tests.integration.vllm_metrics import Decoding, Load
@@ -207,9 +207,10 @@ async def test_busy_pods_are_as_busy_to_an_operator_that_has_never_seen_them_idl
     await serving(scaling, Decoding(running=1), autoscaling={**SCALED["autoscaling"], "targets": {"decodeLoad": 90}})
 
     async def noted() -> bool:
-        return ANNOTATION_PACE in (await scaling.hpa())["metadata"].get("annotations", {})
+        target = await scaling.world.get(SCALER, "llama-decode") or {}
+        return "baselineInterTokenMicroseconds" in target.get("status", {})
 
-    await until(noted, "the pace of an idle pod is noted")
+    await until(noted, "the baseline latency of an idle pod is reported")
     (pod,) = await scaling.bring_up(Load())
     # Tokens take three times as long: that pod does 1 - (1 - 0.3) / 3 of what it can.
     pod.load = Decoding(kv_usage=0.3, running=10, token_seconds=0.03)

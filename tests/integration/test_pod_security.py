@@ -14,7 +14,7 @@ from pdinference.cluster.errors import ApiError
 from pdinference.engine.batch import Service
 from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.batch import render_batch
-from pdinference.manifests.pod_security import restricted_problems
+from pdinference.manifests.pods.pod_security import restricted_problems
 from tests.conftest import BATCH_EXAMPLE, EXAMPLES, FOR_EVERY_FIELD, example_documents
 from tests.hostile.pod_templates import LEGITIMATE
 from tests.integration.world import World

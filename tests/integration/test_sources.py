@@ -19,6 +19,7 @@ TARGETS = {
     "decodeLoad": 90,
     "prefillLoad": 90,
     "kvUsage": 80,
+    "kvDemand": 80,
     "waitingRequests": 4,
     "runningRequests": 32,
     "queuedPromptTokens": 8000,
@@ -111,14 +112,3 @@ async def test_the_scaled_object_follows_the_revision_that_serves_and_edits_are_
 
     await until(moved, "the ScaledObject follows")
     assert second != first
-
-
-async def test_without_a_choice_the_operator_uses_keda_where_it_serves_no_metrics(
-    world: World, operators: Operators, keda: Keda
-) -> None:
-    await operators.start(*WITH_KEDA)
-    await world.apply(decode=SCALED)
-    await world.serving()
-    await until(lambda: exists(world, SCALED_OBJECT), "KEDA stands in")
-    assert not await exists(world, AUTOSCALER)
-    assert not await exists(world, AUTOSCALER, keda.autoscaler)

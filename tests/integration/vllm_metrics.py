@@ -1,6 +1,7 @@
 """Plays the metrics endpoint of vLLM pods that do not run here, on loopback addresses."""
 
 import asyncio
+import errno
 import itertools
 import os
 import time
@@ -13,7 +14,7 @@ from pdinference.api.names import ENGINE_PORT
 
 _LABELS = 'engine="0",model_name="m"'
 _NETWORK = f"127.{80 + os.getpid() % 170}"
-"""Of this process: tests of another checkout may run at the same time."""
+"""Mostly of this process alone: other tests may run at the same time. An address that is taken is passed over."""
 _NUMBERS = itertools.count(2)
 
 
@@ -76,8 +77,7 @@ class FakeVllm:
     """One pod's endpoint, at an address of its own."""
 
     def __init__(self, load: Load) -> None:
-        number = next(_NUMBERS)
-        self.address = f"{_NETWORK}.{number // 250}.{number % 250 + 1}"
+        self.address = ""
         self.load = load
         self._runner: web.AppRunner | None = None
         self._going = asyncio.Event()
@@ -88,7 +88,16 @@ class FakeVllm:
         app.add_routes([web.get("/metrics", self._answer)])
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, self.address, ENGINE_PORT).start()
+        while not self.address:
+            number = next(_NUMBERS)
+            address = f"{_NETWORK}.{number // 250}.{number % 250 + 1}"
+            try:
+                await web.TCPSite(self._runner, address, ENGINE_PORT).start()
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            else:
+                self.address = address
         return self
 
     async def stop(self) -> None:

@@ -1,18 +1,26 @@
 """The webhook of operators on the host: what the chart installs, with an address in the place of a Service."""
 
+import asyncio
+import ssl
+import time
 from base64 import b64encode
+from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Any
+
+from cryptography import x509
 
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.serving.authority import KeyMaterial
 from tests.charts.helm import NAMESPACE, Values, only, rendered
 from tests.integration.operator_process import free_port
+from tests.integration.proxy import Proxy
 from tests.integration.world import World, until
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations"
 SECRET = "tls"  # noqa: S105 - its name
+_CALLS_AFTERWARDS = 5
 
 
 class Webhook:
@@ -81,6 +89,39 @@ class Webhook:
     async def material(self) -> KeyMaterial | None:
         """What the Secret holds."""
         return KeyMaterial.of_secret((await self.world.api.get(self.secret_path)).get("data"))
+
+    async def overwrite(self, material: KeyMaterial) -> None:
+        """Put something else into the Secret."""
+        secret = await self.world.api.get(self.secret_path)
+        await self.world.api.replace(self.secret_path, {**secret, "data": material.as_secret()})
+
+    async def served(self) -> x509.Certificate:
+        """The certificate that a new connection gets."""
+        pem = await asyncio.to_thread(ssl.get_server_certificate, (self.host, self.port), timeout=30)
+        return x509.load_pem_x509_certificate(pem.encode())
+
+    async def serves(self, certificate: x509.Certificate) -> bool:
+        """Whether new connections get this certificate."""
+        return await self.served() == certificate
+
+    async def certificates_seen(self, proxy: Proxy, *, since: Awaitable[object]) -> list[x509.Certificate]:
+        """Let the API server call over a new connection each time, until another certificate than the first is served.
+
+        Every call has to be answered, some more with the other certificate included.
+
+        Returns:
+            Every certificate that was served, in order, each once.
+        """
+        seen = [await self.served()]
+        await since
+        more = _CALLS_AFTERWARDS
+        while more:
+            more -= len(seen) > 1
+            await self.world.apply("llama", decode={"seed": time.monotonic_ns() % 2**30})  # an ApiError ends the test
+            await proxy.renew()
+            if (served := await self.served()) != seen[-1]:
+                seen.append(served)
+        return seen
 
     async def holds(self, material: KeyMaterial) -> bool:
         """Whether the configuration has this bundle."""

@@ -38,6 +38,11 @@ class World:
         self.api = api
         self.namespace = namespace
 
+    async def discard(self) -> None:
+        """Let Kubernetes delete the namespace and all that is in it."""
+        path = f"/api/v1/namespaces/{self.namespace}"
+        await self.api.delete(path, uid=(await self.api.get(path))["metadata"]["uid"])
+
     async def install_crd(self, crd: Json) -> None:
         name = crd["metadata"]["name"]
         await self.api.apply(f"{CRD_PATH}/{name}", crd, manager="test")

@@ -1,17 +1,14 @@
 """HPAs, and what else changes where a role is autoscaled."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from pdinference.api.names import ANNOTATION_GRANT, Role
+from pdinference.api.names import LABEL_ROLE, Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError, validated
-from pdinference.manifests import Manifest, RenderSettings, bounded, following, render
-from pdinference.planning.observed import Grant
-from pdinference.planning.scaling.bounds import Range
+from pdinference.manifests import Manifest, RenderSettings, render
 from pdinference.planning.scaling.presets import PRESETS
 
 Make = Callable[..., PDInference]
@@ -19,7 +16,8 @@ SETTINGS = RenderSettings()
 
 
 def hpas(resource: PDInference) -> dict[Role, Manifest]:
-    return dict(render(resource, SETTINGS).autoscalers)
+    found = [o for o in render(resource, SETTINGS).objects if o["kind"] == "HorizontalPodAutoscaler"]
+    return {Role(hpa["metadata"]["labels"][LABEL_ROLE]): hpa for hpa in found}
 
 
 def workloads(resource: PDInference) -> dict[str, Manifest]:
@@ -38,25 +36,13 @@ def test_with_a_gpu_budget_they_are_counted_as_it_allows(resource: Make) -> None
     assert render(budgeted, SETTINGS).revision == render(resource(), SETTINGS).revision
 
 
-def test_bounds_and_what_an_hpa_may_still_do_are_written_into_it(resource: Make) -> None:
-    hpa = hpas(resource(decode={"autoscaling": {"maxReplicas": 6}}))[Role.DECODE]
-    same = bounded(hpa, Range(1, 6), None)
-    assert same == hpa
-    lower = bounded(hpa, Range(2, 3), Grant(6, datetime(2026, 11, 21, tzinfo=UTC)))
-    assert (lower["spec"]["minReplicas"], lower["spec"]["maxReplicas"]) == (2, 3)
-    assert lower["metadata"]["annotations"][ANNOTATION_GRANT] == "6 until 2026-11-21T00:00:00+00:00"
-    assert hpa["spec"]["maxReplicas"] == 6
-
-
-@pytest.mark.parametrize(("role", "kind"), [(Role.PARAMETER, "StatefulSet"), (Role.DECODE, "Deployment")])
-def test_an_hpa_follows_the_workload_whose_manifest_says_nothing_about_replicas(
-    resource: Make, role: Role, kind: str
-) -> None:
+@pytest.mark.parametrize("role", [Role.PARAMETER, Role.DECODE])
+def test_the_workload_of_an_autoscaled_role_says_nothing_about_replicas(resource: Make, role: Role) -> None:
     scaled = resource(**{role: {"replicas": 3, "autoscaling": {"minReplicas": 2, "maxReplicas": 5}}})
     (spec,) = (hpa["spec"] for hpa in hpas(scaled).values())
-    target = spec["scaleTargetRef"]
-    assert (target["kind"], spec["minReplicas"], spec["maxReplicas"]) == (kind, 2, 5)
-    assert "replicas" not in workloads(scaled)[target["name"]]["spec"]
+    assert (spec["minReplicas"], spec["maxReplicas"]) == (2, 5)
+    (workload,) = (found for name, found in workloads(scaled).items() if f"-{role}-" in name)
+    assert "replicas" not in workload["spec"]
 
 
 def test_further_nodes_of_p_have_no_replicas_either_and_no_hpa(resource: Make) -> None:
@@ -65,8 +51,7 @@ def test_further_nodes_of_p_have_no_replicas_either_and_no_hpa(resource: Make) -
     sets = [workload for workload in workloads(scaled).values() if workload["kind"] == "StatefulSet"]
     assert [set_ for set_ in sets if "replicas" in set_["spec"]] == []
     assert len(sets) == 3
-    (hpa,) = hpas(scaled).values()
-    assert hpa["spec"]["scaleTargetRef"]["name"].startswith(f"{scaled.metadata.name}-parameter-")
+    assert len(hpas(scaled)) == 1
 
 
 def test_the_preset_of_a_role(resource: Make) -> None:
@@ -106,13 +91,6 @@ def test_autoscaling_is_no_part_of_the_revision(resource: Make) -> None:
     """Turning it on or off restarts nothing."""
     scaled = resource(decode={"autoscaling": {"maxReplicas": 2}})
     assert render(scaled, SETTINGS).revision == render(resource(), SETTINGS).revision
-
-
-def test_an_hpa_can_follow_another_revision(resource: Make) -> None:
-    hpa = hpas(resource(decode={"autoscaling": {"maxReplicas": 2}}))[Role.DECODE]
-    other = following(hpa, Role.DECODE, "bcdfghjk")
-    assert other["spec"]["scaleTargetRef"]["name"] == "llama-decode-bcdfghjk"
-    assert hpa["spec"]["scaleTargetRef"]["name"] != "llama-decode-bcdfghjk"
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,7 @@ def rendered(spec: Json) -> dict[tuple[str, str], Json]:
         "spec": spec,
     }
     found = render(validated(document), SETTINGS)
-    objects = (*found.objects, *found.autoscalers.values())
-    return {(child["kind"], child["metadata"]["name"]): child for child in objects}
+    return {(child["kind"], child["metadata"]["name"]): child for child in found.objects}
 
 
 def name_of(leaf: Leaf) -> str:

@@ -11,7 +11,7 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings, render
-from pdinference.manifests.pod_security import restricted_problems
+from pdinference.manifests.pods.pod_security import restricted_problems
 from tests.conftest import allowing
 from tests.hostile.pod_templates import HOSTILE, LEGITIMATE, Json
 

@@ -15,12 +15,12 @@ from aiohttp.test_utils import TestServer
 from e2e.hub import COMMIT, Hub
 from pdinference.models.errors import ModelError
 from pdinference.models.facts import facts_of_folder
-from pdinference.models.hub import Repository
-from pdinference.models.hugging_face import HuggingFaceHub
+from pdinference.models.hubs.hub import Repository
+from pdinference.models.hubs.hugging_face import HuggingFaceHub
 from pdinference.models.manifest import check
 from pdinference.models.progress import Progress
 from pdinference.models.snapshot import fetch
-from tests.models.files import safetensors
+from tests.models.written_files import safetensors
 from tests.planning.memory.configs import LLAMA_1B
 
 REPOSITORY = "tiny/model"

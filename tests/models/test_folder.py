@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from pdinference.cli import main
 from pdinference.models.errors import ModelFilesError
+from pdinference.models.files.safetensors import read_header
 from pdinference.models.folder import Expected, check_folder
-from pdinference.models.safetensors import read_header
-from tests.models.files import safetensors
+from tests.models.written_files import safetensors
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 976\n"
 WHOLE = safetensors({"a": ("BF16", 40), "b": ("BF16", 2)})

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdinference.models.errors import ModelFilesError
+from pdinference.models.files.torch_files import refuse_cut_off
+from pdinference.models.files.weight_files import weight_files
 from pdinference.models.folder import Expected, check_folder
-from pdinference.models.torch_files import refuse_cut_off
-from pdinference.models.weight_files import weight_files
 from tests.models.test_folder import MISTRAL, POINTER, SHARDED, WHOLE, Files, index, written
 
 pytestmark = pytest.mark.vllm

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pdinference.api.v1alpha1 import BatchStatus
 from pdinference.planning import reported
 from pdinference.planning.batch import BatchSituation, Progress, build_batch_status
-from pdinference.planning.model import ModelView, model_advice, model_status
+from pdinference.planning.model_report import ModelView, model_advice, model_status
 from pdinference.planning.observed import JobState, PodSummary
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

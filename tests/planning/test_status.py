@@ -10,10 +10,10 @@ from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, PlanStatus, RoleMemory, Status
 from pdinference.planning.conditions import Judgement
 from pdinference.planning.memory import MemoryVerdict
-from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, PodTrouble, Verdict, WorkloadState
+from pdinference.planning.observed import Failure, PodSummary, PodTrouble, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
-from pdinference.planning.scaling.coordination import Coordination
-from pdinference.planning.status import Situation, build_status, invalid_status, service_url
+from pdinference.planning.scaling.allocation import Allocation
+from pdinference.planning.status import Situation, build_status, service_url
 from pdinference.planning.transitions import transitions
 
 NOW = datetime(2026, 11, 5, 12, 0, tzinfo=UTC)
@@ -193,40 +193,6 @@ def test_a_pair_that_sleeps_and_of_which_one_role_is_stopped_answers_nobody() ->
     assert [event.reason for event in transitions(before, status)] == ["NotReady"]
 
 
-def test_an_invalid_spec_is_told_beside_what_goes_on() -> None:
-    before = built(SERVING)
-    status = invalid_status(replace(SERVING, generation=4), "spec.x: wrong", previous=before, now=NOW)
-    found = conditions(status)
-    assert (found["Progressing"].status, found["Progressing"].reason) == ("False", "InvalidSpec")
-    assert found["Ready"].status == found["DecodeReady"].status == "True"
-    assert {condition.observed_generation for condition in status.conditions} == {4}
-    assert (status.revision, status.serving_revision, status.observed_generation) == ("r1", "r1", 4)
-    assert (status.url, status.roles) == (before.url, before.roles)
-
-
-def test_pods_and_hpas_of_an_invalid_spec_are_told_as_they_are() -> None:
-    blind = AutoscalerState(
-        "x-decode-r1", 1, 5, judged=True, active=Verdict("False", "FailedGetExternalMetric", "no pod serves yet")
-    )
-    grown = {**SERVING.workloads, Role.DECODE: replace(workload(Role.DECODE), desired=2)}
-    now = replace(SERVING, workloads=grown, autoscalers={Role.DECODE: blind})
-    status = invalid_status(now, "spec.x: wrong", previous=built(SERVING), now=NOW)
-    found = conditions(status)
-    assert (status.roles.decode.summary, status.roles.decode.scaling) == ("1/2", "1-5 pods")
-    assert found["DecodeReady"].status == found["Autoscaling"].status == "False"
-    asleep = replace(SERVING, workloads={})
-    assert conditions(invalid_status(asleep, "spec.x: wrong", previous=status, now=NOW))["Autoscaling"].status == (
-        "Unknown"
-    )
-
-
-def test_an_invalid_spec_that_never_ran_is_not_ready() -> None:
-    nothing = replace(SERVING, target="", workloads={}, pods=())
-    status = invalid_status(nothing, "spec.x: wrong", previous=Status(), now=NOW)
-    assert conditions(status)["Ready"].status == "False"
-    assert conditions(status).keys() == {"Ready", "Progressing", "MemoryFits"}
-
-
 def test_an_instance_of_several_nodes_counts_once_and_any_of_its_pods_may_be_what_is_wrong() -> None:
     trouble = PodTrouble("Unschedulable", "0/2 nodes are available.")
     node = PodSummary("x-node1-r1-0", Role.PARAMETER, "r1", ready=False, trouble=trouble, node_rank=1)
@@ -262,33 +228,6 @@ def test_a_pair_that_sleeps_and_that_no_request_could_start_is_not_called_ready(
     assert "next request" not in conditions(now)["DecodeReady"].message
     assert [event.reason for event in transitions(before, now)] == ["NotReady"]
     assert [event.reason for event in transitions(now, before)] == ["Ready"]
-
-
-def test_an_invalid_spec_of_a_pair_that_sleeps_promises_no_start() -> None:
-    before = built(ASLEEP)
-    invalid = replace(
-        ASLEEP, asleep=False, autoscalers={}, desired={**SERVING.desired, **dict.fromkeys(ENGINE_ROLES, 0)}
-    )
-    status = invalid_status(invalid, "spec.x: wrong", previous=before, now=NOW)
-    found = conditions(status)
-    for name in ("Ready", "ParameterReady", "DecodeReady"):
-        assert (found[name].status, found[name].reason) == ("False", "InvalidSpec")
-    assert "next request starts" not in " ".join(condition.message for condition in found.values())
-    assert [event.reason for event in transitions(before, status)] == ["InvalidSpec"]
-    assert [event.reason for event in transitions(status, before)] == ["Ready"], "it has slept all the time"
-    wakes = replace(ASLEEP, asleep=False, workloads=STARTING.workloads)
-    assert "WokeUp" in [event.reason for event in transitions(status, built(wakes))]
-
-
-def test_an_invalid_spec_of_a_pair_that_wakes_does_not_make_it_ready() -> None:
-    """Its router pods are, because requests may wait in them."""
-    starts = {**SERVING.workloads, Role.PARAMETER: workload(Role.PARAMETER, ready=0)}
-    wakes = replace(SERVING, workloads=starts, pods=(pod(Role.PARAMETER, ready=False), *SERVING.pods[1:]), holds=True)
-    found = conditions(invalid_status(wakes, "spec.x: wrong", previous=built(wakes), now=NOW))["Ready"]
-    assert (found.status, found.reason) == ("False", "Starting")
-    assert "P: 0 of 1 pods ready" in found.message
-    ready = invalid_status(replace(SERVING, holds=True), "spec.x: wrong", previous=Status(), now=NOW)
-    assert conditions(ready)["Ready"].status == "True"
 
 
 def beside_an_old_router(pair: Situation) -> Situation:
@@ -333,11 +272,11 @@ def test_a_router_pod_in_which_requests_still_wait_is_not_ready_without_a_pair()
 def test_a_budget_that_leaves_no_gpus_is_the_reason_for_no_pods() -> None:
     none = {**SERVING.workloads, Role.DECODE: replace(workload(Role.DECODE, ready=0), desired=0)}
     hpas = {Role.PARAMETER: None, Role.DECODE: None}
-    without_gpus = replace(SERVING, workloads=none, autoscalers=hpas, together=Coordination(budget=1))
+    without_gpus = replace(SERVING, workloads=none, autoscalers=hpas, allocation=Allocation({}, budget=1))
     found = conditions(built(without_gpus))["DecodeReady"]
     assert (found.status, found.reason) == ("False", "GpuBudget")
     assert found.message == "D: spec.autoscaling.gpuBudget leaves no GPUs until other pods let go of theirs."
-    unlimited = conditions(built(replace(without_gpus, together=Coordination())))["DecodeReady"]
+    unlimited = conditions(built(replace(without_gpus, allocation=Allocation({}))))["DecodeReady"]
     assert unlimited.reason == "ScaledToZero"
 
 

@@ -12,28 +12,28 @@ def pod(trouble: PodTrouble | None = None, *, name: str = "p-0", restarts: int =
 
 
 def test_a_crash_loop_points_to_the_log_of_the_run_that_ended() -> None:
-    reason, message = advise(pod(PodTrouble("CrashLoopBackOff", "Error", "vllm", exit_code=1), restarts=3), "ns")
-    assert reason == "CrashLoopBackOff"
-    assert "exit code 1" in message
-    assert "restarted 3 times" in message
+    trouble = PodTrouble("CrashLoopBackOff", "Error", "vllm", exit_code=1, restarts=3)
+    reason, message = advise(pod(trouble, restarts=3), "ns")
+    assert reason == "CrashLooping"
+    assert "container vllm stops again and again, last with exit code 1." in message
     assert "kubectl logs -n ns p-0 -c vllm --previous" in message
 
 
 @pytest.mark.parametrize(
     ("restarts", "exit_code", "last_words", "message"),
     [
-        (0, None, "", "stopped (restarted 0 times). See why: `kubectl logs -n ns p-0 -c vllm`."),
+        (0, None, "", "stopped. See why: `kubectl logs -n ns p-0 -c vllm`."),
         (
             1,
             0,
             "",
-            "stopped with exit code 0 (restarted 1 time). See why: `kubectl logs -n ns p-0 -c vllm --previous`.",
+            "stopped with exit code 0. See why: `kubectl logs -n ns p-0 -c vllm --previous`.",
         ),
         (
             2,
             None,
             "no",
-            "stopped (restarted 2 times). It said last: «no». See why: `kubectl logs -n ns p-0 -c vllm --p",
+            "stopped. It said last: «no». See why: `kubectl logs -n ns p-0 -c vllm --p",
         ),
     ],
 )
@@ -48,6 +48,33 @@ def test_a_crash_has_the_log_of_the_run_that_crashed(
 def test_the_kubelets_reason_is_quoted_if_there_is_one(said: str, quoted: str) -> None:
     message = advise(pod(PodTrouble("ErrImagePull", said, "vllm", "x:1")), "ns").message
     assert message.startswith(f"Pod p-0 cannot get the image {quoted} Check the image")
+
+
+@pytest.mark.parametrize(
+    ("restarts", "expected"), [(0, "CrashLoopBackOff"), (1, "CrashLoopBackOff"), (2, "CrashLooping")]
+)
+def test_a_container_in_back_off_loops_from_its_third_stop_on(restarts: int, expected: str) -> None:
+    trouble = PodTrouble("CrashLoopBackOff", "Error", "vllm", exit_code=1, restarts=restarts)
+    assert advise(pod(trouble, restarts=restarts), "ns").reason == expected
+
+
+def test_a_crash_loop_has_the_same_message_after_each_crash() -> None:
+    crashed = [PodTrouble("CrashLoopBackOff", "Error", "vllm", exit_code=1, restarts=count) for count in (2, 3, 40)]
+    assert len({advise(pod(trouble, restarts=trouble.restarts), "ns") for trouble in crashed}) == 1
+
+
+def test_an_image_pull_has_one_reason_and_message_while_the_kubelet_retries() -> None:
+    """The texts are those of Kubernetes 1.34, pkg/kubelet/images/image_manager.go."""
+    fails = PodTrouble("ErrImagePull", "pull access denied", "vllm", "x:1")
+    waits = PodTrouble(
+        "ImagePullBackOff", 'Back-off pulling image "x:1": ErrImagePull: pull access denied', "vllm", "x:1"
+    )
+    assert advise(pod(fails), "ns") == advise(pod(waits), "ns")
+    assert advise(pod(waits), "ns").reason == "ImagePullBackOff"
+    down = PodTrouble("RegistryUnavailable", "connection refused", "vllm", "x:1")
+    assert advise(pod(down), "ns").reason == "ImagePullBackOff"
+    older = PodTrouble("ImagePullBackOff", 'Back-off pulling image "x:1"', "vllm", "x:1")
+    assert "cannot get the image x:1. Check" in advise(pod(older), "ns").message
 
 
 def test_all_missing_devices_are_listed() -> None:

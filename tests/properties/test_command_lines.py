@@ -12,7 +12,7 @@ from tests.properties.specs import SPECS, Json, resource
 
 pytestmark = pytest.mark.vllm
 _STAGED = {Role.PARAMETER: "NixlPushConnector", Role.DECODE: "StagedPushConnector"}
-"""Where P has pipeline stages: engine/staged_push.py."""
+"""Where P has pipeline stages: engine/connectors/nixl.py."""
 
 
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))

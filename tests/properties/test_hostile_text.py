@@ -154,7 +154,7 @@ def marked_texts(field: Field, text: str) -> list[str] | None:
             assert problem.field == field.path(text)
         return None
     rendered = render(found.resource, SETTINGS)
-    return [leaf for leaf in leaves([*rendered.objects, *rendered.autoscalers.values()]) if MARK in leaf]
+    return [leaf for leaf in leaves(list(rendered.objects)) if MARK in leaf]
 
 
 def leaves(value: Any) -> Iterator[str]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pdinference.api.bounded_json import BoundedJsonError, Limits, loads, measure
 from pdinference.runner.lines import LONGEST_LINE, BatchRequestInput, InvalidLineError, parsed
+from tests.examples import MORE
 from tests.hostile.address_space import address_space
 from tests.hostile.batch_inputs import FINE, WRONG, request, with_raw
 
@@ -79,7 +80,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 
 @given(mutated() | st.binary(max_size=200))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500 * MORE, deadline=None)
 def test_any_bytes_are_a_request_or_an_error(line: bytes) -> None:
     found = judged(line)
     if isinstance(found, BatchRequestInput):
@@ -120,7 +121,7 @@ def test_the_scan_counts_levels_exactly_and_values_nearly(value: Any, ascii_only
 
 
 @given(mutated())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200 * MORE, deadline=None)
 def test_what_json_reads_was_counted_and_the_rest_is_an_error(data: bytes) -> None:
     try:
         value = loads(data, Limits(size=4096, depth=20))

@@ -129,6 +129,31 @@ async def test_rotation_needs_no_restart(api: FakeApi, clock: Clock, called: Any
     assert await called(ours, bundles(api)[0]) == "hello"
 
 
+async def test_a_due_certificate_is_served_while_its_successor_cannot_be_stored(
+    api: FakeApi, clock: Clock, called: Any
+) -> None:
+    clock.now -= timedelta(days=80)
+    await certificates(api, clock).refresh()
+    clock.now += timedelta(days=80)
+    api.fail("replace", SECRET, ApiError(403, "Forbidden", "no"))
+    ours = certificates(api, clock)
+    with pytest.raises(ApiError, match="no"):
+        await ours.refresh()
+    assert ours.ready
+    assert await called(ours, bundles(api)[0]) == "hello"
+
+
+async def test_an_expired_certificate_is_not_served_even_if_it_cannot_be_replaced(api: FakeApi, clock: Clock) -> None:
+    clock.now -= timedelta(days=100)
+    await certificates(api, clock).refresh()
+    clock.now += timedelta(days=100)
+    api.fail("replace", SECRET, ApiError(403, "Forbidden", "no"))
+    ours = certificates(api, clock)
+    with pytest.raises(ApiError, match="no"):
+        await ours.refresh()
+    assert not ours.ready
+
+
 async def test_clients_with_an_old_bundle_are_served_until_they_have_the_new_one(
     api: FakeApi, clock: Clock, called: Any
 ) -> None:

@@ -31,9 +31,10 @@ spec:
 {{- define "pdinference-operator.childKinds" -}}
 {{- $operations := toJson . -}}
 - {apiGroups: [""], apiVersions: ["*"], resources: [services, serviceaccounts, configmaps], operations: {{ $operations }}}
-- {apiGroups: [apps], apiVersions: ["*"], resources: [deployments, statefulsets], operations: {{ $operations }}}
+- {apiGroups: [apps], apiVersions: ["*"], resources: [deployments, statefulsets, controllerrevisions], operations: {{ $operations }}}
 - {apiGroups: [resource.k8s.io], apiVersions: ["*"], resources: [resourceclaimtemplates], operations: {{ $operations }}}
 - {apiGroups: [batch], apiVersions: ["*"], resources: [jobs], operations: {{ $operations }}}
+- {apiGroups: [pdinference.io], apiVersions: ["*"], resources: [pdscalers], operations: {{ $operations }}}
 - {apiGroups: [autoscaling], apiVersions: ["*"], resources: [horizontalpodautoscalers], operations: {{ $operations }}}
 - {apiGroups: [keda.sh], apiVersions: ["*"], resources: [scaledobjects], operations: {{ $operations }}}
 - {apiGroups: [policy], apiVersions: ["*"], resources: [poddisruptionbudgets], operations: {{ $operations }}}

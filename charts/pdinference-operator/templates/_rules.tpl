@@ -4,7 +4,7 @@
   resources: [pdinferences, pdbatches]
   verbs: [list, watch]
 - apiGroups: [pdinference.io]
-  resources: [pdinferences/status, pdbatches/status]
+  resources: [pdinferences/status, pdbatches/status, pdscalers/status]
   verbs: [patch]
 # Children are deleted together with their owner (blockOwnerDeletion). Clusters that run the admission plug-in
 # OwnerReferencesPermissionEnforcement, OpenShift among them, want this right for it.
@@ -20,13 +20,16 @@
   resources: [services, serviceaccounts]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
 - apiGroups: [apps]
-  resources: [deployments, statefulsets]
+  resources: [deployments, statefulsets, controllerrevisions]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
 - apiGroups: [resource.k8s.io]
   resources: [resourceclaimtemplates]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
 - apiGroups: [batch]
   resources: [jobs]
+  verbs: {{ include "pdinference-operator.childVerbs" . }}
+- apiGroups: [pdinference.io]
+  resources: [pdscalers]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]

@@ -15,6 +15,7 @@ from pdinference.api.names import GROUP, VERSION
 from pdinference.api.v1alpha1.base import ApiModel, Rule
 from pdinference.api.v1alpha1.batch import BATCH_NAME_RULE, BatchSpec, BatchStatus
 from pdinference.api.v1alpha1.resource import NAME_RULE, Spec
+from pdinference.api.v1alpha1.scaler import ScalerSpec, ScalerStatus
 from pdinference.api.v1alpha1.status import Status
 
 Schema = dict[str, Any]
@@ -27,7 +28,8 @@ _KEPT_KEYWORDS = frozenset(
 
 def definitions() -> dict[str, Schema]:
     """Every CRD by its name, ready for `kubectl apply`."""
-    return {crd["metadata"]["name"]: crd for crd in (custom_resource_definition(), batch_definition())}
+    crds = (custom_resource_definition(), batch_definition(), scaler_definition())
+    return {crd["metadata"]["name"]: crd for crd in crds}
 
 
 def custom_resource_definition() -> Schema:
@@ -77,6 +79,34 @@ def batch_definition() -> Schema:
             BatchSpec,
             BatchStatus,
             BATCH_NAME_RULE,
+        ),
+    )
+
+
+def scaler_definition() -> Schema:
+    """The CRD of `PDScaler`, which the operator creates and scalers write."""
+    return _definition(
+        named={
+            "kind": names.SCALER_KIND,
+            "listKind": f"{names.SCALER_KIND}List",
+            "plural": names.SCALER_PLURAL,
+            "singular": names.SCALER_SINGULAR,
+            "shortNames": [names.SCALER_SHORT_NAME],
+        },
+        subresources={
+            "status": {},
+            "scale": {
+                "specReplicasPath": ".spec.replicas",
+                "statusReplicasPath": ".status.replicas",
+                "labelSelectorPath": ".status.selector",
+            },
+        },
+        columns=_scaler_printer_columns(),
+        schema=_resource_schema(
+            "The scale target of one autoscaled role of a PDInference. The operator creates it; a "
+            "HorizontalPodAutoscaler, KEDA or `kubectl scale` writes spec.replicas.",
+            ScalerSpec,
+            ScalerStatus,
         ),
     )
 
@@ -137,6 +167,25 @@ def _batch_printer_columns() -> list[Schema]:
     ]
 
 
+def _scaler_printer_columns() -> list[Schema]:
+    return [
+        _column("Recommended", ".spec.replicas", "Pods that a scaler recommends.", type="integer"),
+        _column("Replicas", ".status.replicas", "Pods of the serving revision that exist.", type="integer"),
+        _column(
+            "Limited",
+            '.status.conditions[?(@.type=="Limited")].reason',
+            "The limit that keeps the operator from the recommendation.",
+        ),
+        _AGE,
+        _column(
+            "Message",
+            '.status.conditions[?(@.type=="Limited")].message',
+            "The limit, and what to do about it.",
+            priority=1,
+        ),
+    ]
+
+
 def _column(name: str, path: str, description: str, **more: Any) -> Schema:
     return {"name": name, "type": "string", "jsonPath": path, "description": description, **more}
 
@@ -144,8 +193,8 @@ def _column(name: str, path: str, description: str, **more: Any) -> Schema:
 _AGE = _column("Age", ".metadata.creationTimestamp", "Time since creation.", type="date")
 
 
-def _resource_schema(description: str, spec: type[BaseModel], status: type[BaseModel], name_rule: Rule) -> Schema:
-    return {
+def _resource_schema(description: str, spec: type[BaseModel], status: type[BaseModel], *rules: Rule) -> Schema:
+    schema: Schema = {
         "type": "object",
         "description": description,
         "required": ["spec"],
@@ -154,10 +203,16 @@ def _resource_schema(description: str, spec: type[BaseModel], status: type[BaseM
             "kind": {"type": "string", "description": "Kind of resource."},
             "metadata": {"type": "object"},
             "spec": model_schema(spec),
-            "status": model_schema(status),
+            "status": _status_schema(status),
         },
-        "x-kubernetes-validations": [_validation(name_rule)],
     }
+    return {**schema, "x-kubernetes-validations": [_validation(rule) for rule in rules]} if rules else schema
+
+
+def _status_schema(status: type[BaseModel]) -> Schema:
+    """A new resource, which the operator has not seen, must not look finished to those that wait for it."""
+    schema = model_schema(status)
+    return {**schema, "default": {"observedGeneration": 0}} if "observed_generation" in status.model_fields else schema
 
 
 def model_schema(model: type[BaseModel]) -> Schema:

@@ -17,12 +17,13 @@ BATCH_PLURAL = "pdbatches"
 BATCH_SINGULAR = "pdbatch"
 BATCH_SHORT_NAME = "pdib"  # pdb is PodDisruptionBudget's
 
+SCALER_KIND = "PDScaler"
+SCALER_PLURAL = "pdscalers"
+SCALER_SINGULAR = "pdscaler"
+SCALER_SHORT_NAME = "pds"
+
 FIELD_MANAGER = "pdinference-operator"
 """The server-side-apply manager of all manifests, and the component that Events name."""
-
-
-REPLICAS_MANAGER = f"{FIELD_MANAGER}-replicas"
-"""The manager that holds `replicas` of a workload until an HPA has changed it."""
 
 
 class Role(StrEnum):
@@ -67,29 +68,23 @@ LABEL_QUEUE = "kueue.x-k8s.io/queue-name"
 MANAGED_SELECTOR = f"{LABEL_MANAGED_BY}={FIELD_MANAGER}"
 """Selects every object that the operator made, in any namespace."""
 
+LABEL_SPEC = f"{GROUP}/spec"
+"""On the ControllerRevisions of a PDInference's history alone: identity of the spec without D's replica count."""
+
+HISTORY_SELECTOR = f"{MANAGED_SELECTOR},{LABEL_SPEC}"
+"""Selects every history entry. StatefulSets have ControllerRevisions of their own, with the labels of their pods."""
+
 ANNOTATION_APPLIED_HASH = f"{GROUP}/applied-hash"
 """Hash of the manifest that was last applied to a child."""
 
 ANNOTATION_DEFAULTS = f"{GROUP}/engine-defaults"
 """On P and D pods: the options of vLLM that the operator chose because the spec does not."""
 
-ANNOTATION_GRANT = f"{GROUP}/earlier-maximum"
-"""On an HPA: by which earlier maximum it may still act, and until when."""
-
-ANNOTATION_PACE = f"{GROUP}/idle-pace"
-"""On the HPA of D: the shortest time that a pod of a revision ever took for a token, for operators to come."""
-
 ANNOTATION_MODEL = f"{GROUP}/model"
 """On a Job: how far its download is, and what is known of the model, as JSON; its own pod writes it."""
 
 ENGINE_PORT = 8000
 ENGINE_PORT_NAME = "http"
-SIDE_CHANNEL_PORT = 5600
-"""Where decode asks prefill for its NIXL metadata (vLLM's default for VLLM_NIXL_SIDE_CHANNEL_PORT)."""
-SIDE_CHANNEL_PORT_NAME = "kv-side-channel"
-MOONCAKE_BOOTSTRAP_PORT = 8998
-"""Where router and decode ask prefill for its Mooncake addresses (vLLM's default for VLLM_MOONCAKE_BOOTSTRAP_PORT)."""
-MOONCAKE_BOOTSTRAP_PORT_NAME = "kv-bootstrap"
 GROUP_BROKEN_EXIT = 75
 """How a container ends when another node of its P instance did."""
 GROUP_PORT = 29600
@@ -166,6 +161,11 @@ def device_claim_template(name: str, role: Role, revision: str) -> str:
 def model_job(name: str, digest: str) -> str:
     """The Job that downloads or inspects the model."""
     return f"{name}-{Role.MODEL}-{digest}"
+
+
+def history_entry(name: str, digest: str) -> str:
+    """The ControllerRevision that keeps one valid spec of a PDInference."""
+    return f"{name}-{digest}"
 
 
 WORKLOAD_KINDS = {Role.PARAMETER: "StatefulSet", Role.DECODE: "Deployment", Role.ROUTER: "Deployment"}
@@ -249,3 +249,8 @@ def role_selector(name: str, role: Role, revision: str | None = None) -> dict[st
     """The labels that select the pods of one role, of all revisions or of one."""
     selector = {LABEL_NAME: name, LABEL_ROLE: str(role)}
     return selector if revision is None else {**selector, LABEL_REVISION: revision}
+
+
+def selector_text(selector: Mapping[str, str]) -> str:
+    """A label selector as text."""
+    return ",".join(f"{key}={value}" for key, value in selector.items())

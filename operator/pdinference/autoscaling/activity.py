@@ -21,7 +21,6 @@ INTERVAL_S: Final = 1.0
 """A request that waits is noticed within this time."""
 _FRESH_S: Final = 10.0
 _TIMEOUT_S: Final = 3.0
-_MARK: Final = b'"scaleToZero"'
 _PREFIX: Final = b"pdinference_"
 _HELD: Final = METRIC_HELD_REQUESTS.encode()
 _IDLE: Final = METRIC_IDLE_SECONDS.encode()
@@ -73,10 +72,14 @@ class Activities:
         await self._rounds.once()
 
     def _due(self) -> Mapping[str, Sequence[PodRecord]]:
-        """The router pods of resources that may sleep, by namespace; a namespace may have none yet."""
+        """The router pods of resources that may sleep, by namespace.
+
+        These are known by their pods: the stored spec may not be the one that is in effect.
+        """
         self._owners = defaultdict(list)
-        for owner in [record.owner for _, record in self._cache.resources.items() if _MARK in record.spec]:
-            self._owners[owner.namespace].append(owner)
+        for owner in {pod.owner for _, pod in self._cache.pods.items() if pod.activator}:
+            if owner is not None and self._cache.resources.get(owner) is not None:
+                self._owners[owner.namespace].append(owner)
         found = {
             name: [pod for owner in owners for pod in self._routers(owner)] for name, owners in self._owners.items()
         }

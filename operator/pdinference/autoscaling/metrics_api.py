@@ -1,35 +1,30 @@
 """`external.metrics.k8s.io/v1beta1`: what HPAs ask the API server for, and the API server us."""
 
 import logging
-import math
-import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from aiohttp import web
 
 from pdinference.api import names
-from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.names import Role
 from pdinference.autoscaling.access import Access, Question
 from pdinference.autoscaling.front_proxy import FrontProxy
-from pdinference.autoscaling.latencies import measure_latency
+from pdinference.autoscaling.loads import Loads
 from pdinference.autoscaling.metrics import ScrapeMetrics
 from pdinference.autoscaling.policies import Policies
-from pdinference.autoscaling.scrape import Scraper
-from pdinference.autoscaling.signals import BlindError, Measurement, Upstream, measure
+from pdinference.autoscaling.signals import BlindError
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import Owner
-from pdinference.planning.scaling.signals import LATENCY_METRICS, METRICS, WINDOW_SECONDS, Signal
+from pdinference.planning.scaling.gauges import selected_role
+from pdinference.planning.scaling.signals import METRICS, WINDOW_SECONDS
 
 _LOG = logging.getLogger(__name__)
 
 GROUP: Final = "external.metrics.k8s.io"
 VERSION: Final = "v1beta1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
-
-_LARGEST: Final = 1e12
-"""Of a value. Kubernetes' quantities and HPAs count thousandths in 63 bits."""
 
 _Handler = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -57,19 +52,17 @@ class MetricsApi:
     def __init__(
         self,
         *,
-        scraper: Scraper,
+        loads: Loads,
         policies: Policies,
         proxy: FrontProxy,
         access: Access,
         metrics: ScrapeMetrics,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._scraper = scraper
+        self._loads = loads
         self._policies = policies
         self._proxy = proxy
         self._access = access
         self._metrics = metrics
-        self._clock = clock
 
     def routes(self) -> list[web.RouteDef]:
         """For the HTTPS server."""
@@ -120,7 +113,7 @@ class MetricsApi:
         await self._require_right(request, namespace, metric)
         owner, role = self._selected(request, namespace)
         try:
-            found = self._measured(owner, role, metric)
+            found = self._loads.measured(owner, role, metric)
         except BlindError as error:
             self._metrics.queries.labels("blind").inc()
             # No value at all, so that the HPA leaves the number of pods alone.
@@ -134,20 +127,6 @@ class MetricsApi:
             "value": quantity(found.value),
         }
         return {"apiVersion": API_VERSION, "kind": "ExternalMetricValueList", "metadata": {}, "items": [item]}
-
-    def _measured(self, owner: Owner, role: Role, metric: str) -> Measurement:
-        pods = self._scraper.pods(owner, role)
-        now = self._clock()
-        if metric in LATENCY_METRICS:
-            found = measure_latency(metric, pods, now=now)
-        else:
-            signal = Signal(metric)
-            target = self._policies.of(owner).get(role, {}).get(signal)
-            upstream = Upstream(self._scraper.pods(owner, Role.PARAMETER), self._scraper.idle_token_seconds(owner))
-            found = measure(signal, pods, target=target, now=now, upstream=upstream)
-        if not math.isfinite(found.value):
-            raise BlindError("what the pods report adds up to no number")
-        return found
 
     def _require_proxy(self, request: web.Request) -> None:
         if self._proxy.user(request) is None:
@@ -177,19 +156,20 @@ class MetricsApi:
         if metric not in METRICS:
             self._wrong(404, "NotFound", f"There is no metric {metric}; there are {', '.join(METRICS)}.")
         labels = dict(part.partition("=")[::2] for part in text.replace("==", "=").split(",") if part)
-        name, role = labels.get(names.LABEL_NAME, ""), labels.get(names.LABEL_ROLE, "")
-        if labels.keys() != {names.LABEL_NAME, names.LABEL_ROLE} or role not in ENGINE_ROLES:
+        selected = selected_role(labels)
+        if selected is None:
             example = f"{names.LABEL_NAME}=llama,{names.LABEL_ROLE}={Role.DECODE}"
             self._wrong(400, "BadRequest", f"Select one role of one PDInference by its labels, as in {example}.")
+        name, role = selected
         if not self._policies.of(Owner(namespace, name)):
             self._wrong(404, "NotFound", f"There is no PDInference {namespace}/{name} with autoscaling.")
-        return Owner(namespace, name), Role(role)
+        return Owner(namespace, name), role
 
-    def _wrong(self, code: int, reason: str, message: str) -> None:
+    def _wrong(self, code: int, reason: str, message: str) -> NoReturn:
         self._metrics.queries.labels("wrong").inc()
         raise _StatusError(code, reason, message)
 
 
 def quantity(value: float) -> str:
     """As Kubernetes writes it: a whole number of thousandths."""
-    return f"{round(1000 * min(max(0.0, value), _LARGEST))}m"
+    return f"{round(1000 * value)}m"

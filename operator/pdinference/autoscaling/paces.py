@@ -5,8 +5,8 @@ from typing import Final
 
 from pdinference.autoscaling.window import Window, decode_window
 from pdinference.cluster.kinds import Owner
-from pdinference.planning.observed import AutoscalerState
-from pdinference.planning.scaling.pace import is_better, noted
+from pdinference.planning.scale_target import ScalerState
+from pdinference.planning.scaling.baseline import is_better, known_baseline
 
 _CREDIBLE_S: Final = (1e-6, 1e4)
 """Anything else is no time for a token. An HPA would carry it for ever."""
@@ -33,14 +33,14 @@ class Paces:
         """What was seen of a resource."""
         return {revision: seconds for (known, revision), seconds in self._best.items() if known == owner}
 
-    def shortest(self, owner: Owner, revisions: Iterable[str], hpa: AutoscalerState | None) -> float | None:
+    def shortest(self, owner: Owner, revisions: Iterable[str], scaler: ScalerState | None) -> float | None:
         """The shortest time of these revisions, by the memory of operators before this one, too.
 
         The pods may have been busy ever since this one began.
         """
         known = self.of(owner)
         names = set(revisions)
-        earlier = [pace.token_seconds for name in names if (pace := noted(hpa, name)) is not None]
+        earlier = [seconds for name in names if (seconds := known_baseline(scaler, name)) is not None]
         return min([*earlier, *(known[name] for name in names & known.keys())], default=None)
 
     def keep(self, live: Collection[tuple[Owner | None, str]]) -> None:

@@ -1,73 +1,107 @@
-"""Which resources are autoscaled by the operator's metrics, and at what their HPAs aim."""
+"""Which roles are autoscaled, where their autoscalers read the load, and how much of each signal a pod is to bear."""
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
 from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1.pair_autoscaling import MetricsSource
 from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.cluster.cache import Cache
-from pdinference.cluster.kinds import AUTOSCALER, ChildKey, Owner
+from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT, SCALER, ChildKey, Owner
 from pdinference.cluster.records import ResourceRecord
 from pdinference.planning.observed import AutoscalerState
-from pdinference.planning.scaling.condition import asks_operator
+from pdinference.planning.scale_target import ScalerState
+from pdinference.planning.scaling.condition import reads_operator
 from pdinference.planning.scaling.signals import Signal
-from pdinference.planning.scaling.targets import targets_milli
+from pdinference.planning.scaling.targets import signal_of, targets_milli
 
 Policy = Mapping[Role, Mapping[Signal, float]]
 """Of each autoscaled role: how much of each signal a pod is to bear."""
 
 _LOG = logging.getLogger(__name__)
 _MARK = b'"autoscaling"'
-_NONE: Policy = {}
-_SIGNALS = frozenset(Signal)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What a spec says."""
+
+    policy: Policy = field(default_factory=dict)
+    source: MetricsSource | None = None
+
+
+_NONE: Final = _Wish()
 
 
 def autoscaler_of(cache: Cache, owner: Owner, role: Role) -> AutoscalerState | None:
-    """The live HPA of a role; None where there is none."""
-    record = cache.children.get(ChildKey(AUTOSCALER.name, owner.namespace, names.role_object(owner.name, role)))
-    return record.autoscaler if record is not None and record.owner == owner else None
+    """The live HPA or ScaledObject of a role; None where there is none."""
+    for kind in (AUTOSCALER, SCALED_OBJECT):
+        record = cache.children.get(ChildKey(kind.name, owner.namespace, names.role_object(owner.name, role)))
+        if record is not None and record.owner == owner:
+            return record.autoscaler
+    return None
+
+
+def scaler_of(cache: Cache, owner: Owner, role: Role) -> ScalerState | None:
+    """The scale target of a role; None where there is none."""
+    record = cache.children.get(ChildKey(SCALER.name, owner.namespace, names.role_object(owner.name, role)))
+    return record.scaler if record is not None and record.owner == owner else None
 
 
 class Policies:
-    """What each HPA aims at, and where there is none yet, what the spec asks for.
+    """What each autoscaler aims at, and where there is none yet, what the spec asks for.
 
-    An HPA is told nothing new while the spec is invalid, so it goes on by what an earlier spec asked for.
+    Autoscalers do not change while the spec is invalid, so they go on by what an earlier spec asked for.
     """
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._asked: dict[Owner, tuple[str, int, Policy]] = {}
+        self._wishes: dict[Owner, tuple[str, int, _Wish]] = {}
 
     def of(self, owner: Owner) -> Policy:
-        """The policy of a resource; empty when no role is autoscaled, or by others' metrics."""
+        """The policy of a resource; empty when no role is autoscaled."""
         record = self._cache.resources.get(owner)
         if record is None:
-            self._asked.pop(owner, None)
-            return _NONE
-        hpas = {role: autoscaler_of(self._cache, owner, role) for role in ENGINE_ROLES}
-        told = {role: _aims(hpa) for role, hpa in hpas.items() if hpa is not None and asks_operator(hpa)}
-        return {**self._of_spec(record), **told}
+            self._wishes.pop(owner, None)
+            return _NONE.policy
+        scalers = {role: autoscaler_of(self._cache, owner, role) for role in ENGINE_ROLES}
+        live = {
+            role: _aims(scaler) for role, scaler in scalers.items() if scaler is not None and reads_operator(scaler)
+        }
+        return {**self._wish(record).policy, **live}
 
-    def _of_spec(self, record: ResourceRecord) -> Policy:
+    def autoscaled(self) -> list[tuple[Owner, Policy]]:
+        """Every resource with a role that is autoscaled."""
+        found = [(record.owner, self.of(record.owner)) for _, record in self._cache.resources.items()]
+        return [(owner, policy) for owner, policy in found if policy]
+
+    def uses_metrics_api(self, owner: Owner) -> bool:
+        """Whether autoscalers of a resource read the load from the operator's metrics API; also when not known."""
+        record = self._cache.resources.get(owner)
+        return record is None or self._wish(record).source in {None, "Builtin"}
+
+    def _wish(self, record: ResourceRecord) -> _Wish:
         """Read once a generation."""
         if _MARK not in record.spec:
             return _NONE
-        known = self._asked.get(record.owner)
+        known = self._wishes.get(record.owner)
         if known is not None and known[:2] == (record.uid, record.generation):
             return known[2]
-        policy = _guarded(record)
-        self._asked[record.owner] = (record.uid, record.generation, policy)
-        return policy
+        wish = _guarded(record)
+        self._wishes[record.owner] = (record.uid, record.generation, wish)
+        return wish
 
 
-def _aims(hpa: AutoscalerState) -> dict[Signal, float]:
-    """Of each metric of the operator's that the HPA divides by its pods."""
-    ours = (load for load in hpa.loads if load.averaged and load.metric in _SIGNALS)
-    return {Signal(load.metric): load.target_milli / 1000 for load in ours}
+def _aims(scaler: AutoscalerState) -> dict[Signal, float]:
+    """Of each signal that the autoscaler divides by its pods."""
+    found = ((signal_of(load.metric), load) for load in scaler.loads if load.averaged)
+    return {signal: load.target_milli / 1000 for signal, load in found if signal is not None}
 
 
-def _guarded(record: ResourceRecord) -> Policy:
+def _guarded(record: ResourceRecord) -> _Wish:
     """A fault at one stored spec must not end the rounds of all tenants' pods."""
     try:
         return _read(record)
@@ -76,16 +110,15 @@ def _guarded(record: ResourceRecord) -> Policy:
         return _NONE
 
 
-def _read(record: ResourceRecord) -> Policy:
+def _read(record: ResourceRecord) -> _Wish:
     try:
         spec = validated(record.body()).spec
     except InvalidResourceError:  # the reconciler reports it
         return _NONE
-    if spec.metrics_source not in {None, "Builtin"}:  # others read these pods
-        return _NONE
     scaled = {role: spec.of(role) for role in ENGINE_ROLES if spec.of(role).autoscaled}
-    return {
+    policy = {
         role: {signal: milli / 1000 for signal, milli in targets_milli(role, part.autoscaling).items()}
         for role, part in scaled.items()
         if part.autoscaling is not None
     }
+    return _Wish(policy, spec.metrics_source)

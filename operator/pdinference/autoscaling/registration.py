@@ -26,9 +26,6 @@ OFF: Final = (
 )
 
 
-_NOT_OURS: Final = frozenset({_ELSEWHERE, OFF[0]})
-
-
 class Registration:
     """Looks at the APIService now and then.
 
@@ -44,14 +41,6 @@ class Registration:
         self._service = service
         self._on_change = on_change
         self.problem: Problem | None = OFF if service is None else None
-        self._looked = False
-
-    @property
-    def served(self) -> bool | None:
-        """Whether HPAs get the operator's metrics; None when that is not known, and while nobody has the API group."""
-        if self.problem is None:
-            return True if self._looked else None
-        return False if self.problem[0] in _NOT_OURS else None if self.problem[0] == _MISSING else True
 
     async def keep(self) -> None:
         """Look for ever."""
@@ -69,7 +58,6 @@ class Registration:
             found = None
         except ValueError:
             return
-        self._looked = True
         problem = None if self._service is None else problem_of(found, self._service)
         if problem != self.problem:
             self.problem = problem

@@ -12,11 +12,10 @@ from pdinference.autoscaling.exposition import PREFIX, Exposition
 from pdinference.autoscaling.fetch import Share, fetch
 from pdinference.autoscaling.metrics import ScrapeMetrics
 from pdinference.autoscaling.paces import Paces
-from pdinference.autoscaling.policies import Policies, autoscaler_of
+from pdinference.autoscaling.policies import Policies, scaler_of
 from pdinference.autoscaling.rounds import Rounds
-from pdinference.autoscaling.signals import PodLoad
+from pdinference.autoscaling.signals import PodLoad, lacks
 from pdinference.autoscaling.sparse_log import SparseLog
-from pdinference.autoscaling.telling import lacks
 from pdinference.autoscaling.unreadable import COSTLY, Reason, UnreadableError
 from pdinference.autoscaling.window import Dated, Window
 from pdinference.cluster.cache import Cache
@@ -108,12 +107,12 @@ class Scraper:
 
     def pods(self, owner: Owner, role: Role) -> list[PodLoad]:
         """The pods of a role that are not about to go."""
-        hpa = autoscaler_of(self._cache, owner, role)
+        scaler = scaler_of(self._cache, owner, role)
         found = []
         for pod in self._engine_pods(owner, role):
             window = self._windows[_place(pod)]
             summary = pod.summary
-            followed = hpa is None or hpa.workload.endswith(f"-{summary.revision}")
+            followed = scaler is None or scaler.revision in {"", summary.revision}
             expected = pod.serves or window.answered or summary.restarts > 0
             found.append(PodLoad(window, expected=expected, counted=followed))
         return found
@@ -145,7 +144,7 @@ class Scraper:
     def idle_token_seconds(self, owner: Owner) -> float | None:
         """The shortest time that a D pod of this resource, of a revision that is there, ever took for a token."""
         revisions = (pod.summary.revision for pod in self._engine_pods(owner, Role.DECODE))
-        return self._paces.shortest(owner, revisions, autoscaler_of(self._cache, owner, Role.DECODE))
+        return self._paces.shortest(owner, revisions, scaler_of(self._cache, owner, Role.DECODE))
 
     def paces(self, owner: Owner) -> dict[str, float]:
         """The shortest time that this operator saw a D pod of each revision take for a token.

@@ -114,6 +114,22 @@ def measure(
     )
 
 
+def lacks(window: Window, signals: Iterable[Signal], now: float) -> bool:
+    """Whether a pod answers, but lacks what one of its role's signals is computed from."""
+    if window.latest(now) is None or window.age(now) < _YOUNG_S:
+        return False
+    pod = PodLoad(window, expected=True, counted=True)
+    return any(_is_blind(signal, pod, now) for signal in signals)
+
+
+def _is_blind(signal: Signal, pod: PodLoad, now: float) -> bool:
+    try:
+        measure(signal, [pod], target=None, now=now)
+    except BlindError:
+        return True
+    return False
+
+
 def _told(windows: Mapping[int, Told | None]) -> dict[int, Told]:
     """Of the pods that tell this signal."""
     return {number: told for number, told in windows.items() if told is not None}

@@ -94,13 +94,15 @@ def _is_apart(last: Dated, new: Dated) -> bool:
     return new.at - last.at > _LONGEST_S or any(now < before for now, before in counters)
 
 
-def grown(new: Histogram | None, old: Histogram | None) -> Histogram | None:
-    """What a histogram counted between two readings."""
+def grown(new: Histogram | None, old: Histogram | None, *, buckets: bool = False) -> Histogram | None:
+    """What a histogram counted between two readings; its buckets only where they are needed."""
     if new is None or old is None:
         return None
-    before = dict(old.buckets)
-    buckets = tuple((bound, max(0.0, count - before.get(bound, 0.0))) for bound, count in new.buckets)
-    return Histogram(buckets, max(0.0, new.total - old.total), max(0.0, new.count - old.count))
+    counts: tuple[tuple[float, float], ...] = ()
+    if buckets:
+        before = dict(old.buckets)
+        counts = tuple((bound, max(0.0, count - before.get(bound, 0.0))) for bound, count in new.buckets)
+    return Histogram(counts, max(0.0, new.total - old.total), max(0.0, new.count - old.count))
 
 
 def decode_window(window: Window, now: float) -> DecodeWindow | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1.kv_tiers import CPUTier, KVTiers
+from pdinference.api.v1alpha1.roles.kv_tiers import CPUTier, KVTiers
 from pdinference.api.validation import Problem
 from pdinference.checks.remedies import (
     SHORTEST,

@@ -11,13 +11,12 @@ from pdinference.checks.batches import batch_problems
 from pdinference.checks.facts import Facts, adapters_of, facts_of
 from pdinference.checks.lora import lora_problems
 from pdinference.checks.memory import can_be_planned, judge
-from pdinference.checks.model import model_problems
-from pdinference.checks.older_models import older_model_warnings, quantization_file_warnings, tokenizer_problems
+from pdinference.checks.model_shape import model_problems
+from pdinference.checks.older_models import older_model_warnings, tokenizer_problems
 from pdinference.checks.options import option_problems, option_warnings
 from pdinference.checks.pair import pair_problems
-from pdinference.checks.pinning import pinning_warnings
 from pdinference.checks.resources import resource_problems
-from pdinference.checks.risks import risks
+from pdinference.checks.risks import pinning_risks, risks
 from pdinference.checks.scaling import scaling_problems
 from pdinference.manifests import RenderSettings
 from pdinference.manifests.policy import policy_problems
@@ -70,11 +69,10 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
         *memory.warnings,
         *_warnings(reading.resource),
         *older_model_warnings(reading.resource.spec, facts.shape),
-        *quantization_file_warnings(reading.resource.spec, facts.shape),
         *adapter_warnings(reading.resource.spec, adapters),
     )
     if not problems:  # what is missing may be what could not be read
-        warnings += tuple(pinning_warnings(reading.resource.spec))
+        warnings += tuple(pinning_risks(reading.resource.spec))
     return Examination(
         resource=None if problems else reading.resource,
         problems=first_of(problems),

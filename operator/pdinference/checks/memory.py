@@ -22,8 +22,8 @@ from pdinference.planning.memory import (
     plan_role,
     ways_out,
 )
+from pdinference.planning.memory.figures import GIB
 
-_GIB = 2**30
 _NO_FACTS = MemoryVerdict(None, f"The model's shape is not known. {ways_out.of_the_resource(ways_out.SHAPE)}")
 
 
@@ -86,7 +86,7 @@ def _needs(plan: RolePlan) -> str:
         if settings.cpu:
             return needs
         held = (stage.weights, stage.activations, stage.overhead, stage.kv_cache)
-        together = sum(part.value or 0 for part in held) / _GIB
+        together = sum(part.value or 0 for part in held) / GIB
         return f"{needs} With weights ({_gib(stage.weights)}) that is {together:.1f} GiB of {_gib(plan.memory)}."
     parts = {
         "weights": stage.weights,
@@ -136,4 +136,4 @@ def _whole(figure: Figure) -> int | None:
 
 
 def _gib(figure: Figure) -> str:
-    return "unknown" if figure.value is None else f"{figure.value / _GIB:.1f} GiB"
+    return "unknown" if figure.value is None else f"{figure.value / GIB:.1f} GiB"

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
-from pdinference.checks.options import is_listed_version, listed
+from pdinference.checks.model_shape import FAMILIES
+from pdinference.checks.options import arguments_of, is_listed_version, listed
 from pdinference.planning.memory import ModelFacts
 
 _OTHER_CLASS = ("hf-overrides", "model-impl")
@@ -17,9 +17,15 @@ _TOKENIZER_MODE = "tokenizer-mode"
 
 
 def older_model_warnings(spec: Spec, facts: ModelFacts | None) -> Iterator[Problem]:
-    """A model whose class vLLM no longer has; a warning, as an image of the user's own may have it as a plugin."""
-    parts = (spec.engine, *(spec.of(role) for role in ENGINE_ROLES))
-    if facts is None or any(option in part.args for part in parts for option in _OTHER_CLASS):
+    """What vLLM may not load, which depends on an image or a file that is not known here."""
+    if facts is not None:
+        yield from _removed_class(spec, facts)
+        yield from _quantization_file(spec, facts)
+
+
+def _removed_class(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
+    """A class that vLLM no longer has; a warning, as an image of the user's own may have it as a plugin."""
+    if any(option in arguments for _, arguments in arguments_of(spec) for option in _OTHER_CLASS):
         return
     if facts.last_version and is_listed_version(spec.engine.image):
         yield Problem(
@@ -30,26 +36,26 @@ def older_model_warnings(spec: Spec, facts: ModelFacts | None) -> Iterator[Probl
         )
 
 
-def quantization_file_warnings(spec: Spec, facts: ModelFacts | None) -> Iterator[Problem]:
+def _quantization_file(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
     """AWQ or GPTQ whose config.json does not say so: it depends on a file that is not read here."""
-    wanted = (spec.model.quantization or "").removesuffix("_marlin")
-    if facts is None or facts.quantization is not None or facts.unfit or wanted not in QUANTIZATION_FILES:
-        return
-    yield Problem(
-        "spec.model.quantization",
-        f"{spec.model.quantization}: the model's config.json has no quantization_config. vLLM then needs "
-        f"{QUANTIZATION_FILES[wanted]} beside it, and fails at start without.",
-    )
+    wanted = spec.model.quantization or ""
+    files = QUANTIZATION_FILES.get(FAMILIES.get(wanted, wanted))
+    if facts.quantization is None and not facts.unfit and files is not None:
+        yield Problem(
+            "spec.model.quantization",
+            f"{wanted}: the model's config.json has no quantization_config. vLLM then needs {files} beside it, and "
+            "fails at start without.",
+        )
 
 
 def tokenizer_problems(spec: Spec) -> Iterator[Problem]:
     """`tokenizer-mode: slow`, which vLLM's parser takes and its start refuses (vllm/tokenizers/registry.py)."""
     if not is_listed_version(spec.engine.image):
         return
-    for name, part in (("engine", spec.engine), *((role, spec.of(role)) for role in ENGINE_ROLES)):
-        if part.args.get(_TOKENIZER_MODE) == "slow":
+    for field, arguments in arguments_of(spec):
+        if arguments.get(_TOKENIZER_MODE) == "slow":
             yield Problem(
-                f"spec.{name}.args.{_TOKENIZER_MODE}",
+                f"{field}.{_TOKENIZER_MODE}",
                 f"vLLM {listed()[0]} has no mode slow. Leave the option out: vLLM takes the tokenizer in Python where "
                 "the repository has no other.",
             )

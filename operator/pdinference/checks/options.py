@@ -16,13 +16,14 @@ from pdinference.api.validation import Problem
 from pdinference.engine.refused import refused_argument
 
 _LIST = "vllm-options.txt"
+_OFFICIAL = re.compile(r"(?:docker\.io/)?vllm/vllm-openai(?:[:@].*)?")
 _HINTS = 8
 """Of a map; each takes a millisecond."""
 
 
 def option_problems(spec: Spec) -> Iterator[Problem]:
     """Options that nobody may set, and those that the vLLM of the image does not take."""
-    for field, arguments in _arguments(spec):
+    for field, arguments in arguments_of(spec):
         for name in arguments:
             if why := refused_argument(name, listed()[1].keys()):
                 yield Problem(f"{field}.{name}", f"This cannot be set here: {why}.")
@@ -34,6 +35,11 @@ def option_warnings(spec: Spec) -> Iterator[Problem]:
     """The same, where the image may have another vLLM."""
     if not is_listed_version(spec.engine.image):
         yield from _unfit(spec)
+
+
+def is_official(image: str) -> bool:
+    """Whether an image is vLLM's own, which is for GPUs, of whatever version."""
+    return _OFFICIAL.fullmatch(image) is not None
 
 
 def is_listed_version(image: str) -> bool:
@@ -49,13 +55,14 @@ def listed() -> tuple[str, dict[str, str]]:
     return lines[0], dict(line.split(" ", 1) for line in lines[1:])
 
 
-def _arguments(spec: Spec) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def arguments_of(spec: Spec) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every `args` of a spec, with its path."""
     for name, part in (("engine", spec.engine), ("parameter", spec.parameter), ("decode", spec.decode)):
         yield f"spec.{name}.args", part.args
 
 
 def _unfit(spec: Spec) -> Iterator[Problem]:
-    for field, arguments in _arguments(spec):
+    for field, arguments in arguments_of(spec):
         yield from _of(field, arguments)
 
 

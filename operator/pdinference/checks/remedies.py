@@ -9,9 +9,9 @@ from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.base import ApiModel, broken_rules
-from pdinference.checks.model import model_problems
+from pdinference.checks.model_shape import model_problems
 from pdinference.planning.memory import Inputs, RolePlan, UnusableSpecError, fits, least_memory, plan_role, tensor_sizes
-from pdinference.planning.memory.common_gpus import common_products
+from pdinference.planning.memory.comparison.common_gpus import common_products
 from pdinference.planning.memory.figures import GIB
 
 _NAMED = 3

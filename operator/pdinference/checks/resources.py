@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import Spec
-from pdinference.api.v1alpha1.role import Resources
+from pdinference.api.v1alpha1.roles.role import Resources
 from pdinference.api.validation import Problem
 
 

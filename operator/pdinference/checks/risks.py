@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
+from pdinference.checks.options import is_official
+from pdinference.planning.pinning import not_pinned
 
-_FOR_GPUS = re.compile("(?:docker[.]io/)?vllm/vllm-openai(?:[:@].*)?")
 _COMMIT = re.compile("^[0-9a-f]{40}$")
-
-
 _SECRET = re.compile(r"(?:PASSWORD|PASSWD|SECRET|_TOKEN|API_KEY|ACCESS_KEY)$", re.IGNORECASE)
 
 
@@ -29,9 +28,15 @@ def risks(spec: Spec) -> Iterator[Problem]:
         )
 
 
+def pinning_risks(spec: Spec) -> Iterator[Problem]:
+    """The warning about a P that may run on any product."""
+    if (problem := not_pinned(spec)) is not None:
+        yield Problem("spec.parameter.accelerator.products", problem)
+
+
 def _image_without_cpu(spec: Spec) -> Iterator[Problem]:
     roles = [role for role in ENGINE_ROLES if spec.of(role).accelerator.type == "CPU"]
-    if roles and _FOR_GPUS.fullmatch(spec.engine.image):
+    if roles and is_official(spec.engine.image):
         yield Problem(
             "spec.engine.image",
             f"{spec.engine.image} has vLLM for GPUs, and spec.{roles[0]}.accelerator.type is CPU: these pods fail at "

@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator
 
-from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
-from pdinference.planning.scaling.limits import Limits
+from pdinference.planning.scaling.scale_spec import ScaleSpec
 
 
 def scaling_problems(spec: Spec) -> Iterator[Problem]:
     """The smallest pair that keeps the ratio has to be allowed by the roles' maximums, and fit into the GPU budget."""
-    limits = Limits.of(spec)
-    if limits is None or limits.ratio is None or not limits.ratio.possible:  # the resource's own rule says why
+    scale = ScaleSpec.from_spec(spec)
+    if scale.ratio is None or not scale.ratio.possible:  # the resource's own rule says why
         return
-    p, d = (limits.counts[role] for role in ENGINE_ROLES)
-    least_p, least_d = limits.ratio.least(p.minimum, d.minimum)
+    p, d = (scale.roles[role] for role in ENGINE_ROLES)
+    least_p, least_d = scale.ratio.least(p.minimum, d.minimum)
     needs = f"With these minReplicas the ratio needs at least {least_p} P and {least_d} D"
     if least_p > p.maximum or least_d > d.maximum:
         yield Problem(
@@ -22,10 +22,10 @@ def scaling_problems(spec: Spec) -> Iterator[Problem]:
             f"{needs}, and maxReplicas allows {p.maximum} P and {d.maximum} D. Raise maxReplicas, lower minReplicas, "
             "or widen the ratio.",
         )
-    gpus = least_p * limits.gpus[Role.PARAMETER] + least_d * limits.gpus[Role.DECODE]
-    if limits.budget is not None and gpus > limits.budget:
+    gpus = least_p * p.gpus + least_d * d.gpus
+    if scale.budget is not None and gpus > scale.budget:
         yield Problem(
             "spec.autoscaling.gpuBudget",
-            f"{needs}, which have {gpus} GPUs, and the budget is {limits.budget}. Raise it, lower minReplicas, or "
+            f"{needs}, which have {gpus} GPUs, and the budget is {scale.budget}. Raise it, lower minReplicas, or "
             "widen the ratio.",
         )

@@ -5,18 +5,16 @@ import sys
 import click
 import yaml
 
-from pdinference.planning.scaling.adapter import adapter_rules
-from pdinference.planning.scaling.queries import DEFAULT_WINDOW_SECONDS
+from pdinference.planning.scaling.gauges import adapter_rules
 
 
 @click.command("adapter-rules")
 @click.option(
-    "--window-seconds",
-    type=click.IntRange(10, 3600),
-    default=DEFAULT_WINDOW_SECONDS,
+    "--operator-namespace",
+    default="pdinference-system",
     show_default=True,
-    help="Over how long rates are taken: at least four scrapes.",
+    help="Namespace of the operator's pods, which export the signals.",
 )
-def adapter_rules_command(window_seconds: int) -> None:
-    """Print the rules with which prometheus-adapter serves the scaling signals (spec.autoscaling.source)."""
-    yaml.safe_dump(adapter_rules(window_seconds), sys.stdout, sort_keys=False, width=10_000)
+def adapter_rules_command(operator_namespace: str) -> None:
+    """Print the rule with which prometheus-adapter serves the scaling signals (spec.autoscaling.source)."""
+    yaml.safe_dump(adapter_rules(operator_namespace), sys.stdout, sort_keys=False, width=10_000)

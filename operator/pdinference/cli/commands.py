@@ -16,11 +16,12 @@ from pdinference.cli.adapter_rules import adapter_rules_command
 from pdinference.cli.batch import batch_command
 from pdinference.cli.convert import convert_command
 from pdinference.cli.documents import documents, file_option, name_of, problems_told
+from pdinference.cli.history.commands import diff_command, history_command, undo_command
 from pdinference.cli.installation import installation
 from pdinference.cli.local_adapters import local_facts
-from pdinference.cli.model import model_group
+from pdinference.cli.model_commands import model_group
 from pdinference.cli.plain_yaml import PlainDumper
-from pdinference.cli.plan import plan_command
+from pdinference.cli.plan.command import plan_command
 from pdinference.cli.tls import tls_options
 from pdinference.manifests import RenderSettings, render
 
@@ -67,7 +68,7 @@ def render_command(source: IO[str], namespace: str | None, settings: RenderSetti
             if examination.resource is None:
                 raise InvalidResourceError(examination.problems)
             rendered = render(examination.resource, settings)
-            _print_yaml((*rendered.objects, *rendered.autoscalers.values()))
+            _print_yaml(rendered.objects)
 
 
 @main.command("validate")
@@ -140,14 +141,6 @@ def _warn(examination: Examination | BatchExamination, file: str) -> None:
     show_default=True,
     help="How often the load of autoscaled pods is read.",
 )
-@click.option(
-    "--hpa-settle-seconds",
-    type=click.FloatRange(0, min_open=True),
-    default=60,
-    show_default=True,
-    help="How long an HPA may act by bounds that it had before; with a controller that looks less often than every "
-    "15 seconds, four times as long as that.",
-)
 @click.option("--log-format", type=click.Choice(["json", "plain"]), default="json", show_default=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
@@ -155,8 +148,8 @@ def _warn(examination: Examination | BatchExamination, file: str) -> None:
 def run(settings: RenderSettings, tls: dict[str, Any], **options: Any) -> None:
     """Run the operator."""
     # Kopf and the Kubernetes client take a second to import; `render` and `crd` do without.
-    from pdinference.controller.run import run as run_operator  # noqa: PLC0415
-    from pdinference.controller.settings import OperatorSettings, TLSSettings  # noqa: PLC0415
+    from pdinference.runtime.run import run as run_operator  # noqa: PLC0415
+    from pdinference.runtime.settings import OperatorSettings, TLSSettings  # noqa: PLC0415
 
     sys.exit(run_operator(OperatorSettings(render=settings, tls=TLSSettings(**tls), **options)))
 
@@ -167,6 +160,9 @@ def _print_yaml(objects: Iterable[Any], **style: Any) -> None:
 
 
 main.add_command(plan_command)
+main.add_command(history_command)
+main.add_command(diff_command)
+main.add_command(undo_command)
 main.add_command(convert_command)
 main.add_command(adapter_rules_command)
 main.add_command(model_group)

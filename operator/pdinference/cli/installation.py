@@ -10,7 +10,6 @@ from pdinference.api import names
 from pdinference.api.installation_policy import Policy
 from pdinference.cli.policy import policy_option
 from pdinference.manifests import KedaSettings, RenderSettings
-from pdinference.planning.scaling.queries import DEFAULT_WINDOW_SECONDS
 
 _AUTHENTICATIONS: Final = ("TriggerAuthentication", "ClusterTriggerAuthentication")
 _AUTH_MODES: Final = ("bearer", "basic", "tls", "custom", "oauth", "apiKey")
@@ -59,13 +58,6 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
         help="Prometheus that ScaledObjects of KEDA ask.  [default: do not use KEDA]",
     )
     @click.option(
-        "--keda-window-seconds",
-        type=click.IntRange(10, 3600),
-        default=DEFAULT_WINDOW_SECONDS,
-        show_default=True,
-        help="Over how long its rates are taken: at least four scrapes.",
-    )
-    @click.option(
         "--keda-authentication",
         metavar="KIND/NAME",
         callback=_authentication,
@@ -94,13 +86,12 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
         operator_labels: tuple[str, ...],
         prometheus_namespace: str,
         keda_prometheus: str,
-        keda_window_seconds: int,
         keda_authentication: tuple[str, str] | None,
         keda_auth_modes: tuple[str, ...],
         batch_config_maps: bool,
         **options: Any,
     ) -> None:
-        keda = KedaSettings(keda_prometheus, keda_window_seconds, keda_authentication, keda_auth_modes)
+        keda = KedaSettings(keda_prometheus, keda_authentication, keda_auth_modes)
         settings = RenderSettings(
             router_image=router_image,
             policy=policy,

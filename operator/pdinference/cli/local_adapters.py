@@ -9,7 +9,7 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.source import ModelSource
 from pdinference.models.adapters import facts_in_folder
 from pdinference.models.errors import ModelFilesError
-from pdinference.models.paths import is_within
+from pdinference.models.files.paths import is_within
 from pdinference.regular_files import read_regular
 
 _LONGEST_COMMIT = 255

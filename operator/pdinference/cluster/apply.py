@@ -1,28 +1,34 @@
 """Server-side apply of the children: each one only when it is absent, changed, or was changed by somebody else."""
 
 import asyncio
-import json
 from collections.abc import Collection, Iterable, Mapping
-from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from pdinference.api import names
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.child import Child
 from pdinference.cluster.client import METADATA_ONLY, ApiServer
-from pdinference.cluster.drift import contains
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import CHILD_BY_NAME, ROLE_BINDING, WORKLOADS, ChildKey, Owner
+from pdinference.cluster.kinds import (
+    AUTOSCALER,
+    CHILD_BY_NAME,
+    ROLE_BINDING,
+    SCALED_OBJECT,
+    WORKLOADS,
+    ChildKey,
+    Owner,
+)
 from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.prerequisites import prerequisites
-from pdinference.cluster.records import ChildRecord, controller_of
-from pdinference.cluster.replicas import keep_count, set_count, starting
-from pdinference.planning.scaling.replicas import WantedCount
+from pdinference.cluster.records import controller_of
+from pdinference.cluster.verdict import Verdict, has_replicas, is_in_order, judge
 
 Json = dict[str, Any]
 
 _NOT_FOUND = 404
-_FIRST, _BINDINGS, _WORKLOADS = range(3)
+_FIRST, _BINDINGS, _LAST = range(3)
+_LATE = WORKLOADS | {AUTOSCALER.name, SCALED_OBJECT.name}
+"""Kinds that need others: service accounts, or scale targets."""
 
 
 class Parent(NamedTuple):
@@ -30,13 +36,6 @@ class Parent(NamedTuple):
 
     owner: Owner
     uid: str
-
-
-class _Verdict(Enum):
-    LEAVE = auto()
-    ABSENT = auto()
-    APPLY = auto()
-    COUNT = auto()  # nothing but the number of pods
 
 
 class Applier:
@@ -51,21 +50,6 @@ class Applier:
         self._cache = cache
         self._slots = asyncio.Semaphore(concurrency)
 
-    def in_order(
-        self, fingerprints: Mapping[ChildKey, str], counts: Mapping[ChildKey, WantedCount], parent: Parent
-    ) -> bool:
-        """Whether every child is known to be as it should be, so that rendering and `apply` would do nothing."""
-        records = ((self._cache.children.get(key), key, fingerprint) for key, fingerprint in fingerprints.items())
-        return all(
-            record is not None
-            and record.owner_uid == parent.uid
-            and not record.deleting
-            and record.applied_hash == fingerprint
-            and record.digest == record.settled
-            and _has_count(record, counts.get(key))
-            for record, key, fingerprint in records
-        )
-
     async def apply(self, children: Iterable[Child], parent: Parent) -> Outcome:
         """Apply what needs it; a refused object stops only those that need it (`prerequisites`).
 
@@ -77,7 +61,7 @@ class Applier:
         outcome = Outcome()
         children = tuple(children)
         needs = _needs(children)
-        for wave in (_FIRST, _BINDINGS, _WORKLOADS):
+        for wave in (_FIRST, _BINDINGS, _LAST):
             if outcome.lacks_kind:
                 break
             await self._apply_wave([child for child in children if _wave(child) == wave], needs, parent, outcome)
@@ -90,56 +74,37 @@ class Applier:
         parent: Parent,
         outcome: Outcome,
     ) -> None:
-        judged: list[tuple[Child, _Verdict]] = []
+        judged: list[tuple[Child, Verdict]] = []
         for child in wave:
             if pending := outcome.pending(needs.get(child.key, ())):
                 outcome.withhold(child.key, pending)
-            elif (verdict := self._judge(child, parent, outcome)) is not _Verdict.LEAVE:
+            elif (verdict := self._judge(child, parent, outcome)) is not Verdict.LEAVE:
                 judged.append((child, verdict))
         await asyncio.gather(*(self._bring(child, parent, outcome, verdict) for child, verdict in judged))
 
-    async def recount(self, counts: Mapping[ChildKey, WantedCount]) -> Outcome:
-        """Change nothing but the number of pods, of workloads whose manifests are no longer rendered."""
-        outcome = Outcome()
-        await asyncio.gather(*(self._recount(key, wanted.count, outcome) for key, wanted in counts.items()))
-        return outcome
-
-    async def _recount(self, key: ChildKey, count: int, outcome: Outcome) -> None:
-        try:
-            async with self._slots:
-                live = await set_count(self._api, key, count)
-        except ApiError as error:
-            outcome.failed(key, error)
-            return
-        self._cache.applied(key.kind, live)
-        outcome.applied.append(key)
-
-    def _judge(self, child: Child, parent: Parent, outcome: Outcome) -> _Verdict:
+    def _judge(self, child: Child, parent: Parent, outcome: Outcome) -> Verdict:
         """What the cache says about a child; without I/O, so that a reconcile with nothing to do costs little."""
         record = self._cache.children.get(child.key)
-        if record is None:
-            return _Verdict.ABSENT
-        if record.owner_uid != parent.uid or record.deleting:
-            outcome.refused(child.key, parent.owner, passing=record.deleting or record.owner == parent.owner)
-            return _Verdict.LEAVE
-        if record.applied_hash != child.fingerprint:
-            return _Verdict.APPLY
-        if record.digest != record.settled:
-            if record.content is None or not contains(json.loads(record.content), _comparable(child.manifest)):
-                return _Verdict.APPLY
-            record.settled, record.content = record.digest, None
-        return _Verdict.LEAVE if _has_count(record, child.pods) else _Verdict.COUNT
+        verdict = judge(record, parent.owner, parent.uid, child.fingerprint, child.replicas)
+        if verdict in {Verdict.WAIT, Verdict.FOREIGN}:
+            outcome.refused(child.key, parent.owner, passing=verdict is Verdict.WAIT)
+            return Verdict.LEAVE
+        if record is None or verdict is not Verdict.VERIFY:
+            return verdict
+        if not is_in_order(record, child.manifest):
+            return Verdict.APPLY
+        record.settled, record.content = record.digest, None
+        return Verdict.LEAVE if has_replicas(record, child.replicas) else Verdict.SCALE
 
-    async def _bring(self, child: Child, parent: Parent, outcome: Outcome, verdict: _Verdict) -> None:
+    async def _bring(self, child: Child, parent: Parent, outcome: Outcome, verdict: Verdict) -> None:
         path = CHILD_BY_NAME[child.key.kind].path(child.key.namespace, child.key.name)
         try:
             async with self._slots:
-                if verdict is _Verdict.ABSENT:
+                if verdict is Verdict.CREATE:
                     found = await self._look(path)
-                    if found is not None and not _is_ours(found, child.key, parent, outcome):
+                    if found is not None and not is_ours(found, child.key, parent, outcome):
                         return
-                    verdict = _Verdict.ABSENT if found is None else _Verdict.APPLY
-                live = await self._write(path, child, verdict)
+                live = await self._api.apply(path, child.marked(), manager=names.FIELD_MANAGER)
         except ApiError as error:
             if child.key.kind == ROLE_BINDING.name and error.status == _NOT_FOUND:
                 # The API server looks up the role in a cache of its own, which may not have seen ours yet.
@@ -151,19 +116,6 @@ class Applier:
             return
         self._cache.applied(child.key.kind, live)
         outcome.applied.append(child.key)
-
-    async def _write(self, path: str, child: Child, verdict: _Verdict) -> Json:
-        if child.pods is None:
-            return await self._api.apply(path, child.marked(), manager=names.FIELD_MANAGER)
-        if verdict is _Verdict.ABSENT:
-            manifest = starting(child.marked(), child.pods.count)
-            return await self._api.apply(path, manifest, manager=names.FIELD_MANAGER)
-        if verdict is _Verdict.APPLY:
-            await keep_count(self._api, child.key)
-            live = await self._api.apply(path, child.marked(), manager=names.FIELD_MANAGER)
-            if child.pods.met_by(live["spec"].get("replicas", 1)):
-                return live
-        return await set_count(self._api, child.key, child.pods.count)
 
     async def _look(self, path: str) -> Json | None:
         """Look before the first apply: apply would take over whatever has this name.
@@ -182,7 +134,7 @@ class Applier:
 def _wave(child: Child) -> int:
     if child.key.kind == ROLE_BINDING.name:
         return _BINDINGS
-    return _WORKLOADS if child.key.kind in WORKLOADS else _FIRST
+    return _LAST if child.key.kind in _LATE else _FIRST
 
 
 def _needs(children: Iterable[Child]) -> dict[ChildKey, Collection[ChildKey]]:
@@ -193,7 +145,7 @@ def _needs(children: Iterable[Child]) -> dict[ChildKey, Collection[ChildKey]]:
     return {**prerequisites((child.key, child.manifest) for child in children), **last}
 
 
-def _is_ours(found: Json, key: ChildKey, parent: Parent, outcome: Outcome) -> bool:
+def is_ours(found: Json, key: ChildKey, parent: Parent, outcome: Outcome) -> bool:
     """Whether an object that the cache does not know may be applied; if not, that is noted."""
     owner, owner_uid = controller_of(found["metadata"])
     deleting = "deletionTimestamp" in found["metadata"]
@@ -201,11 +153,3 @@ def _is_ours(found: Json, key: ChildKey, parent: Parent, outcome: Outcome) -> bo
         return True
     outcome.refused(key, parent.owner, passing=deleting or owner == parent.owner)
     return False
-
-
-def _has_count(record: ChildRecord, wanted: WantedCount | None) -> bool:
-    return wanted is None or record.workload is None or wanted.met_by(record.workload.desired)
-
-
-def _comparable(manifest: Json) -> Json:
-    return {key: value for key, value in manifest.items() if key not in {"apiVersion", "kind"}}

@@ -1,19 +1,15 @@
 """From a whole HorizontalPodAutoscaler, or ScaledObject of KEDA, to what it thinks."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pdinference.api import names
 from pdinference.api.quantities import quantity
-from pdinference.planning.observed import AutoscalerState, Grant, Load, Pace, Verdict
+from pdinference.planning.observed import AutoscalerState, Load, Verdict
 
 Json = Mapping[str, Any]
 
 _KEDA_MAXIMUM: Final = 100
 """Pods that a ScaledObject allows which does not say it; KEDA's default."""
-_TOLERANCE: Final = 0.1
-"""By how much the load may differ from its target before an HPA acts; the controller's default."""
 
 
 def autoscaler_state(body: Json) -> AutoscalerState:
@@ -23,18 +19,13 @@ def autoscaler_state(body: Json) -> AutoscalerState:
     person would call a change shall reach ours.
     """
     spec, status = body["spec"], body.get("status") or {}
-    annotations = body["metadata"].get("annotations") or {}
     current = {_name(metric): metric for metric in status.get("currentMetrics") or () if metric.get("type")}
     return AutoscalerState(
-        workload=spec["scaleTargetRef"]["name"],
         minimum=spec.get("minReplicas", 1),
         maximum=spec["maxReplicas"],
-        grant=Grant.read(annotations.get(names.ANNOTATION_GRANT, "")),
-        pace=Pace.read(annotations.get(names.ANNOTATION_PACE, "")),
         judged=bool(status.get("conditions")),
         replicas=status.get("currentReplicas", 0),
         desired=status.get("desiredReplicas") or None,
-        momentary=_momentary(spec, current, status.get("currentReplicas", 0)),
         loads=tuple(_load(metric, current.get(_name(metric), {})) for metric in spec.get("metrics") or ()),
         able=_verdict(status, "AbleToScale"),
         active=_verdict(status, "ScalingActive"),
@@ -47,26 +38,22 @@ def scaled_object_state(body: Json) -> AutoscalerState:
     spec = body["spec"]
     ready = _verdict(body.get("status") or {}, "Ready")
     return AutoscalerState(
-        workload=spec["scaleTargetRef"]["name"],
         minimum=spec.get("minReplicaCount", 0),
         maximum=spec.get("maxReplicaCount", _KEDA_MAXIMUM),
         judged=ready is not None and ready.status != "Unknown",
         active=ready,
-        triggers=tuple(str(trigger.get("name", trigger["type"])) for trigger in spec["triggers"]),
+        loads=tuple(map(_trigger_load, spec["triggers"])),
     )
 
 
-def _momentary(spec: Json, current: Mapping[str, Json], replicas: int) -> int | None:
-    """What the HPA's algorithm makes of the load; None as long as it lacks a metric."""
-    counts = []
-    for metric in spec.get("metrics") or ():
-        aim = _amount(_source(metric).get("target") or {})
-        now = _amount(_source(current.get(_name(metric), {})).get("current") or {})
-        if not aim or now is None:
-            return None
-        within = abs(now / aim - 1) <= _TOLERANCE
-        counts.append(replicas if within else math.ceil(round(replicas * now / aim, 6)))
-    return max(counts, default=None)
+def _trigger_load(trigger: Json) -> Load:
+    threshold = quantity((trigger.get("metadata") or {}).get("threshold", ""))
+    return Load(
+        str(trigger.get("name", trigger["type"])),
+        None,
+        1000 * float(threshold or 0),
+        averaged=trigger.get("metricType", "AverageValue") == "AverageValue",
+    )
 
 
 def _load(wanted: Json, current: Json) -> Load:
@@ -93,7 +80,8 @@ def _amount(value: Json) -> float | None:
     for member in ("averageValue", "averageUtilization", "value"):
         if member in value:
             amount = quantity(value[member])
-            return None if amount is None else float(amount)
+            # Of no pods, an HPA reports the smallest integer as their average.
+            return None if amount is None or amount < 0 else float(amount)
     return None
 
 

@@ -7,7 +7,8 @@ forward in resource versions, so a late watch event cannot undo what an apply ha
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from pdinference.cluster.kinds import POD, RESOURCES, Kind, Owner
+from pdinference.cluster.history.entry import HistoryRecord, history_record
+from pdinference.cluster.kinds import CONTROLLER_REVISION, POD, RESOURCES, ChildKey, Kind, Owner
 from pdinference.cluster.objects import UNREADABLE_ERRORS
 from pdinference.cluster.pods import pod_record
 from pdinference.cluster.records import (
@@ -24,13 +25,15 @@ from pdinference.planning.observed import PodSummary
 Json = Mapping[str, Any]
 
 
-Record = ResourceRecord | ChildRecord | PodRecord
+Record = ResourceRecord | ChildRecord | PodRecord | HistoryRecord
 
 
 def record_of(kind: Kind, body: Json) -> Record | None:
     """What the cache keeps of an object; None for a pod that is not one of ours."""
     if kind in RESOURCES:
         return resource_record(kind.name, body)
+    if kind == CONTROLLER_REVISION:
+        return history_record(body)
     return pod_record(body) if kind == POD else child_record(kind.name, body)
 
 
@@ -46,6 +49,7 @@ class Cache:
         self.resources: Table[ResourceRecord] = Table()
         self.children: Table[ChildRecord] = Table(carry=_keep_settled)
         self.pods: Table[PodRecord] = Table()
+        self.history: Table[HistoryRecord] = Table()
 
     def observe(self, kind: Kind, body: Json, *, deleted: bool) -> set[Owner]:
         """Take a watch event; the owners to look at again come back, none when nothing that matters changed."""
@@ -62,6 +66,8 @@ class Cache:
             return self._observe_resource(kind, body, deleted=deleted)
         if kind == POD:
             return self._observe_pod(body, deleted=deleted)
+        if kind == CONTROLLER_REVISION:
+            return self._observe_entry(body, deleted=deleted)
         return self._observe_child(kind, body, deleted=deleted)
 
     def kept(self, record: Record) -> Record:
@@ -71,6 +77,8 @@ class Cache:
             old = self.resources.get(record.owner)
         elif isinstance(record, PodRecord):
             old = self.pods.get((record.namespace, record.name))
+        elif isinstance(record, HistoryRecord):
+            old = self.history.get(record.key)
         else:
             old = self.children.get(record.key)
         same = old is not None and (old.uid, old.version) == (record.uid, record.version) and record.version > 0
@@ -86,6 +94,9 @@ class Cache:
         if kind == POD:
             pods = (((pod.namespace, pod.name), pod) for pod in records if isinstance(pod, PodRecord))
             return self.pods.replace(pods, version, lambda key: namespace in {None, key[0]})
+        if kind == CONTROLLER_REVISION:
+            entries = ((record.key, record) for record in records if isinstance(record, HistoryRecord))
+            return self.history.replace(entries, version, lambda key: namespace in {None, key[1]})
         children = ((record.key, record) for record in records if isinstance(record, ChildRecord))
         return self.children.replace(children, version, lambda key: key[0] == kind.name and namespace in {None, key[1]})
 
@@ -93,6 +104,11 @@ class Cache:
         """Take the answer to our own apply: the live object, which is as it should be."""
         record = child_record(kind, body)
         record.settled, record.content = record.digest, None
+        self.children.put(record.key, record)
+
+    def written(self, kind: str, body: Json) -> None:
+        """Take the answer to a write of a part of a child; whether the rest is in order is found as ever."""
+        record = child_record(kind, body)
         self.children.put(record.key, record)
 
     def status_written(self, kind: str, body: Json) -> None:
@@ -105,6 +121,16 @@ class Cache:
         known = self.resources.get(record.owner)
         if known is not None and _same_wish(known, record):
             self.resources.put(record.owner, record)
+
+    def entry_written(self, body: Json) -> None:
+        """Take the answer to our own write of a history entry."""
+        record = history_record(body)
+        self.history.put(record.key, record)
+
+    def forget_entry(self, key: ChildKey) -> None:
+        """A history entry was deleted; there is nothing that it would wait for."""
+        if (record := self.history.get(key)) is not None:
+            self.history.remove(key, record.uid, record.version)
 
     def children_of(self, owner: Owner) -> list[ChildRecord]:
         """Every child whose owner reference names this resource, whatever the uid."""
@@ -120,6 +146,8 @@ class Cache:
         record: Versioned | None
         if kind in RESOURCES:
             record = self.resources.get((*place, kind.name))
+        elif kind == CONTROLLER_REVISION:
+            record = self.history.get((kind.name, *place))
         else:
             record = self.pods.get(place) if kind == POD else self.children.get((kind.name, *place))
         version = version_of(metadata["resourceVersion"])
@@ -144,6 +172,13 @@ class Cache:
             return set()
         return set() if old is not None and _same_child(old, record) else _owners(old, record)
 
+    def _observe_entry(self, body: Json, *, deleted: bool) -> set[Owner]:
+        record = history_record(body)
+        if deleted:
+            return _owners(self.history.remove(record.key, record.uid, record.version))
+        old = self.history.get(record.key)
+        return _owners(old, record) if self.history.put(record.key, record) else set()
+
     def _observe_pod(self, body: Json, *, deleted: bool) -> set[Owner]:
         record = pod_record(body)
         if record is None:
@@ -167,7 +202,7 @@ def _keep_settled(new: ChildRecord, old: ChildRecord) -> None:
         new.content = None
 
 
-def _owners(*records: ChildRecord | PodRecord | None) -> set[Owner]:
+def _owners(*records: ChildRecord | PodRecord | HistoryRecord | None) -> set[Owner]:
     return {record.owner for record in records if record is not None and record.owner is not None}
 
 
@@ -180,12 +215,9 @@ def _same_wish(old: ResourceRecord, new: ResourceRecord) -> bool:
 
 
 def _same_child(old: ChildRecord, new: ChildRecord) -> bool:
-    return (old.uid, old.digest, old.deleting, old.owner_uid, old.workload, old.autoscaler, old.job) == (
-        new.uid,
-        new.digest,
-        new.deleting,
-        new.owner_uid,
-        new.workload,
-        new.autoscaler,
-        new.job,
-    )
+    return _what_matters(old) == _what_matters(new)
+
+
+def _what_matters(child: ChildRecord) -> tuple[object, ...]:
+    identity = (child.uid, child.digest, child.deleting, child.owner_uid)
+    return (*identity, child.workload, child.autoscaler, child.scaler, child.job)

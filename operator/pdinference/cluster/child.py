@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from pdinference.api import names
 from pdinference.cluster.kinds import ChildKey
-from pdinference.planning.scaling.replicas import WantedCount
 
 Json = dict[str, Any]
 
@@ -18,7 +17,7 @@ class Child:
     """A manifest with what identifies it.
 
     Attributes:
-        pods: How many pods the workload should have, where its manifest leaves that open.
+        replicas: How many replicas the workload should have; None where its manifest alone decides.
         last: Whether it is applied only when all others are in order. The existence of such a child means that the
             others are complete.
     """
@@ -26,7 +25,7 @@ class Child:
     key: ChildKey
     manifest: Json
     fingerprint: str
-    pods: WantedCount | None = None
+    replicas: int | None = None
     last: bool = False
 
     @classmethod
@@ -34,15 +33,18 @@ class Child:
         """From a rendered manifest."""
         return cls(child_key(manifest), manifest, applied_hash(manifest))
 
-    def counted(self, counts: Mapping[ChildKey, WantedCount]) -> Self:
-        """The same with how many pods it should have, if that is among the counts."""
-        return replace(self, pods=counts.get(self.key))
+    def scaled(self, replicas: Mapping[ChildKey, int]) -> Self:
+        """The same with its number of replicas, if that is among these."""
+        return replace(self, replicas=replicas.get(self.key))
 
     def marked(self) -> Json:
-        """The manifest with its own hash in an annotation."""
+        """The manifest with its number of replicas, and its own hash in an annotation."""
         metadata = self.manifest["metadata"]
         annotations = {**(metadata.get("annotations") or {}), names.ANNOTATION_APPLIED_HASH: self.fingerprint}
-        return {**self.manifest, "metadata": {**metadata, "annotations": annotations}}
+        marked = {**self.manifest, "metadata": {**metadata, "annotations": annotations}}
+        if self.replicas is not None:
+            marked["spec"] = {**marked["spec"], "replicas": self.replicas}
+        return marked
 
 
 def applied_hash(manifest: Mapping[str, Any]) -> str:

@@ -16,7 +16,12 @@ from urllib.parse import urlencode
 
 import aiohttp
 from kubernetes.aio.client import ApiClient, Configuration
-from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes.aio.config import (
+    ConfigException,
+    list_kube_config_contexts,
+    load_incluster_config,
+    load_kube_config,
+)
 
 from pdinference.api import names
 from pdinference.cluster.errors import ApiError
@@ -28,7 +33,9 @@ APPLY = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 APPLY_TEXT = f"{APPLY}; charset=utf-8"  # of this type the client library takes text as it is
+_YAML = "application/yaml"
 _TO_ESCAPE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _CONNECTIONS = 64
 _TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=10)
 _OK = range(200, 300)
@@ -64,20 +71,25 @@ class ConfigurationError(Exception):
     """There is no way to the API server."""
 
 
-async def load_configuration(kubeconfig: Path | None = None) -> Configuration:
+async def load_configuration(kubeconfig: Path | None = None, context: str | None = None) -> Configuration:
     """Where the API server is and how to log in.
 
     Args:
         kubeconfig: A kubeconfig file; without one the service account of the pod is used, else $KUBECONFIG, else
             ~/.kube/config.
+        context: In the kubeconfig; without one the current context.
     """
     configuration = Configuration()
     try:
-        if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+        if _in_cluster(kubeconfig, context):
             load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         else:
-            file = None if kubeconfig is None else str(kubeconfig)
-            await load_kube_config(config_file=file, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
+            await load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=None if kubeconfig is None else str(kubeconfig),
+                context=context,
+                client_configuration=configuration,
+                persist_config=False,
+            )
     except (ConfigException, OSError) as error:
         raise ConfigurationError(f"cannot log in to a cluster: {error}") from error
     configuration.connection_pool_maxsize = _CONNECTIONS
@@ -87,19 +99,47 @@ async def load_configuration(kubeconfig: Path | None = None) -> Configuration:
     return configuration
 
 
+def default_namespace(kubeconfig: Path | None = None, context: str | None = None) -> str:
+    """The namespace that kubectl would use with the same configuration.
+
+    Raises:
+        ConfigurationError: The kubeconfig cannot be read, or lacks the context.
+    """
+    try:
+        if _in_cluster(kubeconfig, context):
+            return _OWN_NAMESPACE.read_text(encoding="ascii").strip()
+        contexts, current = list_kube_config_contexts(None if kubeconfig is None else str(kubeconfig))  # type: ignore[no-untyped-call]
+    except (ConfigException, OSError) as error:
+        raise ConfigurationError(f"cannot log in to a cluster: {error}") from error
+    chosen = current if context is None else next((c for c in contexts if c["name"] == context), {})
+    return str(chosen.get("context", {}).get("namespace") or "default")
+
+
+def _in_cluster(kubeconfig: Path | None, context: str | None) -> bool:
+    """Whether the service account of the pod is meant."""
+    return kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ
+
+
 class ApiServer:
     """Requests to one API server.
 
     Args:
         configuration: As `load_configuration` made it.
         kubeconfig: Where it came from; read again when the server no longer accepts the credentials.
+        context: Which part of it.
         user_agent: What the API server's audit log calls this client.
     """
 
     def __init__(
-        self, configuration: Configuration, *, kubeconfig: Path | None = None, user_agent: str = names.FIELD_MANAGER
+        self,
+        configuration: Configuration,
+        *,
+        kubeconfig: Path | None = None,
+        context: str | None = None,
+        user_agent: str = names.FIELD_MANAGER,
     ) -> None:
         self._kubeconfig = kubeconfig
+        self._context = context
         self._user_agent = user_agent
         self._renewal = asyncio.Lock()
         self._connect(configuration)
@@ -145,6 +185,13 @@ class ApiServer:
         """Create an object."""
         return await self._request("POST", path, body=manifest)
 
+    async def create_from_yaml(self, path: str, manifest: Json) -> Json:
+        """Create an object whose untyped parts (`RawExtension`) are stored as the API server itself writes JSON.
+
+        Of a request in JSON it stores the bytes of these parts as they came, and finds them changed by the first patch.
+        """
+        return await self._request("POST", path, body=as_yaml(manifest), content_type=_YAML)
+
     async def replace(self, path: str, manifest: Json) -> Json:
         """Replace an object, or a subresource of one."""
         return await self._request("PUT", path, body=manifest)
@@ -187,7 +234,7 @@ class ApiServer:
         """Log in again, once, however many requests were refused."""
         async with self._renewal:
             if self._client is refused:
-                self._connect(await load_configuration(self._kubeconfig))
+                self._connect(await load_configuration(self._kubeconfig, self._context))
                 await refused.close()  # type: ignore[no-untyped-call]
 
 

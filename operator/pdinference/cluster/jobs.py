@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from pdinference.api import names
-from pdinference.planning.model import LONGEST_REPORT
+from pdinference.planning.model_report import LONGEST_REPORT
 from pdinference.planning.observed import JobState
 
 Json = Mapping[str, Any]

@@ -47,12 +47,17 @@ SERVICE_ACCOUNT = Kind("ServiceAccount", "", "v1", "serviceaccounts")
 ROLE_BINDING = Kind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings")
 STATEFUL_SET = Kind("StatefulSet", "apps", "v1", "statefulsets")
 DEPLOYMENT = Kind("Deployment", "apps", "v1", "deployments")
+CONTROLLER_REVISION = Kind("ControllerRevision", "apps", "v1", "controllerrevisions", selector=names.HISTORY_SELECTOR)
+"""Holds a valid spec of a PDInference."""
 RESOURCE_CLAIM_TEMPLATE = Kind(
     "ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", optional=True
 )
 CONFIG_MAP = Kind("ConfigMap", "", "v1", "configmaps")
 """Holds the answers of a PDBatch that asks for that. Neither listed nor watched: the operator could then read all."""
 AUTOSCALER = Kind("HorizontalPodAutoscaler", "autoscaling", "v2", "horizontalpodautoscalers")
+
+SCALER = Kind(names.SCALER_KIND, names.GROUP, names.VERSION, names.SCALER_PLURAL)
+"""What HPAs and ScaledObjects scale. Child of a PDInference, one for each autoscaled role."""
 
 SCALED_OBJECT = Kind("ScaledObject", "keda.sh", "v1alpha1", "scaledobjects", optional=True)
 """Of KEDA. The operator has a right to it only where it is installed to use KEDA."""
@@ -68,16 +73,20 @@ CHILDREN = (
     STATEFUL_SET,
     DEPLOYMENT,
     JOB,
+    SCALER,
     AUTOSCALER,
 )
 """What a PDInference or a PDBatch becomes anywhere, apart from pods."""
 
+OWNED = (*CHILDREN, CONTROLLER_REVISION)
+"""All that the operator writes for a PDInference or a PDBatch anywhere: what is rendered, and the history."""
+
 WORKLOADS = frozenset({STATEFUL_SET.name, DEPLOYMENT.name, JOB.name})
 """Kinds that start pods; they are applied after everything that the pods need."""
 
-CHILD_BY_NAME = {kind.name: kind for kind in (*CHILDREN, SCALED_OBJECT)}
+CHILD_BY_NAME = {kind.name: kind for kind in (*OWNED, SCALED_OBJECT)}
 RESOURCE_BY_NAME = {kind.name: kind for kind in RESOURCES}
-WATCHED = (*RESOURCES, *CHILDREN, POD)
+WATCHED = (*RESOURCES, *OWNED, POD)
 
 
 def watched(*, keda: bool) -> tuple[Kind, ...]:

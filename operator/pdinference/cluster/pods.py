@@ -5,16 +5,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pdinference.api import names
+from pdinference.api.v1alpha1.conditions import NO_MODEL, UNSCHEDULABLE
 from pdinference.cluster.devices import gpus_of
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.records import PodRecord, version_of
-from pdinference.planning.observed import NO_MODEL, PREPARING_MODEL, PodSummary, PodTrouble
+from pdinference.planning.observed import PREPARING_MODEL, PodSummary, PodTrouble
 from pdinference.planning.reported import plain
 
 Json = Mapping[str, Any]
 
 _ERROR = re.compile(r"\b\w*(Error|Exception)\b|\berror:", re.ASCII)
 _POINTER = re.compile(r"root cause above", re.IGNORECASE)  # vLLM's own last line, when an engine process failed
+_OF_ONE_TRY = re.compile(
+    r"\b(\d{4}-)?\d\d-\d\d[T ]\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:?\d\d)? ?|\(\w+ pid=\d+\) ?", re.ASCII
+)
 _LAST_WORDS = 300
 """Characters of a log line that a condition shows; what is longer is cut in front."""
 
@@ -52,10 +56,15 @@ def pod_record(body: Json) -> PodRecord | None:
             restarts=sum(container.get("restartCount", 0) for container in containers),
             gpus=gpus_of(body.get("spec") or {}) if role in names.ENGINE_ROLES else 0,
             trouble=_trouble(status),
+            restarted=any(container.get("restartCount", 0) for container in _containers(status)),
             has_model=any(_ended(container).get("exitCode") == 0 for container in _model_containers(status)),
             **(_runner_facts(metadata, status) if batch is not None else {}),
         ),
         address=status.get("podIP", ""),
+        activator=any(
+            container.get("name") == names.ACTIVATOR_CONTAINER
+            for container in (body.get("spec") or {}).get("containers") or ()
+        ),
         started=any(c.get("name") == names.ENGINE_CONTAINER and c.get("started", False) for c in containers),
     )
 
@@ -80,7 +89,7 @@ def _trouble(status: Json) -> PodTrouble | None:
     """The first of: not scheduled, a container that waits for a bad reason, one that stopped, one still in creation."""
     scheduled = _condition(status, "PodScheduled")
     if scheduled.get("status") == "False":
-        return PodTrouble("Unschedulable", scheduled.get("message", ""))
+        return PodTrouble(UNSCHEDULABLE, scheduled.get("message", ""))
     if status.get("phase") == "Failed" and status.get("reason"):
         return PodTrouble(status["reason"], status.get("message", ""))
     troubles = list(_container_troubles(status))
@@ -90,19 +99,25 @@ def _trouble(status: Json) -> PodTrouble | None:
 def _container_troubles(status: Json) -> Iterator[PodTrouble]:
     for container in _model_containers(status):
         yield from _model_trouble(container)
-    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+    for container in _containers(status):
         state = container.get("state") or {}
         last = _ended_before(container)
-        name, image = container.get("name", ""), container.get("image", "")
+        name, image, restarts = container.get("name", ""), container.get("image", ""), container.get("restartCount", 0)
         if "waiting" in state:
             waiting = state["waiting"]
             message = last.get("reason", "") if waiting.get("reason") == "CrashLoopBackOff" else waiting.get("message")
             yield PodTrouble(
-                waiting.get("reason", ""), message or "", name, image, last.get("exitCode"), _last_words(last)
+                waiting.get("reason", ""), message or "", name, image, last.get("exitCode"), _last_words(last), restarts
             )
         elif "terminated" in state and state["terminated"].get("exitCode", 0) != 0:
             ended = state["terminated"]
-            yield PodTrouble(ended.get("reason", "Error"), "", name, image, ended["exitCode"], _last_words(ended))
+            words = _last_words(ended)
+            yield PodTrouble(ended.get("reason", "Error"), "", name, image, ended["exitCode"], words, restarts)
+
+
+def _containers(status: Json) -> tuple[Json, ...]:
+    """Those of the pod, init containers first, as they start."""
+    return (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
 
 
 def _model_containers(status: Json) -> list[Json]:
@@ -135,8 +150,8 @@ def _lines(terminated: Json) -> list[str]:
 
 
 def _last_words(terminated: Json) -> str:
-    """Of the end of a container's log, the line that tells most."""
-    lines = _lines(terminated)
+    """Of the end of a container's log, the line that says most, without times and process ids: each try has its own."""
+    lines = [_OF_ONE_TRY.sub("", line) for line in _lines(terminated)]
     errors = [line for line in lines if _ERROR.search(line) and not _POINTER.search(line)]
     return plain((errors or lines or [""])[-1][-_LAST_WORDS:])
 

@@ -2,18 +2,31 @@
 
 import asyncio
 from collections.abc import Iterable
+from typing import Protocol
 
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import CHILD_BY_NAME
+from pdinference.cluster.kinds import CHILD_BY_NAME, ChildKey
 from pdinference.cluster.outcome import Outcome
-from pdinference.cluster.records import ChildRecord
 
 _GONE = 404
 _CHANGED = 409
 
 
-async def prune(api: ApiServer, children: Iterable[ChildRecord]) -> Outcome:
+class Prunable(Protocol):
+    """What must be known of an object to delete it."""
+
+    @property
+    def key(self) -> ChildKey: ...  # noqa: D102
+    @property
+    def uid(self) -> str: ...  # noqa: D102
+    @property
+    def version(self) -> int: ...  # noqa: D102
+    @property
+    def deleting(self) -> bool: ...  # noqa: D102
+
+
+async def prune(api: ApiServer, children: Iterable[Prunable]) -> Outcome:
     """Delete these children, each only if it still is the object, in the version, that the decision was made on.
 
     The record stays in the cache until the watch tells that the object is gone, so that a pair that drains for minutes
@@ -25,7 +38,7 @@ async def prune(api: ApiServer, children: Iterable[ChildRecord]) -> Outcome:
     return outcome
 
 
-async def _delete(api: ApiServer, child: ChildRecord, outcome: Outcome) -> None:
+async def _delete(api: ApiServer, child: Prunable, outcome: Outcome) -> None:
     path = CHILD_BY_NAME[child.key.kind].path(child.key.namespace, child.key.name)
     try:
         await api.delete(path, uid=child.uid, resource_version=str(child.version) if child.version else "")

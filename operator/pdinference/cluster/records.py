@@ -11,13 +11,28 @@ from pdinference.api import names
 from pdinference.cluster.autoscalers import autoscaler_state, scaled_object_state
 from pdinference.cluster.devices import gpus_of
 from pdinference.cluster.jobs import job_state
-from pdinference.cluster.kinds import AUTOSCALER, JOB, RESOURCE_BY_NAME, SCALED_OBJECT, WORKLOADS, ChildKey, Owner
+from pdinference.cluster.kinds import (
+    AUTOSCALER,
+    DEPLOYMENT,
+    JOB,
+    RESOURCE_BY_NAME,
+    SCALED_OBJECT,
+    SCALER,
+    STATEFUL_SET,
+    WORKLOADS,
+    ChildKey,
+    Owner,
+)
 from pdinference.cluster.objects import why_unreadable
+from pdinference.cluster.scalers import scaler_state
 from pdinference.planning.observed import AutoscalerState, JobState, PodSummary, WorkloadState
+from pdinference.planning.scale_target import ScalerState
 
 Json = Mapping[str, Any]
 
 _BOOKKEEPING = frozenset({"deployment.kubernetes.io/revision"})  # annotations that Kubernetes' own controllers write
+_SCALED = frozenset({STATEFUL_SET.name, DEPLOYMENT.name, SCALER.name})
+"""Kinds with `spec.replicas`."""
 _MAX_CONTENT = 32 * 1024
 _AUTOSCALERS = {AUTOSCALER.name: autoscaler_state, SCALED_OBJECT.name: scaled_object_state}
 _SERVER_METADATA = frozenset(
@@ -60,7 +75,8 @@ class ChildRecord:
     """A child: whose it is, what was applied last, and a digest of what is there.
 
     Attributes:
-        digest: Of all that anybody may set: everything less status and what the server writes itself.
+        digest: Of all that anybody may set: everything less status, what the server writes itself, and the number of
+            replicas, which is a fact of its own.
         content: The same as JSON; dropped once `settled` says that it is as it should be. Never kept of a large child,
             which is applied once after a restart instead.
         settled: The digest that was last found to be as it should be; empty when unknown.
@@ -81,6 +97,7 @@ class ChildRecord:
     pair: str = ""
     job: JobState | None = None
     autoscaler: AutoscalerState | None = None
+    scaler: ScalerState | None = None
 
 
 @dataclass(slots=True)
@@ -89,6 +106,7 @@ class PodRecord:
 
     Attributes:
         address: Its IP address; empty as long as it has none.
+        activator: Whether requests may wait in it.
         started: Whether vLLM in it has answered, in the container that runs; it may not any more.
     """
 
@@ -100,6 +118,7 @@ class PodRecord:
     summary: PodSummary
     address: str = ""
     started: bool = False
+    activator: bool = False
 
     @property
     def serves(self) -> bool:
@@ -125,8 +144,8 @@ def resource_record(kind: str, body: Json) -> ResourceRecord:
         version=version_of(metadata["resourceVersion"]),
         generation=metadata.get("generation", 0),
         deleting="deletionTimestamp" in metadata,
-        spec=_compact(None if unreadable else body.get("spec")),
-        status=_compact(body.get("status") or {}),
+        spec=compact(None if unreadable else body.get("spec")),
+        status=compact(body.get("status") or {}),
         unreadable=unreadable,
     )
 
@@ -139,7 +158,7 @@ def child_record(kind: str, body: Json) -> ChildRecord:
     metadata = body["metadata"]
     owner, owner_uid = controller_of(metadata)
     namespace = intern(metadata["namespace"])
-    content = _compact(_settable(body))
+    content = compact(_settable(kind, body))
     workload = _workload(metadata, body) if kind in WORKLOADS else None
     return ChildRecord(
         key=ChildKey(kind, namespace, metadata["name"]),
@@ -155,6 +174,7 @@ def child_record(kind: str, body: Json) -> ChildRecord:
         pair=workload.revision if workload else (metadata.get("labels") or {}).get(names.LABEL_REVISION, ""),
         job=job_state(body) if kind == JOB.name else None,
         autoscaler=_AUTOSCALERS[kind](body) if kind in _AUTOSCALERS else None,
+        scaler=scaler_state(body) if kind == SCALER.name else None,
     )
 
 
@@ -163,17 +183,26 @@ def digest(content: bytes) -> bytes:
     return blake2b(content, digest_size=12).digest()
 
 
-def _compact(value: object) -> bytes:
+def compact(value: object) -> bytes:
+    """As JSON in one form: equal exactly if the values are."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
 
 
-def _settable(body: Json) -> dict[str, Any]:
-    settable = {key: value for key, value in body.items() if key not in {"status", "apiVersion", "kind"}}
+def _settable(kind: str, body: Json) -> dict[str, Any]:
+    settable = comparable(kind, {key: value for key, value in body.items() if key != "status"})
     metadata = {key: value for key, value in body["metadata"].items() if key not in _SERVER_METADATA}
     if "annotations" in metadata:
         metadata["annotations"] = {k: v for k, v in metadata["annotations"].items() if k not in _BOOKKEEPING}
     settable["metadata"] = metadata
     return settable
+
+
+def comparable(kind: str, body: Json) -> dict[str, Any]:
+    """What of an object, or of its manifest, tells whether the one is as the other says."""
+    found = {key: value for key, value in body.items() if key not in {"apiVersion", "kind"}}
+    if kind in _SCALED and isinstance(found.get("spec"), Mapping):
+        found["spec"] = {key: value for key, value in found["spec"].items() if key != "replicas"}
+    return found
 
 
 def controller_of(metadata: Json) -> tuple[Owner | None, str]:

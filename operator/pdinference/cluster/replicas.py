@@ -1,59 +1,67 @@
-"""Who says how many pods a workload has, where an HPA is to decide.
+"""Writes of replica counts, and of the status of scale targets, which server-side apply leaves alone."""
 
-The manifest of such a workload has no `replicas`. But server-side apply removes a field that its last owner gives up,
-and the API server would fill in 1. So before the operator lets go of the field, a second field manager takes hold of
-the value that is there; the HPA takes it from that one with its first change. The same manager sets the count while no
-HPA follows the workload yet.
-"""
+import asyncio
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
-from pdinference.api import names
+from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
+from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME, ChildKey
+from pdinference.cluster.outcome import Outcome
 
-Json = dict[str, Any]
-
-
-def starting(manifest: Json, count: int) -> Json:
-    """A manifest that creates the workload with so many pods, rather than with one that others join."""
-    return {**manifest, "spec": {**manifest["spec"], "replicas": count}}
+_GONE_OR_CHANGED = frozenset({404, 409})
 
 
-async def set_count(api: ApiServer, key: ChildKey, count: int) -> Json:
-    """Change the count; the live object comes back."""
-    return await api.apply(_path(key), _count_alone(key, count), manager=names.REPLICAS_MANAGER)
+class _Part(NamedTuple):
+    path: str
+    patch: Mapping[str, Any]
 
 
-async def keep_count(api: ApiServer, key: ChildKey) -> None:
-    """See to it that an apply of a manifest without `replicas` leaves the count alone.
+class ReplicaWriter:
+    """Writes counts as merge patches, each only to the very object that the decision was made on.
 
-    Raises:
-        ApiError: Somebody changed the count at the same moment, which a new attempt finds; or any other.
+    Args:
+        concurrency: Requests under way at a time, over all resources.
     """
-    live = await api.get(_path(key))
-    if _is_owned(live["metadata"].get("managedFields") or ()):
-        count = live["spec"].get("replicas", 1)
-        await api.apply(_path(key), _count_alone(key, count), manager=names.REPLICAS_MANAGER, force=False)
 
+    def __init__(self, api: ApiServer, cache: Cache, *, concurrency: int = 32) -> None:
+        self._api = api
+        self._cache = cache
+        self._slots = asyncio.Semaphore(concurrency)
 
-def _is_owned(entries: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether the operator's own manager still has the field."""
-    return any(
-        entry.get("manager") == names.FIELD_MANAGER and "f:replicas" in (entry.get("fieldsV1") or {}).get("f:spec", {})
-        for entry in entries
-    )
+    async def set_replicas(self, replicas: Mapping[ChildKey, int], owner_uid: str) -> Outcome:
+        """Set `spec.replicas` of workloads and scale targets.
 
+        Args:
+            replicas: The number of each.
+            owner_uid: Of the resource whose children they are.
+        """
+        return await self._all({key: _Part("", {"spec": {"replicas": n}}) for key, n in replicas.items()}, owner_uid)
 
-def _path(key: ChildKey) -> str:
-    return CHILD_BY_NAME[key.kind].path(key.namespace, key.name)
+    async def report(self, statuses: Mapping[ChildKey, Mapping[str, Any]], owner_uid: str) -> Outcome:
+        """Write the status of scale targets."""
+        return await self._all({key: _Part("/status", {"status": one}) for key, one in statuses.items()}, owner_uid)
 
+    async def _all(self, parts: Mapping[ChildKey, _Part], owner_uid: str) -> Outcome:
+        outcome = Outcome()
+        await asyncio.gather(*(self._write(key, part, owner_uid, outcome) for key, part in parts.items()))
+        return outcome
 
-def _count_alone(key: ChildKey, count: int) -> Json:
-    return {
-        "apiVersion": CHILD_BY_NAME[key.kind].api_version,
-        "kind": key.kind,
-        "metadata": {"name": key.name, "namespace": key.namespace},
-        "spec": {"replicas": count},
-    }
+    async def _write(self, key: ChildKey, part: _Part, owner_uid: str, outcome: Outcome) -> None:
+        record = self._cache.children.get(key)
+        if record is None or record.owner_uid != owner_uid:
+            outcome.waiting.append(key)
+            return
+        path = CHILD_BY_NAME[key.kind].path(key.namespace, key.name) + part.path
+        try:
+            async with self._slots:
+                live = await self._api.merge(path, {"metadata": {"uid": record.uid}, **part.patch})
+        except ApiError as error:
+            if error.status in _GONE_OR_CHANGED:
+                outcome.waiting.append(key)
+            else:
+                outcome.failed(key, error)
+            return
+        self._cache.written(key.kind, live)
+        outcome.applied.append(key)

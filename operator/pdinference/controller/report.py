@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Status
 from pdinference.api.v1alpha1.base import ApiModel
+from pdinference.api.v1alpha1.conditions import READY
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
@@ -17,7 +18,6 @@ from pdinference.cluster.kinds import RESOURCE_BY_NAME, Owner
 from pdinference.cluster.records import ResourceRecord
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
-from pdinference.planning.conditions import READY
 from pdinference.planning.transitions import Transition, transitions
 
 _LOG = logging.getLogger(__name__)

@@ -149,7 +149,7 @@ def bind_mount(text: str) -> Folder | None:
 
 
 def volume_remarks(entries: Sequence[str]) -> Iterator[Remark]:
-    """What becomes of volumes; a folder with the model has a remark of its own (conversion/model.py)."""
+    """What becomes of volumes; a folder with the model has a remark of its own (conversion/model_fields.py)."""
     for entry in entries:
         hub = re.search(r"huggingface|modelscope", entry) is not None
         yield Remark(f"--volume {entry}", _HUB_CACHE if hub else UNUSED_VOLUME)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pdinference.conversion.launch import Finding, Launch, Remark, Unresolved
 from pdinference.conversion.left_out import as_sentence
-from pdinference.conversion.model import HUB_TOKENS, token_settings
+from pdinference.conversion.model_fields import HUB_TOKENS, token_settings
 from pdinference.conversion.options import REPLACED, Options
 from pdinference.engine.refused import DEVICE_ENVIRONMENT, REFUSED_ENVIRONMENT
 

@@ -4,17 +4,11 @@ import re
 from collections.abc import Iterator
 
 from pdinference.api.v1alpha1.engine import Engine
-from pdinference.checks.options import is_listed_version, listed
+from pdinference.checks.options import is_listed_version, is_official, listed
 from pdinference.conversion.launch import Finding, Remark, Unresolved
 
-_OFFICIAL = re.compile(r"(?:docker\.io/)?vllm/vllm-openai(?:[:@].*)?")
 _SERVER = re.compile(r"(?:.*/)?vllm-openai(?:-[\w.-]*)?(?:[:@].*)?")
 _DEFAULT: str = Engine.model_fields["image"].default
-
-
-def is_official(image: str) -> bool:
-    """Whether an image is vLLM's own."""
-    return _OFFICIAL.fullmatch(image) is not None
 
 
 def starts_server(image: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pdinference.api.v1alpha1.accelerator import Accelerator
+from pdinference.api.v1alpha1.roles.accelerator import Accelerator
 from pdinference.conversion.docker import SHARED_MEMORY, UNUSED_VOLUME, Container
 from pdinference.conversion.launch import Folder, Launch, Remark
 from pdinference.conversion.programs import container_starts

@@ -4,12 +4,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pdinference.api.names import Role
+from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.conversion.launch import Finding, Launch, Remark
 from pdinference.conversion.options import Options
 from pdinference.conversion.values import gib, json_object
-from pdinference.engine.kv_transfer import CONNECTOR_CLASSES, KV_ROLES
+from pdinference.engine.connectors.configuration import KV_ROLES
+from pdinference.engine.connectors.registry import CONNECTORS
 
-_CONNECTORS = {name: connector for connector, name in CONNECTOR_CLASSES.items()} | {"NixlPushConnector": "Nixl"}
+_BY_CLASS = {class_name: name for name, connector in CONNECTORS.items() for class_name in connector.vllm_names}
+_DEFAULT = Transfer().connector
 _POLICIES = {"recompute": "Recompute", "fail": "Fail"}
 _OWN = frozenset({"kv_connector", "kv_role", "kv_load_failure_policy", "kv_buffer_device", "engine_id"})
 _OTHER = (
@@ -29,14 +32,14 @@ def transfer(value: Any, _options: Options, launch: Launch) -> Iterator[Finding]
     """The connector, where the operator has it, and what happens when a transfer fails."""
     value = json_object(value)
     name = value.get("kv_connector")
-    connector = _CONNECTORS.get(name) if isinstance(name, str) else None
-    url = launch.environment.get("LMCACHE_REMOTE_URL")
-    if connector == "LMCache" and url:
-        yield "transfer.lmCache.remoteUrl", url
-    if connector is None or (connector == "LMCache" and not url):
+    connector = _BY_CLASS.get(name) if isinstance(name, str) else None
+    settings = CONNECTORS[connector].converted(launch.environment) if connector else None
+    if connector is None or settings is None:
         yield Remark(f"kv_connector {name}", _OTHER)
-    elif connector != "Nixl":
-        yield "transfer.connector", connector
+    else:
+        yield from ((f"transfer.{field}", value) for field, value in settings.items())
+        if connector != _DEFAULT:
+            yield "transfer.connector", connector
     policy = value.get("kv_load_failure_policy")
     if isinstance(policy, str) and _POLICIES.get(policy) == "Fail":
         yield "transfer.onFailure", "Fail"

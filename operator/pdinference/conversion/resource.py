@@ -11,7 +11,7 @@ from pdinference.conversion.environment import environment_settings
 from pdinference.conversion.image import image_settings
 from pdinference.conversion.kv_transfer import role_of
 from pdinference.conversion.launch import ConversionError, Launch, Remark
-from pdinference.conversion.model import model_of, source_settings
+from pdinference.conversion.model_fields import model_of, source_settings
 from pdinference.conversion.options import Options, parse_options
 from pdinference.conversion.settings import settings
 

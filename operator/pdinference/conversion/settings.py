@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pdinference.api.v1alpha1.base import ApiModel
 from pdinference.api.v1alpha1.engine import KVCache
 from pdinference.api.v1alpha1.model import LoRA, Model
-from pdinference.conversion.image import is_official
+from pdinference.checks.options import is_official
 from pdinference.conversion.kv_transfer import kv_tiers, transfer
 from pdinference.conversion.launch import Finding, Launch, Remark
 from pdinference.conversion.left_out import reason_to_leave_out
-from pdinference.conversion.model import adapters, chat_template, hub_token, served_names
+from pdinference.conversion.model_fields import adapters, chat_template, hub_token, served_names
 from pdinference.conversion.options import Options, shown
 from pdinference.conversion.values import count, gib, json_object
 
@@ -92,7 +92,7 @@ TABLE: Mapping[str, Convert] = {
     "override-generation-config": _field("model.generationDefaults", json_object),
     "served-model-name": served_names,
     "hf-token": hub_token,
-    # The model and its revision are read with the source (conversion/model.py).
+    # The model and its revision are read with the source (conversion/model_fields.py).
     "model": _nothing,
     "revision": _nothing,
     "tokenizer-revision": _nothing,

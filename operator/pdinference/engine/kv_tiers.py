@@ -1,7 +1,5 @@
 """Tiers of the KV cache as vLLM's OffloadingConnector (vllm/v1/kv_offload), and the side-car that bounds the disk."""
 
-import hashlib
-import json
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -10,15 +8,14 @@ from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import PDInference, RoleSpec
 from pdinference.api.v1alpha1.engine import EngineOptions
-from pdinference.api.v1alpha1.kv_tiers import DiskTier, KVTiers
+from pdinference.api.v1alpha1.roles.kv_tiers import DiskTier, KVTiers
+from pdinference.engine.cache_folder import cache_folder
 from pdinference.engine.command import Command, literal
 
 DISK_TIER_MOUNT = "/kv-disk"
 """Where the volume of a disk tier is mounted."""
 SHM_MOUNT = "/dev/shm"  # noqa: S108 - a volume of the pod's own
 """Where vLLM keeps the CPU tier."""
-
-_DIGEST_LENGTH = 16
 
 
 def tier_bytes(size: str) -> int:
@@ -38,31 +35,16 @@ def offloading_config(resource: PDInference, role: Role, tiers: KVTiers) -> dict
     if tiers.disk is not None:
         extra |= {
             "spec_name": "TieringOffloadingSpec",
-            "secondary_tiers": [{"type": "fs", "root_dir": f"{DISK_TIER_MOUNT}/{_same_cache(resource, own)}"}],
+            "secondary_tiers": [{"type": "fs", "root_dir": f"{DISK_TIER_MOUNT}/{_folder(resource, own)}"}],
         }
     # It both saves and loads, whatever the role in the transfer.
     return {"kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config": extra}
 
 
-def _same_cache(resource: PDInference, own: RoleSpec) -> str:
-    """Name of the folder of all pods that may read each other's files.
-
-    vLLM itself tells models apart by their path, which two models can share; so everything counts that may change what
-    is in a block, and not what is only said of the model. What has its default is left out: an operator that knows more
-    fields finds the same folder again.
-    """
-    parts: dict[str, Any] = {
-        "namespace": resource.metadata.namespace,
-        "name": resource.metadata.name,
-        "model": resource.spec.model.model_dump(
-            mode="json", exclude_defaults=True, exclude={"architecture", "inspect"}
-        ),
-        "engine": resource.spec.engine.model_dump(mode="json", exclude_defaults=True),
-        "role": own.model_dump(
-            mode="json", exclude_defaults=True, include={*EngineOptions.model_fields, "parallelism"}
-        ),
-    }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:_DIGEST_LENGTH]
+def _folder(resource: PDInference, own: RoleSpec) -> str:
+    """Pods of one role share it: P and D keep different blocks."""
+    options = {*EngineOptions.model_fields, "parallelism"}
+    return cache_folder(resource, {"role": own.model_dump(mode="json", exclude_defaults=True, include=options)})
 
 
 def disk_tier_command(disk: DiskTier) -> Command:

@@ -22,14 +22,6 @@ PROBE_TIMEOUT_SECONDS = 5
 ROUTER_DRAIN_SECONDS = 300
 """The longest answer that a router that is being replaced may finish streaming."""
 
-_SCHEDULING_SECONDS = 600
-"""Time for a pod to find a node and pull its image."""
-
-
-def progress_deadline_seconds(startup_seconds: int) -> int:
-    """After this long without progress, a Deployment says that it is stuck."""
-    return startup_seconds + _SCHEDULING_SECONDS
-
 
 def pre_stop_seconds(role: Role, drain_seconds: int) -> int:
     """How long a pod that is to stop takes requests as if nothing were.

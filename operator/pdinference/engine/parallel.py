@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pdinference.api.v1alpha1.role import Parallelism
+from pdinference.api.v1alpha1.roles.role import Parallelism
 from pdinference.engine.command import EnvironmentVariable, variable
 
 

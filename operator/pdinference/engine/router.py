@@ -14,14 +14,8 @@ from pdinference.api.v1alpha1.scale_to_zero import ScaleToZero
 from pdinference.engine import lifecycle
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, literal
+from pdinference.engine.connectors.registry import connector_of
 
-_KV_CONNECTOR = {
-    "Nixl": "nixl",
-    "Mooncake": "mooncake",
-    # Prefill first, then decode, as with NIXL; these two find the KV cache by the prompt itself.
-    "LMCache": "nixl",
-    "SharedStorage": "nixl",
-}
 # What vllm-router calls them. `kv_aware` counts what it has sent, until the answers end: requests in D. In P it would
 # count prompt tokens, but have every P pod tokenize every prompt for that, so P takes turns. D has the KV cache from P
 # in any case, so there the load decides for `cache_aware` too.
@@ -42,7 +36,7 @@ def router_command(resource: PDInference, revision: str) -> Command:
         "prometheus-port": ROUTER_METRICS_PORT,
         **_POLICIES.get(policy, {"policy": policy}),
         "vllm-pd-disaggregation": True,
-        "kv-connector": _KV_CONNECTOR[resource.spec.transfer.connector],
+        "kv-connector": connector_of(resource.spec.transfer).handover,
         # Pods turn up one at a time, each polled until it answers: look often, and give up on one that is Ready but
         # does not answer before it holds up the others (the defaults are 30 and 600).
         "worker-startup-check-interval": 1,

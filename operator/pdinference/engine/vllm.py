@@ -6,15 +6,11 @@ from pdinference.api.names import ENGINE_PORT, Role
 from pdinference.api.v1alpha1 import PDInference, RoleSpec, Spec
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, EnvironmentVariable, literal, variable
+from pdinference.engine.connectors.configuration import kv_transfer_config
+from pdinference.engine.connectors.registry import connector_of
 from pdinference.engine.devices import device_environment
 from pdinference.engine.group import group_arguments, group_environment, group_program
-from pdinference.engine.kv_transfer import (
-    kv_transfer_config,
-    kv_transfer_environment,
-    kv_transfer_options,
-    own_connector,
-)
-from pdinference.engine.model import model_environment, model_options
+from pdinference.engine.model_options import model_environment, model_options
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
 from pdinference.engine.parallel import parallel_environment, parallel_options
 
@@ -38,7 +34,8 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0) -> Com
     Users' options come first: where vLLM's parser takes an abbreviation of an option that the operator owns, the last
     one wins, and that is ours.
     """
-    own, connector = resource.spec.of(role), own_connector(resource, role)
+    own, connector = resource.spec.of(role), connector_of(resource.spec.transfer)
+    connector_class = connector.own_class(resource, role)
     options = {
         **_DEFAULTS,
         **default_options(resource.spec, role),
@@ -49,11 +46,11 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0) -> Com
         "host": "0.0.0.0",  # noqa: S104 - reached through the pod's address; a NetworkPolicy limits by whom
         "port": ENGINE_PORT,
         "shutdown-timeout": resource.spec.rollout.drain_seconds,
-        **kv_transfer_options(resource.spec.transfer),
+        **connector.options(),
         "kv-transfer-config": kv_transfer_config(resource, role),
     }
     command = Command(
-        program=connector.program(_PROGRAM) if connector else _PROGRAM,
+        program=connector_class.program(_PROGRAM) if connector_class else _PROGRAM,
         arguments=tuple(literal(argument) for argument in to_argv(options)),
         environment=tuple(_environment(resource, own)),
     )
@@ -102,7 +99,7 @@ def _environment(resource: PDInference, own: RoleSpec) -> list[EnvironmentVariab
         *model_environment(resource.spec.model),
         *parallel_environment(own.parallelism),
         *log_environment(own if own.log_level else resource.spec.engine),
-        *kv_transfer_environment(resource.spec.transfer),
+        *connector_of(resource.spec.transfer).environment(resource.spec.transfer),
     ]
     theirs = {**resource.spec.engine.env, **own.env}
     return [*(entry for entry in ours if entry["name"] not in theirs), *(variable(k, v) for k, v in theirs.items())]

@@ -1,8 +1,7 @@
 """From a resource to the objects that Kubernetes shall run: pure, deterministic, no cluster needed."""
 
-from pdinference.manifests.autoscaler import bounded, following, paced
 from pdinference.manifests.render import Rendered, render
 from pdinference.manifests.settings import KedaSettings, RenderSettings
 from pdinference.manifests.templates import Manifest
 
-__all__ = ["KedaSettings", "Manifest", "RenderSettings", "Rendered", "bounded", "following", "paced", "render"]
+__all__ = ["KedaSettings", "Manifest", "RenderSettings", "Rendered", "render"]

@@ -17,9 +17,9 @@ from pdinference.engine.batch import (
     runner_command,
 )
 from pdinference.manifests.children import command_values, owner_reference
-from pdinference.manifests.hardening import require_restricted
-from pdinference.manifests.own_volumes import token_mount, token_volume
-from pdinference.manifests.placement import as_api
+from pdinference.manifests.pods.hardening import require_restricted
+from pdinference.manifests.pods.own_volumes import token_mount, token_volume
+from pdinference.manifests.pods.placement import as_api
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
 
@@ -94,7 +94,7 @@ def _child(batch: PDBatch, template: str, **values: Any) -> Manifest:
     manifest["metadata"] |= {
         "namespace": batch.metadata.namespace,
         "labels": labels,
-        "ownerReferences": [owner_reference(batch)],
+        "ownerReferences": [owner_reference(batch.kind, batch.metadata.name, batch.metadata.uid)],
     }
     return manifest
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1 import PDBatch, PDInference
+from pdinference.api.v1alpha1 import PDInference
 from pdinference.engine.command import Command
 from pdinference.manifests.templates import Manifest, fill
 
@@ -31,7 +31,7 @@ def child(resource: PDInference, role: Role, template: str, **values: Any) -> Ma
     manifest["metadata"] |= {
         "namespace": resource.metadata.namespace,
         "labels": names.role_labels(name, role) | manifest["metadata"].get("labels", {}),
-        "ownerReferences": [owner_reference(resource)],
+        "ownerReferences": [owner_reference(resource.kind, name, resource.metadata.uid)],
     }
     return manifest
 
@@ -43,13 +43,13 @@ def identity(resource: PDInference, role: Role, **values: Any) -> tuple[Manifest
     )
 
 
-def owner_reference(resource: PDInference | PDBatch) -> dict[str, Any]:
+def owner_reference(kind: str, name: str, uid: str) -> dict[str, Any]:
     """What ties a child to its resource."""
     return {
         "apiVersion": names.API_VERSION,
-        "kind": resource.kind,
-        "name": resource.metadata.name,
-        "uid": resource.metadata.uid,
+        "kind": kind,
+        "name": name,
+        "uid": uid,
         "controller": True,
         "blockOwnerDeletion": True,
     }

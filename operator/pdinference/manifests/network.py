@@ -5,11 +5,11 @@ from typing import Any
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
+from pdinference.engine.connectors.registry import connector_of
 from pdinference.manifests.children import child
-from pdinference.manifests.placement import as_api
+from pdinference.manifests.pods.placement import as_api
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest
-from pdinference.manifests.transfer import router_ports
 from pdinference.manifests.workloads import further_nodes
 
 
@@ -31,7 +31,7 @@ def parameter_service(resource: PDInference) -> Manifest:
 
 def engine_network_policy(resource: PDInference, settings: RenderSettings, role: Role) -> Manifest:
     """Lets the router, the other role and the operator reach the pods of a role, and nobody else."""
-    name = resource.metadata.name
+    name, ports = resource.metadata.name, connector_of(resource.spec.transfer).ports(role)
     peers = [Role.DECODE if role is Role.PARAMETER else Role.PARAMETER]
     if role is Role.PARAMETER and further_nodes(resource):
         peers.append(role)
@@ -41,7 +41,7 @@ def engine_network_policy(resource: PDInference, settings: RenderSettings, role:
         "engine-networkpolicy",
         pods=_all_pods(resource, role),
         router_selector=names.role_selector(name, Role.ROUTER),
-        router_ports=[names.ENGINE_PORT_NAME, *(port["name"] for port in router_ports(resource.spec.transfer, role))],
+        router_ports=[names.ENGINE_PORT_NAME, *(port.name for port in ports if port.router)],
         peers=[_all_pods(resource, peer) for peer in peers],
         prometheus_namespace=settings.prometheus_namespace,
         operator={"namespace": settings.operator_namespace, "labels": dict(settings.operator_labels)},

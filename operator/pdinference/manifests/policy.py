@@ -5,15 +5,16 @@ from collections.abc import Iterator, Mapping
 from pdinference.api.installation_policy import Policy, allowed_by
 from pdinference.api.v1alpha1 import PDBatch, PDInference, RoleSpec, Spec
 from pdinference.api.v1alpha1.engine import OWNED_ENVIRONMENT
-from pdinference.api.v1alpha1.role import Placement, Toleration
+from pdinference.api.v1alpha1.roles.role import Placement, Toleration
 from pdinference.api.validation import InvalidResourceError, Problem
 from pdinference.engine.refused import REFUSED_ENVIRONMENT
 from pdinference.manifests.host_paths import host_path_problems
 from pdinference.manifests.hub_access import leads_elsewhere
-from pdinference.manifests.own_volumes import own_volume_problems
+from pdinference.manifests.keda import metric_problems
 from pdinference.manifests.pod_rules import Allowance, not_allowed, overlay_problems
 from pdinference.manifests.pod_rules.metadata import service_annotation
 from pdinference.manifests.pod_rules.scheduling import PRIORITY_CLASS, RUNTIME_CLASS, SCHEDULER_NAME, tolerated_key
+from pdinference.manifests.pods.own_volumes import own_volume_problems
 from pdinference.manifests.settings import RenderSettings
 
 
@@ -40,6 +41,8 @@ def policy_problems(resource: PDInference, settings: RenderSettings) -> Iterator
             "The operator is not installed to use KEDA. Use something else, or ask who installed it to set the chart's "
             "autoscaling.keda.enabled and autoscaling.keda.prometheus.",
         )
+    if spec.metrics_source == "KEDA":
+        yield from metric_problems(resource, settings.operator_namespace)
     has_token = _has_token(resource)
     yield from host_path_problems(resource, policy)
     yield from _hub_problems(resource, settings)

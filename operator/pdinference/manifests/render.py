@@ -7,13 +7,14 @@ from typing import Any
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.manifests.autoscaler import autoscalers, substitutes
+from pdinference.manifests.autoscaler import autoscalers
 from pdinference.manifests.children import child, fingerprint, identity
-from pdinference.manifests.devices import claimed, name_template
-from pdinference.manifests.hardening import require_restricted
-from pdinference.manifests.model import downloads_first, job_values, wants_job
+from pdinference.manifests.model_preparation import downloads_first, job_values, wants_job
 from pdinference.manifests.network import disruption_budget, engine_network_policy, parameter_service, router_service
+from pdinference.manifests.pods.devices import claimed, name_template
+from pdinference.manifests.pods.hardening import require_restricted
 from pdinference.manifests.policy import require_allowed
+from pdinference.manifests.scaler import scalers
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
 from pdinference.manifests.workloads import (
@@ -32,10 +33,8 @@ class Rendered:
     """The children of one resource.
 
     Attributes:
-        objects: All but the autoscalers, in the order in which they are best applied: what pods refer to comes before
-            the pods. Workloads that are autoscaled say nothing about replicas.
-        autoscalers: What scales each role that is autoscaled, for the workload of this revision: HPAs or ScaledObjects.
-        substitutes: ScaledObjects that may stand in for these HPAs; empty where none may.
+        objects: In the order in which they are best applied: what pods refer to comes before the pods. Workloads that
+            are autoscaled say nothing about replicas.
         revision: Identity of the P/D pair: equal exactly if the pods of both roles are.
         model_job: Name of the Job that downloads or inspects the model; empty without.
         downloads_first: Whether P and D have to wait for that Job.
@@ -43,8 +42,6 @@ class Rendered:
 
     objects: tuple[Manifest, ...]
     revision: str
-    autoscalers: Mapping[Role, Manifest]
-    substitutes: Mapping[Role, Manifest]
     model_job: str = ""
     downloads_first: bool = False
 
@@ -77,13 +74,13 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
         *(node_stateful_set(resource, rank, pod, revision) for rank, pod in nodes.items()),
         decode_deployment(resource, pods[Role.DECODE], revision),
         router_deployment(resource, settings, revision),
+        *scalers(resource).values(),
+        *autoscalers(resource, settings).values(),
     )
     require_restricted(objects, settings.policy)
     return Rendered(
         objects=objects,
         revision=revision,
-        autoscalers=autoscalers(resource, revision, settings),
-        substitutes=substitutes(resource, revision, settings),
         model_job=model[-1]["metadata"]["name"] if model else "",
         downloads_first=downloads_first(resource.spec.model),
     )

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from pdinference.api import names
 from pdinference.api.installation_policy import Policy
-from pdinference.planning.scaling.queries import DEFAULT_WINDOW_SECONDS
 
 
 @dataclass(frozen=True)
@@ -13,14 +12,12 @@ class KedaSettings:
 
     Attributes:
         prometheus: Its URL.
-        window_seconds: Over how long rates are taken: at least four scrapes.
         authentication: Kind and name of a TriggerAuthentication or ClusterTriggerAuthentication; None without.
         auth_modes: What KEDA is to do with the secrets of that (bearer, basic, ...), which it else leaves unused; empty
             with a pod identity.
     """
 
     prometheus: str
-    window_seconds: int = DEFAULT_WINDOW_SECONDS
     authentication: tuple[str, str] | None = None
     auth_modes: tuple[str, ...] = ()
 

@@ -7,17 +7,19 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference, defaults
 from pdinference.engine import lifecycle
 from pdinference.engine.arguments import to_argv
+from pdinference.engine.connectors.registry import connector_of
 from pdinference.engine.kv_tiers import DISK_TIER_MOUNT, disk_tier_command
 from pdinference.engine.router import activator_command, router_command, router_port
 from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults, engine_command
 from pdinference.manifests.children import child, command_values
-from pdinference.manifests.devices import added_capabilities
-from pdinference.manifests.hardening import hardened
-from pdinference.manifests.kv_storage import kv_mounts, kv_volumes, shared_memory_size, volume_group
-from pdinference.manifests.model import init_containers, seen_as_by_vllm
-from pdinference.manifests.overlay import merged
-from pdinference.manifests.own_volumes import token_mount, token_volume
-from pdinference.manifests.placement import (
+from pdinference.manifests.model_preparation import init_containers, seen_as_by_vllm
+from pdinference.manifests.pods.devices import added_capabilities
+from pdinference.manifests.pods.hardening import hardened
+from pdinference.manifests.pods.kv_storage import kv_mounts, kv_volumes, shared_memory_size, volume_group
+from pdinference.manifests.pods.model_volumes import model_mounts, model_volumes
+from pdinference.manifests.pods.overlay import merged
+from pdinference.manifests.pods.own_volumes import token_mount, token_volume
+from pdinference.manifests.pods.placement import (
     container_resources,
     engine_scheduling,
     pod_labels,
@@ -26,8 +28,6 @@ from pdinference.manifests.placement import (
 )
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
-from pdinference.manifests.transfer import transfer_annotations, transfer_ports
-from pdinference.manifests.volumes import model_mounts, model_volumes
 
 
 def further_nodes(resource: PDInference) -> range:
@@ -38,6 +38,7 @@ def further_nodes(resource: PDInference) -> range:
 def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node_rank: int = 0) -> Manifest:
     """The template of the pods of a role; of P, on one node of an instance."""
     spec, rdma = resource.spec.of(role, node_rank), resource.spec.transfer.rdma
+    connector = connector_of(resource.spec.transfer)
     several = spec.parallelism.nodes > 1
     volumes = kv_volumes(resource, spec)
     disk = spec.kv_tiers.disk if spec.kv_tiers else None
@@ -48,7 +49,7 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
         labels=pod_labels(resource.metadata.name, role, spec.placement)
         | (names.node_labels(node_rank) if several else {}),
         serves=node_rank == 0,
-        annotations=transfer_annotations(resource.spec.transfer, role),
+        annotations=connector.annotations(role),
         image=resource.spec.engine.image,
         command=command_values(engine_command(resource, role, node_rank)),
         resources=container_resources(spec, rdma),
@@ -59,7 +60,7 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
         grace_seconds=lifecycle.grace_seconds(drain, pre_stop),
         defaults=" ".join(to_argv(effective_defaults(resource.spec, role))),
         cache_mount=CACHE_MOUNT,
-        ports=transfer_ports(resource.spec.transfer, role),
+        ports=connector.ports(role),
         group=volume_group(volumes),
         shared_memory=shared_memory_size(spec),
         disk_tier=command_values(disk_tier_command(disk)) if disk else None,
@@ -113,7 +114,7 @@ def decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> Ma
         pod,
         workload=names.decode_workload(resource.metadata.name, revision),
         replicas=_replicas(resource, Role.DECODE),
-        progress_deadline_seconds=_progress_deadline(resource),
+        progress_deadline_seconds=defaults.progress_deadline_seconds(resource.spec),
         revision=revision,
     )
 
@@ -129,7 +130,7 @@ def router_deployment(resource: PDInference, settings: RenderSettings, revision:
         labels={**pod_labels(name, Role.ROUTER, router.placement), names.LABEL_REVISION: revision},
         replicas=router.replicas,
         # A router pod is ready when P and D are, so it waits as long as they may take.
-        progress_deadline_seconds=_progress_deadline(resource),
+        progress_deadline_seconds=defaults.progress_deadline_seconds(resource.spec),
         image=router.image or settings.router_image,
         command=command_values(router_command(resource, revision)),
         behind_port=router_port(resource),
@@ -175,7 +176,3 @@ def _replicas(resource: PDInference, role: Role) -> int | None:
     together = resource.spec.autoscaling
     counted = together is not None and together.gpu_budget is not None
     return None if spec.autoscaled or counted else spec.replicas
-
-
-def _progress_deadline(resource: PDInference) -> int:
-    return lifecycle.progress_deadline_seconds(defaults.startup_seconds(resource.spec))

@@ -8,8 +8,8 @@ from typing import Any
 from pdinference.api.plain_text import plain
 from pdinference.models.errors import ModelError, ModelFilesError
 from pdinference.models.facts import downloaded_config
-from pdinference.models.hub import Hub
-from pdinference.models.local_files import read_config
+from pdinference.models.files.local_files import read_config
+from pdinference.models.hubs.hub import Hub
 
 _LOG = logging.getLogger(__name__)
 _CONFIG = "adapter_config.json"

@@ -8,11 +8,12 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from pdinference.models.errors import ModelError, ModelFilesError
-from pdinference.models.hub import Hub, Listing, RemoteFile
-from pdinference.models.json_files import CONFIG
-from pdinference.models.local_files import read_config
-from pdinference.models.small_files import downloaded
-from pdinference.models.stored_files import read_weights
+from pdinference.models.files.json_files import CONFIG
+from pdinference.models.files.local_files import read_config
+from pdinference.models.files.stored_files import read_weights
+from pdinference.models.hubs.hub import Hub, Listing, RemoteFile
+from pdinference.models.hubs.small_files import downloaded
+from pdinference.models.limits import MOST_BYTES
 from pdinference.planning.memory import (
     Headers,
     StoredFiles,
@@ -24,7 +25,6 @@ from pdinference.planning.memory import (
 
 _LARGEST = 64 << 10
 """Bytes of a config that an annotation and a status may hold; of larger ones nothing is known."""
-_MOST = 1 << 53
 _CONFUSED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What a config with anything in any place may lead to."""
 
@@ -80,6 +80,6 @@ def _facts(config: dict[str, Any], weights: Headers | StoredFiles | None) -> dic
         totals = asdict(known_weights(weights, model_facts(config))) if weights else {}
     except (UnusableConfigError, *_CONFUSED):  # the planner says what is missing
         return facts
-    if totals and max(number for number in totals.values() if isinstance(number, int)) <= _MOST:
+    if totals and max(number for number in totals.values() if isinstance(number, int)) <= MOST_BYTES:
         facts["checkpoint"] = {to_camel(name): value for name, value in totals.items()}
     return facts

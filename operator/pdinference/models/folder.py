@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pdinference.models.errors import ModelFilesError, listed, reading
-from pdinference.models.json_files import MOST_FILES
-from pdinference.models.local_files import files_in_folder, indexed_files, read_config
-from pdinference.models.safetensors import read_header, refuse_pointer
-from pdinference.models.torch_files import refuse_cut_off
-from pdinference.models.weight_files import SAFETENSORS, weight_files
+from pdinference.models.files.json_files import MOST_FILES
+from pdinference.models.files.local_files import files_in_folder, indexed_files, read_config
+from pdinference.models.files.safetensors import read_header, refuse_pointer
+from pdinference.models.files.torch_files import refuse_cut_off
+from pdinference.models.files.weight_files import SAFETENSORS, weight_files
 
 _WEIGHTS = (".safetensors", ".gguf", ".pth", ".ckpt", ".npz", ".h5", ".tensors", ".distcp")
 _FORMATS = frozenset({"auto", "hf", "safetensors", "fastsafetensors", "mistral"})

@@ -4,6 +4,8 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+MOST_BYTES = 1 << 53
+"""Of all files of a model: beyond it, no number that a file or a hub gives is a size."""
 _NOTE = 16 << 20
 """Bytes that other files may have all the same: logs and notes of the clients."""
 

@@ -14,8 +14,9 @@ import msgspec
 from pdinference.api.bounded_json import BoundedJsonError
 from pdinference.api.plain_text import plain
 from pdinference.models.errors import ModelError, ModelFilesError
-from pdinference.models.json_files import MANIFEST_LIMITS, read_measured
-from pdinference.models.paths import MANIFEST, is_within
+from pdinference.models.files.json_files import MANIFEST_LIMITS, read_measured
+from pdinference.models.files.paths import MANIFEST, is_within
+from pdinference.models.limits import MOST_BYTES
 
 _VERSION = 1
 
@@ -53,7 +54,7 @@ class Manifest:
 
 class _Kept(msgspec.Struct):
     path: str
-    size: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+    size: Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)]
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 

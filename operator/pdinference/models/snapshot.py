@@ -11,10 +11,10 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from pdinference.models.errors import ModelError, storage
-from pdinference.models.hub import Hub, RemoteFile
+from pdinference.models.files.paths import MANIFEST, NOTES
+from pdinference.models.hubs.hub import Hub, RemoteFile
 from pdinference.models.limits import no_file_larger_than
 from pdinference.models.manifest import KeptFile, Manifest, faults, read_manifest, write_manifest
-from pdinference.models.paths import MANIFEST, NOTES
 from pdinference.models.progress import Phase, Progress
 
 _AT_ONCE = 4

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pdinference.api.v1alpha1 import BatchStatus, Condition
 from pdinference.api.v1alpha1.batch import BatchPhase
+from pdinference.api.v1alpha1.conditions import INVALID
 from pdinference.planning import conditions, reported, troubles
 from pdinference.planning.conditions import condition
 from pdinference.planning.observed import Failure, JobState, PodSummary
@@ -81,7 +82,7 @@ def build_batch_status(situation: BatchSituation, *, previous: BatchStatus, now:
 
 def invalid_batch_status(generation: int, message: str, *, previous: BatchStatus, now: datetime) -> BatchStatus:
     """The status of a batch whose stored spec is invalid: its Job is left alone, and so is what is known."""
-    state = State(previous.phase, conditions.INVALID, message)
+    state = State(previous.phase, INVALID, message)
     fresh = _conditions(state, generation, previous, now)
     return previous.model_copy(update={"observed_generation": generation, "conditions": fresh})
 

@@ -1,12 +1,14 @@
 """What planning knows of the live cluster: small, immutable facts that `cluster` takes from whole objects."""
 
-import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pdinference.api.names import Role
+
+_KEDA_METRIC: Final = re.compile(r"s([0-9]{1,3})-", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +69,6 @@ class JobState:
 PREPARING_MODEL = "PreparingModel"
 """Reason of a pod that downloads or checks its model before vLLM starts."""
 
-NO_MODEL = "NoUsableModel"
-"""Reason of a pod that could not do so, or found the model damaged; `last_words` say what to do."""
-
 
 @dataclass(frozen=True, slots=True)
 class KvCache:
@@ -111,80 +110,28 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """A maximum that an HPA had before, and by which it may still act for a while."""
-
-    maximum: int
-    until: datetime
-
-    def written(self) -> str:
-        """As the HPA carries it."""
-        return f"{self.maximum} until {self.until.isoformat()}"
-
-    @classmethod
-    def read(cls, text: str) -> "Grant | None":
-        """What an HPA carries; None when that is nothing."""
-        maximum, _, until = text.partition(" until ")
-        try:
-            return cls(int(maximum), datetime.fromisoformat(until))
-        except ValueError:
-            return None
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """The shortest time that a D pod of a revision ever took for a token: decode load is measured against it."""
-
-    revision: str
-    token_seconds: float
-
-    def written(self) -> str:
-        """As the HPA carries it."""
-        return f"{self.token_seconds:.3g} seconds a token in {self.revision}"
-
-    @classmethod
-    def read(cls, text: str) -> "Pace | None":
-        """What an HPA carries; None when that is nothing."""
-        seconds, _, revision = text.partition(" seconds a token in ")
-        try:
-            pace = cls(revision, float(seconds))
-        except ValueError:
-            return None
-        return pace if revision and 0 < pace.token_seconds < math.inf else None
-
-
-@dataclass(frozen=True, slots=True)
 class AutoscalerState:
     """A HorizontalPodAutoscaler, reduced to what it thinks.
 
     Attributes:
-        workload: Name of what it follows.
-        grant: An earlier maximum; None when there was none, or none that matters.
         judged: Whether it has ever looked at the load.
         replicas: Pods that it saw last.
         desired: Pods that it decided on last; None before it has.
-        momentary: Pods that the load it saw last asks for, whatever the bounds; None when a metric is missing.
         able: Condition AbleToScale; None before the first look.
         active: Condition ScalingActive.
         limited: Condition ScalingLimited.
-        triggers: Of a ScaledObject: what its loads are called, which KEDA's HPA counts only.
-        pace: Of idle D pods; None where nobody noted it.
+        loads: Its metrics. Those of a ScaledObject have the names of its triggers, in their order.
     """
 
-    workload: str
     minimum: int
     maximum: int
-    grant: Grant | None = None
     judged: bool = False
     replicas: int = 0
     desired: int | None = None
-    momentary: int | None = None
     loads: tuple[Load, ...] = ()
     able: Verdict | None = None
     active: Verdict | None = None
     limited: Verdict | None = None
-    triggers: tuple[str, ...] = ()
-    pace: Pace | None = None
 
     @property
     def sees(self) -> bool:
@@ -205,15 +152,19 @@ class AutoscalerState:
 
     def by(self, hpa: "AutoscalerState") -> "AutoscalerState":
         """A ScaledObject as the HPA sees it that KEDA has made of it, unless KEDA itself complains."""
-        named = zip(self.triggers, hpa.loads, strict=True) if len(self.triggers) == len(hpa.loads) else ()
         return replace(
             hpa,
-            workload=self.workload,
             minimum=self.minimum,
             maximum=self.maximum,
-            loads=tuple(replace(load, metric=name) for name, load in named),
+            loads=tuple(map(self._named, hpa.loads)),
             active=self.active if self.active is not None and self.active.status == "False" else hpa.active,
         )
+
+    def _named(self, load: Load) -> Load:
+        """A load of KEDA's HPA under its trigger's name: an external metric is called `s0-prometheus` there."""
+        number = _KEDA_METRIC.match(load.metric)
+        known = number is not None and int(number[1]) < len(self.loads)
+        return replace(load, metric=self.loads[int(number[1])].metric) if number is not None and known else load
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +177,7 @@ class PodTrouble:
     image: str = ""
     exit_code: int | None = None
     last_words: str = ""  # what the container said last before it stopped
+    restarts: int = 0  # of the container
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +190,8 @@ class PodSummary:
         gpus: GPUs that vLLM in it runs on.
         report: What it left as last words when it ended; of a runner only.
         has_model: Whether it found its model whole before vLLM started; of P and D with something to look at.
+        restarts: How often its containers were restarted; init containers do not count.
+        restarted: Whether any of its containers was, init containers too.
     """
 
     name: str
@@ -253,6 +207,7 @@ class PodSummary:
     created: str = ""
     report: str = ""
     has_model: bool = False
+    restarted: bool = False
 
     @property
     def gone(self) -> bool:

@@ -47,11 +47,11 @@ def plan_rollout(
         recreate: Whether old pairs go at once (`spec.rollout.strategy: Recreate`).
     """
     complete = router is not None and router.revision == target and router.complete and router.desired > 0
-    pods = tuple(pods)
-    routed = {pod.revision for pod in pods if pod.role is Role.ROUTER and not pod.gone}
+    routers = [pod for pod in pods if pod.role is Role.ROUTER and not pod.gone]
+    routed = {pod.revision for pod in routers}
     if complete:
         serving = target
-    elif serving not in routed and len(others := _ready(pods) - {target}) == 1:
+    elif serving not in routed and len(others := {pod.revision for pod in routers if pod.ready} - {target}) == 1:
         (serving,) = others  # a roll-out may have ended while no operator ran, and the next one has begun
     if recreate:
         keep: frozenset[str] | None = frozenset({target})
@@ -60,7 +60,7 @@ def plan_rollout(
     elif serving:
         keep = frozenset({target, serving, *routed})
     elif router is not None and router.observed and router.revision == target:
-        keep = frozenset({target, *_answering(pods)})
+        keep = frozenset({target, *_answering(routers)})
     else:
         keep = None
     return RolloutPlan(serving=serving, complete=complete, keep=keep)
@@ -71,17 +71,10 @@ def _nobody_routes(router: WorkloadState | None, routed: set[str]) -> bool:
     return router is not None and router.desired == 0 and router.complete and not routed
 
 
-def _ready(pods: Iterable[PodSummary]) -> set[str]:
-    """Revisions of router pods that answer requests now."""
-    return {pod.revision for pod in pods if pod.role is Role.ROUTER and not pod.gone and pod.ready}
-
-
-def _answering(pods: Iterable[PodSummary]) -> set[str]:
+def _answering(routers: Iterable[PodSummary]) -> set[str]:
     """Revisions of router pods that answer requests now, or did until they were told to go.
 
     Before any revision ever served, this alone decides: a first revision that never got ready must be freed by its
     correction, which may need the very devices that it holds.
     """
-    pods = tuple(pods)
-    stopping = {pod.revision for pod in pods if pod.role is Role.ROUTER and not pod.gone and pod.terminating}
-    return _ready(pods) | stopping
+    return {pod.revision for pod in routers if pod.ready or pod.terminating}

@@ -6,11 +6,23 @@ from typing import Literal, NamedTuple
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, Status
-from pdinference.planning.conditions import ASLEEP, AUTOSCALING, INVALID, MODEL_READY, PROGRESSING, READY
-from pdinference.planning.model import CHECKED, UNDER_WAY
-from pdinference.planning.scaling.bounds import Cause
+from pdinference.api.v1alpha1.conditions import (
+    AUTOSCALING,
+    DEADLINE_EXCEEDED,
+    DEADLINE_REASONS,
+    FINAL_REASONS,
+    INVALID,
+    MODEL_READY,
+    PROGRESSING,
+    READY,
+)
+from pdinference.planning.conditions import ASLEEP, find
+from pdinference.planning.model_report import CHECKED, UNDER_WAY
+from pdinference.planning.scaling.limited import JOINT_LIMITS, LimitReason
 from pdinference.planning.status.problems import SCALED_TO_ZERO
 
+_WITH_COUNTS = FINAL_REASONS | DEADLINE_REASONS | {DEADLINE_EXCEEDED}
+"""Reasons whose messages change with each pod."""
 _ORDINARY = frozenset({"RollingOut", "RolloutComplete"})
 _WITHOUT_PODS = frozenset({ASLEEP, INVALID})
 """Reasons of `Ready`; the latter only of a pair that has no pods, whatever is wrong with the spec."""
@@ -40,7 +52,7 @@ def transitions(old: Status, new: Status, *, loads: Mapping[Role, str] = _NOBODY
     yield from _readiness(_find(old, READY), _find(new, READY))
     yield from _sleep(_find(old, READY), _find(new, READY))
     yield from _model(_find(old, MODEL_READY), _find(new, MODEL_READY))
-    yield from _trouble(_find(old, PROGRESSING), _find(new, PROGRESSING))
+    yield from _trouble(_find(old, PROGRESSING), _find(new, PROGRESSING), model=_find(new, MODEL_READY))
     yield from _scaling(old, new, loads)
     yield from _blindness(_find(old, AUTOSCALING), _find(new, AUTOSCALING))
     yield from _limits(_find(old, AUTOSCALING), _find(new, AUTOSCALING))
@@ -81,10 +93,14 @@ def _model(old: Condition | None, new: Condition | None) -> Iterator[Transition]
         yield Transition("Warning", new.reason, new.message)
 
 
-def _trouble(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
-    if new is not None and new.reason == Cause.GPU_BUDGET and (old is None or old.reason != new.reason):
+def _trouble(old: Condition | None, new: Condition | None, *, model: Condition | None) -> Iterator[Transition]:
+    if new is not None and new.reason == LimitReason.GPU_BUDGET and (old is None or old.reason != new.reason):
         yield Transition("Warning", new.reason, new.message)
     if new is None or new.status != "False" or new.reason in _ORDINARY:
+        return
+    if model is not None and model.reason == new.reason:
+        return  # the model's own Event says it
+    if old is not None and old.reason == new.reason and new.reason in _WITH_COUNTS:
         return
     if old is None or (old.reason, old.message) != (new.reason, new.message):
         yield Transition("Warning", new.reason, new.message)
@@ -116,9 +132,9 @@ def _blindness(old: Condition | None, new: Condition | None) -> Iterator[Transit
 
 def _limits(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
     """What holds for both roles stops one from following its load."""
-    if old is not None and new is not None and new.reason in set(Cause) and old.reason != new.reason:
+    if old is not None and new is not None and new.reason in JOINT_LIMITS and old.reason != new.reason:
         yield Transition("Normal", "ScalingLimited", new.message)
 
 
 def _find(status: Status, type_: str) -> Condition | None:
-    return next((condition for condition in status.conditions if condition.type == type_), None)
+    return find(status.conditions, type_)

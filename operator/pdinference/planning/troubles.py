@@ -1,14 +1,22 @@
 """What is wrong with a pod and what to do about it, in plain English."""
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from pdinference.api.names import GROUP_BROKEN_EXIT, Role
-from pdinference.planning.observed import NO_MODEL, PREPARING_MODEL, PodSummary, PodTrouble
+from pdinference.api.v1alpha1.conditions import CRASH_LOOPING, IMAGE_PULL, NO_MODEL, UNSCHEDULABLE
+from pdinference.planning.observed import PREPARING_MODEL, PodSummary, PodTrouble
 from pdinference.planning.scheduling import scheduling_advice, without_preemption
 
-_IMAGE_REASONS = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
-_CRASH_REASONS = frozenset({"CrashLoopBackOff", "Error", "OOMKilled", "ContainerCannotRun", "StartError"})
+_PULL_REASONS = frozenset({IMAGE_PULL, "ErrImagePull", "RegistryUnavailable", "SignatureValidationFailed"})
+"""What the kubelet says in turns while an image cannot be pulled (`pkg/kubelet/images`)."""
+_IMAGE_REASONS = _PULL_REASONS | {"InvalidImageName", "ErrImageNeverPull"}
+_PULL_AGAIN = re.compile(r'^Back-off pulling image "[^"]*"(: \w+)?(: |$)', re.ASCII)
+_BACK_OFF = "CrashLoopBackOff"
+_RESTARTS_OF_A_LOOP = 2
+"""In back-off after so many restarts, a container has stopped three times within minutes."""
+_CRASH_REASONS = frozenset({_BACK_OFF, "Error", "OOMKilled", "ContainerCannotRun", "StartError"})
 _STARTING = frozenset({"ContainerCreating", "PodInitializing", PREPARING_MODEL, ""})
 
 
@@ -32,24 +40,29 @@ def advise(pod: PodSummary, namespace: str) -> Advice:
     trouble = pod.trouble
     if trouble is None:
         return Advice("Starting", f"Pod {pod.name} is starting; watch it with `{_logs(pod, namespace)}`.")
-    if trouble.reason == "Unschedulable":
+    if trouble.reason == UNSCHEDULABLE:
         # Of a batch runner the scheduler's own words are enough: it has few fields for where it may run.
         # The Job for the model is placed as P's pods are.
         placed = Role.PARAMETER if pod.role is Role.MODEL else pod.role
         advice = "" if placed is None else scheduling_advice(trouble.message, placed)
         said = f"Pod {pod.name} fits on no node: {_sentence(without_preemption(trouble.message))}"
-        return Advice("Unschedulable", f"{said} {advice}".rstrip())
+        return Advice(UNSCHEDULABLE, f"{said} {advice}".rstrip())
     if trouble.reason in _IMAGE_REASONS:
         return Advice(
-            trouble.reason,
-            f"Pod {pod.name} cannot get the image {trouble.image}{_because(trouble.message)}. "
+            IMAGE_PULL if trouble.reason in _PULL_REASONS else trouble.reason,
+            f"Pod {pod.name} cannot get the image {trouble.image}{_because(_PULL_AGAIN.sub('', trouble.message))}. "
             "Check the image's name and tag, and that the nodes may pull from its registry.",
         )
     if trouble.reason in _CRASH_REASONS:
-        return Advice(trouble.reason, _crash(pod, trouble, namespace))
+        return Advice(CRASH_LOOPING if loops(trouble) else trouble.reason, _crash(pod, trouble, namespace))
     if trouble.reason in _STARTING | {NO_MODEL}:
         return _before_it_runs(pod, trouble, namespace)
     return Advice(trouble.reason, f"Pod {pod.name}: {trouble.reason}{_because(trouble.message)}.")
+
+
+def loops(trouble: PodTrouble) -> bool:
+    """Whether a container has stopped often enough that the next try will end the same way."""
+    return trouble.reason == _BACK_OFF and trouble.restarts >= _RESTARTS_OF_A_LOOP
 
 
 def _before_it_runs(pod: PodSummary, trouble: PodTrouble, namespace: str) -> Advice:
@@ -77,13 +90,11 @@ def _crash(pod: PodSummary, trouble: PodTrouble, namespace: str) -> str:
     previous = pod.restarts > 0
     see = f"See why: `{_logs(pod, namespace, container=trouble.container, previous=previous)}`."
     if "OOMKilled" in (trouble.reason, trouble.message):
-        return (
-            f"Pod {pod.name} ran out of memory and was killed ({_times(pod.restarts)}). Raise the memory limit in "
-            f"{_limits(pod)}. {see}"
-        )
+        return f"Pod {pod.name} ran out of memory and was killed. Raise the memory limit in {_limits(pod)}. {see}"
+    stopped = "stops again and again, last" if loops(trouble) else "stopped"
     code = "" if trouble.exit_code is None else f" with exit code {trouble.exit_code}"
     said = f"It said last: «{trouble.last_words}». " if trouble.last_words else ""
-    return f"Pod {pod.name}: container {trouble.container} stopped{code} ({_times(pod.restarts)}). {said}{see}"
+    return f"Pod {pod.name}: container {trouble.container} {stopped}{code}. {said}{see}"
 
 
 def _limits(pod: PodSummary) -> str:
@@ -97,10 +108,6 @@ def _logs(pod: PodSummary, namespace: str, *, container: str = "", previous: boo
     parts += ["-c", container] if container else []
     parts += ["--previous"] if previous else []
     return " ".join(parts)
-
-
-def _times(restarts: int) -> str:
-    return f"restarted {restarts} time{'' if restarts == 1 else 's'}"
 
 
 def _because(message: str) -> str:

@@ -77,6 +77,19 @@ class KeyMaterial:
         """Every authority that a client should trust, as PEM."""
         return b"".join(_pem(authority) for authority in self.authorities)
 
+    def usable(self, hosts: tuple[str, ...], now: datetime) -> bool:
+        """Whether clients that trust the bundle accept the certificate at this time, under all of these names."""
+        return (
+            now < self.certificate.not_valid_after_utc
+            and _belongs(self.key, self.certificate)
+            and any(_signed(self.certificate, authority) for authority in self.living(now))
+            and set(hosts) <= _names(self.certificate)
+        )
+
+    def living(self, now: datetime) -> tuple[Certificate, ...]:
+        """The authorities that have not expired."""
+        return tuple(authority for authority in self.authorities if now < authority.not_valid_after_utc)
+
     @property
     def chain(self) -> bytes:
         """Certificate and key, as Python's `ssl` loads them from one file."""
@@ -98,8 +111,8 @@ def renewed(
         lifetimes: How long new certificates are valid.
         published: Whether clients have been given the current bundle.
     """
-    living = tuple(ca for ca in current.authorities if now < ca.not_valid_after_utc) if current else ()
-    usable = current is not None and bool(living) and _usable(current, living, hosts, now)
+    living = current.living(now) if current else ()
+    usable = current is not None and current.usable(hosts, now)
     if current is None or not living or not _belongs(current.authority_key, living[0]) or _due(living[0], now):
         key = _new_key()
         living = (_new_authority(key, now, lifetimes), *living)
@@ -117,16 +130,6 @@ def renewed(
     server_key = _new_key()
     valid = _Validity.of(now, lifetimes.server)
     return KeyMaterial(living, key, _new_certificate(server_key, hosts, newest, key, valid), server_key)
-
-
-def _usable(current: KeyMaterial, living: tuple[Certificate, ...], hosts: tuple[str, ...], now: datetime) -> bool:
-    certificate = current.certificate
-    return (
-        now < certificate.not_valid_after_utc
-        and _belongs(current.key, certificate)
-        and any(_signed(certificate, authority) for authority in living)
-        and set(hosts) <= _names(certificate)
-    )
 
 
 def _due(certificate: Certificate, now: datetime) -> bool:

@@ -130,9 +130,10 @@ class SelfManagedCertificates(Certificates):
             secret = await self._secret()
             current = KeyMaterial.of_secret(secret.get("data"))
             if current is not None:
-                await self._publish(
-                    current.bundle
-                )  # before anything is signed by an authority that clients do not know yet
+                # Before anything is signed by an authority that clients do not know yet.
+                await self._publish(current.bundle)
+                if current.usable(self._hosts, self._now()):
+                    self._serve(current.chain)  # also where its successor cannot be stored
             fresh = renewed(current, self._hosts, self._now(), self._lifetimes, published=current is not None)
             if fresh is not current:
                 if not await self._written(secret, fresh):

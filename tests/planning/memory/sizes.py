@@ -4,9 +4,9 @@ from collections import Counter
 from dataclasses import replace
 
 from pdinference.planning.memory.figures import ceil_div
+from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.settings import Settings
-from pdinference.planning.memory.shape import ModelFacts
-from pdinference.planning.memory.tensors import stage_tensors
+from pdinference.planning.memory.weights.tensors import stage_tensors
 from tests.planning.memory.configs import LLAMA_1B
 from tests.planning.memory.plans import plan
 

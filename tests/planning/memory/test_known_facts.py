@@ -8,7 +8,7 @@ import pytest
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.status import CheckpointStatus, KnownModel, ModelStatus
 from pdinference.planning.memory import Checkpoint, StatedWeights, StoredFiles, compact_config, known_facts, model_facts
-from pdinference.planning.memory.config import CONFIG_KEYS, PRESENCE_KEYS
+from pdinference.planning.memory.model.config import CONFIG_KEYS, PRESENCE_KEYS
 from tests.planning.memory import configs
 
 CONFIGS = {name: value for name, value in vars(configs).items() if name.isupper()}

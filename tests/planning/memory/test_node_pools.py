@@ -6,7 +6,7 @@ import pytest
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference, Spec
-from pdinference.manifests.placement import engine_scheduling
+from pdinference.manifests.pods.placement import engine_scheduling
 from pdinference.planning.memory import Inputs, model_facts, plan_role
 from pdinference.planning.memory.gpus import smallest_gpu_memory
 from tests.planning.memory import configs

@@ -2,7 +2,7 @@
 
 import re
 
-from pdinference.planning.memory.architectures import ARCHITECTURES, LAST_VERSIONS
+from pdinference.planning.memory.model.architectures import ARCHITECTURES, LAST_VERSIONS
 from tests.conftest import REPOSITORY
 from tests.planning.memory.plans import known
 from tests.planning.memory.test_measured import CAPACITIES, GIB, ROWS

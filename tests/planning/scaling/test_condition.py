@@ -1,20 +1,17 @@
 """The condition Autoscaling: the HPAs' verdicts in plain words, and never more than is true."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
 from pdinference.api.names import Role
 from pdinference.planning.conditions import Judgement
 from pdinference.planning.observed import AutoscalerState, Load, Verdict
-from pdinference.planning.scaling.bounds import Cause, Range
 from pdinference.planning.scaling.condition import Measured, judgement, scaling_text
-from pdinference.planning.scaling.coordination import Coordination
+from pdinference.planning.scaling.limited import Limit, LimitReason
 
 P, D = Role.PARAMETER, Role.DECODE
 FINE = AutoscalerState(
-    workload="llama-decode-x",
     minimum=1,
     maximum=4,
     judged=True,
@@ -26,8 +23,8 @@ FINE = AutoscalerState(
 ELSEWHERE = Measured(problem=("MetricsApiElsewhere", "Another server has it."))
 
 
-def of(hpa: AutoscalerState | None, measured: Measured = Measured(), *, serves: bool = True) -> Judgement:  # noqa: B008
-    return judgement({D: hpa}, measured, serves=serves)
+def of(hpa: AutoscalerState | None, measured: Measured = Measured()) -> Judgement:  # noqa: B008
+    return judgement({D: hpa}, measured)
 
 
 def test_a_role_that_follows_its_load() -> None:
@@ -90,21 +87,10 @@ def test_an_hpa_that_brought_pods_into_its_range_has_not_looked_and_is_not_blind
     assert of(replace(FINE, loads=loads)) == of(FINE)
 
 
-def test_before_any_revision_serves_there_is_nothing_to_follow() -> None:
-    assert of(None, serves=False).message == "D: Starts as soon as a revision answers requests."
-
-
 def test_what_is_said_of_a_role_ends_before_what_is_said_of_the_other() -> None:
     """Messages of Kubernetes and of KEDA have no full stop."""
     blind = replace(FINE, active=Verdict("False", "NoMetric", "no such metric"))
-    assert "no such metric. D: The" in judgement({P: blind, D: FINE}, Measured(), serves=True).message
-
-
-def test_what_scaled_before_and_does_not_go_is_named() -> None:
-    found = judgement({P: None, D: FINE}, Measured(), serves=True, lingering={P})
-    assert (found.status, found.reason) == ("Unknown", "StillThere")
-    assert "P: Waits until what scaled before is gone." in found.message
-    assert "finalizers" in found.message
+    assert "no such metric. D: The" in judgement({P: blind, D: FINE}, Measured()).message
 
 
 def test_a_metrics_api_that_is_not_ours_is_named_once_the_hpa_is_blind() -> None:
@@ -131,10 +117,15 @@ def test_another_hpa_for_the_same_pods_is_told_as_what_it_is() -> None:
     )
 
 
-@pytest.mark.parametrize("metric", ["decodeLoad", "pdinference_decode_decode_load", "cpu"])
-def test_pods_that_the_operator_cannot_read_do_not_matter_where_others_read_them(metric: str) -> None:
-    others = replace(FINE, loads=(Load(metric, 5, 900),))
+def test_silent_pods_do_not_matter_where_no_metric_is_the_operators() -> None:
+    others = replace(FINE, loads=(Load("cpu", 5, 900),))
     assert of(others, Measured(silent={D: ("a",)})) == of(others)
+
+
+@pytest.mark.parametrize("metric", ["decodeLoad", "pdinference_decode_load"])
+def test_silent_pods_are_named_whichever_source_reads_the_load(metric: str) -> None:
+    found = of(replace(FINE, loads=(Load(metric, 5, 900),)), Measured(silent={D: ("a",)}))
+    assert found.message.endswith(": a.")
 
 
 def test_latencies_are_metrics_of_the_operator_too() -> None:
@@ -172,7 +163,7 @@ def test_silent_pods_are_named() -> None:
 
 def test_the_worse_of_two_roles_decides_and_both_are_told() -> None:
     blind = replace(FINE, active=Verdict("False", "FailedGetExternalMetric", "no pod serves yet"))
-    found = judgement({P: blind, D: FINE}, Measured(), serves=True)
+    found = judgement({P: blind, D: FINE}, Measured())
     assert (found.status, found.reason) == ("False", "FailedGetExternalMetric")
     assert found.message.startswith("P: ")
     assert "D: The number of pods follows the load." in found.message
@@ -181,7 +172,7 @@ def test_the_worse_of_two_roles_decides_and_both_are_told() -> None:
 def test_the_reason_is_that_of_the_role_that_gets_least_of_what_it_wants() -> None:
     few, many = (replace(FINE, limited=Verdict("True", reason)) for reason in ("TooFewReplicas", "TooManyReplicas"))
     for p, d, reason in ((FINE, few, "TooFewReplicas"), (few, many, "TooManyReplicas"), (FINE, FINE, "Active")):
-        assert judgement({P: p, D: d}, Measured(), serves=True).reason == reason
+        assert judgement({P: p, D: d}, Measured()).reason == reason
 
 
 def test_loads_are_shown_as_users_write_their_targets() -> None:
@@ -194,38 +185,20 @@ def test_loads_are_shown_as_users_write_their_targets() -> None:
     assert scaling_text(replace(FINE, loads=loads)) == text
 
 
-class TestTogether:
-    """What stops a role for the sake of the other."""
+@pytest.mark.parametrize("reason", [LimitReason.GPU_BUDGET, LimitReason.RATIO])
+def test_a_limit_of_both_roles_together_is_the_reason(reason: LimitReason) -> None:
+    found = judgement({P: FINE, D: FINE}, Measured(), limited={D: Limit(reason, 6, 4, "4 of 4 GPUs are in use.")})
+    assert (found.status, found.reason) == ("True", reason)
+    assert found.message.endswith("D: 4 of 4 GPUs are in use.")
 
-    LIMITED = replace(FINE, limited=Verdict("True", "TooManyReplicas"))
-    KEPT = replace(FINE, minimum=3, limited=Verdict("True", "TooFewReplicas"))
 
-    def told(self, hpa: AutoscalerState, limits: Range, *, settled_at: datetime | None = None) -> Judgement:
-        together = Coordination({P: Range(1, 9), D: limits}, used=8, budget=8, settled_at=settled_at)
-        return judgement({P: FINE, D: hpa}, Measured(), serves=True, together=together)
+@pytest.mark.parametrize("reason", [LimitReason.TOO_MANY, LimitReason.STARTING])
+def test_a_limit_of_one_role_is_left_to_its_hpa(reason: LimitReason) -> None:
+    found = judgement({D: FINE}, Measured(), limited={D: Limit(reason, 6, 4, "maxReplicas is 4.")})
+    assert found.reason == "Active"
 
-    def test_the_budget(self) -> None:
-        found = self.told(self.LIMITED, Range(1, 4, Cause.GPU_BUDGET))
-        assert (found.status, found.reason) == ("True", "GpuBudget")
-        assert found.message.endswith(
-            "D: The load asks for more pods than spec.autoscaling.gpuBudget allows: 8 of 8 GPUs are in use."
-        )
 
-    def test_a_share_that_is_on_its_way(self) -> None:
-        soon = datetime(2026, 11, 21, tzinfo=UTC)
-        assert "within a minute" in self.told(self.LIMITED, Range(1, 4, Cause.GPU_BUDGET), settled_at=soon).message
-
-    def test_the_ratio(self) -> None:
-        found = self.told(self.LIMITED, Range(1, 4, Cause.RATIO))
-        assert found.reason == "Ratio"
-        assert "more than 4 need more pods of the other role" in found.message
-        found = self.told(self.KEPT, Range(3, 9, pulled=True))
-        assert found.reason == "Ratio"
-        assert "keeps 3 for those of the other role" in found.message
-
-    def test_what_the_user_set_is_named_as_such(self) -> None:
-        assert self.told(self.LIMITED, Range(1, 4)).message.endswith("than maxReplicas (4) allows.")
-        assert self.told(self.KEPT, Range(3, 9)).message.endswith("than minReplicas (3) allows.")
-
-    def test_a_role_that_follows_its_load_says_so_whatever_holds(self) -> None:
-        assert self.told(FINE, Range(1, 4, Cause.GPU_BUDGET)).reason == "Active"
+def test_an_unknown_load_comes_before_a_limit() -> None:
+    blind = replace(FINE, active=Verdict("False", "NoMetric", "no such metric"))
+    found = judgement({D: blind}, Measured(), limited={D: Limit(LimitReason.GPU_BUDGET, 6, 4, "In use.")})
+    assert (found.status, found.reason) == ("False", "NoMetric")

@@ -2,7 +2,8 @@
 
 from pdinference.api.v1alpha1.batch import BatchSpec, BatchStatus, PDBatch
 from pdinference.api.v1alpha1.resource import PDInference, Spec
-from pdinference.api.v1alpha1.role import RoleSpec
+from pdinference.api.v1alpha1.roles.role import RoleSpec
+from pdinference.api.v1alpha1.scaler import ScalerSpec, ScalerStatus
 from pdinference.api.v1alpha1.status import Condition, PlanStatus, RoleMemory, RolesStatus, RoleStatus, Status
 
 __all__ = [
@@ -16,6 +17,8 @@ __all__ = [
     "RoleSpec",
     "RoleStatus",
     "RolesStatus",
+    "ScalerSpec",
+    "ScalerStatus",
     "Spec",
     "Status",
 ]

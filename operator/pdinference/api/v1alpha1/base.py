@@ -53,13 +53,11 @@ class Matches:
 
 
 def _as_json(value: Any) -> Any:
-    """Refuse what JSON cannot hold; YAML has more: dates, bytes, endless numbers, halves of characters."""
+    """Refuse what JSON cannot hold; YAML has more: dates, bytes, endless numbers."""
     match value:
-        case None | bool() | int():
+        case None | bool() | int() | str():
             pass
         case float() if math.isfinite(value):
-            pass
-        case str():
             pass
         case dict():
             for key, member in value.items():

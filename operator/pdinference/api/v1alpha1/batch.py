@@ -7,7 +7,7 @@ from pydantic import Field
 from pdinference.api.v1alpha1.base import ApiModel, LabelValue, Matches, Moment, ObjectName, QualifiedName, Rule
 from pdinference.api.v1alpha1.model import ConfigMapKey
 from pdinference.api.v1alpha1.resource import Metadata
-from pdinference.api.v1alpha1.role import Resources, Toleration
+from pdinference.api.v1alpha1.roles.role import Resources, Toleration
 from pdinference.api.v1alpha1.source import RelativePath
 from pdinference.api.v1alpha1.status import Condition
 

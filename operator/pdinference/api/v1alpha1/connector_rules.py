@@ -1,14 +1,31 @@
-"""What the connectors of `spec.transfer` cannot do, as read in vLLM's source (vllm/distributed/kv_transfer).
+"""Rules between `spec.transfer.connector` and the rest of the spec, made from the table of limits (connectors.py)."""
 
-NIXL's own rules on parallelism stand with the spec and hold for all connectors.
-"""
-
+from collections.abc import Callable
 from typing import Any
 
 from pdinference.api.v1alpha1.base import Rule
+from pdinference.api.v1alpha1.connectors import LIMITS, ConnectorName, Limits
 
-_STORES = ("LMCache", "SharedStorage")
-"""Connectors that keep KV cache under the shape of the rank that wrote it."""
+
+def _with(holds: Callable[[Limits], object]) -> list[ConnectorName]:
+    return [name for name, limits in LIMITS.items() if holds(limits)]
+
+
+def _is(names: list[ConnectorName]) -> str:
+    """CEL: the connector is one of these."""
+    (first, *rest) = names
+    return f"self.transfer.connector in {names}" if rest else f"self.transfer.connector == '{first}'"
+
+
+def _is_not(names: list[ConnectorName]) -> str:
+    (first, *rest) = names
+    return f"!({_is(names)})" if rest else f"self.transfer.connector != '{first}'"
+
+
+def _words(names: list[ConnectorName], verb: str = "") -> str:
+    """Their names in a sentence, with a verb that agrees."""
+    words = " and ".join(names)
+    return f"{words} {verb}{'s' if len(names) == 1 else ''}" if verb else words
 
 
 def _not_enabled(option: str) -> str:
@@ -21,80 +38,92 @@ def _devices(spec: Any) -> set[str]:
     return {spec.parameter.accelerator.type, spec.decode.accelerator.type}
 
 
+def _accelerators_match(spec: Any) -> bool:
+    allowed = LIMITS[spec.transfer.connector].accelerators
+    return allowed == "Any" or _devices(spec) == {"GPU"} or (allowed == "Same" and _devices(spec) == {"CPU"})
+
+
 def _shape(spec: Any) -> set[tuple[int, int]]:
     return {(role.parallelism.tensor, role.parallelism.pipeline) for role in (spec.parameter, spec.decode)}
 
 
+def _enables_steps(spec: Any) -> bool:
+    return any(
+        options.enable_prefix_caching or options.enable_chunked_prefill
+        for options in (spec.engine, spec.parameter, spec.decode)
+    )
+
+
+_SEVERAL_NODES = _with(lambda limits: limits.several_nodes)
+_STAGED_TIERS = _with(lambda limits: limits.without_staged_tiers)
+_ANY_DEVICES = _with(lambda limits: limits.accelerators == "Any")
+_SAME_DEVICES = _with(lambda limits: limits.accelerators == "Same")
+_GPUS_ONLY = _with(lambda limits: limits.accelerators == "GPU")
+_RANK_SHAPED = _with(lambda limits: limits.rank_shaped)
+_ONE_RANK = _with(lambda limits: limits.one_rank)
+_ONE_STEP = _with(lambda limits: limits.one_step)
+_TIERS = _with(lambda limits: not limits.without_tiers)
+_NO_TIERS = _with(lambda limits: limits.without_tiers)
+
 CONNECTOR_RULES: tuple[Rule, ...] = (
     Rule(
         # Others expect all ranks of P at one address; tiers hold what the ranks of one pod share.
-        cel="self.parameter.parallelism.nodes == 1 "
-        "|| (self.transfer.connector == 'Nixl' && !has(self.parameter.kvTiers))",
+        cel=f"self.parameter.parallelism.nodes == 1 || ({_is(_SEVERAL_NODES)} && !has(self.parameter.kvTiers))",
         holds=lambda s: (
-            s.parameter.parallelism.nodes == 1 or (s.transfer.connector == "Nixl" and s.parameter.kv_tiers is None)
+            s.parameter.parallelism.nodes == 1
+            or (LIMITS[s.transfer.connector].several_nodes and s.parameter.kv_tiers is None)
         ),
         field="parameter.parallelism.nodes",
-        message="An instance of several nodes goes with transfer.connector Nixl and without parameter.kvTiers only.",
+        message=f"An instance of several nodes goes with transfer.connector {_words(_SEVERAL_NODES)} and without "
+        "parameter.kvTiers only.",
     ),
     Rule(
-        # MultiConnector hands the addresses of all stages to each of its connectors; vLLM's offloading refuses them.
-        cel="self.transfer.connector != 'Nixl' || self.parameter.parallelism.pipeline == 1 "
-        "|| !has(self.parameter.kvTiers)",
+        cel=f"{_is_not(_STAGED_TIERS)} || self.parameter.parallelism.pipeline == 1 || !has(self.parameter.kvTiers)",
         holds=lambda s: (
-            s.transfer.connector != "Nixl" or s.parameter.parallelism.pipeline == 1 or s.parameter.kv_tiers is None
+            not LIMITS[s.transfer.connector].without_staged_tiers
+            or s.parameter.parallelism.pipeline == 1
+            or s.parameter.kv_tiers is None
         ),
         field="parameter.kvTiers",
         message="Leave them out with parameter.parallelism.pipeline above 1: with tiers, vLLM hands no KV cache over "
-        "from pipeline stages by Nixl.",
+        f"from pipeline stages by {_words(_STAGED_TIERS)}.",
     ),
     Rule(
-        cel="self.transfer.connector == 'Nixl' || (self.parameter.accelerator.type == self.decode.accelerator.type "
-        "&& (self.transfer.connector == 'SharedStorage' || self.decode.accelerator.type == 'GPU'))",
-        holds=lambda s: (
-            s.transfer.connector == "Nixl"
-            or _devices(s) == {"GPU"}
-            or (s.transfer.connector == "SharedStorage" and _devices(s) == {"CPU"})
-        ),
+        cel=f"{_is(_ANY_DEVICES)} || (self.parameter.accelerator.type == self.decode.accelerator.type "
+        f"&& ({_is(_SAME_DEVICES)} || self.decode.accelerator.type == 'GPU'))",
+        holds=_accelerators_match,
         field="transfer.connector",
-        message="Use Nixl with accelerator type CPU: Mooncake and LMCache know GPUs only, and SharedStorage moves no "
-        "KV cache between a GPU and a CPU.",
+        message=f"Use {_words(_ANY_DEVICES)} with accelerator type CPU: {_words(_GPUS_ONLY, 'know')} GPUs only, and "
+        f"{_words(_SAME_DEVICES, 'move')} no KV cache between a GPU and a CPU.",
     ),
     Rule(
-        cel=f"!(self.transfer.connector in {list(_STORES)}) "
-        "|| (self.parameter.parallelism.tensor == self.decode.parallelism.tensor "
+        cel=f"{_is_not(_RANK_SHAPED)} || (self.parameter.parallelism.tensor == self.decode.parallelism.tensor "
         "&& self.parameter.parallelism.pipeline == 1)",
-        holds=lambda s: s.transfer.connector not in _STORES or _shape(s) == {(s.decode.parallelism.tensor, 1)},
+        holds=lambda s: not LIMITS[s.transfer.connector].rank_shaped or _shape(s) == {(s.decode.parallelism.tensor, 1)},
         field="parameter.parallelism",
-        message="LMCache and SharedStorage keep KV cache as each rank wrote it: give P and D the same tensor, and P no "
-        "pipeline.",
+        message=f"{_words(_RANK_SHAPED, 'keep')} KV cache as each rank wrote it: give P and D the same tensor, and "
+        "P no pipeline.",
     ),
     Rule(
-        # example_connector.py names files by layer, so that ranks would overwrite each other's.
-        cel="self.transfer.connector != 'SharedStorage' || self.decode.parallelism.tensor == 1",
-        holds=lambda s: s.transfer.connector != "SharedStorage" or s.decode.parallelism.tensor == 1,
+        cel=f"{_is_not(_ONE_RANK)} || self.decode.parallelism.tensor == 1",
+        holds=lambda s: not LIMITS[s.transfer.connector].one_rank or s.decode.parallelism.tensor == 1,
         field="decode.parallelism.tensor",
-        message="Use 1: SharedStorage writes one file for each layer, whichever rank it comes from.",
+        message=f"Use 1: {' '.join(LIMITS[name].one_rank for name in _ONE_RANK)}",
     ),
     Rule(
-        # It stores what one step of the engine holds, from the first token on.
-        cel="self.transfer.connector != 'SharedStorage' || "
+        cel=f"{_is_not(_ONE_STEP)} || "
         f"({_not_enabled('enablePrefixCaching')} && {_not_enabled('enableChunkedPrefill')})",
+        holds=lambda s: not LIMITS[s.transfer.connector].one_step or not _enables_steps(s),
+        field="transfer.connector",
+        message=f"{_words(_ONE_STEP, 'work')} without prefix caching and chunked prefill only, and the operator "
+        "turns both off; remove enablePrefixCaching and enableChunkedPrefill.",
+    ),
+    Rule(
+        cel=f"{_is_not(_NO_TIERS)} || (!has(self.parameter.kvTiers) && !has(self.decode.kvTiers))",
         holds=lambda s: (
-            s.transfer.connector != "SharedStorage"
-            or not any(
-                options.enable_prefix_caching or options.enable_chunked_prefill
-                for options in (s.engine, s.parameter, s.decode)
-            )
+            not LIMITS[s.transfer.connector].without_tiers or not (s.parameter.kv_tiers or s.decode.kv_tiers)
         ),
         field="transfer.connector",
-        message="SharedStorage works without prefix caching and chunked prefill only, and the operator turns both off; "
-        "remove enablePrefixCaching and enableChunkedPrefill.",
-    ),
-    Rule(
-        cel=f"!(self.transfer.connector in {list(_STORES)}) "
-        "|| (!has(self.parameter.kvTiers) && !has(self.decode.kvTiers))",
-        holds=lambda s: s.transfer.connector not in _STORES or not (s.parameter.kv_tiers or s.decode.kv_tiers),
-        field="transfer.connector",
-        message="Tiers go with Nixl and Mooncake; LMCache has tiers of its own, SharedStorage has none.",
+        message=f"Tiers go with {_words(_TIERS)}; {', '.join(LIMITS[name].without_tiers for name in _NO_TIERS)}.",
     ),
 )

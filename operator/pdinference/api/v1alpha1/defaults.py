@@ -5,6 +5,7 @@ they depend on role and device.
 """
 
 from pdinference.api.names import Role
+from pdinference.api.v1alpha1.connectors import LIMITS
 from pdinference.api.v1alpha1.resource import Spec
 
 _BLOCK_SIZE = 128
@@ -18,6 +19,9 @@ _STARTUP_MARGIN_SECONDS = 900
 """For what comes after the weights: profiling, compilation, CUDA graphs."""
 _SLOW_DISK = 50_000_000
 """Bytes a second of the slowest disk or network that weights are read from with patience."""
+
+_SCHEDULING_SECONDS = 600
+"""For a pod to find a node and pull its image."""
 
 
 def block_size(spec: Spec) -> int | None:
@@ -36,7 +40,7 @@ def max_num_batched_tokens(spec: Spec, role: Role) -> int | None:
     own = spec.of(role)
     chosen = own.max_num_batched_tokens or spec.engine.max_num_batched_tokens
     chunked = spec.engine.enable_chunked_prefill if own.enable_chunked_prefill is None else own.enable_chunked_prefill
-    if spec.transfer.connector == "SharedStorage" or chunked is False:
+    if LIMITS[spec.transfer.connector].one_step or chunked is False:
         return chosen
     if chosen is not None or own.accelerator.type != "GPU":
         return chosen
@@ -48,3 +52,8 @@ def startup_seconds(spec: Spec) -> int:
     architecture = spec.model.architecture
     weights = architecture.weights_bytes if architecture and architecture.weights_bytes else 0
     return spec.engine.startup_seconds or max(_STARTUP_SECONDS, _STARTUP_MARGIN_SECONDS + weights // _SLOW_DISK)
+
+
+def progress_deadline_seconds(spec: Spec) -> int:
+    """How long a roll-out may make no progress before it counts as stuck; a Deployment reports the same of its own."""
+    return spec.rollout.progress_deadline_seconds or startup_seconds(spec) + _SCHEDULING_SECONDS

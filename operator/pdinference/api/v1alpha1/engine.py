@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from pdinference.api.v1alpha1.base import ApiModel, AsJson, ImageReference, Matches, Quantity, Rule
+from pdinference.api.v1alpha1.connectors import CONNECTOR_ENVIRONMENT
 
 OWNED_ARGUMENTS: dict[str, str] = {
     "model": "use spec.model.source",
@@ -49,9 +50,7 @@ OWNED_ARGUMENTS: dict[str, str] = {
 
 OWNED_ENVIRONMENT: dict[str, str] = {
     "POD_IP": "it is the pod's own address",
-    "VLLM_NIXL_SIDE_CHANNEL_HOST": "it has to be the pod's own address",
-    "VLLM_NIXL_SIDE_CHANNEL_PORT": "the port is part of the NetworkPolicy",
-    "VLLM_MOONCAKE_BOOTSTRAP_PORT": "the port is part of the NetworkPolicy",
+    **CONNECTOR_ENVIRONMENT,
     "VLLM_SERVER_DEV_MODE": "it opens endpoints that reset and control the engine",
     "HF_TOKEN": "use spec.model.source.huggingFace.tokenSecret",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "use spec.model.lora.dynamicLoading",

@@ -46,22 +46,12 @@ class RatioBand(ApiModel):
     )
 
 
-def _kept_by_us(field: str, attribute: str) -> Rule:
-    return Rule(
-        cel=f"!has(self.source) || self.source != 'KEDA' || !has(self.{field})",
-        holds=lambda a: a.source != "KEDA" or getattr(a, attribute) is None,
-        field=field,
-        message="KEDA scales P and D apart and cannot keep it. Remove it, or use source Builtin or PrometheusAdapter.",
-    )
-
-
 class PairAutoscaling(ApiModel):
     """What holds for P and D together. minReplicas and maxReplicas of the roles go before the ratio."""
 
     source: MetricsSource | None = None
-    """Who tells the load. Builtin: the operator. KEDA: Prometheus, by a ScaledObject for each role.
-    PrometheusAdapter: Prometheus, by the chart's rules. Default: Builtin; KEDA where the operator is installed to use
-    it and lacks the API group of external metrics."""
+    """From where autoscalers read the load. Builtin: the operator's metrics API. KEDA, PrometheusAdapter: Prometheus,
+    which reads it from the operator. Default: Builtin."""
     ratio: RatioBand | None = None
     """How many P there are for D, where both are autoscaled. Default: as the load of each decides."""
     gpu_budget: Annotated[int, Field(ge=1, le=100_000)] | None = None
@@ -69,5 +59,3 @@ class PairAutoscaling(ApiModel):
     waits until a second pair fits in. Default: no limit."""
     scale_to_zero: ScaleToZero | None = None
     """No pods while nobody asks. Default: never fewer than minReplicas."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (_kept_by_us("ratio", "ratio"), _kept_by_us("gpuBudget", "gpu_budget"))

@@ -10,13 +10,12 @@ from pdinference.api.v1alpha1.connector_rules import CONNECTOR_RULES
 from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.v1alpha1.model import Model
 from pdinference.api.v1alpha1.pair_autoscaling import MetricsSource, PairAutoscaling
-from pdinference.api.v1alpha1.parameter import ParameterSpec
-from pdinference.api.v1alpha1.pinning import with_products_of
-from pdinference.api.v1alpha1.role import RoleSpec
+from pdinference.api.v1alpha1.roles.parameter import ParameterSpec
+from pdinference.api.v1alpha1.roles.pinning import with_products_of
+from pdinference.api.v1alpha1.roles.role import RoleSpec
 from pdinference.api.v1alpha1.router import Router
 from pdinference.api.v1alpha1.scale_to_zero import SLEEP_RULES, ScaleToZero
 from pdinference.api.v1alpha1.scaling_rules import SCALING_RULES
-from pdinference.api.v1alpha1.source_rules import SOURCE_RULES
 from pdinference.api.v1alpha1.transfer import Transfer
 
 FEWER_DECODE_RANKS = (
@@ -31,11 +30,12 @@ class Rollout(ApiModel):
 
     strategy: Literal["BlueGreen", "Recreate"] = "BlueGreen"
     """BlueGreen: the new pair starts beside the old one, traffic moves when it is ready, then the old one drains; needs
-    devices for both, and a pair that never gets ready changes nothing for clients. Recreate: the old pair drains first;
-    needs no spare devices, and requests fail in between."""
+    devices for both. Recreate: the old pair drains first; needs no spare devices, and requests fail in between."""
     drain_seconds: Annotated[int, Field(ge=40, le=86400)] = 120
-    """How long a P or D pod that is to stop may take to finish the requests it has; it stops as soon as it has.
-    At least 40: P keeps the KV cache of a prompt for up to 30 seconds until D has pulled it."""
+    """Longest time that a stopping P or D pod takes to finish its requests. P keeps the KV cache of a prompt for up to
+    30 seconds until D has pulled it."""
+    progress_deadline_seconds: Annotated[int | None, Field(ge=10, le=604800)] = None
+    """Without progress for so long, a roll-out counts as stuck. Default: engine.startupSeconds and 600."""
 
 
 class Colocation(ApiModel):
@@ -134,7 +134,6 @@ class Spec(ApiModel):
         ),
         *(_prefix_caching_feeds_tiers(role) for role in ENGINE_ROLES),
         *CONNECTOR_RULES,
-        *SOURCE_RULES,
         *SCALING_RULES,
         *SLEEP_RULES,
     )
@@ -150,15 +149,9 @@ class Spec(ApiModel):
         return self.parameter.products if role is Role.PARAMETER else self.of(role).products
 
     @property
-    def metrics_source(self) -> MetricsSource | None:
-        """Who tells the load; None leaves it to the operator."""
-        return self.autoscaling.source if self.autoscaling is not None else None
-
-    @property
-    def limits_both(self) -> bool:
-        """Whether something limits P and D together."""
-        together = self.autoscaling
-        return together is not None and not (together.ratio is None and together.gpu_budget is None)
+    def metrics_source(self) -> MetricsSource:
+        """From where autoscalers read the load."""
+        return (self.autoscaling.source if self.autoscaling is not None else None) or "Builtin"
 
     @property
     def scale_to_zero(self) -> ScaleToZero | None:

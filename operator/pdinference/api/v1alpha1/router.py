@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pdinference.api.v1alpha1.base import ApiModel, ImageReference, QualifiedName
-from pdinference.api.v1alpha1.role import Placement, PodTemplate, Resources
+from pdinference.api.v1alpha1.roles.role import Placement, PodTemplate, Resources
 
 
 class RouterService(ApiModel):

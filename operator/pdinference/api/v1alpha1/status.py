@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, WithJsonSchema
 
 from pdinference.api.v1alpha1.base import ApiModel, Moment
+from pdinference.api.v1alpha1.conditions import Truth, description
 
 Count = Annotated[int, Field(ge=0, le=2**53), WithJsonSchema({"type": "integer"})]
 """Of elements or bytes of a model's files, which anybody may have written; only the operator writes it."""
@@ -17,7 +18,7 @@ class Condition(ApiModel):
 
     type: Annotated[str, Field(max_length=316)]
     """Name of the aspect."""
-    status: Literal["True", "False", "Unknown"]
+    status: Truth
     """Whether it holds."""
     reason: Annotated[str, Field(max_length=1024)]
     """Why, in one CamelCase word."""
@@ -43,7 +44,7 @@ class RoleStatus(ApiModel):
     selector: str = ""
     """Label selector of the pods, for the scale subresource."""
     scaling: str = ""
-    """With autoscaling: load of a pod/target, in steps of a tenth of the target, and the range of pods."""
+    """With autoscaling: load of a pod/target, and the range of pods."""
 
 
 class RolesStatus(ApiModel):
@@ -163,16 +164,19 @@ class Status(ApiModel):
     revision: str = ""
     """Revision of the P/D pair that the spec asks for."""
     serving_revision: str = ""
-    """Revision of the P/D pair that requests go to; differs from revision while a roll-out is under way."""
+    """Revision of the P/D pair that requests go to."""
     roles: RolesStatus = Field(default_factory=RolesStatus)
     """Counts per role."""
     model: ModelStatus | None = None
     """The model, when a Job downloads or inspects it."""
     plan: PlanStatus | None = None
     """The memory plan, when the model's facts are known."""
+    last_progress_time: Moment | None = None
+    """When a roll-out that is not done last made progress."""
     conditions: Annotated[
         list[Condition],
-        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+        Field(
+            description=description(),
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        ),
     ] = Field(default_factory=list)
-    """Conditions: Ready, ParameterReady, DecodeReady, RouterReady, Progressing, MemoryFits; where they apply, Pinned,
-    ModelReady, Autoscaling."""

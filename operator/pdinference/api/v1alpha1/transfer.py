@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from pdinference.api.v1alpha1.base import ApiModel, Matches, ObjectName, QualifiedName, Rule
+from pdinference.api.v1alpha1.connectors import ConnectorName
 
 NetworkDevice = Annotated[
     str,
@@ -65,7 +66,7 @@ class SharedStorage(ApiModel):
 class Transfer(ApiModel):
     """How the KV cache moves from P to D."""
 
-    connector: Literal["Nixl", "Mooncake", "LMCache", "SharedStorage"] = "Nixl"
+    connector: ConnectorName = "Nixl"
     """Nixl: each D pod pulls KV blocks directly from the P pod that computed them; pipeline stages push them. Mooncake:
     P pods push them. LMCache: they go through a cache server. SharedStorage: they go through files on a volume.
     Proven on a GPU: Nixl, and Mooncake over TCP. Of LMCache only the options were checked."""

@@ -13,6 +13,7 @@ from pdinference.manifests.pod_rules.shapes import (
     both,
     flag,
     list_of,
+    not_beside_token,
     object_of,
     only,
     text,
@@ -68,15 +69,10 @@ def _of_helper(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem
         yield Problem(path, f"An overlay of this container may set the values of these only: {known}.")
 
 
-def _no_unknown_endpoint(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
-    if allowance.has_token and value:
-        yield Problem(
-            path,
-            "Name each variable in env: beside tokenSecret, the operator has to know all that may lead the token to "
-            "another host.",
-        )
-
-
+_no_unknown_endpoint = not_beside_token(
+    "Name each variable in env: beside tokenSecret, the operator has to know all that may lead the token to another "
+    "host."
+)
 ENVIRONMENT: Check = list_of(both(_ENTRY, _no_devices))
 ENGINE_ENVIRONMENT: Check = list_of(both(_ENTRY, _not_refused))
 ENGINE_ENVIRONMENT_FROM: Check = both(ENVIRONMENT_FROM, _no_unknown_endpoint)

@@ -25,6 +25,7 @@ from pdinference.manifests.pod_rules.shapes import (
     both,
     deeper_than,
     list_of,
+    not_beside_token,
     object_of,
     only,
     shown,
@@ -63,18 +64,13 @@ def _alias(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
         yield Problem(path, "The token of tokenSecret would go to this address. Leave out the hub's name.")
 
 
-def _nameservers(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
-    if allowance.has_token and value:
-        yield Problem(path, "Beside tokenSecret, the cluster's name servers say where a hub is. Leave it out.")
-
-
-def _searches(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
-    if allowance.has_token and value:
-        yield Problem(
-            path,
-            "Beside tokenSecret, a hub's name could be looked up within these domains first. Leave them out; the "
-            "cluster's own stay.",
-        )
+_nameservers = not_beside_token(
+    "Beside tokenSecret, the cluster's name servers say where a hub is. Leave it out.",
+)
+_searches = not_beside_token(
+    "Beside tokenSecret, a hub's name could be looked up within these domains first. Leave them out; the cluster's own "
+    "stay."
+)
 
 
 def _own_claim(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:

@@ -163,6 +163,16 @@ def both(*checks: Check) -> Check:
     return check
 
 
+def not_beside_token(message: str) -> Check:
+    """Nothing, in a pod whose containers have a token of a hub."""
+
+    def check(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+        if allowance.has_token and value:
+            yield Problem(path, message)
+
+    return check
+
+
 def listed(member: str, what: str, *reserved: str) -> Check:
     """A text that a list of the policy allows.
 

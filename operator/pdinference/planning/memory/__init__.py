@@ -5,7 +5,16 @@ Pure: the command line reads `config.json` and the headers of safetensors files,
 
 from pdinference.planning.memory import ways_out
 from pdinference.planning.memory.advice import WhatIf, fits, least_memory, one_request, what_if
-from pdinference.planning.memory.checkpoint import (
+from pdinference.planning.memory.comparison.unsplit import compare
+from pdinference.planning.memory.figures import Figure, Source
+from pdinference.planning.memory.known_facts import compact_config, facts_in, known_facts
+from pdinference.planning.memory.model.config import UnusableConfigError
+from pdinference.planning.memory.model.model_facts import model_facts
+from pdinference.planning.memory.model.shape import ModelFacts
+from pdinference.planning.memory.plan import Inputs, RolePlan, UnusableSpecError, plan_role, stated_memory
+from pdinference.planning.memory.split import split_problems, tensor_sizes
+from pdinference.planning.memory.verdict import NO_VERDICT, MemoryVerdict
+from pdinference.planning.memory.weights.checkpoint import (
     Checkpoint,
     Headers,
     KnownWeights,
@@ -15,15 +24,6 @@ from pdinference.planning.memory.checkpoint import (
     checkpoint_of,
     known_weights,
 )
-from pdinference.planning.memory.config import UnusableConfigError
-from pdinference.planning.memory.figures import Figure, Source
-from pdinference.planning.memory.known_facts import compact_config, facts_in, known_facts
-from pdinference.planning.memory.model_facts import model_facts
-from pdinference.planning.memory.plan import Inputs, RolePlan, UnusableSpecError, plan_role, stated_memory
-from pdinference.planning.memory.shape import ModelFacts
-from pdinference.planning.memory.split import split_problems, tensor_sizes
-from pdinference.planning.memory.unsplit import compare
-from pdinference.planning.memory.verdict import NO_VERDICT, MemoryVerdict
 
 __all__ = [
     "NO_VERDICT",

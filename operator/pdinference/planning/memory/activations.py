@@ -5,9 +5,9 @@ vllm/v1/worker/gpu_worker.py); the constants here are set by the H200 rows of do
 """
 
 from pdinference.planning.memory.figures import GIB, MIB, Figure, computed, unknown
+from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.settings import Settings
-from pdinference.planning.memory.shape import ModelFacts
-from pdinference.planning.memory.tensors import local_kv_heads, stage_layers
+from pdinference.planning.memory.weights.tensors import local_kv_heads, stage_layers
 
 _WORKSPACE = round(0.116 * GIB)
 """Bytes that the forward pass takes beyond its tensors (cuBLAS workspaces, inputs): 0.099, 0.105 and 0.143 GiB in the

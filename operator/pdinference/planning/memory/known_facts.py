@@ -8,8 +8,7 @@ from pydantic import ValidationError
 from pdinference.api.bounds import broken_bound
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.status import CheckpointStatus
-from pdinference.planning.memory.checkpoint import Checkpoint, KnownWeights, StatedWeights, StoredFiles
-from pdinference.planning.memory.config import (
+from pdinference.planning.memory.model.config import (
     NESTED,
     PRESENCE_KEYS,
     QUANTIZATION,
@@ -18,7 +17,8 @@ from pdinference.planning.memory.config import (
     StrictModel,
     checked,
 )
-from pdinference.planning.memory.quantization_config import QuantizationConfig
+from pdinference.planning.memory.model.quantization_config import QuantizationConfig
+from pdinference.planning.memory.weights.checkpoint import Checkpoint, KnownWeights, StatedWeights, StoredFiles
 
 _UNFIT: dict[str, Any] = {}
 """In place of a member that does not fit: no member may be an empty object, so that it is not read later either."""

@@ -7,9 +7,9 @@ from functools import lru_cache
 from itertools import accumulate
 
 from pdinference.planning.memory.figures import ceil_div
+from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.settings import Settings
-from pdinference.planning.memory.shape import ModelFacts
-from pdinference.planning.memory.tensors import local_kv_heads, stage_layers
+from pdinference.planning.memory.weights.tensors import local_kv_heads, stage_layers
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,15 @@ from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import Spec
 from pdinference.planning.memory import kv, ways_out
 from pdinference.planning.memory.activations import activations, overhead
-from pdinference.planning.memory.checkpoint import KnownWeights
 from pdinference.planning.memory.figures import GIB, Figure, computed, derived, measured, unknown
 from pdinference.planning.memory.gpus import smallest_gpu_memory
+from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.settings import KV_SPACE, Settings, settings_of
-from pdinference.planning.memory.shape import ModelFacts
 from pdinference.planning.memory.split import split_problems
-from pdinference.planning.memory.tensors import local_kv_heads
 from pdinference.planning.memory.tiers import tier_tokens
-from pdinference.planning.memory.weights import weights
+from pdinference.planning.memory.weights.checkpoint import KnownWeights
+from pdinference.planning.memory.weights.on_device import weights
+from pdinference.planning.memory.weights.tensors import local_kv_heads
 
 NO_LENGTH = f"The longest request is not known. {ways_out.LENGTH}"
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import RoleSpec, Spec, defaults
-from pdinference.api.v1alpha1.kv_tiers import CPUTier, DiskTier
+from pdinference.api.v1alpha1.roles.kv_tiers import CPUTier, DiskTier
 from pdinference.planning.memory.figures import GIB, Figure
-from pdinference.planning.memory.quantization import Quantization, stated_quantization
-from pdinference.planning.memory.shape import ModelFacts
+from pdinference.planning.memory.model.quantization import Quantization, stated_quantization
+from pdinference.planning.memory.model.shape import ModelFacts
 
 DTYPE_BYTES = {"half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4}
 _UTILIZATION = 0.92  # vllm/config/cache.py, CacheConfig.gpu_memory_utilization

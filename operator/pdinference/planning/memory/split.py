@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
-from pdinference.planning.memory.shape import ModelFacts
+from pdinference.planning.memory.model.shape import ModelFacts
 
 _LARGEST = 64
 """Largest tensor-parallel size that the resource takes."""

@@ -2,8 +2,8 @@
 
 from pdinference.planning.memory import kv
 from pdinference.planning.memory.figures import GIB, Figure, ceil_div, derived
+from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.settings import Settings
-from pdinference.planning.memory.shape import ModelFacts
 
 _PAGE = 4096  # a chunk begins on a page of memory (SharedOffloadRegion in vllm/v1/kv_offload/cpu)
 

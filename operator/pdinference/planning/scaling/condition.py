@@ -1,33 +1,27 @@
 """What the status says about autoscaling: the HPAs' own verdicts, in plain words."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from pdinference.api.names import Role
 from pdinference.planning.conditions import ROLE_WORDS, Judgement
 from pdinference.planning.observed import AutoscalerState, KvCache, Load
-from pdinference.planning.scaling.bounds import Cause, Range
-from pdinference.planning.scaling.coordination import Coordination
-from pdinference.planning.scaling.signals import METRICS, Signal
-from pdinference.planning.scaling.targets import label, written
+from pdinference.planning.scaling.limited import JOINT_LIMITS, Limit
+from pdinference.planning.scaling.signals import METRICS
+from pdinference.planning.scaling.targets import label, signal_of, written
 
 _NAMED_PODS = 3
 _FOLLOWS = "Active"
-_SIGNALS: Final = {name: signal for signal in Signal for name in (str(signal), label(signal))}
-"""By the names of the operator's metrics, and of KEDA's triggers."""
-STILL_THERE = "StillThere"
-"""Reason where something waits until what scaled before is gone."""
-LET_GO = (
-    "A ScaledObject goes when KEDA lets go of it; where KEDA is no longer installed, take the finalizers out of it; "
-    "where this operator is no longer installed to use KEDA, delete it."
-)
 _BLIND: Final = "The load is not known, so the number of pods stays as it is"
 _OTHER_CAUSES: Final = {
     "AmbiguousSelector": "Another HorizontalPodAutoscaler scales the same pods, so neither does; delete it",
     "ScalingDisabled": "There are no pods, and an HPA starts none",
 }
 """What it means that an HPA is not active, where that says nothing of the load."""
+_UNLIMITED: Final[Mapping[Role, Limit]] = MappingProxyType({})
+_NOT_SET_UP: Final = Judgement("Unknown", "Starting", "Not set up yet.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,39 +29,31 @@ class Measured:
     """What vLLM's metrics say, and what is known of the load that HPAs go by.
 
     Attributes:
-        problem: Why the operator's metrics do not reach HPAs, as a reason and a message; None when they do.
-        served: Whether HPAs of this cluster get the operator's metrics; None when that is not known.
+        problem: Why the operator's metrics API does not reach HPAs, as a reason and a message; None when it does, and
+            for a resource whose autoscalers read the load from Prometheus.
         silent: Names of the pods of each role that should answer and do not.
         kv_caches: The KV cache of each pod of a role that has told its size.
         paces: The shortest time that a D pod of each revision took for a token, as far as HPAs go by that.
     """
 
     problem: tuple[str, str] | None = None
-    served: bool | None = None
     silent: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
     kv_caches: Mapping[Role, Mapping[str, KvCache]] = field(default_factory=dict)
     paces: Mapping[str, float] = field(default_factory=dict)
 
 
 def judgement(
-    hpas: Mapping[Role, AutoscalerState | None],
-    measured: Measured,
-    *,
-    serves: bool,
-    lingering: Collection[Role] = (),
-    together: Coordination = Coordination(),  # noqa: B008 - immutable
+    hpas: Mapping[Role, AutoscalerState | None], measured: Measured, *, limited: Mapping[Role, Limit] = _UNLIMITED
 ) -> Judgement:
     """The condition over all autoscaled roles: as bad as the worst of them.
 
     Args:
         hpas: The live HPA of each autoscaled role; None where there is none yet.
         measured: What is known of the load.
-        serves: Whether there is a revision for HPAs to follow.
-        lingering: Roles that wait until what scaled them is gone.
-        together: What the roles may have together.
+        limited: Why a role has another count than the recommended one.
     """
     roles = {
-        role: _absent(role in lingering, serves=serves) if hpa is None else _role(hpa, measured, role, together)
+        role: _NOT_SET_UP if hpa is None else _role(hpa, measured, role, limited.get(role))
         for role, hpa in hpas.items()
     }
     worst = min(roles.values(), key=_rank)
@@ -77,7 +63,7 @@ def judgement(
 
 def _rank(one: Judgement) -> tuple[int, int]:
     """Lower is worse: a load that is not followed, one that wants more than there may be, any other limit."""
-    limits = (*Cause, "TooManyReplicas")
+    limits = (*JOINT_LIMITS, "TooManyReplicas")
     limit = limits.index(one.reason) if one.reason in limits else len(limits)
     return ("False", "Unknown", "True").index(one.status), limit + (one.reason == _FOLLOWS)
 
@@ -95,24 +81,18 @@ def loads_text(hpa: AutoscalerState) -> str:
 
 def _load(load: Load) -> str:
     now = None if load.tenths is None else load.tenths * load.target_milli / 10
-    if (signal := _SIGNALS.get(load.metric)) is not None:
+    if (signal := signal_of(load.metric)) is not None:
         return f"{_label(load)} {'?' if now is None else written(signal, now)}/{written(signal, load.target_milli)}"
     return f"{_label(load)} {'?' if now is None else f'{now / 1000:.4g}'}/{load.target_milli / 1000:.4g}"
 
 
 def _label(load: Load) -> str:
-    return label(_SIGNALS[load.metric]) if load.metric in _SIGNALS else load.metric
+    signal = signal_of(load.metric)
+    return load.metric if signal is None else label(signal)
 
 
-def _absent(lingers: bool, *, serves: bool) -> Judgement:
-    if lingers:
-        return Judgement("Unknown", STILL_THERE, f"Waits until what scaled before is gone. {LET_GO}")
-    why = "Not set up yet." if serves else "Starts as soon as a revision answers requests."
-    return Judgement("Unknown", "Starting", why)
-
-
-def _role(hpa: AutoscalerState, measured: Measured, role: Role, together: Coordination) -> Judgement:
-    if measured.problem is not None and not hpa.sees and asks_operator(hpa):
+def _role(hpa: AutoscalerState, measured: Measured, role: Role, limit: Limit | None) -> Judgement:
+    if measured.problem is not None and not hpa.sees and reads_operator(hpa):
         return Judgement("False", *measured.problem)
     if not hpa.judged:
         return Judgement("Unknown", "Starting", "Kubernetes has not looked at the load yet.")
@@ -121,28 +101,10 @@ def _role(hpa: AutoscalerState, measured: Measured, role: Role, together: Coordi
     if hpa.active is not None and hpa.active.status == "False":
         message = f"{_OTHER_CAUSES.get(hpa.active.reason, _BLIND)}: {_cause(hpa.active.message)}"
         return Judgement("False", hpa.active.reason, message)
-    limits = together.ranges.get(role)
-    reason, message = (_together(hpa, limits, together) if limits is not None else None) or _working(hpa)
-    silent = measured.silent.get(role, ()) if asks_operator(hpa) else ()  # others read the pods themselves
+    joint = limit is not None and limit.reason in JOINT_LIMITS
+    reason, message = (limit.reason, limit.message) if limit is not None and joint else _working(hpa)
+    silent = measured.silent.get(role, ()) if reads_operator(hpa) else ()
     return Judgement("True", reason, message + _unknown(hpa.loads) + _silence(silent))
-
-
-def _together(hpa: AutoscalerState, limits: Range, together: Coordination) -> tuple[str, str] | None:
-    """What one role may not for the sake of the other; None when that is not what stops it."""
-    limit = hpa.limit
-    if limit == "TooManyReplicas" and limits.cause is Cause.GPU_BUDGET:
-        more = "; more may come within a minute, when the other role has let go" if together.settled_at else ""
-        used = f"{together.used} of {together.budget} GPUs are in use{more}"
-        return limits.cause, f"The load asks for more pods than spec.autoscaling.gpuBudget allows: {used}."
-    if limit == "TooManyReplicas" and limits.cause is Cause.RATIO:
-        needs = f"more than {hpa.maximum} need more pods of the other role than its maxReplicas allows"
-        return limits.cause, f"The load asks for more pods than spec.autoscaling.ratio allows: {needs}."
-    if limit == "TooFewReplicas" and limits.pulled:
-        keeps = (
-            f"The load asks for fewer pods, but spec.autoscaling.ratio keeps {hpa.minimum} for those of the other role."
-        )
-        return Cause.RATIO, keeps
-    return None
 
 
 def _working(hpa: AutoscalerState) -> tuple[str, str]:
@@ -179,6 +141,6 @@ def _silence(pods: tuple[str, ...]) -> str:
     return f" These pods do not tell their load, so no pod goes on their account, nor comes: {named}."
 
 
-def asks_operator(hpa: AutoscalerState) -> bool:
-    """Whether one of its metrics is the operator's."""
-    return any(load.metric in METRICS for load in hpa.loads)
+def reads_operator(scaler: AutoscalerState) -> bool:
+    """Whether one of its metrics is computed by the operator."""
+    return any(load.metric in METRICS or signal_of(load.metric) for load in scaler.loads)

@@ -59,7 +59,9 @@ class Fleet:
 
         A pod that ends is counted beside the one that takes its place: Deployments do not wait for its end.
         """
-        wanted: dict[_Place, int] = {(w.role, w.node_rank, w.revision): w.desired for w in self._workloads}
+        wanted: dict[_Place, int] = {
+            (w.role, w.node_rank, w.revision): self.instances(w.role, w.revision) for w in self._workloads
+        }
         staying: defaultdict[_Place, int] = defaultdict(int)
         gpus = 0
         for pod in self._pods:

@@ -5,10 +5,6 @@ There is no state besides the number of pods: a pair without pods sleeps. So it 
 
 from dataclasses import dataclass
 
-from pdinference.planning.scaling.replicas import WantedCount
-
-NO_PODS = WantedCount(0, followed=False)
-
 
 @dataclass(frozen=True, slots=True)
 class Activity:

@@ -32,6 +32,11 @@ def label(signal: Signal) -> str:
     return first + "".join(part.title() for part in rest)
 
 
+def signal_of(metric: str) -> Signal | None:
+    """The signal that a metric of an HPA, or a trigger of a ScaledObject, is called by; None for others."""
+    return _BY_NAME.get(metric)
+
+
 def _milli(signal: Signal) -> int:
     return 10 if _is_share(signal) else 1000
 
@@ -39,3 +44,6 @@ def _milli(signal: Signal) -> int:
 def _is_share(signal: Signal) -> bool:
     """Whether users write its target in percent of a pod."""
     return signal.endswith(_SHARES_OF_A_POD)
+
+
+_BY_NAME: Final = {name: signal for signal in Signal for name in (str(signal), label(signal))}

@@ -5,7 +5,8 @@ condition judges the situation; `build` puts the judgements and all else togethe
 """
 
 from pdinference.planning.status.build import build_status, service_url
-from pdinference.planning.status.invalid import invalid_status
+from pdinference.planning.status.deadline import due
+from pdinference.planning.status.left_alone import left_alone_status
 from pdinference.planning.status.situation import Situation
 
-__all__ = ["Situation", "build_status", "invalid_status", "service_url"]
+__all__ = ["Situation", "build_status", "due", "left_alone_status", "service_url"]

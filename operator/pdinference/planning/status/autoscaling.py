@@ -2,7 +2,7 @@
 
 from pdinference.api import names
 from pdinference.planning.conditions import ASLEEP, Judgement
-from pdinference.planning.scaling.condition import LET_GO, STILL_THERE, judgement
+from pdinference.planning.scaling.condition import judgement
 from pdinference.planning.status.situation import Situation
 
 _NOT_HEARD = (
@@ -17,13 +17,7 @@ def autoscaling(situation: Situation) -> Judgement | None:
         return None
     if (judged := _without_load(situation)) is not None:
         return judged
-    judged = judgement(
-        situation.autoscalers,
-        situation.measured,
-        serves=situation.scaled,
-        lingering=situation.lingering,
-        together=situation.together,
-    )
+    judged = judgement(situation.autoscalers, situation.measured, limited=situation.allocation.limited)
     # A router pod that starts tells in a moment.
     if situation.holds and not situation.heard and not situation.routers_change:
         return judged._replace(message=f"{judged.message} {_NOT_HEARD}")
@@ -37,6 +31,4 @@ def _without_load(situation: Situation) -> Judgement | None:
         return Judgement("True", ASLEEP, message)
     if situation.pair_starts:
         return Judgement("Unknown", "Starting", "P and D start; their load counts as soon as they answer.")
-    if situation.dozes and None in situation.autoscalers.values():
-        return Judgement("Unknown", STILL_THERE, f"Nobody asks, so P and D stop when nothing scales them. {LET_GO}")
     return None

@@ -5,13 +5,15 @@ from datetime import datetime
 from pdinference.api import names
 from pdinference.api.names import SERVING_ROLES
 from pdinference.api.v1alpha1 import PlanStatus, RolesStatus, Status
+from pdinference.api.v1alpha1.conditions import AUTOSCALING, MEMORY_FITS, MODEL_READY, PINNED, READY
 from pdinference.planning import conditions
 from pdinference.planning.memory.observed import compared
-from pdinference.planning.model import model_status
+from pdinference.planning.model_report import model_status
 from pdinference.planning.status.autoscaling import autoscaling
-from pdinference.planning.status.model import memory_fits, model_ready
+from pdinference.planning.status.deadline import last_progress, late
+from pdinference.planning.status.model import memory_fits, model_failure, model_ready
 from pdinference.planning.status.problems import first_problem, role_problem
-from pdinference.planning.status.progressing import progressing
+from pdinference.planning.status.progressing import kstatus, progressing
 from pdinference.planning.status.ready import ready
 from pdinference.planning.status.roles import role_ready, role_status
 from pdinference.planning.status.situation import Situation
@@ -22,16 +24,26 @@ HTTP_PORT = 80
 def build_status(situation: Situation, *, previous: Status, now: datetime) -> Status:
     """The status to write; equal to `previous` when nothing changed."""
     roles = {role: role_status(situation, role) for role in SERVING_ROLES}
-    problems = {role: role_problem(situation, role, roles[role]) for role in SERVING_ROLES}
+    problems = {role: role_problem(situation, role, roles[role], previous) for role in SERVING_ROLES}
     first = first_problem(situation.failures, problems)
+    model = model_ready(situation, previous)
+    since = last_progress(
+        situation, previous=previous, roles=roles, problems=problems, first=first, model=model, now=now
+    )
+    progress = progressing(
+        situation,
+        first,
+        model_failure=model_failure(situation, previous),
+        late=late(since, situation.progress_deadline, now),
+    )
     judgements = {
-        conditions.READY: ready(situation, first),
+        READY: ready(situation, first),
         **{conditions.ROLE_CONDITIONS[role]: role_ready(role, roles[role], problems[role]) for role in SERVING_ROLES},
-        conditions.MODEL_READY: model_ready(situation),
-        conditions.PROGRESSING: progressing(situation, first),
-        conditions.MEMORY_FITS: memory_fits(situation.memory),
-        conditions.PINNED: situation.pinned,
-        conditions.AUTOSCALING: autoscaling(situation),
+        MODEL_READY: model,
+        **kstatus(progress),
+        MEMORY_FITS: memory_fits(situation.memory),
+        PINNED: situation.pinned,
+        AUTOSCALING: autoscaling(situation),
     }
     fresh = conditions.written(judgements, generation=situation.generation, now=now)
     return Status(
@@ -42,6 +54,7 @@ def build_status(situation: Situation, *, previous: Status, now: datetime) -> St
         roles=RolesStatus(**{role.value: status for role, status in roles.items()}),
         plan=_plan(situation, previous),
         model=model_status(situation.model, previous.model) if situation.model else None,
+        last_progress_time=since,
         conditions=conditions.carry_over(fresh, previous.conditions),
     )
 

@@ -1,10 +1,11 @@
 """The conditions of the model: whether it is there, and whether it fits into memory."""
 
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.planning.conditions import Judgement, Truth
+from pdinference.api.v1alpha1 import Status
+from pdinference.api.v1alpha1.conditions import FINAL_REASONS, MODEL_READY, NO_MODEL, UNSCHEDULABLE, Truth
+from pdinference.planning.conditions import Judgement, find
 from pdinference.planning.memory import MemoryVerdict
-from pdinference.planning.model import CHECKED, NOT_CHECKED, ModelView, model_advice
-from pdinference.planning.observed import NO_MODEL
+from pdinference.planning.model_report import BEGINS, CHECKED, NOT_CHECKED, UNDER_WAY, ModelView, model_advice
 from pdinference.planning.status.situation import Situation
 from pdinference.planning.troubles import Advice, worst
 
@@ -15,17 +16,17 @@ _FITS: dict[bool | None, tuple[Truth, str]] = {
 }
 
 
-def model_ready(situation: Situation) -> Judgement | None:
+def model_ready(situation: Situation, previous: Status) -> Judgement | None:
     """ModelReady, as far as Job and pods know; None where nothing looks at the model."""
     job = situation.model
     if job is not None and not job.done:
-        return Judgement("False", *job_advice(situation, job))
+        return Judgement("False", *job_advice(situation, job, previous))
     pods = [pod for role in ENGINE_ROLES for pod in situation.current_pods(role)]
     without = (pod for pod in pods if pod.trouble is not None and pod.trouble.reason == NO_MODEL)
     if (found := worst(without, situation.namespace)) is not None:
         return Judgement("False", *found)
     if job is not None:
-        return Judgement("True", *job_advice(situation, job))
+        return Judgement("True", *job_advice(situation, job, previous))
     if not situation.looks:
         return None
     if any(pod.has_model for pod in pods):
@@ -33,10 +34,30 @@ def model_ready(situation: Situation) -> Judgement | None:
     return Judgement("Unknown", NOT_CHECKED, "There is no pod of the current revision that has looked at the model.")
 
 
-def job_advice(situation: Situation, model: ModelView) -> Advice:
+def job_advice(situation: Situation, model: ModelView, previous: Status) -> Advice:
     """How far the Job for the model is, or what is wrong with it."""
+    if (failure := model_failure(situation, previous)) is not None:
+        return failure
     pods = [pod for pod in situation.pods if pod.role is Role.MODEL and not pod.gone]
     return model_advice(model, pods, situation.namespace)
+
+
+def model_failure(situation: Situation, previous: Status) -> Advice | None:
+    """Why the Job fails; None while it may succeed.
+
+    The kubelet starts it again and again. While it begins, the failure of the last try still holds, or the status would
+    change twice with each try.
+    """
+    job = situation.model
+    if job is None or job.done:
+        return None
+    if job.failed:
+        return model_advice(job, (), situation.namespace)
+    before = find(previous.conditions, MODEL_READY)
+    if job.phase not in BEGINS or before is None or previous.observed_generation != situation.generation:
+        return None
+    failed = before.status == "False" and before.reason not in UNDER_WAY | FINAL_REASONS | {UNSCHEDULABLE}
+    return Advice(before.reason, before.message) if failed else None
 
 
 def memory_fits(memory: MemoryVerdict) -> Judgement:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.api.v1alpha1 import RoleStatus
+from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
+from pdinference.api.v1alpha1 import RoleStatus, Status
+from pdinference.api.v1alpha1.conditions import CRASH_LOOPING, FINAL_REASONS, PODS_NOT_CREATED
 from pdinference.planning import troubles
-from pdinference.planning.conditions import ASLEEP, ROLE_WORDS
+from pdinference.planning.conditions import ASLEEP, ROLE_CONDITIONS, ROLE_WORDS, find
 from pdinference.planning.observed import Failure, WorkloadState
-from pdinference.planning.scaling.bounds import Cause
+from pdinference.planning.scaling.limited import LimitReason
 from pdinference.planning.status.model import job_advice
 from pdinference.planning.status.situation import Situation
 from pdinference.planning.troubles import Advice
@@ -15,14 +16,22 @@ from pdinference.planning.troubles import Advice
 SCALED_TO_ZERO = "ScaledToZero"
 """Reason of a role for which the spec wants no pods."""
 
+MODEL_NOT_READY = "ModelNotReady"
+"""Reason of a role whose pods wait for a download."""
+
 
 def first_problem(failures: Sequence[Failure], problems: Mapping[Role, Advice | None]) -> Advice | None:
-    """The problem to solve first: what could not be applied, then P, then D, then the router, which needs both."""
+    """The problem to solve first: what could not be applied, what waiting does not solve, then P, D, and the router.
+
+    The router comes last because it needs both others.
+    """
     if failures:
         return Advice(failures[0].reason, listed(failures))
+    found = [problem for role in SERVING_ROLES if (problem := problems[role]) is not None]
+    final = [problem for problem in found if problem.reason in FINAL_REASONS]
     engine = [problem for role in ENGINE_ROLES if (problem := problems[role]) is not None]
     for_good = [problem for problem in engine if problem.reason != ASLEEP]
-    return next(iter([*for_good, *engine]), problems[Role.ROUTER])
+    return next(iter([*final, *for_good, *engine, *found]), None)
 
 
 def listed(failures: Iterable[Failure]) -> str:
@@ -31,37 +40,62 @@ def listed(failures: Iterable[Failure]) -> str:
     return " ".join(map(str, ordered))
 
 
-def role_problem(situation: Situation, role: Role, counts: RoleStatus) -> Advice | None:
+def role_problem(situation: Situation, role: Role, counts: RoleStatus, previous: Status) -> Advice | None:
     """Why the role is not as wanted; None when it is."""
     if counts.desired == 0:
         return _without_pods(situation, role)
     if counts.ready >= counts.desired:
         return None
     workload = situation.workloads.get(role)
-    if (waits := _held_back(situation, role, counts, workload)) is not None:
+    if (waits := _held_back(situation, role, counts, workload, previous)) is not None:
         return waits
     if workload is not None and workload.failure:
-        return Advice("PodsNotCreated", f"{ROLE_WORDS[role]}: pods cannot be created: {workload.failure}")
+        return Advice(PODS_NOT_CREATED, f"{ROLE_WORDS[role]}: pods cannot be created: {workload.failure}")
+    return _of_pods(situation, role, counts, previous)
+
+
+def _of_pods(situation: Situation, role: Role, counts: RoleStatus, previous: Status) -> Advice:
+    """What is wrong with the pods that are not ready."""
     found = troubles.worst(situation.current_pods(role), situation.namespace)
+    looping = _still_looping(situation, role, counts, previous)
+    if looping is not None and (found is None or found.reason not in FINAL_REASONS):
+        return looping
     count = f"{ROLE_WORDS[role]}: {counts.ready} of {counts.desired} pods ready."
     if found is not None:
         return Advice(found.reason, f"{count} {found.message}")
-    return Advice("Starting", f"{count} {_missing(situation, role, workload)}")
+    return Advice("Starting", f"{count} {_missing(situation, role, situation.workloads.get(role))}")
 
 
-def _held_back(situation: Situation, role: Role, counts: RoleStatus, workload: WorkloadState | None) -> Advice | None:
+def _still_looping(situation: Situation, role: Role, counts: RoleStatus, previous: Status) -> Advice | None:
+    """The crash loop that was reported, as long as no pod of the role gets better; None for no loop.
+
+    A container that crashes runs for a while between two crashes. Without this, the conditions would change each time.
+    """
+    before = find(previous.conditions, ROLE_CONDITIONS[role])
+    if before is None or before.reason != CRASH_LOOPING or previous.revision != situation.target:
+        return None
+    seen: RoleStatus = getattr(previous.roles, role)
+    unwell = [pod for pod in situation.current_pods(role) if not pod.ready and not pod.terminating]
+    if (seen.ready, seen.desired) != (counts.ready, counts.desired) or not any(pod.restarted for pod in unwell):
+        return None
+    return Advice(before.reason, before.message)
+
+
+def _held_back(
+    situation: Situation, role: Role, counts: RoleStatus, workload: WorkloadState | None, previous: Status
+) -> Advice | None:
     """The pods of a role do not come yet, or not all, because we wait for something; None when we do not."""
-    together, word = situation.together, ROLE_WORDS[role]
+    allocation, word = situation.allocation, ROLE_WORDS[role]
     if role not in ENGINE_ROLES:
         return None
     if workload is None and situation.model and situation.model.awaited:
-        model = job_advice(situation, situation.model)
-        return Advice("ModelNotReady", f"{word}: waits for the model. {model.message}")
-    if workload is None and together.held:
-        return Advice(Cause.GPU_BUDGET, f"{word}: {together.held}")
-    if workload is not None and together.budget is not None and workload.desired < counts.desired:
+        model = job_advice(situation, situation.model, previous)
+        return Advice(MODEL_NOT_READY, f"{word}: waits for the model. {model.message}")
+    if workload is None and allocation.blocked:
+        return Advice(LimitReason.GPU_BUDGET, f"{word}: {allocation.blocked}")
+    if workload is not None and allocation.budget is not None and workload.desired < counts.desired:
         why = f"spec.autoscaling.gpuBudget leaves GPUs for {workload.desired} until other pods let go of theirs."
-        return Advice(Cause.GPU_BUDGET, f"{word}: {counts.ready} of {counts.desired} pods ready; {why}")
+        return Advice(LimitReason.GPU_BUDGET, f"{word}: {counts.ready} of {counts.desired} pods ready; {why}")
     return None
 
 
@@ -70,9 +104,9 @@ def _without_pods(situation: Situation, role: Role) -> Advice:
     if situation.asleep and role in ENGINE_ROLES and situation.desired[role] > 0:
         then = "; the next request starts its pods" if situation.heard else ""
         return Advice(ASLEEP, f"{ROLE_WORDS[role]}: asleep, because nobody asks{then}.")
-    if situation.desired[role] > 0 and situation.together.budget is not None:
+    if situation.desired[role] > 0 and situation.allocation.budget is not None:
         why = "spec.autoscaling.gpuBudget leaves no GPUs until other pods let go of theirs."
-        return Advice(Cause.GPU_BUDGET, f"{ROLE_WORDS[role]}: {why}")
+        return Advice(LimitReason.GPU_BUDGET, f"{ROLE_WORDS[role]}: {why}")
     return Advice(SCALED_TO_ZERO, f"{ROLE_WORDS[role]}: spec.{role}.replicas is 0, so nothing runs; raise it to serve.")
 
 

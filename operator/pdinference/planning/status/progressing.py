@@ -1,35 +1,65 @@
-"""The condition Progressing: whether the operator still works towards the spec."""
+"""The conditions Progressing, Reconciling and Stalled: whether a roll-out goes on, is done, or is stuck."""
 
 from pdinference.api.names import Role
+from pdinference.api.v1alpha1.conditions import (
+    DEADLINE_EXCEEDED,
+    DEADLINE_REASONS,
+    FINAL_REASONS,
+    INVALID,
+    PROGRESSING,
+    RECONCILING,
+    ROLLOUT_COMPLETE,
+    STALLED,
+)
 from pdinference.planning.conditions import ASLEEP, Judgement
-from pdinference.planning.scaling.bounds import Cause
-from pdinference.planning.status.problems import SCALED_TO_ZERO, listed
+from pdinference.planning.scaling.limited import LimitReason
+from pdinference.planning.status.problems import MODEL_NOT_READY, SCALED_TO_ZERO, listed
 from pdinference.planning.status.situation import Situation
 from pdinference.planning.troubles import Advice
 
+_WITHOUT_PODS = frozenset({SCALED_TO_ZERO, ASLEEP})
 
-def progressing(situation: Situation, problem: Advice | None) -> Judgement:
-    """What is being done, or what stops it until a person acts."""
+
+def progressing(situation: Situation, problem: Advice | None, *, model_failure: Advice | None, late: bool) -> Judgement:
+    """Whether work towards the spec goes on.
+
+    Args:
+        situation: What is there.
+        problem: The problem to solve first; None without one.
+        model_failure: Why the Job for the model fails; None when it does not.
+        late: Whether the deadline of progress has passed.
+    """
+    if situation.invalid:
+        return Judgement("False", INVALID, situation.invalid)
     lasting = [failure for failure in situation.failures if not failure.transient]
     if lasting:
         return Judgement("False", lasting[0].reason, listed(lasting))
-    if problem is not None and problem.reason not in {SCALED_TO_ZERO, ASLEEP}:
-        rolled_out = _rolled_out(situation)
-        done = (
-            f"Revision {situation.target} is rolled out." if rolled_out else f"Rolling out revision {situation.target}."
-        )
-        message = f"{done} {problem.message}"
-        if situation.rollout.serving not in {"", situation.target} and situation.answers:
-            message += f" Revision {situation.rollout.serving} keeps answering requests until then."
-        if problem.reason == Cause.GPU_BUDGET:
-            return Judgement("True", Cause.GPU_BUDGET, message)
-        return Judgement("True", "NotAllReady" if rolled_out else "RollingOut", message)
-    if not situation.rollout.complete and situation.desired[Role.ROUTER] > 0 and problem is None:
-        return Judgement("True", "RollingOut", f"Traffic moves to revision {situation.target}.")
-    return Judgement("False", "RolloutComplete", f"Revision {situation.target} is rolled out.")
+    if not unfinished(situation, problem):
+        return Judgement("False", ROLLOUT_COMPLETE, f"Revision {situation.target} is rolled out.")
+    reason = _stuck(problem, model_failure) or (_out_of_time(problem) if late else None)
+    if reason is not None:
+        return Judgement("False", reason, _message(situation, problem, stuck=True, late=late))
+    return Judgement("True", _work(situation, problem), _message(situation, problem))
 
 
-def _rolled_out(situation: Situation) -> bool:
+def kstatus(judged: Judgement) -> dict[str, Judgement | None]:
+    """The conditions that kstatus (Flux, Argo CD, kpt) goes by; each is there only while it is True."""
+    stalled = judged.status == "False" and judged.reason != ROLLOUT_COMPLETE
+    return {
+        PROGRESSING: judged,
+        RECONCILING: judged if judged.status == "True" else None,
+        STALLED: judged._replace(status="True") if stalled else None,
+    }
+
+
+def unfinished(situation: Situation, problem: Advice | None) -> bool:
+    """Whether anything is left to do before the spec holds."""
+    if problem is not None:
+        return problem.reason not in _WITHOUT_PODS
+    return not situation.rollout.complete and situation.desired[Role.ROUTER] > 0
+
+
+def rolled_out(situation: Situation) -> bool:
     """Whether requests go to the current revision and to no other, so that only pods are missing."""
     router = situation.workloads.get(Role.ROUTER)
     return (
@@ -39,3 +69,38 @@ def _rolled_out(situation: Situation) -> bool:
         and router.revision == situation.target
         and router.replicas == router.updated == router.desired
     )
+
+
+def _stuck(problem: Advice | None, model_failure: Advice | None) -> str | None:
+    """The reason for which waiting alone does not help; None when it may."""
+    if problem is None:
+        return None
+    if problem.reason == MODEL_NOT_READY and model_failure is not None:
+        return model_failure.reason
+    return problem.reason if problem.reason in FINAL_REASONS else None
+
+
+def _out_of_time(problem: Advice | None) -> str:
+    return problem.reason if problem is not None and problem.reason in DEADLINE_REASONS else DEADLINE_EXCEEDED
+
+
+def _work(situation: Situation, problem: Advice | None) -> str:
+    if problem is not None and problem.reason == LimitReason.GPU_BUDGET:
+        return LimitReason.GPU_BUDGET
+    return "NotAllReady" if problem is not None and rolled_out(situation) else "RollingOut"
+
+
+def _message(situation: Situation, problem: Advice | None, *, stuck: bool = False, late: bool = False) -> str:
+    target, sentences = situation.target, []
+    if problem is None:
+        sentences.append(f"Traffic moves to revision {target}.")
+    elif rolled_out(situation):
+        sentences += [f"Revision {target} is rolled out.", problem.message]
+    else:
+        sentences += [f"{'Cannot roll out' if stuck else 'Rolling out'} revision {target}.", problem.message]
+    if late and situation.progress_deadline is not None:
+        seconds = f"{situation.progress_deadline.total_seconds():.0f}"
+        sentences.append(f"No progress for {seconds} seconds (spec.rollout.progressDeadlineSeconds).")
+    if situation.rollout.serving not in {"", target} and situation.answers:
+        sentences.append(f"Revision {situation.rollout.serving} keeps answering requests until then.")
+    return " ".join(sentences)

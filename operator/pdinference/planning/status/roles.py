@@ -21,7 +21,7 @@ def role_status(situation: Situation, role: Role) -> RoleStatus:
         ready=ready,
         desired=desired,
         summary=f"{ready}/{desired}",
-        selector=",".join(f"{key}={value}" for key, value in selector.items()),
+        selector=names.selector_text(selector),
         scaling=scaling_text(hpa) if hpa is not None else "",
     )
 

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.conditions import Judgement
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
-from pdinference.planning.model import ModelView
+from pdinference.planning.model_report import ModelView
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
+from pdinference.planning.scaling.allocation import Allocation
 from pdinference.planning.scaling.condition import Measured
-from pdinference.planning.scaling.coordination import Coordination
+from pdinference.planning.scaling.limited import LimitReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +29,13 @@ class Situation:
         looks: Whether P and D look at their model before vLLM starts.
         autoscalers: The HPA of each autoscaled role; None where there is none yet.
         measured: What is known of the load that they go by.
-        scaled: Whether there is a revision for them to follow.
-        together: What P and D may have together.
+        minimums: The least pods that each autoscaled role is to have.
+        allocation: The replica count of each role, and what limits it.
         holds: Whether requests wait in router pods while P and D have none, so that a ready router says little.
         asleep: Whether P and D have no pods because nobody asks.
-        dozes: Whether nobody asks, but P or D still have pods.
-        lingering: Roles that wait until what scaled them is gone.
+        invalid: What is wrong with the stored spec; all else is by the last valid one then. Empty for a valid one.
         heard: Whether router pods tell how many requests there are.
+        progress_deadline: How long a roll-out may make no progress; None for ever.
     """
 
     namespace: str
@@ -52,18 +54,22 @@ class Situation:
     looks: bool = False
     autoscalers: Mapping[Role, AutoscalerState | None] = field(default_factory=dict)
     measured: Measured = field(default_factory=Measured)
-    scaled: bool = False
-    together: Coordination = field(default_factory=Coordination)
+    minimums: Mapping[Role, int] = field(default_factory=dict)
+    allocation: Allocation = field(default_factory=lambda: Allocation({}))
     holds: bool = False
     asleep: bool = False
-    dozes: bool = False
-    lingering: frozenset[Role] = frozenset()
     heard: bool = True
+    invalid: str = ""
+    progress_deadline: timedelta | None = None
 
     def wanted(self, role: Role) -> int:
-        """How many pods the role is to have: as the spec says, or as its HPA has decided."""
+        """How many pods the role is to have: as the spec says or as allocated; while it waits for GPUs, the minimum."""
         workload = self.workloads.get(role)
-        return workload.desired if role in self.autoscalers and workload is not None else self.desired[role]
+        if role not in self.autoscalers or workload is None:
+            return self.desired[role]
+        limit = self.allocation.limited.get(role)
+        waits = limit is not None and limit.reason == LimitReason.GPU_BUDGET
+        return max(workload.desired, self.minimums.get(role, 0)) if waits else workload.desired
 
     def current_pods(self, role: Role) -> list[PodSummary]:
         """The role's pods of the target revision."""

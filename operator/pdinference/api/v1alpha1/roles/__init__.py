@@ -1,0 +1,1 @@
+"""`spec.parameter` and `spec.decode`: what a role consists of."""

@@ -1,0 +1,213 @@
+"""The reconcile of a PDBatch: wait for the PDInference, make the Job once, and tell how it goes.
+
+A Job's pod template cannot change, and the pod need not follow an upgrade of the operator. So the Job is rendered and
+applied once; later only those members of its spec follow that may change at all.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from pydantic import ValidationError
+
+from pdinference.api import names
+from pdinference.api.v1alpha1 import BatchStatus, PDBatch
+from pdinference.api.v1alpha1.conditions import READY
+from pdinference.batch.output import ensure_output
+from pdinference.cluster.apply import Applier, Parent
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.child import Child
+from pdinference.cluster.client import ApiServer
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import JOB, ChildKey, Owner
+from pdinference.cluster.outcome import Outcome
+from pdinference.cluster.records import ResourceRecord
+from pdinference.controller.metrics import Metrics
+from pdinference.controller.report import Reporter, status_of
+from pdinference.controller.results import Result, count_writes
+from pdinference.engine.batch import Service
+from pdinference.examination.client import AGAIN_AFTER_S, ExaminationEndedError, Examinations
+from pdinference.examination.desired import InvalidSpecError
+from pdinference.isolation.calls import BusyError
+from pdinference.manifests import RenderSettings
+from pdinference.manifests.batch import job_settings, render_batch, render_output
+from pdinference.planning.batch import (
+    BatchSituation,
+    Progress,
+    batch_transitions,
+    build_batch_status,
+    invalid_batch_status,
+    running_pod,
+)
+from pdinference.planning.observed import JobState
+from pdinference.planning.status.build import HTTP_PORT, service_url
+
+_LOOK_S = 5.0
+_LEFT_ALONE = "its Job is left alone"
+"""How often a batch that is not finished is looked at: whether the PDInference is Ready. That is in the cache, so that
+a batch that waits costs nothing. The runner's counts come by themselves."""
+
+
+class BatchReconciler:
+    """Makes the Job and the status of a PDBatch what its spec asks for."""
+
+    def __init__(
+        self,
+        *,
+        api: ApiServer,
+        cache: Cache,
+        applier: Applier,
+        reporter: Reporter,
+        metrics: Metrics,
+        settings: RenderSettings,
+        examinations: Examinations,
+        progress: Callable[[Owner], Progress | None] = lambda batch: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._api = api
+        self._cache = cache
+        self._applier = applier
+        self._reporter = reporter
+        self._metrics = metrics
+        self._settings = settings
+        self._examinations = examinations
+        self._progress = progress
+        self._now = now
+
+    async def reconcile(self, owner: Owner) -> Result:
+        """Bring one batch closer to what it asks for."""
+        resource = self._cache.resources.get(owner)
+        if resource is None or resource.deleting:
+            self._examinations.forget(owner)
+            return Result()
+        previous = _status_of(resource)
+        begun = previous.finished or self._job(resource) is not None
+        try:
+            batch = await self._examinations.batch(resource, begun=begun)
+        except InvalidSpecError as error:
+            status = invalid_batch_status(
+                resource.generation, error.with_consequence(_LEFT_ALONE), previous=previous, now=self._now()
+            )
+            return Result(
+                retry=not await self._publish(resource, previous, status),
+                again_after=AGAIN_AFTER_S if isinstance(error, ExaminationEndedError) else None,
+            )
+        except BusyError:
+            return Result(retry=True)
+        service, unready = self._service(batch)
+        outcome = await self._bring(resource, batch, service, previous)
+        count_writes(self._metrics, outcome)
+        situation = self._observe(resource, unready, outcome)
+        status = build_batch_status(situation, previous=previous, now=self._now())
+        written = await self._publish(resource, previous, status)
+        if status.finished:
+            self._examinations.forget(owner)
+        return Result(
+            retry=bool(outcome.failures or outcome.waiting or not written),
+            at_least=outcome.retry_after or 0.0,
+            again_after=None if status.finished or status.phase == "Suspended" else _LOOK_S,
+        )
+
+    def _service(self, batch: PDBatch) -> tuple[Service | None, str]:
+        """The PDInference to ask, or why it cannot be asked yet."""
+        name, namespace = batch.spec.inference_ref.name, batch.metadata.namespace
+        found = self._cache.resources.get(Owner(namespace, name))
+        if found is None or found.deleting:
+            return None, (
+                f"There is no PDInference {name} in namespace {namespace}. Create it; the name is that of "
+                "spec.inferenceRef.name."
+            )
+        status = status_of(found)
+        ready = next((c for c in status.conditions if c.type == READY), None)
+        if ready is None or ready.status != "True":
+            because = f" {ready.message}" if ready is not None else ""
+            return None, f"PDInference {name} is not Ready.{because}"
+        if not _is_address(status.url, namespace, name):
+            return None, f"The address in the status of PDInference {name} is not that of its Service: wait for it."
+        return Service(status.url, _served_name(found) or name), ""
+
+    async def _bring(
+        self, resource: ResourceRecord, batch: PDBatch, service: Service | None, status: BatchStatus
+    ) -> Outcome:
+        job = self._job(resource)
+        if job is not None:
+            return await self._adjust(resource, batch, job)
+        if service is None or status.finished:
+            return Outcome()
+        parent = Parent(resource.owner, resource.uid)
+        # Nobody gets a right to write into it before it is known to be ours.
+        outcome = await ensure_output(self._api, render_output(batch), parent)
+        if outcome.settled:
+            *others, job_last = (Child.of(m) for m in render_batch(batch, service, self._settings))
+            # `_adjust` takes a batch whose Job exists for complete.
+            outcome.add(await self._applier.apply([*others, replace(job_last, last=True)], parent))
+        return outcome
+
+    async def _adjust(self, resource: ResourceRecord, batch: PDBatch, job: JobState) -> Outcome:
+        """Let the Job follow what may change of it."""
+        outcome = Outcome()
+        wanted = job_settings(batch)
+        if job.outcome is not None:
+            del wanted["suspend"]  # of a Job that ended it means nothing
+        changed = {member: value for member, value in wanted.items() if job.settings.get(member) != value}
+        if not changed:
+            return outcome
+        key = _job_key(resource)
+        try:
+            live = await self._api.merge(JOB.path(key.namespace, key.name), {"spec": changed})
+        except ApiError as error:
+            outcome.failed(key, error)
+            return outcome
+        self._cache.applied(JOB.name, live)
+        outcome.applied.append(key)
+        return outcome
+
+    def _observe(self, resource: ResourceRecord, unready: str, outcome: Outcome) -> BatchSituation:
+        pods = self._cache.pods_of(resource.owner)
+        return BatchSituation(
+            namespace=resource.owner.namespace,
+            generation=resource.generation,
+            unready=unready,
+            job=self._job(resource),
+            pods=pods,
+            seen=self._progress(resource.owner) if running_pod(pods) is not None else None,
+            failures=tuple(outcome.failures),
+        )
+
+    def _job(self, resource: ResourceRecord) -> JobState | None:
+        record = self._cache.children.get(_job_key(resource))
+        if record is None or record.owner_uid != resource.uid or record.deleting:
+            return None
+        return record.job
+
+    async def _publish(self, resource: ResourceRecord, previous: BatchStatus, status: BatchStatus) -> bool:
+        return await self._reporter.publish(resource, status, batch_transitions(previous, status))
+
+
+def _job_key(resource: ResourceRecord) -> ChildKey:
+    return ChildKey(JOB.name, resource.owner.namespace, names.batch_object(resource.owner.name))
+
+
+def _is_address(url: str, namespace: str, name: str) -> bool:
+    """Whether this is the Service of a PDInference; who may write a status must not choose where requests go."""
+    return re.fullmatch(re.escape(service_url(namespace, name, HTTP_PORT)) + "(:[0-9]{1,5})?", url) is not None
+
+
+def _served_name(resource: ResourceRecord) -> str:
+    """What a spec that is stored, and may be invalid, says of the model's name."""
+    spec = json.loads(resource.spec)
+    model = spec.get("model") if isinstance(spec, dict) else None
+    name = model.get("name") if isinstance(model, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def _status_of(resource: ResourceRecord) -> BatchStatus:
+    """The status that the batch has; of one that another version wrote, whether it ended."""
+    stored = json.loads(resource.status)
+    try:
+        return BatchStatus.model_validate(stored)
+    except ValidationError:
+        phase = str(stored.get("phase"))
+        return BatchStatus.model_validate({"phase": phase}) if phase in {"Complete", "Failed"} else BatchStatus()

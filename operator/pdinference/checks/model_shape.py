@@ -1,0 +1,80 @@
+"""What does not go together with the model, once its shape is known."""
+
+from collections.abc import Iterator
+
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1.resource import FEWER_DECODE_RANKS
+from pdinference.api.validation import Problem
+from pdinference.checks.options import arguments_of
+from pdinference.planning.memory import ModelFacts, split_problems
+
+FAMILIES = {"awq_marlin": "awq", "gptq_marlin": "gptq"}
+"""Ways to compute with a quantisation, by the name of that."""
+_ONLY_READ = frozenset({"awq", "gptq", "compressed-tensors"})
+"""Ways to quantise that a checkpoint has or has not; the others vLLM can apply while it loads."""
+_IN_CONFIG_ALONE = "compressed-tensors"
+_LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+
+
+def model_problems(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
+    """What vLLM would refuse at start; nothing where members of the model's config could not be read."""
+    if facts.unfit:
+        return
+    for role in ENGINE_ROLES:
+        yield from split_problems(spec, role, facts)
+    yield from _ranks(spec, facts)
+    yield from _experts(spec, facts)
+    yield from _length(spec, facts)
+    yield from _quantization(spec, facts)
+
+
+def _ranks(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
+    if facts.mla is None and spec.decode.parallelism.tensor % spec.parameter.parallelism.tensor:
+        yield Problem("spec.decode.parallelism.tensor", FEWER_DECODE_RANKS)
+
+
+def _experts(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
+    # `_verify_with_expert_parallelism` in vllm/config/model.py
+    if not facts.architecture_known or facts.moe is not None:
+        return
+    for role in ENGINE_ROLES:
+        if spec.of(role).parallelism.expert:
+            yield Problem(f"spec.{role}.parallelism.expert", "The model is no mixture of experts; leave this out.")
+
+
+def _length(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
+    """Source: `_get_and_verify_max_len` in vllm/config/model.py; stretched positions are left to it."""
+    wanted = spec.model.max_model_length
+    if wanted is None or facts.max_length is None or wanted <= facts.max_length or facts.stretched:
+        return
+    overridden = [spec.engine.env, *(spec.of(role).env for role in (Role.PARAMETER, Role.DECODE))]
+    if any(_LONGER in env for env in overridden) or any(
+        "hf-overrides" in arguments for _, arguments in arguments_of(spec)
+    ):
+        return
+    yield Problem(
+        "spec.model.maxModelLength",
+        f"{wanted} is more than the {facts.max_length} positions that the model was made for. Use at most "
+        f"{facts.max_length}, or set {_LONGER} in spec.engine.env if you know that it works.",
+    )
+
+
+def _quantization(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
+    """Source: `_verify_quantization` in vllm/config/model.py."""
+    wanted = spec.model.quantization
+    if wanted is None:
+        return
+    method = facts.quantization.method if facts.quantization else None
+    family = FAMILIES.get(wanted, wanted)
+    # What people write may be incomplete, and older checkpoints of AWQ and GPTQ have a file of their own for it.
+    if method is None and family == _IN_CONFIG_ALONE and spec.model.architecture is None:
+        yield Problem(
+            "spec.model.quantization",
+            f"{wanted}: the model's files are not quantised so. Leave it out, or use fp8 or bitsandbytes, which "
+            "quantise while loading.",
+        )
+    elif method in {*_ONLY_READ, "fp8"} and family != method:
+        yield Problem(
+            "spec.model.quantization", f"{wanted}: the model's files are quantised with {method}. Leave it out."
+        )

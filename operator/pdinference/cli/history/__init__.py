@@ -1,0 +1,1 @@
+"""`pdinference history`, `diff` and `undo`: the edits of a PDInference in a cluster."""

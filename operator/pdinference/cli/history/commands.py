@@ -1,0 +1,131 @@
+"""The commands about a resource's history."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pdinference.cli.history.live import Live, live_resource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import RenderableType
+
+    from pdinference.cli.history.stored import Entry, Stored
+    from pdinference.cluster.client import ApiServer
+
+Json = dict[str, Any]
+
+_STORED: Final = "stored"
+_COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
+_NOT_IN_HISTORY: Final = (
+    "The stored spec is not in the history: it is invalid, or the operator has not handled it yet. "
+    "The condition Progressing says which."
+)
+_CONFLICT: Final = 409
+
+
+@click.command("history")
+@live_resource
+def history_command(live: Live) -> None:
+    """List the valid specs that a resource had, and what each changed; * marks the stored one."""
+    from pdinference.cli.history.stored import stored  # noqa: PLC0415 - the client takes a second to import
+    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
+
+    found = live.do(lambda api, namespace: stored(api, namespace, live.name))
+    plan_console().print(_table(found))
+    if found.current is None:
+        click.echo(_NOT_IN_HISTORY, err=True)
+
+
+@click.command("diff")
+@live_resource
+@click.option(
+    "--revision", type=int, help="Compare from this revision.  [default: the last one before the stored spec]"
+)
+@click.option("--with", "other", type=int, help="Compare to this revision.  [default: the stored spec]")
+def diff_command(live: Live, revision: int | None, other: int | None) -> None:
+    """Print what the last edit changed, or in what two revisions differ, as a diff of YAML."""
+    from pdinference.cli.history.stored import stored  # noqa: PLC0415
+
+    found = live.do(lambda api, namespace: stored(api, namespace, live.name))
+    before = _chosen(found, revision)
+    after = (found.spec, _STORED) if other is None else _named(_chosen(found, other))
+    _print_diff(*_named(before), *after)
+
+
+@click.command("undo")
+@live_resource
+@click.option("--to-revision", type=int, help="Revision to restore.  [default: the last one before the stored spec]")
+@click.option("--dry-run", is_flag=True, help="Print what would change, and write nothing.")
+def undo_command(live: Live, to_revision: int | None, dry_run: bool) -> None:
+    """Store an earlier valid spec again, as an edit of your own; prints first what that changes.
+
+    The number of decode pods stays: kubectl scale and programs write that field.
+    """
+    from pdinference.cli.history.undo import Undo  # noqa: PLC0415
+    from pdinference.cluster.errors import ApiError  # noqa: PLC0415
+
+    async def work(api: "ApiServer", namespace: str) -> None:
+        undo = await Undo.planned(api, namespace, live.name, to_revision)
+        if not undo.changes:
+            click.echo(f"{live.name} has the spec of revision {undo.target.number} already. Nothing was written.")
+            return
+        _print_diff(undo.before, _STORED, undo.after, f"revision {undo.target.number}")
+        for warning in undo.warnings:
+            click.echo(f"Warning: {warning}", err=True)
+        if dry_run:
+            return
+        try:
+            await undo.write(api)
+        except ApiError as error:
+            if error.status != _CONFLICT:
+                raise
+            raise click.ClickException(f"{live.name} was changed meanwhile. Nothing was written; try again.") from None
+        click.echo(f"{live.name} has the spec of revision {undo.target.number} again.")
+
+    live.do(work)
+
+
+def _chosen(found: "Stored", number: int | None) -> "Entry":
+    from pdinference.cli.history.stored import NoSuchEntryError  # noqa: PLC0415
+
+    try:
+        return found.last if number is None else found.entry(number)
+    except NoSuchEntryError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _named(entry: "Entry") -> tuple[Json, str]:
+    return entry.spec, f"revision {entry.number}"
+
+
+def _table(found: "Stored") -> "RenderableType":
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("REVISION", justify="right")
+    table.add_column("STORED", no_wrap=True)
+    table.add_column("CHANGES", overflow="fold")
+    for entry, changed in _changes(found.entries):
+        mark = "*" if entry is found.current else " "
+        table.add_row(f"{mark} {entry.number}", Text(entry.since), Text(changed))
+    return table
+
+
+def _changes(entries: "Iterable[Entry]") -> "Iterable[tuple[Entry, str]]":
+    """The oldest first, each with what it changed."""
+    from pdinference.cli.history.changes import in_one_line  # noqa: PLC0415
+
+    before: Json | None = None
+    for entry in sorted(entries, key=lambda entry: entry.number):
+        yield entry, "(the oldest that is kept)" if before is None else in_one_line(before, entry.spec)
+        before = entry.spec
+
+
+def _print_diff(before: Json, name_before: str, after: Json, name_after: str) -> None:
+    from pdinference.cli.history.changes import diff  # noqa: PLC0415
+
+    for line in diff(before, after, name_before, name_after):
+        click.secho(line, fg=_COLOURS.get(line[:1]))

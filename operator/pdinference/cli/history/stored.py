@@ -1,0 +1,121 @@
+"""A PDInference in a cluster and the entries of its history, as the user's own credentials can read them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pdinference.api import names
+from pdinference.cluster.client import ApiServer
+from pdinference.cluster.history.entry import entry_name, history_record, spec_of
+from pdinference.cluster.kinds import CONTROLLER_REVISION, RESOURCE
+from pdinference.cluster.records import resource_record
+
+Json = dict[str, Any]
+
+_MOST_ENTRIES = 500
+
+
+class NoSuchEntryError(Exception):
+    """The history lacks what is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A valid spec of the past.
+
+    Attributes:
+        number: As `kubectl get controllerrevisions` shows it.
+        since: When it was stored last, as in the API (RFC 3339).
+    """
+
+    number: int
+    since: str
+    spec: Json
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A resource and its history.
+
+    Attributes:
+        body: The live resource.
+        entries: The newest first.
+        name: The entry that the stored spec has, or would have.
+    """
+
+    body: Json
+    entries: Sequence[Entry]
+    name: str
+
+    @property
+    def spec(self) -> Json:
+        """The stored spec."""
+        spec: Json = self.body["spec"]
+        return spec
+
+    @property
+    def current(self) -> Entry | None:
+        """The entry of the stored spec; None when that is invalid, or when the operator has not handled it yet."""
+        return next((entry for entry in self.entries if entry.name == self.name), None)
+
+    @property
+    def last(self) -> Entry:
+        """The last valid spec other than the stored one.
+
+        Raises:
+            NoSuchEntryError: There is none.
+        """
+        for entry in self.entries:
+            if entry.name != self.name:
+                return entry
+        raise NoSuchEntryError("The history holds no other spec than the stored one.")
+
+    def entry(self, number: int) -> Entry:
+        """The entry of a number.
+
+        Raises:
+            NoSuchEntryError: There is none.
+        """
+        for entry in self.entries:
+            if entry.number == number:
+                return entry
+        known = ", ".join(str(entry.number) for entry in self.entries) or "none"
+        raise NoSuchEntryError(f"The history holds no revision {number}. It holds: {known}.")
+
+
+class UnreadableSpecError(Exception):
+    """The stored spec is too large or too deep."""
+
+
+async def stored(api: ApiServer, namespace: str, name: str) -> Stored:
+    """Read a resource and its history.
+
+    Raises:
+        ApiError: The API server refused, or there is no such resource.
+        UnreadableSpecError: The stored spec exceeds what the operator reads.
+    """
+    body = await api.get(RESOURCE.path(namespace, name))
+    record = resource_record(names.KIND, body)
+    if record.unreadable:
+        raise UnreadableSpecError(f"The stored spec cannot be read. {record.unreadable}")
+    selector = f"{names.HISTORY_SELECTOR},{names.LABEL_NAME}={name}"
+    place = CONTROLLER_REVISION.path(namespace)
+    found = await api.get(place, labelSelector=selector, limit=str(_MOST_ENTRIES))
+    entries = [entry for item in found["items"] if (entry := _entry(item, record.uid)) is not None]
+    return Stored(body, sorted(entries, key=lambda entry: (entry.number, entry.name), reverse=True), entry_name(record))
+
+
+def _entry(body: Json, owner_uid: str) -> Entry | None:
+    spec = spec_of(body, owner_uid)
+    if spec is None:
+        return None
+    record = history_record(body)
+    return Entry(record.number, _since(body["metadata"]), spec, record.key.name)
+
+
+def _since(metadata: Json) -> str:
+    """When the operator wrote the entry last."""
+    own = (e for e in metadata.get("managedFields") or () if e.get("manager") == names.FIELD_MANAGER)
+    times = [str(entry["time"]) for entry in own if "time" in entry]
+    return max(times, default=str(metadata.get("creationTimestamp", "")))

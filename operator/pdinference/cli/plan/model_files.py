@@ -1,0 +1,46 @@
+"""Which files of a model `pdinference plan` reads on this machine."""
+
+from pathlib import Path
+from typing import Any
+
+from pdinference.api.v1alpha1.source import ModelSource
+from pdinference.models.errors import ModelFilesError
+from pdinference.models.files.local_files import read_config
+from pdinference.models.files.stored_files import read_weights
+from pdinference.planning.memory import Headers, StoredFiles
+
+
+def read_model(
+    source: ModelSource, folder: Path | None, config: Path | None
+) -> tuple[dict[str, Any], Headers | StoredFiles | None]:
+    """Read what the plan needs to know about a model.
+
+    Args:
+        source: Where pods get it; a `path` counts when this machine has that folder too.
+        folder: Folder with the model, as the user named it.
+        config: A config.json, as the user named it; wins over the one in the folder.
+
+    Returns:
+        The config, and the headers of all tensors, or the sizes of files that have none; None without weights.
+
+    Raises:
+        ModelFilesError: There is no config.json, or a file is damaged.
+    """
+    if folder is None and config is None and source.path is not None and Path(source.path).is_dir():
+        folder = Path(source.path)
+    file = config or (folder / "config.json" if folder else None)
+    if file is None or not file.is_file():
+        raise ModelFilesError(_absent(source, folder))
+    return read_config(file), read_weights(folder) if folder else None
+
+
+def _absent(source: ModelSource, folder: Path | None) -> str:
+    if folder is not None:
+        return f"{folder} has no config.json."
+    hub = source.hugging_face or source.model_scope
+    what = hub.repository if hub else source.path or "the model"
+    return (
+        f"The plan needs config.json of {what}, and this machine has none. Use --online to ask the hub, --model-dir "
+        "for its folder, or --model-config for the file; or put the members of config.json into "
+        "spec.model.architecture.config."
+    )

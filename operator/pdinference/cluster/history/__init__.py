@@ -1,0 +1,1 @@
+"""The history of each PDInference: its valid specs, as ControllerRevisions."""

@@ -1,0 +1,102 @@
+"""One entry of a resource's history: a ControllerRevision that holds a valid spec, and what the cache keeps of it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from sys import intern
+from typing import Any
+
+from pdinference.api import names
+from pdinference.cluster.kinds import CONTROLLER_REVISION, ChildKey, Owner
+from pdinference.cluster.objects import why_unreadable
+from pdinference.cluster.records import ResourceRecord, compact, controller_of, version_of
+from pdinference.manifests.children import owner_reference
+
+Json = Mapping[str, Any]
+
+_LARGEST_NUMBER = 2**53
+_DIGEST_BYTES = 8
+
+
+@dataclass(slots=True)
+class HistoryRecord:
+    """A ControllerRevision without its data, which is read from the API server when it is needed.
+
+    Attributes:
+        number: Grows with each valid spec; 0 when it is out of range.
+        shape: Identity of the spec without D's replica count.
+    """
+
+    key: ChildKey
+    uid: str
+    version: int
+    owner: Owner | None
+    owner_uid: str
+    number: int
+    shape: str
+    deleting: bool = False
+
+
+def history_record(body: Json) -> HistoryRecord:
+    """Of a ControllerRevision, from a list, a watch event or the answer to a write."""
+    metadata = body["metadata"]
+    owner, owner_uid = controller_of(metadata)
+    number = body.get("revision")
+    return HistoryRecord(
+        key=ChildKey(CONTROLLER_REVISION.name, intern(metadata["namespace"]), metadata["name"]),
+        uid=metadata["uid"],
+        version=version_of(metadata["resourceVersion"]),
+        owner=owner,
+        owner_uid=owner_uid,
+        number=number if isinstance(number, int) and 0 < number < _LARGEST_NUMBER else 0,
+        shape=(metadata.get("labels") or {}).get(names.LABEL_SPEC, ""),
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def entry_name(resource: ResourceRecord) -> str:
+    """The name of the entry that keeps the stored spec of a resource."""
+    return names.history_entry(resource.owner.name, _digest(resource.spec))
+
+
+def entry_manifest(resource: ResourceRecord, number: int) -> dict[str, Any]:
+    """The entry that keeps the stored spec of a resource."""
+    owner, spec = resource.owner, json.loads(resource.spec)
+    return {
+        "apiVersion": CONTROLLER_REVISION.api_version,
+        "kind": CONTROLLER_REVISION.name,
+        "metadata": {
+            "name": entry_name(resource),
+            "namespace": owner.namespace,
+            "labels": {**names.instance_labels(owner.name), names.LABEL_SPEC: shape_of(spec)},
+            "ownerReferences": [owner_reference(owner.kind, owner.name, resource.uid)],
+        },
+        "revision": number,
+        "data": {"spec": spec},
+    }
+
+
+def shape_of(spec: Json) -> str:
+    """Identity of a spec without D's replica count, which `kubectl scale` and programs write."""
+    decode = {key: value for key, value in (spec.get("decode") or {}).items() if key != "replicas"}
+    return _digest(compact({**spec, "decode": decode}))
+
+
+def spec_of(body: Json, owner_uid: str) -> dict[str, Any] | None:
+    """The spec that a ControllerRevision holds; None when it is no entry of this resource's history.
+
+    Whoever may write ControllerRevisions decides what is in them, so the spec is examined like any other afterwards.
+    Here its size and depth are checked, its owner, and that its name is that of its content.
+    """
+    metadata = body["metadata"]
+    owner, uid = controller_of(metadata)
+    data = body.get("data")
+    spec = data.get("spec") if isinstance(data, Mapping) else None
+    if owner is None or uid != owner_uid or not isinstance(spec, dict) or why_unreadable({"spec": spec}):
+        return None
+    return spec if metadata["name"] == names.history_entry(owner.name, _digest(compact(spec))) else None
+
+
+def _digest(content: bytes) -> str:
+    return blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()

@@ -1,0 +1,143 @@
+"""The history of a resource's valid specs: a bounded number of ControllerRevisions, the newest with the highest number.
+
+Everything is decided by what the cache holds, so that an operator that is killed between two writes leaves nothing
+behind that the next reconcile does not finish.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from pdinference.cluster.apply import Parent, is_ours
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.client import METADATA_ONLY, ApiServer
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.history.entry import HistoryRecord, entry_manifest, entry_name, spec_of
+from pdinference.cluster.kinds import CONTROLLER_REVISION, ChildKey, Owner
+from pdinference.cluster.outcome import Outcome
+from pdinference.cluster.prune import prune
+from pdinference.cluster.records import ResourceRecord, compact
+
+Json = dict[str, Any]
+
+LIMIT: Final = 10
+"""Entries that a resource has; Deployments and StatefulSets keep as many."""
+_EXISTS = 409
+
+
+class History:
+    """Keeps and reads the valid specs of resources."""
+
+    def __init__(self, api: ApiServer, cache: Cache) -> None:
+        self._api = api
+        self._cache = cache
+        self._read: dict[Owner, tuple[str, bytes | None]] = {}
+        """The last valid spec of each resource whose stored one is invalid, with the uid of its entry."""
+
+    def is_due(self, resource: ResourceRecord) -> bool:
+        """Whether `remember` would write something; without I/O."""
+        entries = self._entries(resource)
+        return not _is_newest(entries, resource) or any(superfluous(entries))
+
+    async def remember(self, resource: ResourceRecord) -> tuple[Outcome, Outcome]:
+        """Make the stored spec of a resource the newest entry; what was written, and what was deleted, come back.
+
+        A spec that was stored before gets its entry's number raised. Entries beyond the limit are deleted, and those
+        that differ from a newer one in D's replica count alone: scaling must not push edits out.
+        """
+        written = Outcome()
+        entries = self._entries(resource)
+        if not _is_newest(entries, resource):
+            await self._make_newest(resource, entries, written)
+        if not written.settled:
+            return written, Outcome()
+        pruned = await prune(self._api, superfluous(self._entries(resource)))
+        for key in pruned.applied:
+            self._cache.forget_entry(key)
+        return written, pruned
+
+    async def last_valid(self, resource: ResourceRecord) -> ResourceRecord | None:
+        """A resource whose stored spec is invalid, with the last valid spec in its place; None when there is none.
+
+        None as well when the newest entry is the stored spec, which was valid by the rules of another version of the
+        operator: nobody asked to go back to what was valid before it. None, too, when the entry is not what it should
+        be. The entry is read once; its data cannot change.
+
+        Raises:
+            ApiError: The entry could not be read.
+        """
+        entries = self._entries(resource)
+        if not entries or _is_newest(entries, resource):
+            return None
+        newest = entries[0]
+        known = self._read.get(resource.owner)
+        if known is None or known[0] != newest.uid:
+            spec = spec_of(await self._api.get(_path(newest.key)), resource.uid)
+            known = newest.uid, None if spec is None else compact(spec)
+            self._read[resource.owner] = known
+        return None if known[1] is None else replace(resource, spec=known[1], unreadable="")
+
+    def forget(self, owner: Owner) -> None:
+        """The stored spec is valid, or the resource is gone."""
+        self._read.pop(owner, None)
+
+    def _entries(self, resource: ResourceRecord) -> list[HistoryRecord]:
+        """The entries of this very resource, the newest first."""
+        owned = self._cache.history.owned_by(resource.owner)
+        own = (entry for entry in owned if entry.owner_uid == resource.uid and not entry.deleting)
+        return sorted(own, key=lambda entry: (entry.number, entry.key.name), reverse=True)
+
+    async def _make_newest(self, resource: ResourceRecord, entries: Sequence[HistoryRecord], written: Outcome) -> None:
+        number = entries[0].number + 1 if entries else 1
+        name = entry_name(resource)
+        key = ChildKey(CONTROLLER_REVISION.name, resource.owner.namespace, name)
+        known = next((entry for entry in entries if entry.key == key), None)
+        manifest = entry_manifest(resource, number)
+        body: Json | None
+        try:
+            if known is not None:
+                body = await self._raise(manifest, known.uid, str(known.version))
+            else:
+                body = await self._create(key, manifest, resource, written)
+        except ApiError as error:
+            written.failed(key, error)
+            return
+        if body is not None:
+            self._cache.entry_written(body)
+            written.applied.append(key)
+
+    async def _create(self, key: ChildKey, manifest: Json, resource: ResourceRecord, written: Outcome) -> Json | None:
+        """Create an entry, unless the name is taken; an entry that lost its labels, and so is not watched, is ours."""
+        try:
+            return await self._api.create_from_yaml(CONTROLLER_REVISION.path(key.namespace), manifest)
+        except ApiError as error:
+            if error.status != _EXISTS:
+                raise
+        found = await self._api.get(_path(key), accept=METADATA_ONLY)
+        if not is_ours(found, key, Parent(resource.owner, resource.uid), written):
+            return None
+        return await self._raise(manifest, found["metadata"]["uid"], found["metadata"]["resourceVersion"])
+
+    async def _raise(self, manifest: Json, uid: str, version: str) -> Json:
+        """Give an entry the highest number. Its data cannot change, and is not sent."""
+        metadata = {"uid": uid, "resourceVersion": version, "labels": manifest["metadata"]["labels"]}
+        path = CONTROLLER_REVISION.path(manifest["metadata"]["namespace"], manifest["metadata"]["name"])
+        return await self._api.merge(path, {"metadata": metadata, "revision": manifest["revision"]})
+
+
+def superfluous(entries: Sequence[HistoryRecord]) -> Iterator[HistoryRecord]:
+    """What is to be deleted of a resource's entries, which come newest first."""
+    shapes: set[str] = set()
+    for entry in entries:
+        if len(shapes) >= LIMIT or entry.shape in shapes:
+            yield entry
+        shapes.add(entry.shape)
+
+
+def _is_newest(entries: Sequence[HistoryRecord], resource: ResourceRecord) -> bool:
+    """Whether the newest entry keeps the stored spec."""
+    return bool(entries) and entries[0].key.name == entry_name(resource)
+
+
+def _path(key: ChildKey) -> str:
+    return CONTROLLER_REVISION.path(key.namespace, key.name)

@@ -1,0 +1,205 @@
+"""The model of a command line: where it comes from, its names, its chat template, its adapters."""
+
+import re
+from collections.abc import Iterator
+from shlex import quote
+from typing import Any
+
+from pdinference.api.v1alpha1.source import SEGMENT
+from pdinference.checks.options import is_official
+from pdinference.conversion.launch import ConversionError, Finding, Folder, Launch, Remark, Unresolved
+from pdinference.conversion.options import Options
+from pdinference.planning.memory.model.architectures import LAST_VERSIONS
+
+_REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9][A-Za-z0-9_.-]{0,95}")
+_FOLDER = re.compile(f"(/{SEGMENT})+")
+_MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:-]*")
+_KEY = re.compile(r"[A-Za-z0-9._-]{1,253}")
+HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+"""Variables with the access token of the Hugging Face hub."""
+CONFIG_MAP = "chat-template"
+HUB_SECRET = "hugging-face"  # noqa: S105 - the name of a Secret
+_USE_SECRET = (
+    f"The key token of the Secret {HUB_SECRET} is used. Create it: kubectl create secret generic {HUB_SECRET} "
+    "--from-file=token=FILE"
+)
+
+
+def model_of(options: Options) -> str:
+    """The model as vLLM gets it.
+
+    Raises:
+        ConversionError: There is none, or it is no text that could be used.
+    """
+    named = options.values.get("model") or next(iter(options.positional), None)
+    unresolved = next((r.subject for r in options.remarks if r.subject.startswith("--model ")), None)
+    if isinstance(named, Unresolved):
+        named, unresolved = None, named
+    if named is None:
+        why = f"{unresolved} has a part that a shell would replace." if unresolved else "It names no model."
+        raise ConversionError(
+            f"{why} Give the model itself: `vllm serve OWNER/NAME`, or --model with a repository or a folder."
+        )
+    return str(named)
+
+
+def source_settings(options: Options, launch: Launch) -> Iterator[Finding]:
+    """Where the weights come from, and by which name clients know them."""
+    model = model_of(options)
+    if _REPOSITORY.fullmatch(model):
+        yield from _hub(model, options, launch)
+    elif model.startswith("/"):
+        yield from _local(model.rstrip("/") or "/", launch)
+    else:
+        raise ConversionError(
+            f"The model is {model[:200]!r}. Write a repository as OWNER/NAME, or the absolute path of a folder; a path "
+            "relative to this machine's current folder means nothing in a pod, and nor does a bucket."
+        )
+    yield from _about_class(model.rstrip("/").rpartition("/")[2], launch)
+    for word in options.positional[0 if "model" in options.values else 1 :]:
+        yield Remark(word, "This is neither an option nor the model, and vLLM would refuse it.")
+    if "served-model-name" not in options.values:
+        if _MODEL_NAME.fullmatch(model):
+            yield "model.name", model
+        else:
+            yield Remark(
+                "model name",
+                f"Clients of vLLM asked for {model!r}. A name begins with a letter or a digit, so they now ask for the "
+                "name of the resource, or for what you write into spec.model.name.",
+                left_out=False,
+            )
+
+
+def _about_class(name: str, launch: Launch) -> Iterator[Remark]:
+    """A model whose name begins with a type that vLLM no longer has, as that of `baichuan-7B-Chat` does."""
+    first = name.lower().partition("-")[0]
+    family = {"baichuan2": "baichuan"}.get(first, first)
+    last = LAST_VERSIONS.get(family)
+    if last is not None and (launch.image is None or is_official(launch.image)):
+        yield Remark(
+            "model class",
+            f"The name suggests model_type {family}. vLLM 0.32 has no class for that type; {last} was the last release "
+            "with one. docs/older-models.md has the ways to serve it.",
+            left_out=False,
+        )
+
+
+def _hub(repository: str, options: Options, launch: Launch) -> Iterator[Finding]:
+    member = "modelScope" if _from_model_scope(launch) else "huggingFace"
+    yield f"model.source.{member}.repository", repository
+    revision = options.values.get("revision")
+    if revision is not None:
+        yield f"model.source.{member}.revision", revision
+    else:
+        yield Remark(
+            f"model.source.{member}.revision",
+            "No revision is pinned. Pin a commit, so that all pods serve the same weights.",
+            left_out=False,
+        )
+    tokenizer = options.values.get("tokenizer-revision")
+    if tokenizer is not None and tokenizer != revision:
+        yield Remark(f"--tokenizer-revision {tokenizer}", "The tokenizer has the model's revision.")
+    if member == "modelScope":
+        yield Remark(
+            "VLLM_USE_MODELSCOPE",
+            "vLLM needs the Python package modelscope in the engine image to download from there. With "
+            "spec.model.cache.persistentVolumeClaim the operator downloads the model, and vLLM needs no hub.",
+            left_out=False,
+        )
+
+
+def _from_model_scope(launch: Launch) -> bool:
+    return launch.environment.get("VLLM_USE_MODELSCOPE", "").strip().lower() in {"true", "1"}
+
+
+def _local(path: str, launch: Launch) -> Iterator[Finding]:
+    folder = next((f for f in launch.folders if f"{path}/".startswith(f"{f.mount.rstrip('/')}/")), None)
+    if not _FOLDER.fullmatch(path):
+        raise ConversionError(f"The folder {path[:200]!r} has a name that no resource can have. Rename it.")
+    if folder is not None and folder.member == "persistentVolumeClaim":
+        yield "model.source.persistentVolumeClaim.claimName", folder.origin
+        if inside := _inside(path, folder):
+            yield "model.source.persistentVolumeClaim.path", inside
+        return
+    yield "model.source.path", path
+    there = f"{folder.origin.rstrip('/')}/{_inside(path, folder)}".rstrip("/") if folder else path
+    yield Remark(
+        "model.source.path",
+        "This is a folder of the engine image. If the model is on your machine, use one of these instead: a claim with "
+        "a copy of it (persistentVolumeClaim: {claimName: ..., path: ...}); or the folder of the nodes (hostPath: "
+        f"{{path: {there}}}), which the chart's allowedHostPaths has to allow.",
+        left_out=False,
+    )
+
+
+def _inside(path: str, folder: Folder) -> str:
+    rest = path.removeprefix(folder.mount.rstrip("/")).strip("/")
+    return "/".join(part for part in (folder.inside.strip("/"), rest) if part)
+
+
+def served_names(value: Any, _options: Options, _launch: Launch) -> Iterator[Finding]:
+    """The names that clients may ask for, of which the resource has one."""
+    first, *others = [str(name) for name in value]
+    yield "model.name", first
+    if others:
+        yield Remark(f"--served-model-name {' '.join(others)}", f"A model has one name: {first}.")
+
+
+def chat_template(value: Any, _options: Options, _launch: Launch) -> Iterator[Finding]:
+    """A template's text as such; a file as the ConfigMap that has to be made of it."""
+    text = str(value)
+    if "{{" in text or "{%" in text:
+        yield "model.chatTemplate.inline", text
+        return
+    key = text.rpartition("/")[2]
+    if not _KEY.fullmatch(key):
+        raise ValueError("The file's name cannot be a key of a ConfigMap. Use model.chatTemplate.configMap.")
+    yield "model.chatTemplate.configMap", {"name": CONFIG_MAP, "key": key}
+    yield Remark(
+        f"--chat-template {text}",
+        f"Pods read it from a ConfigMap. Create it: kubectl create configmap {CONFIG_MAP} "
+        f"--from-file={key}={quote(text)}",
+        left_out=False,
+    )
+
+
+def adapters(value: Any, options: Options, _launch: Launch) -> Iterator[Finding]:
+    """LoRA adapters, `name=path` or a JSON object each."""
+    if not options.values.get("enable-lora"):
+        raise ValueError("vLLM ignores it without --enable-lora.")
+    found = [_adapter(item) for item in value]
+    yield "model.lora.adapters", found
+    if any(adapter["path"].startswith("/") for adapter in found):
+        yield Remark(
+            "--lora-modules",
+            "The pods need these folders: name repositories of a hub, put the adapters beside the model in its volume, "
+            "or mount them with podTemplate of both roles.",
+            left_out=False,
+        )
+
+
+def _adapter(item: Any) -> dict[str, str]:
+    if isinstance(item, dict):
+        name, path = item.get("name"), item.get("path")
+    else:
+        name, _, path = str(item).partition("=")
+    if not (isinstance(name, str) and isinstance(path, str) and path):
+        raise ValueError("Write each adapter as NAME=PATH.")
+    return {"name": name, "path": path}
+
+
+def hub_token(_value: Any, options: Options, launch: Launch) -> Iterator[Finding]:
+    """A token in plain text, as the Secret that has to be made of it."""
+    yield from token_settings(options, launch, "--hf-token")
+
+
+def token_settings(options: Options, launch: Launch, subject: str) -> Iterator[Finding]:
+    """The Secret with the access token of the Hugging Face hub."""
+    named = next((launch.secrets[name] for name in HUB_TOKENS if name in launch.secrets), None)
+    if _from_model_scope(launch) or not _REPOSITORY.fullmatch(model_of(options)):
+        yield Remark(subject, "The model does not come from the Hugging Face hub.")
+        return
+    name, key = named or (HUB_SECRET, "token")
+    yield "model.source.huggingFace.tokenSecret", {"name": name, "key": key}
+    if named is None:
+        yield Remark(subject, f"A resource holds no token. {_USE_SECRET}")

@@ -1,0 +1,1 @@
+"""KV connectors: for each, a module with all that the operator decides."""

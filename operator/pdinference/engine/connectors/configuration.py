@@ -1,0 +1,37 @@
+"""`--kv-transfer-config` of each role (vllm/config/kv_transfer.py): what is the same for all connectors."""
+
+from typing import Any
+
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.engine.connectors.registry import connector_of
+from pdinference.engine.kv_tiers import offloading_config
+
+KV_ROLES = {Role.PARAMETER: "kv_producer", Role.DECODE: "kv_consumer"}
+_OF_ONE_CONNECTOR = ("kv_connector_module_path", "kv_connector_extra_config")
+_FAILURE_POLICY = {"Recompute": "recompute", "Fail": "fail"}
+
+
+def kv_transfer_config(resource: PDInference, role: Role) -> dict[str, Any]:
+    """The value of `--kv-transfer-config`."""
+    own = resource.spec.of(role)
+    transfer = _transfer_config(resource, role)
+    if own.kv_tiers is None:
+        return transfer
+    # The first connector that has KV cache for a request loads it: D takes what P computed from P, and what it kept of
+    # a request itself from its tiers.
+    connectors = [transfer, offloading_config(resource, role, own.kv_tiers)]
+    common = {key: value for key, value in transfer.items() if key not in _OF_ONE_CONNECTOR}
+    return common | {"kv_connector": "MultiConnector", "kv_connector_extra_config": {"connectors": connectors}}
+
+
+def _transfer_config(resource: PDInference, role: Role) -> dict[str, Any]:
+    transfer = resource.spec.transfer
+    config: dict[str, Any] = {
+        **connector_of(transfer).config(resource, role),
+        "kv_role": KV_ROLES[role],
+        "kv_load_failure_policy": _FAILURE_POLICY[transfer.on_failure],
+    }
+    if resource.spec.of(role).accelerator.type == "CPU":
+        config["kv_buffer_device"] = "cpu"
+    return config

@@ -1,0 +1,37 @@
+"""LMCache: P puts KV cache into a cache server, D gets it from there by the prompt."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pdinference.api.v1alpha1.transfer import Transfer
+from pdinference.engine.command import EnvironmentVariable, variable
+from pdinference.engine.connectors.connector import Connector
+
+_URL = "LMCACHE_REMOTE_URL"
+
+
+class LMCache(Connector):
+    """vLLM's LMCacheConnectorV1."""
+
+    vllm_names = ("LMCacheConnectorV1",)
+    tried = (
+        "the options are checked against vLLM's parser and registry; no transfer was made. Its wheel (0.5.6) is for "
+        "CUDA 13, wants older NumPy and OpenTelemetry than vLLM 0.32's build for CPU, and refuses vLLM on CPU "
+        '("No supported cpu connector found", `lmcache/v1/gpu_connector/__init__.py`)'
+    )
+
+    def environment(self, transfer: Transfer) -> list[EnvironmentVariable]:
+        """The server, and what P and D need to find the same cache for the same prompt."""
+        return [
+            variable(_URL, transfer.lm_cache.remote_url if transfer.lm_cache else ""),
+            variable("LMCACHE_REMOTE_SERDE", "naive"),
+            # The last, incomplete chunk of a prompt has to move, too, or D would compute it.
+            variable("LMCACHE_SAVE_UNFULL_CHUNK", "True"),
+            # P and D have to find the same hash for the same tokens, and Python's own differs from process to process.
+            variable("PYTHONHASHSEED", "0"),
+        ]
+
+    def converted(self, environment: Mapping[str, str]) -> Mapping[str, Any] | None:
+        """The server; without one, there is nothing to use."""
+        url = environment.get(_URL)
+        return {"lmCache.remoteUrl": url} if url else None

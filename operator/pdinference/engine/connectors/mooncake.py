@@ -1,0 +1,49 @@
+"""Mooncake: P pushes KV cache to D."""
+
+from typing import Any
+
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.v1alpha1.transfer import Transfer
+from pdinference.engine.command import EnvironmentVariable, pod_field_variable, variable
+from pdinference.engine.connectors.connector import Connector, Port
+
+_BOOTSTRAP = Port("kv-bootstrap", 8998, router=True)
+"""Where router and D ask P for its Mooncake addresses (vLLM's default for VLLM_MOONCAKE_BOOTSTRAP_PORT)."""
+_BOOTSTRAP_ANNOTATION = "vllm.ai/bootstrap-port"
+"""By which vllm-router learns, from a P pod, where its bootstrap server listens (vllm-router 0.1.17)."""
+
+
+class Mooncake(Connector):
+    """vLLM's MooncakeConnector."""
+
+    vllm_names = ("MooncakeConnector",)
+    handover = "mooncake"
+    tried = (
+        "transfers on an H100 with `protocol: tcp` (mooncake-transfer-engine-cuda13 0.3.14), without the router and "
+        "without tiers; `rdma` was not tried"
+    )
+
+    def config(self, resource: PDInference, role: Role) -> dict[str, Any]:
+        """The protocol, and the RDMA devices of choice."""
+        transfer = resource.spec.transfer
+        # UCX writes a device with its port, Mooncake without.
+        devices = [device.partition(":")[0] for device in transfer.rdma.net_devices] if transfer.rdma else []
+        chosen = {"device_name": ",".join(devices)} if devices else {}
+        settings = {"mooncake_protocol": transfer.mooncake.protocol, **chosen}
+        return {**super().config(resource, role), "kv_connector_extra_config": settings}
+
+    def environment(self, _transfer: Transfer) -> list[EnvironmentVariable]:
+        """The address and port of the bootstrap server."""
+        return [
+            pod_field_variable("VLLM_HOST_IP", "status.podIP"),
+            variable("VLLM_MOONCAKE_BOOTSTRAP_PORT", str(_BOOTSTRAP.number)),
+        ]
+
+    def ports(self, role: Role) -> tuple[Port, ...]:
+        """The bootstrap server, which only P runs."""
+        return (_BOOTSTRAP,) if role is Role.PARAMETER else ()
+
+    def annotations(self, role: Role) -> dict[str, str]:
+        """Where it listens, for the router."""
+        return {_BOOTSTRAP_ANNOTATION: str(_BOOTSTRAP.number)} if role is Role.PARAMETER else {}

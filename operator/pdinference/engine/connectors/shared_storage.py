@@ -1,0 +1,51 @@
+"""SharedStorage: KV cache goes from P to D through files on a volume.
+
+vLLM has only an example of such a connector; both roles run a subclass of it (engine/scripts/shared_files.py).
+"""
+
+from typing import Any
+
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.v1alpha1.engine import EngineOptions
+from pdinference.api.v1alpha1.transfer import Transfer
+from pdinference.engine.cache_folder import cache_folder
+from pdinference.engine.connectors.connector import Connector, SharedVolume
+from pdinference.engine.connectors.own_class import OwnClass
+
+_MOUNT = "/kv-shared"
+
+
+class SharedStorage(Connector):
+    """A subclass of vLLM's ExampleConnector."""
+
+    vllm_names = ()
+    tried = (
+        "transfers in this project's tests on CPU, files lost and torn, D restarted, LoRA and preemption included; "
+        "not tried on a GPU"
+    )
+
+    def own_class(self, resource: PDInference, _role: Role) -> OwnClass:
+        """The class, the same for both roles."""
+        # A folder of our own: whatever is in it may be deleted.
+        folder = f"{_MOUNT}/pdinference/{_folder(resource)}"
+        return OwnClass("SharedFilesConnector", "shared_files", {"shared_storage_path": folder})
+
+    def options(self) -> dict[str, Any]:
+        """It stores what one step of the engine holds, from the first token on."""
+        return {"enable-prefix-caching": False, "enable-chunked-prefill": False}
+
+    def volume(self, transfer: Transfer) -> SharedVolume | None:
+        """The claim of the spec."""
+        storage = transfer.shared_storage
+        return SharedVolume("kv-shared", storage.claim_name, _MOUNT) if storage else None
+
+
+def _folder(resource: PDInference) -> str:
+    """P and D share it; an adapter is part of a file's name in it."""
+    options = {*EngineOptions.model_fields}
+    roles = {
+        str(role): resource.spec.of(role).model_dump(mode="json", exclude_defaults=True, include=options)
+        for role in ENGINE_ROLES
+    }
+    return cache_folder(resource, roles, ignored=("lora",))

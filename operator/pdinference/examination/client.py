@@ -1,0 +1,106 @@
+"""Examinations of stored resources: made in the isolated process, for the reconciles."""
+
+import math
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pdinference.api.v1alpha1 import PDBatch
+from pdinference.cluster.child import Child
+from pdinference.cluster.kinds import Owner
+from pdinference.cluster.records import ResourceRecord
+from pdinference.examination.desired import Asked, Desired, InvalidSpecError, asked_by
+from pdinference.examination.tasks import BATCH, COMPILE
+from pdinference.isolation.calls import Calls, EndedError
+
+AGAIN_AFTER_S: Final = 300.0
+"""How long a spec whose examination did not end well is left alone, unless it changes."""
+
+
+_REFUSALS: Final = 2
+"""Remembered of each resource: that of the stored spec, and that of the last valid one."""
+
+
+class ExaminationEndedError(InvalidSpecError):
+    """The examination of a stored spec took too long, needed too much memory, or failed."""
+
+    fault = "The stored resource could not be examined"
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    error: InvalidSpecError
+    until: float
+
+
+class Examinations:
+    """Asks for examinations, and remembers those that found no valid spec.
+
+    Args:
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, calls: Calls, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._calls = calls
+        self._clock = clock
+        self._refusals: dict[Owner, dict[Asked, _Refusal]] = {}
+        # A batch that runs is looked at every few seconds.
+        self._batches: dict[Owner, tuple[tuple[Asked, bool], PDBatch]] = {}
+
+    async def compiled(self, record: ResourceRecord) -> tuple[Desired, tuple[Child, ...]]:
+        """Examine and render a PDInference.
+
+        Raises:
+            InvalidSpecError: The API server let something through that the operator cannot work with.
+            BusyError: Others are examined.
+        """
+        if record.unreadable:
+            raise InvalidSpecError.of([record.unreadable])
+        found: tuple[Desired, tuple[Child, ...]] = await self._asked(COMPILE, record)
+        return found
+
+    async def batch(self, record: ResourceRecord, *, begun: bool = False) -> PDBatch:
+        """Examine a PDBatch; raises the same.
+
+        Args:
+            record: The stored resource.
+            begun: Whether its Job was made already.
+        """
+        if record.unreadable:
+            raise InvalidSpecError.of([record.unreadable])
+        asked = (asked_by(record), begun)
+        known = self._batches.get(record.owner)
+        if known is not None and known[0] == asked:
+            return known[1]
+        found: PDBatch = await self._asked(BATCH, record, begun=begun)
+        self._batches[record.owner] = asked, found
+        return found
+
+    def forget(self, owner: Owner) -> None:
+        """The resource is gone, or needs no more examinations."""
+        self._refusals.pop(owner, None)
+        self._batches.pop(owner, None)
+
+    async def _asked(self, task: str, record: ResourceRecord, **options: object) -> Any:
+        asked = asked_by(record)
+        known = self._refusals.get(record.owner, {}).get(asked)
+        if known is not None and self._clock() < known.until:
+            raise known.error
+        try:
+            answer = await self._calls.call(task, pickle.dumps((record, options)), turn=record.owner.namespace)
+        except EndedError as error:
+            raise self._refused(record.owner, asked, ExaminationEndedError(str(error)), AGAIN_AFTER_S) from None
+        found = pickle.loads(answer)  # noqa: S301 - from our own code; it holds no bytes of the resource but as data
+        if isinstance(found, InvalidSpecError):
+            raise self._refused(record.owner, asked, found, math.inf)
+        return found
+
+    def _refused(self, owner: Owner, asked: Asked, error: InvalidSpecError, seconds: float) -> InvalidSpecError:
+        kept = self._refusals.setdefault(owner, {})
+        kept.pop(asked, None)
+        kept[asked] = _Refusal(error, self._clock() + seconds)
+        if len(kept) > _REFUSALS:
+            del kept[next(iter(kept))]
+        return error

@@ -1,0 +1,186 @@
+"""What a stored resource asks for: examined and rendered, or why it cannot be."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from pdinference.api import names
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1 import defaults
+from pdinference.api.v1alpha1.model import Model
+from pdinference.checks import examine
+from pdinference.cluster.child import Child
+from pdinference.cluster.kinds import WORKLOADS, ChildKey
+from pdinference.cluster.records import ResourceRecord, digest
+from pdinference.manifests import Rendered, RenderSettings, render
+from pdinference.planning.conditions import Judgement
+from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
+from pdinference.planning.pinning import pinned
+from pdinference.planning.scaling.scale_spec import ScaleSpec
+
+_COMMIT, _SHORT_COMMIT = 40, 7
+
+
+class InvalidSpecError(Exception):
+    """The stored spec cannot work; the message names each field and what to do.
+
+    Attributes:
+        memory: Whether the model fits, which may be what is wrong.
+    """
+
+    fault = "The stored resource is not valid"
+
+    def __init__(self, message: str, memory: MemoryVerdict = NO_VERDICT) -> None:
+        super().__init__(message)
+        self.memory = memory
+
+    @classmethod
+    def of(cls, problems: Iterable[object], memory: MemoryVerdict = NO_VERDICT) -> "InvalidSpecError":
+        """Of a resource with these problems."""
+        return cls(f"Correct it: {'; '.join(map(str, problems))}", memory)
+
+    def with_consequence(self, consequence: str) -> str:
+        """The message of a condition: what is wrong, what follows from it, and what to do."""
+        return f"{self.fault}, so {consequence}. {self}"
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredModel:
+    """The Job that downloads or inspects the model.
+
+    Attributes:
+        source: Identity of the model's source.
+        what: The model, for people.
+        awaited: Whether P and D start only when the Job is done.
+    """
+
+    job: str
+    source: str
+    what: str
+    awaited: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """What one generation of a resource asks for, small enough to be kept: manifests are rendered again when needed.
+
+    Attributes:
+        spec: Digest of the spec.
+        memory: Whether the model fits its devices.
+        pinned: Whether P is pinned to products; None where P has no accelerator.
+        facts: What was known of the model; when that changes, so may the verdict.
+        replicas: Pods of each role, as the spec says; of autoscaled roles, at first.
+        fingerprints: Hash of each child's manifest; its keys are all children that should exist.
+        engines: The role of each workload of P and D, worker nodes included.
+        scale: Ranges of P and D, their ratio, and the GPU budget.
+        model: The Job for the model; None without.
+        looks: Whether P and D look at their model before vLLM starts.
+        progress_deadline: How long a roll-out may make no progress.
+        sleeps_after: Seconds without a request after which P and D have no pods; None for never.
+    """
+
+    uid: str
+    generation: int
+    spec: bytes
+    revision: str
+    replicas: Mapping[Role, int]
+    port: int
+    recreate: bool
+    fingerprints: Mapping[ChildKey, str]
+    memory: MemoryVerdict
+    pinned: Judgement | None
+    facts: str
+    engines: Mapping[ChildKey, Role]
+    scale: ScaleSpec
+    progress_deadline: timedelta
+    model: DesiredModel | None = None
+    looks: bool = False
+    sleeps_after: int | None = None
+
+    @property
+    def autoscaled(self) -> tuple[Role, ...]:
+        """The roles that have a scale target."""
+        return tuple(role for role in ENGINE_ROLES if self.scale.roles[role].autoscaled)
+
+    def is_of(self, record: ResourceRecord) -> bool:
+        """Whether this is still what the resource asks for."""
+        return (self.uid, self.generation, self.spec, self.facts) == asked_by(record)
+
+
+def model_of(record: ResourceRecord) -> Mapping[str, Any]:
+    """What the status says of the model."""
+    return json.loads(record.status).get("model") or {}
+
+
+Asked = tuple[str, int, bytes, str]
+
+
+def asked_by(record: ResourceRecord) -> Asked:
+    """Identity of all that an examination of the resource depends on; its spec may be the last valid one."""
+    return record.uid, record.generation, digest(record.spec), _facts(model_of(record))
+
+
+def _facts(model: Mapping[str, Any]) -> str:
+    return json.dumps(model.get("facts"), sort_keys=True)
+
+
+def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[Desired, tuple[Child, ...]]:
+    """Examine and render.
+
+    Raises:
+        InvalidSpecError: The API server let something through that the operator cannot work with.
+    """
+    model = model_of(record)
+    examination = examine(record.body(), settings, lambda _: model)
+    if (resource := examination.resource) is None:
+        raise InvalidSpecError.of(examination.problems, examination.memory)
+    rendered = render(resource, settings)
+    children = tuple(Child.of(manifest) for manifest in rendered.objects)
+    spec = resource.spec
+    desired = Desired(
+        uid=record.uid,
+        generation=record.generation,
+        spec=digest(record.spec),
+        revision=rendered.revision,
+        replicas={
+            Role.PARAMETER: spec.parameter.replicas,
+            Role.DECODE: spec.decode.replicas,
+            Role.ROUTER: spec.router.replicas,
+        },
+        port=spec.router.service.port,
+        recreate=spec.rollout.strategy == "Recreate",
+        fingerprints={child.key: child.fingerprint for child in children},
+        memory=examination.memory,
+        pinned=pinned(spec),
+        facts=_facts(model),
+        engines={child.key: role for child in children if (role := _engine_role(child)) is not None},
+        scale=ScaleSpec.from_spec(spec),
+        model=_model(spec.model, rendered),
+        looks=spec.model.on_volume,
+        progress_deadline=timedelta(seconds=defaults.progress_deadline_seconds(spec)),
+        sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
+    )
+    return desired, children
+
+
+def _engine_role(child: Child) -> Role | None:
+    """The role of a workload of P or D; None of everything else."""
+    if child.key.kind not in WORKLOADS:
+        return None
+    node = names.node_of(child.manifest["metadata"]["labels"])
+    return node[0] if node is not None and node[0] in ENGINE_ROLES else None
+
+
+def _model(model: Model, rendered: Rendered) -> DesiredModel | None:
+    if not rendered.model_job:
+        return None
+    hub = model.source.hub
+    what = f"{hub.repository} revision {_short(hub.revision)}" if hub else "The model"
+    return DesiredModel(rendered.model_job, model.source.identity(), what, rendered.downloads_first)
+
+
+def _short(revision: str) -> str:
+    """A commit as people write it; anything else as it is."""
+    return revision[:_SHORT_COMMIT] if len(revision) == _COMMIT else revision

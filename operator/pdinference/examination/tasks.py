@@ -1,0 +1,47 @@
+"""The functions that run in the isolated process: for the webhook, and for the reconciles.
+
+The worker imports this, so it imports no client and no event loop.
+"""
+
+import pickle
+from collections.abc import Callable, Mapping
+
+from pdinference.admission.review import review_tasks
+from pdinference.api.v1alpha1 import PDBatch
+from pdinference.checks import examine_batch
+from pdinference.cluster.records import ResourceRecord
+from pdinference.examination.desired import InvalidSpecError, compile_desired
+from pdinference.isolation.calls import Task
+from pdinference.manifests import RenderSettings
+
+PROGRAM = f"{__name__}:tasks"
+COMPILE, BATCH = "compile", "batch"
+
+
+def tasks(settings: RenderSettings) -> Mapping[str, Task]:
+    """All functions by name."""
+    return {
+        **review_tasks(settings),
+        COMPILE: _of_record(lambda record: compile_desired(record, settings)),
+        BATCH: _of_record(lambda record, **options: _valid_batch(record, settings, **options)),
+    }
+
+
+def _of_record(function: Callable[..., object]) -> Task:
+    """Takes a record, whose spec is JSON, and options; answers with what the function returns, or an invalid spec."""
+
+    def task(payload: bytes) -> bytes:
+        record, options = pickle.loads(payload)  # noqa: S301 - made by the operator
+        try:
+            return pickle.dumps(function(record, **options))
+        except InvalidSpecError as error:
+            return pickle.dumps(error)
+
+    return task
+
+
+def _valid_batch(record: ResourceRecord, settings: RenderSettings, *, begun: bool) -> PDBatch:
+    examination = examine_batch(record.body(), settings, begun=begun)
+    if examination.batch is None:
+        raise InvalidSpecError.of(examination.problems)
+    return examination.batch

@@ -1,0 +1,127 @@
+"""The decision of a reconcile. Pure: it follows from one snapshot, so it can be printed, repeated and simulated.
+
+It may be executed in part, or not at all: the next snapshot shows what is left.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.cluster.kinds import ChildKey
+from pdinference.cluster.records import ChildRecord
+from pdinference.cluster.verdict import Verdict, has_replicas, judge
+from pdinference.inference.plan import Plan
+from pdinference.inference.scale_targets import corrections, first_counts, recommended, reports
+from pdinference.inference.snapshot import Snapshot
+from pdinference.planning.rollout import RolloutPlan, plan_rollout
+from pdinference.planning.scaling.allocation import Allocation, allocate
+from pdinference.planning.scaling.sleep import next_look, sleeps
+
+
+def decide(snapshot: Snapshot) -> Plan:
+    """What to do next."""
+    desired = snapshot.desired
+    model = snapshot.model
+    awaits_model = model is not None and model.awaited and not model.done
+    # Devices that nothing is ready to take over go on serving.
+    recreate = desired.recreate and not awaits_model
+    rollout = plan_rollout(
+        target=desired.revision,
+        serving=snapshot.previous.serving_revision,
+        router=snapshot.router,
+        pods=snapshot.pods,
+        recreate=recreate,
+    )
+    asleep = _sleeps(snapshot)
+    allocation = allocate(
+        replace(desired.scale, recreates=recreate),
+        snapshot.fleet,
+        recommended(snapshot),
+        target=desired.revision,
+        serving=_serving(snapshot, rollout),
+        asleep=asleep,
+    )
+    replicas = _replicas(snapshot, allocation) | first_counts(snapshot, allocation)
+    verdicts = dict(_verdicts(snapshot, replicas, engines=not (allocation.blocked or awaits_model)))
+    return Plan(
+        rollout=rollout,
+        allocation=allocation,
+        asleep=asleep,
+        awaits_model=awaits_model,
+        apply={key: verdict for key, verdict in verdicts.items() if verdict.needs_manifest},
+        replicas=replicas,
+        scale={key: replicas[key] for key, verdict in verdicts.items() if verdict is Verdict.SCALE},
+        recommend=corrections(snapshot, allocation, asleep=asleep),
+        report=reports(snapshot, allocation, rollout),
+        delete=tuple(_unneeded(snapshot, rollout)),
+        remember=snapshot.history_due and not snapshot.invalid,
+        look_again=_seconds_to_sleep(snapshot, asleep=asleep),
+    )
+
+
+def _serving(snapshot: Snapshot, rollout: RolloutPlan) -> str:
+    """The revision that requests go to; where there is to be no router, the target is taken to serve."""
+    if rollout.serving:
+        return rollout.serving
+    return "" if snapshot.desired.replicas[Role.ROUTER] > 0 else snapshot.desired.revision
+
+
+def _sleeps(snapshot: Snapshot) -> bool:
+    """Whether P and D are to have no replicas because no request came."""
+    after, router = snapshot.desired.sleeps_after, snapshot.router
+    if after is None or router is None or router.revision != snapshot.desired.revision:
+        return False
+    empty = snapshot.empty
+    # A change of the number of router pods to a lower one starts no pod, so it wakes no P and D.
+    waking = router.observed and not 0 < router.replicas == router.updated == router.available
+    return sleeps(after, asleep=empty, settled=not waking if empty else router.complete, activity=snapshot.activity)
+
+
+def _seconds_to_sleep(snapshot: Snapshot, *, asleep: bool) -> float | None:
+    """When P and D that have pods may be put to sleep; None when that is not to be expected."""
+    after = snapshot.desired.sleeps_after
+    return None if after is None or asleep or snapshot.empty else next_look(after, snapshot.activity)
+
+
+def _replicas(snapshot: Snapshot, allocation: Allocation) -> dict[ChildKey, int]:
+    """How many replicas each workload should have; a worker node of a P instance has those of its role."""
+    target = snapshot.desired.revision
+    wanted = {key: allocation.replicas[role][target] for key, role in snapshot.desired.engines.items()}
+    for key, workload in snapshot.workloads():
+        if workload.role in ENGINE_ROLES and workload.revision in allocation.replicas[workload.role]:
+            wanted[key] = allocation.replicas[workload.role][workload.revision]
+        elif workload.role is Role.ROUTER:
+            wanted[key] = snapshot.desired.replicas[Role.ROUTER]
+    return wanted
+
+
+def _verdicts(
+    snapshot: Snapshot, replicas: Mapping[ChildKey, int], *, engines: bool
+) -> Iterator[tuple[ChildKey, Verdict]]:
+    """What has to be done about each child that should exist, and about replicas of the serving revision.
+
+    Args:
+        snapshot: What there is.
+        replicas: How many replicas each workload should have.
+        engines: Whether workloads of P and D may be created: their model is there, and GPUs for them.
+    """
+    desired, resource = snapshot.desired, snapshot.resource
+    for key, fingerprint in desired.fingerprints.items():
+        record = snapshot.children.get(key)
+        verdict = judge(record, resource.owner, resource.uid, fingerprint, replicas.get(key))
+        withheld = verdict is Verdict.CREATE and key in desired.engines and not engines
+        if verdict is not Verdict.LEAVE and not withheld:
+            yield key, verdict
+    for key, count in replicas.items():
+        record = snapshot.own(key)
+        if key not in desired.fingerprints and record is not None and not has_replicas(record, count):
+            yield key, Verdict.SCALE
+
+
+def _unneeded(snapshot: Snapshot, rollout: RolloutPlan) -> Iterator[ChildRecord]:
+    """Children that are no longer rendered, less old revisions that may still serve."""
+    for child in snapshot.owned():
+        if child.key in snapshot.desired.fingerprints or child.deleting:
+            continue
+        if not child.pair or rollout.may_go(child.pair):
+            yield child

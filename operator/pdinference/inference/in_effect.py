@@ -1,0 +1,89 @@
+"""Which spec of a PDInference is in effect: the stored one, or the last valid one while that is invalid."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+
+from pdinference.cluster.child import Child
+from pdinference.cluster.history.store import History
+from pdinference.cluster.kinds import Owner
+from pdinference.cluster.records import ResourceRecord
+from pdinference.examination.client import AGAIN_AFTER_S, ExaminationEndedError, Examinations
+from pdinference.examination.desired import Desired, InvalidSpecError
+
+
+@dataclass(frozen=True, slots=True)
+class InEffect:
+    """What a resource asks for by the spec that is in effect.
+
+    Attributes:
+        rendered: Renders all children; they are too large to be kept.
+        invalid: What is wrong with the stored spec; empty while that is in effect.
+        examine_after: Seconds after which to examine the stored spec again; None for when it changes.
+    """
+
+    desired: Desired
+    rendered: Callable[[], Awaitable[Iterable[Child]]]
+    invalid: str = ""
+    examine_after: float | None = None
+
+
+class SpecsInEffect:
+    """Finds the spec in effect of each resource, and remembers what it asks for."""
+
+    def __init__(self, examinations: Examinations, history: History) -> None:
+        self._examinations = examinations
+        self._history = history
+        self._desired: dict[Owner, Desired] = {}
+
+    async def of(self, resource: ResourceRecord) -> InEffect:
+        """What a resource asks for.
+
+        Raises:
+            InvalidSpecError: The stored spec is invalid, and no valid one is known.
+            BusyError: Others are examined.
+            ApiError: The last valid spec could not be read.
+        """
+        try:
+            found = await self._compiled(resource)
+        except InvalidSpecError as error:
+            return await self._last_valid(resource, error)
+        self._history.forget(resource.owner)
+        return found
+
+    def forget(self, owner: Owner) -> None:
+        """The resource is gone."""
+        self._desired.pop(owner, None)
+        self._history.forget(owner)
+        self._examinations.forget(owner)
+
+    async def _last_valid(self, resource: ResourceRecord, error: InvalidSpecError) -> InEffect:
+        last_valid = await self._history.last_valid(resource)
+        if last_valid is None:
+            raise error
+        try:
+            found = await self._compiled(last_valid)
+        except InvalidSpecError:  # valid by the rules of another version of the operator
+            raise error from None
+        invalid = error.with_consequence("the last valid spec stays in effect")
+        return replace(found, invalid=invalid, examine_after=examine_after(error))
+
+    async def _compiled(self, resource: ResourceRecord) -> InEffect:
+        known = self._desired.get(resource.owner)
+        if known is not None and known.is_of(resource):
+
+            async def render() -> Iterable[Child]:
+                return (await self._examinations.compiled(resource))[1]
+
+            return InEffect(known, render)
+        desired, children = await self._examinations.compiled(resource)
+        self._desired[resource.owner] = desired
+
+        async def just_rendered() -> Iterable[Child]:
+            return children
+
+        return InEffect(desired, just_rendered)
+
+
+def examine_after(error: InvalidSpecError) -> float | None:
+    """Seconds after which the same spec may be found valid; None for never."""
+    return AGAIN_AFTER_S if isinstance(error, ExaminationEndedError) else None

@@ -1,0 +1,49 @@
+"""What a reconcile does: everything to write, and what the status says of the decision."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pdinference.cluster.kinds import ChildKey
+from pdinference.cluster.records import ChildRecord
+from pdinference.cluster.verdict import Verdict
+from pdinference.planning.rollout import RolloutPlan
+from pdinference.planning.scaling.allocation import Allocation
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Outcome of `decide`.
+
+    Attributes:
+        rollout: Which revision serves, and which may be deleted.
+        allocation: The replica count of each role and revision.
+        asleep: Whether P and D are to have no replicas because no request came (`scaleToZero`).
+        awaits_model: Whether P and D wait for their model.
+        apply: Children to apply, and why; they have to be rendered for that.
+        replicas: How many replicas each workload should have; those to apply get them with their manifests.
+        scale: Workloads of which nothing but the number of replicas is wrong.
+        recommend: Scale targets whose recommended count the operator sets: new ones, and those of a role that sleeps.
+        report: The status of scale targets, as merge patches.
+        remember: Whether the history lacks the spec as its newest entry, or has entries to delete.
+        delete: Children that are no longer needed.
+        look_again: Seconds after which to decide again although nothing changed; None for never.
+    """
+
+    rollout: RolloutPlan
+    allocation: Allocation
+    asleep: bool = False
+    awaits_model: bool = False
+    apply: Mapping[ChildKey, Verdict] = field(default_factory=dict)
+    replicas: Mapping[ChildKey, int] = field(default_factory=dict)
+    scale: Mapping[ChildKey, int] = field(default_factory=dict)
+    recommend: Mapping[ChildKey, int] = field(default_factory=dict)
+    report: Mapping[ChildKey, Mapping[str, Any]] = field(default_factory=dict)
+    delete: tuple[ChildRecord, ...] = ()
+    remember: bool = False
+    look_again: float | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not (self.apply or self.scale or self.recommend or self.report or self.delete or self.remember)

@@ -1,0 +1,179 @@
+"""All that a reconcile of a PDInference goes by, of one moment."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from pdinference.api import names
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1 import Status
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, JOB, SCALED_OBJECT, SCALER, ChildKey, Owner
+from pdinference.cluster.records import ChildRecord, ResourceRecord
+from pdinference.controller.report import status_of
+from pdinference.examination.desired import Desired
+from pdinference.planning.model_report import ModelView
+from pdinference.planning.observed import AutoscalerState, PodSummary, WorkloadState
+from pdinference.planning.scale_target import ScalerState
+from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.fleet import Fleet
+from pdinference.planning.scaling.sleep import Activity
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One moment of a resource.
+
+    Attributes:
+        resource: As it is stored.
+        desired: What its spec asks for.
+        previous: The status that it has.
+        children: Every object that names the resource as its owner, or is in the place of a child of it.
+        pods: Its pods, of any revision.
+        measured: What vLLM's metrics say.
+        activity: Its requests, of a resource that may sleep; None when they are not known.
+        now: The time.
+        invalid: What is wrong with the stored spec; `desired` is by the last valid one then. Empty for a valid one.
+        history_due: Whether the history lacks the stored spec as its newest entry, or has entries to delete.
+    """
+
+    resource: ResourceRecord
+    desired: Desired
+    previous: Status
+    children: Mapping[ChildKey, ChildRecord]
+    pods: tuple[PodSummary, ...]
+    measured: Measured
+    activity: Activity | None
+    now: datetime
+    invalid: str = ""
+    history_due: bool = False
+
+    @property
+    def owner(self) -> Owner:
+        """Key of the resource."""
+        return self.resource.owner
+
+    def own(self, key: ChildKey) -> ChildRecord | None:
+        """A child of this very resource that is not about to go; None when there is none."""
+        record = self.children.get(key)
+        return record if record is not None and self._is_own(record) and not record.deleting else None
+
+    def owned(self) -> Iterator[ChildRecord]:
+        """Every child of this very resource, also those that are about to go."""
+        return (record for record in self.children.values() if self._is_own(record))
+
+    def workloads(self) -> Iterator[tuple[ChildKey, WorkloadState]]:
+        """Every workload of this very resource that is not about to go."""
+        return (
+            (record.key, record.workload)
+            for record in self.owned()
+            if record.workload is not None and not record.deleting
+        )
+
+    @property
+    def fleet(self) -> Fleet:
+        """The GPUs of its pods."""
+        return Fleet((workload for _, workload in self.workloads()), self.pods)
+
+    @property
+    def router(self) -> WorkloadState | None:
+        """The router Deployment; None while there is none."""
+        key = ChildKey(DEPLOYMENT.name, self.owner.namespace, names.role_object(self.owner.name, Role.ROUTER))
+        record = self.children.get(key)
+        return record.workload if record is not None and self._is_own(record) else None
+
+    def leading_workloads(self, revision: str) -> dict[Role, WorkloadState]:
+        """The workload of each role, of this revision; of P instances of several nodes, that of the first node."""
+        return {
+            record.workload.role: record.workload
+            for record in self.owned()
+            if record.workload is not None
+            and record.workload.node_rank == 0
+            and (record.workload.revision == revision or record.workload.role is Role.ROUTER)
+        }
+
+    def scaler(self, role: Role) -> ScalerState | None:
+        """The scale target of a role; None while there is none."""
+        record = self.own(self.role_key(SCALER.name, role))
+        return record.scaler if record is not None else None
+
+    def autoscaler(self, role: Role) -> AutoscalerState | None:
+        """What scales a role: its HPA, or its ScaledObject and the HPA that KEDA made of that; None for nothing."""
+        for kind in (AUTOSCALER.name, SCALED_OBJECT.name):
+            record = self.own(self.role_key(kind, role))
+            if record is None or record.autoscaler is None:
+                continue
+            key = self.role_key(AUTOSCALER.name, role)._replace(name=names.keda_autoscaler(self.owner.name, role))
+            made = self.children.get(key) if kind == SCALED_OBJECT.name else None
+            by_keda = made is not None and made.autoscaler is not None and made.owner_uid == record.uid
+            return record.autoscaler.by(made.autoscaler) if by_keda and made and made.autoscaler else record.autoscaler
+        return None
+
+    def role_key(self, kind: str, role: Role) -> ChildKey:
+        """Where the object of a role is that outlives revisions."""
+        return ChildKey(kind, self.owner.namespace, names.role_object(self.owner.name, role))
+
+    @property
+    def model(self) -> ModelView | None:
+        """The Job for the model; None when none is wanted."""
+        wanted = self.desired.model
+        if wanted is None:
+            return None
+        record = self.children.get(ChildKey(JOB.name, self.owner.namespace, wanted.job))
+        job = record.job if record is not None and self._is_own(record) else None
+        return ModelView(wanted.source, wanted.what, wanted.awaited, job)
+
+    @property
+    def empty(self) -> bool:
+        """Whether P and D of the target revision exist and have no replicas."""
+        workloads = self.leading_workloads(self.desired.revision)
+        return all(role in workloads and workloads[role].desired == 0 for role in ENGINE_ROLES)
+
+    def after(self, written: Mapping[ChildKey, ChildRecord]) -> "Snapshot":
+        """The same moment with what the API server answered to writes."""
+        return replace(self, children={**self.children, **written}) if written else self
+
+    def _is_own(self, record: ChildRecord) -> bool:
+        return record.owner_uid == self.resource.uid
+
+
+@dataclass(frozen=True, slots=True)
+class Camera:
+    """Takes snapshots.
+
+    Attributes:
+        cache: The live objects.
+        measured: What vLLM's metrics say of a resource.
+        activity: The requests of a resource; None when they are not known.
+        now: The time.
+        history_due: Whether a resource's history has to be written.
+    """
+
+    cache: Cache
+    measured: Callable[[Owner], Measured] = lambda _: Measured()
+    activity: Callable[[Owner], Activity | None] = lambda _: None
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    history_due: Callable[[ResourceRecord], bool] = lambda _: False
+
+    def take(self, resource: ResourceRecord, desired: Desired, *, invalid: str = "") -> Snapshot:
+        """Everything as it is now; without I/O.
+
+        Args:
+            resource: As it is stored.
+            desired: What the spec asks for that is in effect.
+            invalid: What is wrong with the stored spec; empty while that is in effect.
+        """
+        owner = resource.owner
+        in_place = {key: record for key in desired.fingerprints if (record := self.cache.children.get(key)) is not None}
+        return Snapshot(
+            resource=resource,
+            desired=desired,
+            previous=status_of(resource),
+            children=in_place | {record.key: record for record in self.cache.children_of(owner)},
+            pods=self.cache.pods_of(owner),
+            measured=self.measured(owner),
+            activity=self.activity(owner),
+            now=self.now(),
+            invalid=invalid,
+            history_due=self.history_due(resource),
+        )

@@ -1,0 +1,55 @@
+"""The status of a PDInference: of one snapshot, the decision made on it, and what became of that."""
+
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import Status
+from pdinference.inference.execute import Executed
+from pdinference.inference.plan import Plan
+from pdinference.inference.snapshot import Snapshot
+from pdinference.planning.scaling.condition import loads_text
+from pdinference.planning.status import Situation, build_status
+
+
+def status(snapshot: Snapshot, plan: Plan, executed: Executed) -> Status:
+    """The status to write; equal to the previous one when nothing changed."""
+    return build_status(_situation(snapshot, plan, executed), previous=snapshot.previous, now=snapshot.now)
+
+
+def _situation(snapshot: Snapshot, plan: Plan, executed: Executed) -> Situation:
+    desired, after = snapshot.desired, snapshot.after(executed.written)
+    return Situation(
+        namespace=snapshot.owner.namespace,
+        name=snapshot.owner.name,
+        generation=snapshot.resource.generation,
+        port=desired.port,
+        target=desired.revision,
+        desired=desired.replicas,
+        rollout=plan.rollout,
+        workloads=after.leading_workloads(desired.revision),
+        autoscalers={role: after.autoscaler(role) for role in desired.autoscaled},
+        measured=snapshot.measured,
+        minimums={role: desired.scale.roles[role].minimum for role in desired.autoscaled},
+        allocation=plan.allocation,
+        pods=snapshot.pods,
+        failures=executed.failures,
+        memory=desired.memory,
+        pinned=desired.pinned,
+        model=after.model,
+        looks=desired.looks,
+        holds=desired.sleeps_after is not None,
+        invalid=snapshot.invalid,
+        heard=snapshot.activity is not None,
+        asleep=plan.asleep and after.empty,
+        progress_deadline=desired.progress_deadline,
+    )
+
+
+def loads(snapshot: Snapshot, plan: Plan) -> dict[Role, str]:
+    """The loads by which autoscalers recommend the counts that the roles get now, as text for Events."""
+    found = {role: snapshot.autoscaler(role) for role in snapshot.desired.autoscaled}
+    return {
+        role: loads_text(hpa)
+        for role, hpa in found.items()
+        if hpa is not None
+        and any(load.tenths is not None for load in hpa.loads)
+        and hpa.desired == plan.allocation.replicas[role][snapshot.desired.revision]
+    }

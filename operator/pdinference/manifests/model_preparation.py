@@ -1,0 +1,128 @@
+"""What brings the model into a cache and looks at it: a Job, or a container before vLLM."""
+
+from copy import deepcopy
+from pathlib import PurePosixPath
+from typing import Any
+
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.v1alpha1.model import Model
+from pdinference.engine.command import Command
+from pdinference.engine.model_cache import (
+    LOOK,
+    MODEL_MOUNT,
+    check_command,
+    fetch_command,
+    inspect_command,
+    look_command,
+)
+from pdinference.engine.model_options import model_folder
+from pdinference.manifests.pods.model_volumes import model_volume
+from pdinference.manifests.pods.own_volumes import token_mount, token_volume
+from pdinference.manifests.pods.placement import engine_scheduling
+from pdinference.manifests.templates import Manifest, fill
+
+Fields = dict[str, Any]
+
+_DOWNLOADING = {"requests": {"cpu": "250m", "memory": "512Mi"}}
+# With limits: without, a pod whose vLLM has all its CPUs for itself (class Guaranteed) would lose them.
+_SMALL = {"cpu": "500m", "memory": "512Mi"}
+_LOOKING = {"requests": _SMALL, "limits": _SMALL}
+
+
+def init_containers(resource: PDInference, role: Role, image: str) -> list[Fields]:
+    """What runs before vLLM: a look at what is on a volume, or the download where each node has a cache."""
+    cache, source = resource.spec.model.cache, resource.spec.model.source
+    if cache is not None and cache.host_path is not None:
+        return [_container(fetch_command(resource), image, _DOWNLOADING, read_only=False)]
+    if cache is not None:
+        return [_container(check_command(resource), image, _LOOKING)]
+    if source.volume is not None:
+        field = f"spec.model.source.{source.volume}.path"
+        return [_container(look_command(resource, role, model_folder(source), field), image, _LOOKING)]
+    return []
+
+
+def seen_as_by_vllm(pod: Manifest) -> Manifest:
+    """Let what looks at the model see what vLLM will see: with its mounts, as its user, after all others.
+
+    A user's overlay may mount the model from elsewhere, or bring it by an init container.
+    """
+    spec = pod["spec"]
+    vllm = next(container for container in spec["containers"] if container["name"] == names.ENGINE_CONTAINER)
+    init_containers = spec.get("initContainers", [])
+    look = next((container for container in init_containers if _looks(container)), None)
+    if look is None:
+        return pod
+    look["volumeMounts"] = [
+        *(mount for mount in look["volumeMounts"] if not _is_model(mount)),
+        *(deepcopy(mount) for mount in vllm["volumeMounts"] if _is_model(mount)),
+    ]
+    user = {name: value for name, value in vllm["securityContext"].items() if name.startswith("runAs")}
+    look["securityContext"] |= user
+    spec["initContainers"] = [*(other for other in init_containers if other is not look), look]
+    return pod
+
+
+def _looks(container: Fields) -> bool:
+    return container["name"] == names.MODEL_CONTAINER and LOOK in container.get("command", ())
+
+
+def _is_model(mount: Fields) -> bool:
+    return PurePosixPath(mount["mountPath"]).is_relative_to(MODEL_MOUNT)
+
+
+def wants_job(model: Model) -> bool:
+    """Whether a Job downloads or inspects the model."""
+    return model.inspect or downloads_first(model)
+
+
+def downloads_first(model: Model) -> bool:
+    """Whether P and D cannot start before the Job is done."""
+    return model.cache is not None and model.cache.persistent_volume_claim is not None
+
+
+def job_values(resource: PDInference, image: str, job: str) -> Fields:
+    """What the template of the Job refers to; `job` is its name."""
+    model = resource.spec.model
+    reference = f"{resource.metadata.namespace}/{job}"
+    fetches = downloads_first(model)
+    command = (
+        fetch_command(resource, job=reference)
+        if fetches
+        else inspect_command(resource, model_folder(model.source), job=reference)
+    )
+    parameter = resource.spec.parameter
+    # Where P may run, a volume that binds to one zone or node is of use, and a node's folder is there.
+    scheduling = engine_scheduling(resource, Role.PARAMETER, parameter, 0)
+    overlay = parameter.pod_template.get("spec") or {}
+    volumes = model_volume(model, read_only=not fetches) if fetches or model.source.hub is None else []
+    container = _container(command, image, _DOWNLOADING, read_only=not fetches, mounted=bool(volumes))
+    container["volumeMounts"].append(token_mount())
+    return {
+        "job": job,
+        "labels": names.role_labels(resource.metadata.name, Role.MODEL),
+        "pull_secrets": overlay.get("imagePullSecrets"),
+        "scheduling": {name: scheduling[name] for name in ("nodeSelector", "affinity", "tolerations")},
+        "container": container,
+        "volumes": volumes,
+        "token": token_volume(),
+    }
+
+
+def _container(
+    command: Command, image: str, resources: Fields, *, read_only: bool = True, mounted: bool = True
+) -> Manifest:
+    mounts = [{"name": "model", "mountPath": MODEL_MOUNT, "readOnly": read_only}] if mounted else []
+    return fill(
+        "model-container",
+        image=image,
+        command={
+            "program": list(command.program),
+            "arguments": list(command.arguments),
+            "environment": list(command.environment),
+        },
+        resources=resources,
+        mounts=mounts,
+    )

@@ -1,0 +1,73 @@
+"""The devices of a vLLM container: extended resources, or a claim to exact ones; and those of RDMA."""
+
+from typing import Any
+
+from pdinference.api import names
+from pdinference.api.installation_policy import Policy
+from pdinference.api.v1alpha1 import RoleSpec
+from pdinference.api.v1alpha1.roles.accelerator import Devices
+from pdinference.api.v1alpha1.transfer import RDMA
+
+Fields = dict[str, Any]
+
+_PINS_MEMORY = "IPC_LOCK"
+
+
+def extended_resources(spec: RoleSpec, rdma: RDMA | None) -> dict[str, str]:
+    """Amounts of extended resources: one device for each rank, and what RDMA needs."""
+    amounts = {}
+    if spec.accelerator.type == "GPU" and spec.accelerator.devices is None:
+        amounts[spec.accelerator.resource_name] = str(spec.parallelism.devices_per_pod)
+    if rdma is not None:
+        amounts[rdma.resource_name] = str(rdma.count)
+    return amounts
+
+
+def pod_claims(spec: RoleSpec) -> list[Fields]:
+    """`resourceClaims` of the pod; `name_template` completes it once the revision is known."""
+    return [] if spec.accelerator.devices is None else [{"name": names.DEVICE_CLAIM}]
+
+
+def container_claims(spec: RoleSpec) -> list[Fields]:
+    """`resources.claims` of the vLLM container."""
+    return [] if spec.accelerator.devices is None else [{"name": names.DEVICE_CLAIM}]
+
+
+def name_template(pod: Fields, template: str) -> None:
+    """Write into a pod which ResourceClaimTemplate its claim is made from."""
+    for claim in pod["spec"].get("resourceClaims", ()):
+        if claim["name"] == names.DEVICE_CLAIM:
+            claim["resourceClaimTemplateName"] = template
+
+
+def claimed(spec: RoleSpec) -> Fields | None:
+    """`spec.devices` of the claim of one pod; None where the role claims nothing."""
+    devices = spec.accelerator.devices
+    if devices is None:
+        return None
+    exactly = {
+        "deviceClassName": devices.device_class_name,
+        "allocationMode": "ExactCount",
+        "count": spec.parallelism.devices_per_pod,
+        **_selectors(devices),
+    }
+    return {"requests": [{"name": names.DEVICE_CLAIM, "exactly": exactly}], **_constraints(devices)}
+
+
+def added_capabilities(rdma: RDMA | None, policy: Policy) -> Fields:
+    """RDMA pins memory that the network card reads and writes by itself.
+
+    The capability exceeds the restricted Pod Security Standard, so pods have it only where the installation allows it.
+    Without it, the node's limit of locked memory counts, which container runtimes usually leave unlimited.
+    """
+    return {"add": [_PINS_MEMORY]} if rdma is not None and _PINS_MEMORY in policy.capabilities else {}
+
+
+def _selectors(devices: Devices) -> Fields:
+    selectors = [{"cel": {"expression": expression}} for expression in devices.selectors]
+    return {"selectors": selectors} if selectors else {}
+
+
+def _constraints(devices: Devices) -> Fields:
+    attribute = devices.match_attribute
+    return {} if attribute is None else {"constraints": [{"matchAttribute": attribute}]}

@@ -1,0 +1,120 @@
+"""`placement` and `accelerator` of a role, as the scheduling fields of a pod."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from pdinference.api.names import LABEL_QUEUE, LABEL_REVISION, Role, node_labels, role_labels, role_selector
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.v1alpha1.base import ApiModel
+from pdinference.api.v1alpha1.roles.accelerator import Accelerator
+from pdinference.api.v1alpha1.roles.role import Placement, Resources, RoleSpec
+from pdinference.api.v1alpha1.transfer import RDMA
+from pdinference.manifests.pods.devices import container_claims, extended_resources, pod_claims
+
+Fields = dict[str, Any]
+
+
+def as_api(part: ApiModel) -> Fields:
+    """A part of the spec in the API's own form, less what is not set."""
+    return part.model_dump(by_alias=True, exclude_none=True, mode="json")
+
+
+def pod_labels(name: str, role: Role, placement: Placement) -> dict[str, str]:
+    """The labels of a role's pods; Kueue finds the queue among them."""
+    queue = {} if placement.queue_name is None else {LABEL_QUEUE: placement.queue_name}
+    return {**role_labels(name, role), **queue}
+
+
+def engine_scheduling(resource: PDInference, role: Role, spec: RoleSpec, node_rank: int) -> Fields:
+    """The scheduling fields of P's or D's pods on one node of an instance."""
+    fields = scheduling(resource.metadata.name, role, spec.placement, node_labels(node_rank) if node_rank else {})
+    return fields | {
+        "affinity": _affinity(resource, role, spec),
+        "tolerations": [*fields["tolerations"], *_device_tolerations(spec.accelerator)],
+        "resourceClaims": pod_claims(spec),
+    }
+
+
+def scheduling(name: str, role: Role, placement: Placement, node: Mapping[str, str] = MappingProxyType({})) -> Fields:
+    """The scheduling fields of a role's pods, or of those with the labels of one node; empty ones are not set."""
+    return {
+        "nodeSelector": placement.node_selector,
+        "affinity": {"nodeAffinity": as_api(placement.node_affinity)} if placement.node_affinity else {},
+        "tolerations": [as_api(toleration) for toleration in placement.tolerations],
+        "topologySpreadConstraints": [
+            {
+                **as_api(spread),
+                "labelSelector": {"matchLabels": {**role_selector(name, role), **node}},
+                # Two revisions side by side are spread each by itself.
+                **({"matchLabelKeys": [LABEL_REVISION]} if role is not Role.ROUTER else {}),
+            }
+            for spread in placement.topology_spread
+        ],
+        "priorityClassName": placement.priority_class_name,
+        "runtimeClassName": placement.runtime_class_name,
+        "schedulerName": placement.scheduler_name,
+    }
+
+
+def container_resources(spec: RoleSpec, rdma: RDMA | None) -> Fields:
+    """`resources` of the vLLM container: the user's, one device for each rank, RDMA's, and the CPU tier's memory."""
+    resources = as_api(spec.resources)
+    if devices := extended_resources(spec, rdma):
+        # Requests of extended resources follow the limits; both are written so that what one reads is what one gets.
+        resources = {kind: {**resources.get(kind, {}), **devices} for kind in ("requests", "limits")}
+    if spec.kv_tiers and not any("memory" in amounts for amounts in resources.values()):
+        # Taken at start: without a request, the pod could come to a node that does not have it.
+        resources["requests"] = {**resources.get("requests", {}), "memory": spec.kv_tiers.cpu.size}
+    resources["claims"] = container_claims(spec)
+    return {kind: amounts for kind, amounts in resources.items() if amounts}
+
+
+def router_resources(resources: Resources) -> Fields:
+    """`resources` of the router container; a request of its own keeps it alive next to busy vLLM pods."""
+    amounts = as_api(resources)
+    requests = {"cpu": "250m", "memory": "256Mi", **amounts.get("requests", {})}
+    return {"requests": requests, **({"limits": amounts["limits"]} if amounts.get("limits") else {})}
+
+
+def _affinity(resource: PDInference, role: Role, spec: RoleSpec) -> Fields:
+    node = _node_affinity(spec)
+    pod = _pod_affinity(resource) if role is Role.DECODE else {}
+    return {name: affinity for name, affinity in (("nodeAffinity", node), ("podAffinity", pod)) if affinity}
+
+
+def _node_affinity(spec: RoleSpec) -> Fields:
+    affinity = as_api(spec.placement.node_affinity) if spec.placement.node_affinity else {}
+    if not spec.accelerator.products:
+        return affinity
+    wanted = {"key": spec.accelerator.product_label, "operator": "In", "values": list(spec.accelerator.products)}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    # Terms are alternatives, so the product belongs into each.
+    terms = required.get("nodeSelectorTerms", [{"matchExpressions": []}])
+    return affinity | {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [*term["matchExpressions"], wanted]} for term in terms]
+        }
+    }
+
+
+def _pod_affinity(resource: PDInference) -> Fields:
+    """D next to P of the same revision."""
+    colocation = resource.spec.colocation
+    if colocation is None:
+        return {}
+    term = {
+        "topologyKey": colocation.topology_key,
+        "labelSelector": {"matchLabels": role_selector(resource.metadata.name, Role.PARAMETER)},
+        "matchLabelKeys": [LABEL_REVISION],
+    }
+    if colocation.required:
+        return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
+
+
+def _device_tolerations(accelerator: Accelerator) -> list[Fields]:
+    """GPU nodes are usually tainted with the name of their resource, to keep other pods off."""
+    if accelerator.type == "CPU" or accelerator.devices is not None:
+        return []
+    return [{"key": accelerator.resource_name, "operator": "Exists", "effect": "NoSchedule"}]

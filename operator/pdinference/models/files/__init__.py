@@ -1,0 +1,1 @@
+"""The files of a model: which ones vLLM loads, and what their beginnings hold."""

@@ -1,0 +1,146 @@
+"""Headers of safetensors files: a length in 8 bytes, then JSON that says where in the rest each tensor is.
+
+Checked is what the library checks when it opens a file (https://github.com/huggingface/safetensors, `Metadata`): the
+tensors follow each other without holes, and each has the bytes that its shape and type need.
+"""
+
+import math
+import os
+import struct
+from collections.abc import Mapping
+from operator import attrgetter
+from pathlib import Path
+from threading import Lock
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from pdinference.api.bounded_json import BoundedJsonError, measure
+from pdinference.models.errors import ModelFilesError, reading
+from pdinference.models.files.json_files import HEADER, MIB
+from pdinference.models.limits import MOST_BYTES
+from pdinference.regular_files import open_regular
+
+LENGTH = struct.Struct("<Q")
+_LARGEST = 100_000_000  # the format's own limit
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_BITS = {"BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F16": 16, "BF16": 16, "I16": 16}
+_BITS |= {"U16": 16, "F32": 32, "I32": 32, "U32": 32, "F64": 64, "I64": 64, "U64": 64}
+"""Types whose size is known; others may come."""
+_ONE_AT_A_TIME = Lock()
+_SMALL = MIB
+
+_Count = Annotated[int, Meta(ge=0, le=MOST_BYTES)]
+
+
+class Tensor(msgspec.Struct, gc=False):
+    """One tensor."""
+
+    dtype: Annotated[str, Meta(max_length=32)]
+    shape: Annotated[list[_Count], Meta(max_length=32)]
+    data_offsets: tuple[_Count, _Count]
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return self.data_offsets[1] - self.data_offsets[0]
+
+    @property
+    def elements(self) -> int:
+        """Product of the shape."""
+        return math.prod(self.shape)
+
+
+_ENTRIES = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_TENSOR = msgspec.json.Decoder(Tensor)
+
+
+class Header(NamedTuple):
+    """What a file says of itself.
+
+    Attributes:
+        tensors: By name.
+        size: Bytes that the whole file has to have.
+    """
+
+    tensors: Mapping[str, Tensor]
+    size: int
+
+
+def read_header(file: Path) -> Header | None:
+    """The header of one file; whether the rest is there is another question.
+
+    Returns:
+        None for a header so large that it is left to vLLM.
+
+    Raises:
+        ModelFilesError: There is none.
+    """
+    refuse_pointer(file)
+    with reading(file), open_regular(file) as stream:
+        there = os.fstat(stream.fileno()).st_size
+        length = header_length(stream.read(LENGTH.size))
+        if length > _LARGEST:
+            raise ModelFilesError(f"{file} is no safetensors file: its header would be {length:,} bytes long.")
+        if length == 0 or LENGTH.size + length > there:
+            raise ModelFilesError(f"{file} ends within its header, after {there:,} bytes. Copy it again.")
+        if length > HEADER.size:
+            return None
+        try:
+            if length <= _SMALL:
+                return parsed_header(stream.read(length))
+            with _ONE_AT_A_TIME:  # several files are read at a time, and a large header takes ten times its size
+                return parsed_header(stream.read(length))
+        except BoundedJsonError as error:
+            raise ModelFilesError(f"{file} is no safetensors file, or damaged: its header {error}.") from None
+
+
+def header_length(start: bytes) -> int:
+    """Bytes of the header of a file that begins with these 8 bytes; 0 if they are fewer."""
+    return int(LENGTH.unpack(start)[0]) if len(start) == LENGTH.size else 0
+
+
+def refuse_pointer(file: Path) -> None:
+    """Raise ModelFilesError for what git leaves in place of a large file."""
+    with reading(file), open_regular(file) as stream:
+        start = stream.read(len(_POINTER))
+    if start == _POINTER:
+        raise ModelFilesError(
+            f"{file} is a Git LFS pointer, not the file that it stands for. Run `git lfs pull` in the clone, and copy "
+            "the model again."
+        )
+
+
+def parsed_header(text: bytes) -> Header:
+    """The header from its JSON.
+
+    Raises:
+        BoundedJsonError: It is none; a clause that says why.
+    """
+    try:
+        measure(text, HEADER)
+    except BoundedJsonError as error:
+        raise BoundedJsonError(f"is no JSON that can be read: it {error}") from None
+    try:
+        entries = _ENTRIES.decode(text)
+        entries.pop("__metadata__", None)
+        tensors = {name: _TENSOR.decode(entry) for name, entry in entries.items()}
+    except (msgspec.ValidationError, UnicodeDecodeError):
+        raise BoundedJsonError("names no tensors") from None
+    except (msgspec.DecodeError, RecursionError):
+        raise BoundedJsonError("is no JSON") from None
+    return Header(tensors, LENGTH.size + len(text) + _end(tensors))
+
+
+def _end(tensors: Mapping[str, Tensor]) -> int:
+    """Where the last tensor ends."""
+    end = 0
+    for tensor in sorted(tensors.values(), key=attrgetter("data_offsets")):
+        start, after = tensor.data_offsets
+        if start != end or after < start:
+            raise BoundedJsonError("names tensors that overlap or leave holes")
+        if tensor.elements * _BITS.get(tensor.dtype, 0) not in {0, 8 * tensor.size}:
+            raise BoundedJsonError("names tensors whose shape does not fit their size")
+        end = after
+    return end

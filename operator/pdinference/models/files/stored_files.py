@@ -1,0 +1,41 @@
+"""Sizes of the files that vLLM loads, where their headers are not at hand: `*.bin`, `*.pt`, and those on ModelScope.
+
+Files of pickles are never opened as such: reading one can run what its author wrote. A size is enough.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pdinference.models.files.local_files import MOST_SHARDS, files_in_folder, headers_in_folder
+from pdinference.models.files.torch_files import refuse_cut_off
+from pdinference.models.files.weight_files import SAFETENSORS, WeightFiles
+from pdinference.models.hubs.hub import Listing
+from pdinference.models.limits import MOST_BYTES
+from pdinference.planning.memory import Headers, StoredFiles
+
+
+def read_weights(folder: Path) -> Headers | StoredFiles | None:
+    """What is known of the files that vLLM loads from a folder: headers of safetensors files, sizes of others.
+
+    None without any, or with too many.
+
+    Raises:
+        ModelFilesError: A file is missing or damaged.
+    """
+    files = files_in_folder(folder)
+    if files.suffix == SAFETENSORS:
+        return headers_in_folder(folder, files)
+    return _stored(files, (refuse_cut_off(folder / name) for name in files.names[: MOST_SHARDS + 1]))
+
+
+def sizes_in_listing(listing: Listing, files: WeightFiles) -> StoredFiles | None:
+    """The size of files of a repository; None without any, with too many, or where the hub does not say it."""
+    sizes = {file.path: file.size for file in listing.files}
+    return _stored(files, [sizes[name] for name in files.names])
+
+
+def _stored(files: WeightFiles, sizes: Iterable[int]) -> StoredFiles | None:
+    found = list(sizes)
+    if not found or len(found) > MOST_SHARDS or min(found) <= 0 or sum(found) > MOST_BYTES:
+        return None
+    return StoredFiles(files.suffix, len(found), sum(found))

@@ -1,0 +1,118 @@
+"""The Hugging Face hub, or a mirror (HF_ENDPOINT); the token is in HF_TOKEN, proxies in the usual variables."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from httpx2 import HTTPError
+from huggingface_hub import constants, get_token, hf_hub_download, hf_hub_url
+from huggingface_hub.errors import (
+    FileMetadataError,
+    GatedRepoError,
+    HfHubHTTPError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
+from pdinference.api.bounded_json import BoundedJsonError
+from pdinference.models.errors import ModelError
+from pdinference.models.hubs.hub import Listing, RemoteFile, Repository
+from pdinference.models.hubs.remote import INFO, listing_of, read_start, weights_of
+from pdinference.planning.memory import Headers, StoredFiles
+
+_UNAUTHORIZED, _FORBIDDEN = 401, 403
+
+
+class HuggingFaceHub:
+    """One repository there.
+
+    Args:
+        repository: Which.
+        endpoint: Address of the hub; None: what HF_ENDPOINT says, or the public one.
+    """
+
+    def __init__(self, repository: Repository, endpoint: str | None = None) -> None:
+        self._repository = repository
+        self._endpoint = endpoint or constants.ENDPOINT
+
+    def listing(self) -> Listing:
+        """Ask what the repository holds."""
+        revision = quote(self._repository.revision, safe="")
+        with self._explained():
+            content = read_start(
+                f"{self._endpoint}/api/models/{self._repository.name}/revision/{revision}?blobs=true", INFO.size + 1
+            )
+        return listing_of(content, self._repository.revision)
+
+    def download(self, file: RemoteFile, commit: str, folder: Path) -> None:
+        """Put one file into a folder."""
+        with self._explained():
+            hf_hub_download(
+                self._repository.name, file.path, revision=commit, local_dir=folder, endpoint=self._endpoint
+            )
+
+    def weights(self, listing: Listing) -> Headers | StoredFiles | None:
+        """Read the headers of safetensors files by range requests; of others take the sizes in the list of files."""
+        try:
+            with self._explained():
+                return weights_of(listing, lambda path, size: self._start(path, listing.commit, size))
+        except BoundedJsonError:
+            return None
+
+    def _start(self, path: str, commit: str, size: int) -> bytes:
+        return read_start(hf_hub_url(self._repository.name, path, revision=commit, endpoint=self._endpoint), size)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (HfHubHTTPError, LocalEntryNotFoundError, FileMetadataError, HTTPError, ConnectionError) as error:
+            raise self._explanation(error) from error
+
+    def _explanation(self, error: Exception) -> ModelError:
+        name = self._repository.name
+        if isinstance(error, GatedRepoError):
+            return ModelError(
+                "AccessDenied",
+                f"{name} is gated: accept its terms on {self._endpoint}/{name} with the account that the token in "
+                "spec.model.source.huggingFace.tokenSecret belongs to.",
+            )
+        if isinstance(error, RevisionNotFoundError):
+            return ModelError(
+                "NotFound", f"{name} has no revision {self._repository.revision}. Check its branches and tags."
+            )
+        if isinstance(error, RepositoryNotFoundError):
+            return ModelError("NotFound", self._absent())
+        if isinstance(error, HfHubHTTPError):
+            return self._refusal(error.response.status_code)
+        return ModelError(
+            "HubUnreachable",
+            f"{self._endpoint} cannot be reached ({_first_line(error)}). Check that pods may connect to it, or set "
+            "HF_ENDPOINT or HTTPS_PROXY in spec.engine.env. It is tried again.",
+        )
+
+    def _refusal(self, status: int) -> ModelError:
+        name = self._repository.name
+        if status in {_UNAUTHORIZED, _FORBIDDEN}:
+            return ModelError(
+                "AccessDenied",
+                f"{self._endpoint} refuses {name} (HTTP {status}). Check the token in "
+                "spec.model.source.huggingFace.tokenSecret, and what it may read.",
+            )
+        return ModelError(
+            "HubFailed", f"{self._endpoint} answered HTTP {status} for {self._repository}. It is tried again."
+        )
+
+    def _absent(self) -> str:
+        """The hub answers the same for what does not exist and for what is private."""
+        known = "" if get_token() else "if it is private, set spec.model.source.huggingFace.tokenSecret; "
+        return f"{self._endpoint} has no {self._repository.name} that we may read: {known}check the spelling."
+
+
+def _first_line(error: Exception) -> str:
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    return (str(cause).splitlines() or [type(cause).__name__])[0][:200]

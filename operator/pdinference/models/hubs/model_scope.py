@@ -1,0 +1,111 @@
+"""ModelScope (MODELSCOPE_ENDPOINT for another site); proxies are in the usual variables."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from modelscope_hub import HubApi
+from modelscope_hub.errors import (
+    APIError,
+    AuthenticationError,
+    FileIntegrityError,
+    HubError,
+    NotExistError,
+    PermissionDeniedError,
+)
+from modelscope_hub.types import FileInfo
+
+from pdinference.api.bounded_json import BoundedJsonError
+from pdinference.models.errors import ModelError, ModelFilesError
+from pdinference.models.files.json_files import INDEX, read_measured
+from pdinference.models.files.stored_files import sizes_in_listing
+from pdinference.models.hubs.hub import Listing, RemoteFile, Repository
+from pdinference.models.hubs.listed_files import files_in_listing
+from pdinference.models.hubs.small_files import downloaded
+from pdinference.planning.memory import StoredFiles
+
+_MODEL = "model"
+
+
+def _remote(file: FileInfo) -> RemoteFile:
+    """A file of a listing, whose members may be anything.
+
+    Raises:
+        TypeError: They are something else than text and a number.
+    """
+    if not isinstance(file.path, str) or type(file.size or 0) is not int or not isinstance(file.sha256 or "", str):
+        raise TypeError("no file")
+    return RemoteFile(file.path, file.size or 0, sha256=file.sha256 or None)
+
+
+class ModelScopeHub:
+    """One repository there.
+
+    Args:
+        repository: Which.
+        endpoint: Address of the site; None: what MODELSCOPE_ENDPOINT says, or the public one.
+    """
+
+    def __init__(self, repository: Repository, endpoint: str | None = None) -> None:
+        self._repository = repository
+        self._api = HubApi(endpoint=endpoint)
+
+    def listing(self) -> Listing:
+        """Ask what the repository holds; ModelScope does not tell the commit."""
+        with self._explained():
+            found = self._api.list_repo_files(self._repository.name, _MODEL, revision=self._repository.revision)
+            files = tuple(_remote(file) for file in found if file.type == "blob")
+        return Listing(self._repository.revision, files)
+
+    def download(self, file: RemoteFile, commit: str, folder: Path) -> None:
+        """Put one file into a folder; what was interrupted goes on where it stopped."""
+        with self._explained():
+            self._api.download_file(
+                self._repository.name,
+                _MODEL,
+                file.path,
+                revision=commit,
+                local_dir=folder,
+                expected_sha256=file.sha256,
+                file_size=file.size,
+            )
+
+    def weights(self, listing: Listing) -> StoredFiles | None:
+        """The sizes in the list of files: ModelScope's client reads whole files only, so headers cannot be had."""
+        try:
+            return sizes_in_listing(listing, files_in_listing(listing, lambda path: self._index(listing, path)))
+        except (BoundedJsonError, ModelFilesError):
+            return None
+
+    def _index(self, listing: Listing, path: str) -> bytes:
+        file = next(file for file in listing.files if file.path == path)
+        with downloaded(self, file, listing.commit, INDEX) as index:
+            return read_measured(index, INDEX)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except HubError as error:
+            raise self._explanation(error) from error
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise ModelError(
+                "HubFailed",
+                f"ModelScope gave an answer that makes no sense ({type(error).__name__}). It is tried again.",
+            ) from error
+
+    def _explanation(self, error: HubError) -> ModelError:
+        match error:
+            case NotExistError():
+                return ModelError("NotFound", f"ModelScope has no {self._repository}. Check spelling and revision.")
+            case AuthenticationError() | PermissionDeniedError():
+                return ModelError("AccessDenied", f"ModelScope refuses {self._repository.name}: it is not public.")
+            case FileIntegrityError():
+                return ModelError("Damaged", f"A file of {self._repository.name} arrived damaged. It is tried again.")
+            case APIError():
+                return ModelError("HubFailed", f"ModelScope failed ({error.status_code}). It is tried again.")
+        return ModelError(
+            "HubUnreachable",
+            "ModelScope cannot be reached. Check that pods may connect to it, or set HTTPS_PROXY in spec.engine.env. "
+            "It is tried again.",
+        )

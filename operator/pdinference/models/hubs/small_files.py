@@ -1,0 +1,24 @@
+"""Small files of a repository, such as its config, in a folder that is removed afterwards."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pdinference.api.bounded_json import Limits
+from pdinference.models.errors import storage
+from pdinference.models.hubs.hub import Hub, RemoteFile
+from pdinference.models.limits import no_file_larger_than
+
+
+@contextmanager
+def downloaded(hub: Hub, file: RemoteFile, commit: str, limits: Limits) -> Iterator[Path]:
+    """A file of a repository, on this machine.
+
+    Raises:
+        ModelError: The hub refuses, or sends something too large.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        with storage(Path(folder)), no_file_larger_than(limits.size):
+            hub.download(file, commit, Path(folder))
+        yield Path(folder, file.path)

@@ -1,0 +1,1 @@
+"""The model's shape: read from its `config.json`, whatever the architecture."""

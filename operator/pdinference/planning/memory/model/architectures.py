@@ -1,0 +1,192 @@
+"""What the classes of models have that a `config.json` does not say: data, by `model_type`.
+
+Sources: the classes of vllm/model_executor/models and, for what a config.json leaves out, of transformers
+(models/*/configuration_*.py). `tests/planning/memory/model/test_architectures.py` counts the parameters of each class.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Says = bool | str | tuple[str, ...]
+"""True, False, or the member of config.json that says it; of several members any one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """Tensors of an architecture beside the large matrices, which all have.
+
+    Attributes:
+        names: Members of config.json that have another name than usual, by the usual one.
+        norms: Norms of the hidden size in each layer.
+        parallel_norms: Whether `parallel_attn` leaves one norm, unless `num_ln_in_parallel_attn` says two (falcon.py).
+        embedding_norm: Whether there is a norm after the embedding.
+        norm_bias: Whether norms have a bias (LayerNorm).
+        qkv_bias: Whether the projections to queries, keys and values have a bias.
+        output_bias: Whether the projection out of attention has one.
+        mlp_bias: Whether the feed-forward layers have one.
+        head_bias: Whether the head has one.
+        gated: Whether the feed-forward part has a gate beside its first product.
+        halved_mlp: Whether config.json's width is that of the gate and the first product together.
+        packed: What the checkpoint has in one tensor, and LoRA so in one adapter: queries, keys and values, or the gate
+            and the first product as well.
+        grouped: Member of config.json without which the number of KV heads that it names does not count.
+        on_all_stages: Whether each pipeline stage allocates embedding, last norm and head, used or not.
+        qk_norm: Whether queries and keys are normalised: over each head, or over all heads together.
+        qk_norm_switch: Member of config.json that turns that on; empty: always on.
+        positions: Member of config.json with the number of learned positions, and how many there are beyond it.
+        defaults: What the class fills in where config.json is silent.
+        sliding_every: Of so many layers the last one attends to everything; 0: `layer_types` or the window alone says.
+        window_switch: Whether `sliding_window` counts only with `use_sliding_window: true`.
+        gated_sharing: Whether a gate weighs the shared expert.
+        correction_bias: Whether routers have a float32 bias for each expert.
+        unless: Members of config.json that, if they are true, stand for tensors that are not known here.
+        only_with: Members of config.json without which the tensors are not known here.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    norms: int = 2
+    parallel_norms: bool = False
+    embedding_norm: bool = False
+    norm_bias: bool = False
+    qkv_bias: Says = "attention_bias"
+    output_bias: Says = False
+    mlp_bias: Says = "mlp_bias"
+    head_bias: bool = False
+    gated: bool = True
+    halved_mlp: bool = False
+    packed: Literal["", "qkv", "all"] = ""
+    grouped: str = ""
+    on_all_stages: bool = False
+    qk_norm: Literal["", "head", "all"] = ""
+    qk_norm_switch: str = ""
+    positions: tuple[str, int] | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    sliding_every: int = 0
+    window_switch: bool = False
+    gated_sharing: bool = False
+    correction_bias: bool = False
+    unless: tuple[str, ...] = ()
+    only_with: tuple[str, ...] = ()
+
+
+_TIED = {"tie_word_embeddings": True}
+_LLAMA_BIAS = ("attention_bias", "bias")
+_LLAMA = Traits(qkv_bias=_LLAMA_BIAS, output_bias=_LLAMA_BIAS)
+
+ARCHITECTURES: Mapping[str, Traits] = {
+    "apertus": Traits(gated=False, qk_norm="head"),
+    "aquila": _LLAMA,
+    "arcee": Traits(gated=False, output_bias="attention_bias"),
+    "baichuan": Traits(qkv_bias=False, mlp_bias=False, packed="qkv"),
+    "bloom": Traits(
+        names={"hidden_size": "n_embed"}, norm_bias=True, embedding_norm=True, qkv_bias=True, output_bias=True,
+        mlp_bias=True, gated=False, on_all_stages=True, defaults=_TIED,
+    ),
+    "chatglm": Traits(
+        names={"vocab_size": "padded_vocab_size", "intermediate_size": "ffn_hidden_size"},
+        qkv_bias=("add_qkv_bias", "add_bias_linear"), output_bias="add_bias_linear", mlp_bias="add_bias_linear",
+        packed="all", grouped="multi_query_attention", on_all_stages=True,
+        defaults={"rmsnorm": True, "post_layer_norm": True, "multi_query_group_num": 1},
+        only_with=("rmsnorm", "post_layer_norm"), unless=("position_encoding_2d", "quantization_bit"),
+    ),
+    "cohere": Traits(norms=1, qk_norm="all", qk_norm_switch="use_qk_norm", on_all_stages=True, defaults=_TIED),
+    "cohere2": Traits(norms=1, on_all_stages=True, defaults=_TIED, sliding_every=4),
+    "deepseek": Traits(),
+    "deepseek_v2": Traits(),
+    "deepseek_v3": Traits(correction_bias=True),
+    "dots1": Traits(qk_norm="head", correction_bias=True),
+    "ernie4_5": Traits(qkv_bias="use_bias", output_bias="use_bias", mlp_bias="use_bias", defaults=_TIED),
+    "ernie4_5_moe": Traits(correction_bias=True, defaults=_TIED, unless=("use_bias",)),
+    "exaone4": Traits(qk_norm="head"),
+    "exaone": _LLAMA,
+    "falcon": Traits(
+        names={"hidden_size": "n_embed"}, norm_bias=True, parallel_norms=True, qkv_bias="bias", output_bias="bias",
+        mlp_bias="bias", gated=False, grouped="new_decoder_architecture", on_all_stages=True,
+        defaults=_TIED | {"multi_query": True, "parallel_attn": True, "max_position_embeddings": 2048},
+    ),
+    "gemma": Traits(on_all_stages=True, defaults=_TIED),
+    "gemma2": Traits(
+        norms=4, sliding_every=2, on_all_stages=True, defaults=_TIED | {"head_dim": 256, "sliding_window": 4096},
+    ),
+    "gemma3_text": Traits(
+        norms=4,
+        qk_norm="head",
+        sliding_every=6,
+        on_all_stages=True,
+        defaults=_TIED
+        | {"head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262208}
+        | {"sliding_window": 4096, "sliding_window_pattern": 6, "max_position_embeddings": 131072},
+    ),
+    "glm": Traits(defaults={"attention_bias": True}),
+    "glm4": Traits(norms=4, defaults={"attention_bias": True}),
+    "glm4_moe": Traits(qk_norm="head", qk_norm_switch="use_qk_norm", correction_bias=True),
+    "gpt2": Traits(
+        norm_bias=True, qkv_bias=True, output_bias=True, mlp_bias=True, gated=False, positions=("n_positions", 0),
+        on_all_stages=True, defaults=_TIED, unless=("add_cross_attention",),
+    ),
+    "gptj": Traits(norms=1, norm_bias=True, mlp_bias=True, head_bias=True, gated=False, on_all_stages=True),
+    "gpt_neox": Traits(
+        norm_bias=True, qkv_bias="attention_bias", output_bias="attention_bias", mlp_bias=True, gated=False,
+        defaults={"attention_bias": True},
+    ),
+    "granite": _LLAMA,
+    "granitemoe": Traits(on_all_stages=True),
+    "hunyuan_v1_dense": Traits(qk_norm="head", output_bias="attention_bias"),
+    "internlm": _LLAMA,
+    "internlm2": Traits(qkv_bias=False, mlp_bias=False, on_all_stages=True),
+    "internlm3": Traits(qkv_bias="qkv_bias", output_bias="bias"),
+    "kimi_k2": Traits(correction_bias=True),
+    "llama": _LLAMA,
+    "minicpm": Traits(on_all_stages=True, defaults=_TIED),
+    "minimax_m2": Traits(qk_norm="all", correction_bias=True),
+    "mimo": Traits(qkv_bias=True),
+    "ministral3": Traits(),
+    "mistral": Traits(),
+    "mixtral": Traits(on_all_stages=True),
+    "nemotron": Traits(norm_bias=True, output_bias="attention_bias", gated=False),
+    "olmo2": Traits(qk_norm="all", output_bias="attention_bias"),
+    "olmo3": Traits(qk_norm="all", output_bias="attention_bias", sliding_every=4),
+    "olmoe": Traits(qk_norm="all", output_bias="attention_bias", on_all_stages=True),
+    "opt": Traits(
+        norm_bias=True, qkv_bias="enable_bias", output_bias="enable_bias", mlp_bias="enable_bias", gated=False,
+        positions=("max_position_embeddings", 2), on_all_stages=True, defaults=_TIED | {"enable_bias": True},
+    ),
+    "orion": Traits(norm_bias=True, on_all_stages=True),
+    "phi": Traits(
+        norms=1, norm_bias=True, qkv_bias=True, output_bias=True, mlp_bias=True, head_bias=True, gated=False,
+        unless=("qk_layernorm",),
+    ),
+    "phi3": Traits(),
+    "phimoe": Traits(norm_bias=True, output_bias="attention_bias", on_all_stages=True, unless=("lm_head_bias",)),
+    "qwen": Traits(qkv_bias=True, halved_mlp=True, packed="qkv", only_with=("no_bias",),
+                   defaults={"no_bias": True}),
+    "qwen2": Traits(qkv_bias=True, window_switch=True),
+    "qwen2_moe": Traits(
+        qkv_bias=True, window_switch=True, gated_sharing=True, on_all_stages=True, defaults={"decoder_sparse_step": 1}
+    ),
+    "qwen3": Traits(qk_norm="head", window_switch=True),
+    "qwen3_moe": Traits(qk_norm="head", window_switch=True, on_all_stages=True, defaults={"decoder_sparse_step": 1}),
+    "seed_oss": Traits(output_bias="attention_out_bias", defaults={"attention_bias": True}),
+    "smollm3": Traits(output_bias="attention_bias", window_switch=True, defaults=_TIED),
+    "solar": _LLAMA,
+    "stablelm": Traits(
+        norm_bias=True, qkv_bias="use_qkv_bias", on_all_stages=True, unless=("qk_layernorm", "use_parallel_residual"),
+    ),
+    "starcoder2": Traits(
+        norm_bias=True, qkv_bias="use_bias", output_bias="use_bias", mlp_bias="use_bias", gated=False,
+        defaults=_TIED | {"use_bias": True},
+    ),
+    "xverse": _LLAMA,
+    "Yi": _LLAMA,
+}  # fmt: skip
+
+LAST_VERSIONS: Mapping[str, str] = {
+    "aquila": "0.24.0", "baichuan": "0.23.0", "internlm": "0.23.0", "mpt": "0.28.0", "qwen": "0.23.0",
+    "xverse": "0.23.0", "Yi": "0.3.0",
+}  # fmt: skip
+"""The last vLLM version with a class for a type that the pinned version has none for
+(`_PREVIOUSLY_SUPPORTED_MODELS` in vllm/model_executor/models/registry.py; Yi is older than that)."""
+
+UNKNOWN = Traits()
+"""What is assumed of any other architecture, whose weights are not computed: windows and KV heads are as usual."""

@@ -1,0 +1,225 @@
+"""The replica counts of P and D: the one place that decides them.
+
+They are decided anew in each reconcile, from the spec, the recommended counts, and the workloads and pods that exist.
+There is no other state. Growth takes only GPUs that are free now; the rest is allocated in a later reconcile.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.planning.scaling.fleet import Fleet
+from pdinference.planning.scaling.growth import RevisionCounts, fitted, grown
+from pdinference.planning.scaling.limited import Limit, RoleOutcome, asleep_limit, limit_of
+from pdinference.planning.scaling.scale_spec import ScaleSpec
+
+P, D = Role.PARAMETER, Role.DECODE
+Recommended = Mapping[Role, int | None]
+Roles = Mapping[Role, RevisionCounts]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """The replica counts of P and D.
+
+    Attributes:
+        replicas: Of each role and revision: of the target revision, also while it does not exist, and of the serving
+            revision where that is another and exists. Worker nodes get the count of their role and revision.
+        limited: Why a role has another count than the recommended one; only the roles that have.
+        blocked: Why the target revision may not be created yet, as a message; empty when it may, or exists.
+        used: GPUs of all P and D pods that exist, end, or are asked for.
+        budget: `spec.autoscaling.gpuBudget`; None for any number.
+    """
+
+    replicas: Mapping[Role, Mapping[str, int]]
+    limited: Mapping[Role, Limit] = field(default_factory=dict)
+    blocked: str = ""
+    used: int = 0
+    budget: int | None = None
+
+
+def allocate(
+    spec: ScaleSpec, fleet: Fleet, recommended: Recommended, *, target: str, serving: str, asleep: bool = False
+) -> Allocation:
+    """Decide all replica counts.
+
+    Args:
+        spec: What the spec says.
+        fleet: The workloads and pods of all revisions.
+        recommended: `spec.replicas` of each role's scale target; None, or absent, while there is none.
+        target: The revision that the spec asks for.
+        serving: The revision that requests go to; the target where there is to be no router; empty while none serves.
+        asleep: Whether the target revision is to have no pods.
+    """
+    decision = _Decision(spec, fleet, recommended, target=target, serving=serving)
+    return decision.asleep() if asleep else decision.awake()
+
+
+class _Decision:
+    """One call of `allocate`: its arguments, and what follows from them at once."""
+
+    def __init__(self, spec: ScaleSpec, fleet: Fleet, recommended: Recommended, *, target: str, serving: str) -> None:
+        self._spec, self._fleet, self._target, self._serving = spec, fleet, target, serving
+        self._scaled = _scaled_revision(spec, fleet, target, serving)
+        self._recommended = recommended
+
+    def asleep(self) -> Allocation:
+        """No pods of the target revision."""
+        replicas = {role: {**self._unchanged(role), self._target: 0} for role in ENGINE_ROLES}
+        limited = {role: asleep_limit(self._asked_for(role)) for role in ENGINE_ROLES}
+        return Allocation(replicas, limited, used=self._gpus_in_use({}), budget=self._spec.budget)
+
+    def awake(self) -> Allocation:
+        """Counts that follow the load."""
+        roles = self._shrunk(self._there(self._wanted()))
+        if self._target in self._fleet.revisions:
+            return self._allocation(self._grown(roles))
+        with_target = self._with_target(roles)
+        if self._fits(self._gpus_in_use(with_target)):
+            return self._allocation(self._grown(with_target))
+        grown = self._grown(roles)
+        found, first = self._allocation(grown), self._first(grown)
+        replicas = {role: {**counts, self._target: first[role]} for role, counts in found.replicas.items()}
+        return replace(found, replicas=replicas, blocked=self._why_blocked(first, found.used))
+
+    def _grown(self, roles: Roles) -> Roles:
+        """What the roles get of the GPUs that are free."""
+        wanted = {role: counts.wanted for role, counts in roles.items()}
+        free = None if self._spec.budget is None else self._spec.budget - self._gpus_in_use(roles)
+        levels = wanted if free is None else grown(roles, self._spec.ratio, free)
+        return {role: counts.raised(levels[role]) for role, counts in roles.items()}
+
+    def _allocation(self, roles: Roles) -> Allocation:
+        used = self._gpus_in_use(roles)
+        replicas = {role: {**self._unchanged(role), **counts.counts} for role, counts in roles.items()}
+        limits = {role: self._limit(role, counts, used) for role, counts in roles.items()}
+        limited = {role: limit for role, limit in limits.items() if limit is not None}
+        return Allocation(replicas, limited, used=used, budget=self._spec.budget)
+
+    def _limit(self, role: Role, counts: RevisionCounts, used: int) -> Limit | None:
+        recommended = self._recommended.get(role)
+        if not self._spec.roles[role].autoscaled or recommended is None:
+            recommended = counts.wanted
+        outcome = RoleOutcome(recommended, counts.wanted, counts.level, bool(self._scaled), len(counts.counts))
+        return limit_of(self._spec, role, outcome, used=used)
+
+    def _asked_for(self, role: Role) -> int:
+        """The recommended count; without one, and before a revision serves, the count that there is."""
+        scale, recommended = self._spec.roles[role], self._recommended.get(role)
+        if not scale.autoscaled:
+            return scale.initial
+        if self._scaled and recommended is not None:
+            return recommended
+        return self._fleet.instances(role, self._scaled or self._target) or scale.initial
+
+    def _wanted(self) -> dict[Role, int]:
+        """The counts that range and ratio make of those that are asked for."""
+        spec = self._spec
+        counts = {
+            role: min(scale.within(self._asked_for(role)), spec.most_by_ratio(role))
+            for role, scale in spec.roles.items()
+        }
+        if spec.ratio is None:
+            return counts
+        p, d = spec.ratio.least(counts[P], counts[D])
+        return {P: spec.roles[P].within(p), D: spec.roles[D].within(d)}
+
+    def _there(self, wanted: Mapping[Role, int]) -> Roles:
+        """The revisions of each role whose counts move together, as they are."""
+        return {role: self._revisions_of(role, wanted[role]) for role in ENGINE_ROLES}
+
+    def _revisions_of(self, role: Role, wanted: int) -> RevisionCounts:
+        scale = self._spec.roles[role]
+        moving = {self._target, self._scaled} if scale.autoscaled else {self._target}
+        revisions = sorted(moving & set(self._fleet.revisions))
+        counts = {revision: self._fleet.instances(role, revision) for revision in revisions}
+        gpus = {revision: self._gpus(role, revision) for revision in revisions}
+        return RevisionCounts(wanted, min(scale.minimum, wanted), counts, gpus)
+
+    def _with_target(self, roles: Roles) -> Roles:
+        """The same with the target revision, which does not exist yet."""
+        first = self._first(roles)
+        return {
+            role: replace(
+                counts,
+                counts={**counts.counts, self._target: first[role]},
+                gpus={**counts.gpus, self._target: self._gpus(role, self._target)},
+            )
+            for role, counts in roles.items()
+        }
+
+    def _shrunk(self, roles: Roles) -> Roles:
+        """No more than is wanted, and than the budget can ever allow: it was lowered, or a minimum was raised.
+
+        Pods that end, and revisions that are about to be deleted, cost no pod its place, because they free their GPUs.
+        """
+        kept: Mapping[Role, int] = {
+            role: max(min(counts.highest, counts.wanted), counts.minimum) for role, counts in roles.items()
+        }
+        minimums = {role: counts.minimum for role, counts in roles.items()}
+        gpus = {role: sum(counts.gpus.values()) for role, counts in roles.items()}
+        if self._fits(sum(minimums[role] * gpus[role] for role in ENGINE_ROLES)):
+            kept = self._fitted(kept, minimums, gpus)
+        return {role: counts.lowered(kept[role]) for role, counts in roles.items()}
+
+    def _first(self, roles: Roles) -> Mapping[Role, int]:
+        """The counts that the target revision is created with: those of the serving revision, if there is one."""
+        if self._scaled not in {"", self._target}:
+            return {role: counts.level for role, counts in roles.items()}
+        wanted = {role: counts.wanted for role, counts in roles.items()}
+        minimums = {role: counts.minimum for role, counts in roles.items()}
+        return self._fitted(wanted, minimums, {role: self._spec.roles[role].gpus for role in ENGINE_ROLES})
+
+    def _fitted(
+        self, counts: Mapping[Role, int], minimums: Mapping[Role, int], gpus: Mapping[Role, int]
+    ) -> Mapping[Role, int]:
+        return counts if self._spec.budget is None else fitted(counts, minimums, gpus, self._spec.budget)
+
+    def _fits(self, gpus: int) -> bool:
+        return self._spec.budget is None or gpus <= self._spec.budget
+
+    def _unchanged(self, role: Role) -> dict[str, int]:
+        """The count that the serving revision has, where it does not move."""
+        exists = self._fleet.has(role, self._serving)
+        return {self._serving: self._fleet.instances(role, self._serving)} if exists else {}
+
+    def _gpus(self, role: Role, revision: str) -> int:
+        """GPUs of an instance; of the target revision, also of nodes whose workloads do not exist yet."""
+        return self._spec.roles[role].gpus if revision == self._target else self._fleet.gpus(role, revision)
+
+    def _gpus_in_use(self, roles: Roles) -> int:
+        """GPUs of all pods: those of before, and those that these counts add. What shrinks still holds its GPUs."""
+        counts = {
+            (role, revision): self._fleet.instances(role, revision)
+            for role in ENGINE_ROLES
+            for revision in self._fleet.revisions
+        }
+        for role, moving in roles.items():
+            for revision, count in moving.counts.items():
+                counts[role, revision] = max(count, counts.get((role, revision), 0))
+        return sum(count * self._gpus(*place) for place, count in counts.items()) + self._fleet.leaving
+
+    def _why_blocked(self, first: Mapping[Role, int], used: int) -> str:
+        needed = sum(first[role] * self._spec.roles[role].gpus for role in ENGINE_ROLES)
+        text = (
+            f"The new revision needs {needed} GPUs, {used} are in use, and spec.autoscaling.gpuBudget is "
+            f"{self._spec.budget}."
+        )
+        if not self._scaled:
+            return f"{text} It starts when the pods that are still there are gone."
+        return (
+            f"{text} Raise it to {used + needed}, at least until the roll-out is over, or use rollout.strategy "
+            "Recreate, which ends the old revision first."
+        )
+
+
+def _scaled_revision(spec: ScaleSpec, fleet: Fleet, target: str, serving: str) -> str:
+    """The revision whose counts follow the recommendation; empty while none serves.
+
+    An earlier revision without P or D pods serves nobody and is not started: it was asleep, or stopped, when the spec
+    changed. With Recreate an earlier revision is deleted.
+    """
+    if serving in {"", target}:
+        return serving
+    started = all(fleet.instances(role, serving) for role in ENGINE_ROLES)
+    return serving if started and not spec.recreates else ""

@@ -1,0 +1,105 @@
+"""Why a role has another replica count than the one recommended."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pdinference.api.names import Role
+from pdinference.planning.scaling.scale_spec import ScaleSpec
+
+
+class LimitReason(StrEnum):
+    """What limits a role; also the reason in conditions."""
+
+    ASLEEP = "Asleep"
+    STARTING = "Starting"
+    GPU_BUDGET = "GpuBudget"
+    RATIO = "Ratio"
+    TOO_FEW = "TooFewReplicas"
+    TOO_MANY = "TooManyReplicas"
+
+
+JOINT_LIMITS = (LimitReason.RATIO, LimitReason.GPU_BUDGET)
+"""Limits of P and D together (`spec.autoscaling`), the more urgent one last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Why the allocated replica count differs from the recommended one.
+
+    Attributes:
+        recommended: The count that the scale target recommends; of a role without autoscaling, `replicas`.
+        allocated: The count that the role gets.
+        message: One or two sentences for a condition.
+    """
+
+    reason: LimitReason
+    recommended: int
+    allocated: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoleOutcome:
+    """How the count of a role came about.
+
+    Attributes:
+        recommended: The count that was asked for.
+        wanted: What range and ratio made of it.
+        allocated: What the role got.
+        applies: Whether the recommended count applies yet: a revision serves.
+        revisions: How many revisions have the count.
+    """
+
+    recommended: int
+    wanted: int
+    allocated: int
+    applies: bool
+    revisions: int
+
+
+def limit_of(spec: ScaleSpec, role: Role, outcome: RoleOutcome, *, used: int) -> Limit | None:
+    """Why a role has another count than recommended; None when it has that count.
+
+    Args:
+        spec: What the spec says.
+        role: The role.
+        outcome: How its count came about.
+        used: GPUs that are in use.
+    """
+    if outcome.allocated == outcome.recommended:
+        return None
+    reason = _reason(spec, role, outcome)
+    message = f"{outcome.recommended} pods are recommended. {_message(reason, spec, role, outcome, used)}"
+    return Limit(reason, outcome.recommended, outcome.allocated, message)
+
+
+def asleep_limit(recommended: int) -> Limit:
+    """The limit of a role whose revision sleeps."""
+    return Limit(LimitReason.ASLEEP, recommended, 0, "There are no pods until the next request.")
+
+
+def _reason(spec: ScaleSpec, role: Role, outcome: RoleOutcome) -> LimitReason:
+    scale, allocated = spec.roles[role], outcome.allocated
+    if allocated < min(outcome.wanted, outcome.recommended):
+        return LimitReason.GPU_BUDGET
+    if not outcome.applies:
+        return LimitReason.STARTING
+    if allocated < outcome.recommended:
+        return LimitReason.TOO_MANY if allocated == scale.maximum else LimitReason.RATIO
+    return LimitReason.TOO_FEW if allocated == scale.minimum else LimitReason.RATIO
+
+
+def _message(reason: LimitReason, spec: ScaleSpec, role: Role, outcome: RoleOutcome, used: int) -> str:
+    match reason:
+        case LimitReason.GPU_BUDGET:
+            both = " During the roll-out each pod more is one of both revisions." if outcome.revisions > 1 else ""
+            return f"{used} of the {spec.budget} GPUs of spec.autoscaling.gpuBudget are in use.{both}"
+        case LimitReason.STARTING:
+            return "Their number changes when the new revision serves requests."
+        case LimitReason.TOO_MANY:
+            return f"spec.{role}.autoscaling.maxReplicas is {spec.roles[role].maximum}."
+        case LimitReason.TOO_FEW:
+            return f"spec.{role}.autoscaling.minReplicas is {spec.roles[role].minimum}."
+        case _ if outcome.allocated < outcome.recommended:
+            return "More would need more pods of the other role for spec.autoscaling.ratio than its maxReplicas allows."
+    return f"spec.autoscaling.ratio needs {outcome.allocated} for the pods of the other role."

@@ -1,0 +1,114 @@
+"""The deadline of progress: since when a roll-out has not moved, and for how long it may stand still.
+
+All of it is in the status, so a restart of the operator does not start the time anew.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import RoleStatus, Status
+from pdinference.api.v1alpha1.conditions import (
+    DEADLINE_REASONS,
+    FINAL_REASONS,
+    MODEL_READY,
+    PROGRESSING,
+)
+from pdinference.planning.conditions import ROLE_CONDITIONS, Judgement, find
+from pdinference.planning.model_report import WORKING
+from pdinference.planning.observed import PREPARING_MODEL
+from pdinference.planning.scaling.limited import LimitReason
+from pdinference.planning.status.problems import MODEL_NOT_READY
+from pdinference.planning.status.progressing import rolled_out, unfinished
+from pdinference.planning.status.situation import Situation
+from pdinference.planning.troubles import Advice
+
+_PASSED = FINAL_REASONS | DEADLINE_REASONS | {MODEL_NOT_READY, PREPARING_MODEL}
+"""Reasons of a role's condition whose end is progress, though no pod is ready yet."""
+
+Problems = Mapping[Role, Advice | None]
+
+
+def last_progress(
+    situation: Situation,
+    *,
+    previous: Status,
+    roles: Mapping[Role, RoleStatus],
+    problems: Problems,
+    first: Advice | None,
+    model: Judgement | None,
+    now: datetime,
+) -> datetime | None:
+    """When the roll-out last moved, in whole seconds; None while no deadline applies.
+
+    Args:
+        situation: What is there.
+        previous: The status as last written.
+        roles: The counts now.
+        problems: What keeps each role from being as wanted.
+        first: The problem to solve first.
+        model: The condition ModelReady.
+        now: The time.
+    """
+    if not _applies(situation, problems, first, model):
+        return None
+    before = previous.last_progress_time
+    if before is None or _moved(situation, previous, roles, problems, model):
+        return now.replace(microsecond=0)
+    return before
+
+
+def late(since: datetime | None, deadline: timedelta | None, now: datetime) -> bool:
+    """Whether the deadline has passed."""
+    return since is not None and deadline is not None and now >= since + deadline
+
+
+def due(status: Status, deadline: timedelta) -> datetime | None:
+    """When to look again, since a status without news turns into `ProgressDeadlineExceeded` then; None for never."""
+    judged = find(status.conditions, PROGRESSING)
+    if status.last_progress_time is None or judged is None or judged.status != "True":
+        return None
+    return status.last_progress_time + deadline
+
+
+def _applies(situation: Situation, problems: Problems, first: Advice | None, model: Judgement | None) -> bool:
+    """Whether anything is left to do, and nothing legitimate is waited for."""
+    if not unfinished(situation, first):
+        return False
+    if first is not None and first.reason == LimitReason.GPU_BUDGET:
+        return False
+    if first is not None and first.reason == MODEL_NOT_READY and model is not None and model.reason in WORKING:
+        return False
+    return not (rolled_out(situation) and situation.answers and _only_autoscaled(situation, problems))
+
+
+def _only_autoscaled(situation: Situation, problems: Problems) -> bool:
+    """Whether only pods of autoscaled roles are missing. A revision that serves is not stuck for want of them."""
+    lacking = {role for role, problem in problems.items() if problem is not None}
+    return bool(lacking) and lacking <= situation.autoscalers.keys()
+
+
+def _moved(
+    situation: Situation,
+    previous: Status,
+    roles: Mapping[Role, RoleStatus],
+    problems: Problems,
+    model: Judgement | None,
+) -> bool:
+    """Whether there was progress since the last status: other work, another ready pod, or a phase that is over."""
+    if (previous.revision, previous.observed_generation) != (situation.target, situation.generation):
+        return True
+    if previous.serving_revision != situation.rollout.serving:
+        return True
+    if any(counts.ready > getattr(previous.roles, role).ready for role, counts in roles.items()):
+        return True
+    looked = find(previous.conditions, MODEL_READY)
+    if model is not None and looked is not None and model.status == "True" != looked.status:
+        return True
+    return any(_passed(previous, role, problem) for role, problem in problems.items())
+
+
+def _passed(previous: Status, role: Role, problem: Advice | None) -> bool:
+    before = find(previous.conditions, ROLE_CONDITIONS[role])
+    now = problem.reason if problem is not None else ""
+    return before is not None and before.reason in _PASSED and before.reason != now

@@ -1,0 +1,51 @@
+"""The status of a resource whose stored spec is invalid, and of which no valid spec is known."""
+
+from datetime import datetime
+
+from pdinference.api.names import SERVING_ROLES
+from pdinference.api.v1alpha1 import Status
+from pdinference.api.v1alpha1.conditions import AUTOSCALING, INVALID, MEMORY_FITS, READY
+from pdinference.planning import conditions
+from pdinference.planning.conditions import Judgement
+from pdinference.planning.memory import MemoryVerdict
+from pdinference.planning.status.model import memory_fits
+from pdinference.planning.status.progressing import kstatus
+
+_NOTHING = Judgement("False", INVALID, "The spec is invalid. Nothing was created.")
+_UNKNOWN = Judgement(
+    "Unknown", INVALID, "The operator knows no valid spec of this resource. It leaves its children as they are."
+)
+
+
+def left_alone_status(
+    message: str, memory: MemoryVerdict, *, generation: int, previous: Status, now: datetime
+) -> Status:
+    """What the spec breaks; of children that an earlier version of the operator made, nothing is said.
+
+    Args:
+        message: What the spec breaks.
+        memory: Whether the model fits, which may be what is wrong.
+        generation: Of the stored spec.
+        previous: The status so far.
+        now: The time.
+    """
+    created = bool(previous.revision)
+    types = [READY]
+    if created:
+        types += [conditions.ROLE_CONDITIONS[role] for role in SERVING_ROLES]
+    if any(old.type == AUTOSCALING for old in previous.conditions):
+        types.append(AUTOSCALING)
+    judgements = dict.fromkeys(types, _UNKNOWN if created else _NOTHING) | {
+        **kstatus(Judgement("False", INVALID, message)),
+        MEMORY_FITS: memory_fits(memory),
+    }
+    fresh = conditions.written(judgements, generation=generation, now=now)
+    kept = [old for old in previous.conditions if old.type not in judgements]
+    return previous.model_copy(
+        update={
+            "observed_generation": generation,
+            "plan": memory.status,
+            "last_progress_time": None,
+            "conditions": conditions.carry_over([*fresh, *kept], previous.conditions),
+        }
+    )

@@ -1,0 +1,35 @@
+"""Logs: one JSON object a line for collectors, or plain text for people."""
+
+import logging
+import sys
+
+from pythonjsonlogger.json import JsonFormatter
+
+from pdinference.runtime.settings import OperatorSettings
+
+_FIELDS = "%(asctime)s %(levelname)s %(name)s %(message)s"
+_NOISY = ("kopf", "aiohttp.access", "asyncio")
+
+
+class _PlainFormatter(logging.Formatter):
+    """Appends the extra fields that the JSON form shows as keys."""
+
+    _KEYS = ("namespace", "resource", "revision", "reason")
+
+    def format(self, record: logging.LogRecord) -> str:
+        extras = " ".join(f"{key}={getattr(record, key)}" for key in self._KEYS if hasattr(record, key))
+        return f"{super().format(record)} {extras}".rstrip()
+
+
+def configure(settings: OperatorSettings) -> None:
+    """Send all logs to stderr in the chosen form; Kopf says only what went wrong."""
+    handler = logging.StreamHandler(sys.stderr)
+    formatter: logging.Formatter = (
+        JsonFormatter(_FIELDS, rename_fields={"asctime": "time", "levelname": "level", "name": "logger"})
+        if settings.log_format == "json"
+        else _PlainFormatter("%(asctime)s %(levelname)-7s %(message)s")
+    )
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+    for name in _NOISY:
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))

@@ -1,0 +1,130 @@
+"""What pods report, in this process: read on every replica, leader or not, and served to HPAs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from pdinference.api.names import ENGINE_ROLES
+from pdinference.autoscaling.access import Access
+from pdinference.autoscaling.activity import INTERVAL_S, Activities
+from pdinference.autoscaling.front_proxy import FrontProxy
+from pdinference.autoscaling.gauges import SignalGauges
+from pdinference.autoscaling.loads import Loads
+from pdinference.autoscaling.metrics import ScrapeMetrics
+from pdinference.autoscaling.metrics_api import MetricsApi
+from pdinference.autoscaling.policies import Policies
+from pdinference.autoscaling.registration import Registration
+from pdinference.autoscaling.scrape import Scraper
+from pdinference.batch.progress import BatchProgress
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.client import ApiServer
+from pdinference.cluster.kinds import Owner
+from pdinference.controller.supervisor import Supervisor
+from pdinference.planning.batch import Progress
+from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.sleep import Activity
+from pdinference.runtime.answering import Answering
+from pdinference.runtime.settings import OperatorSettings
+
+_PATIENCE_S: Final = 3.0
+
+
+class Measuring:
+    """Scraper, external metrics API, and what the status says of both.
+
+    Args:
+        answering: Gets the routes of the metrics API.
+        enqueue: Takes the resources whose status has to say something else.
+    """
+
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        api: ApiServer,
+        cache: Cache,
+        answering: Answering,
+        supervisor: Supervisor,
+        *,
+        registry: CollectorRegistry,
+        enqueue: Callable[[Iterable[Owner]], None],
+    ) -> None:
+        self._cache = cache
+        self._enqueue = enqueue
+        self._supervisor = supervisor
+        self._policies = Policies(cache)
+        metrics = ScrapeMetrics(registry)
+        self._scraper = Scraper(
+            cache,
+            self._policies,
+            metrics,
+            interval=settings.scrape_seconds,
+            on_change=lambda owner: enqueue([owner]),
+        )
+        self._activities = Activities(
+            cache, on_change=lambda owner: enqueue([owner]), interval=min(INTERVAL_S, settings.scrape_seconds)
+        )
+        self._progress = BatchProgress(cache, on_change=lambda owner: enqueue([owner]))
+        loads = Loads(self._scraper, self._policies)
+        self.gauges = SignalGauges(self._policies, loads)
+        """For /metrics."""
+        served = settings.metrics_service if answering.clients is not None else None
+        self._registration = Registration(api, served, on_change=self._all_changed)
+        self._proxy = FrontProxy(api, answering.clients) if served and answering.clients is not None else None
+        if self._proxy is not None:
+            answering.add(
+                MetricsApi(
+                    loads=loads,
+                    policies=self._policies,
+                    proxy=self._proxy,
+                    access=Access(api),
+                    metrics=metrics,
+                ).routes()
+            )
+
+    def measured(self, owner: Owner) -> Measured:
+        """What the status of a resource should know."""
+        caches = {role: self._scraper.kv_caches(owner, role) for role in ENGINE_ROLES}
+        return Measured(
+            self._registration.problem if self._policies.uses_metrics_api(owner) else None,
+            self._scraper.silent(owner),
+            caches,
+            self._scraper.paces(owner),
+        )
+
+    def activity(self, owner: Owner) -> Activity | None:
+        """Whether anybody asks a resource that may sleep; None when that is not known."""
+        return self._activities.of(owner)
+
+    def progress(self, owner: Owner) -> Progress | None:
+        """How far a batch is; None when its runner does not report it."""
+        return self._progress.of(owner)
+
+    async def begun(self) -> None:
+        """Wait until pairs that may sleep were asked once, but not for long where they do not answer.
+
+        What is decided before would be taken back a moment later, in the status at least.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._activities.asked.wait()
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Measure until the end of the block."""
+        work = {
+            "scraper": self._scraper.forever(),
+            "activities": self._activities.forever(),
+            "batch-progress": self._progress.forever(),
+        }
+        if self._proxy is not None:
+            work |= {"registration": self._registration.keep(), "front-proxy": self._proxy.keep()}
+        async with AsyncExitStack() as tasks:
+            for name, forever in work.items():
+                await tasks.enter_async_context(self._supervisor.running(name, forever))
+            yield
+
+    def _all_changed(self) -> None:
+        self._enqueue(owner for owner, _ in self._policies.autoscaled())

@@ -1,0 +1,181 @@
+"""The operator process, from start to stop."""
+
+import asyncio
+import logging
+import resource
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from pdinference.cluster.client import ApiServer, ConfigurationError, load_configuration
+from pdinference.runtime import logs
+from pdinference.runtime.health import Health
+from pdinference.runtime.leader import LeaderLostError
+from pdinference.runtime.parts import Parts
+from pdinference.runtime.settings import OperatorSettings
+from pdinference.runtime.watch import watch
+
+_LOG = logging.getLogger(__name__)
+_KOPF_EXIT_S = 5.0
+
+
+def run(settings: OperatorSettings) -> int:
+    """Run the operator until SIGTERM or SIGINT; the exit status comes back."""
+    logs.configure(settings)
+    _allow_connections()
+    try:
+        return asyncio.run(_main(settings))
+    except ConfigurationError as error:
+        _LOG.error("%s", error)
+        return 2
+
+
+async def _main(settings: OperatorSettings) -> int:
+    stop = asyncio.Event()
+    _stop_on_signals(stop)
+    api = ApiServer(await load_configuration(settings.kubeconfig), kubeconfig=settings.kubeconfig)
+    try:
+        return await Operator(settings, Parts(settings, api), stop).run()
+    finally:
+        await api.close()
+
+
+def _allow_connections() -> None:
+    """Many containers start with 1,024 open files, which pods that never answer could use up."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+
+class Operator:
+    """Starts the parts of the process in their order, and stops them.
+
+    Args:
+        stop: Set it to stop the operator in an orderly way.
+    """
+
+    def __init__(self, settings: OperatorSettings, parts: Parts, stop: asyncio.Event) -> None:
+        self._settings = settings
+        self._parts = parts
+        self._stop = stop
+
+    async def run(self) -> int:
+        """Run until told to stop (0), or until something that cannot be cured from within (1)."""
+        health = Health(
+            self._parts.freshness,
+            self._parts.metrics,
+            self._parts.supervisor,
+            gauges=self._parts.measuring.gauges.text,
+            unready=self._unready,
+        )
+        async with (
+            health.serve(self._settings.bind_address, self._settings.port) as port,
+            self._parts.supervisor.running("isolated-process", self._parts.isolated.keep()),
+            self._parts.answering.serve(),
+        ):
+            _LOG.info("Serving /healthz, /readyz and /metrics on port %d", port)
+            if not await self._unless_stopped(self._parts.resync.first()):
+                return 0
+            _LOG.info(
+                "Synced: %d resources, %d children", len(self._parts.cache.resources), len(self._parts.cache.children)
+            )
+            async with self._parts.measuring.run(), self._watching() as watching:
+                status = await self._lead(watching)
+                # Before Kopf ends: it cancels all tasks that were started after it, those of connections among them.
+                await self._parts.answering.drain()
+                return status
+
+    def _unready(self) -> str:
+        """Why nothing should be sent here yet, or no more; empty when all is well."""
+        if self._stop.is_set():
+            return "stopping"
+        if not self._parts.resync.synced:
+            return "the first list of all objects is not complete"
+        if not self._parts.isolated.ready.is_set():
+            return "the process for examinations is not ready"
+        return "" if self._parts.answering.ready else "there is no certificate to answer the API server with"
+
+    async def _lead(self, watching: asyncio.Task[None]) -> int:
+        """Become the leader, work, and leave in the order in which nobody else can write at the same time."""
+        resyncing = asyncio.create_task(self._parts.resync.forever(), name="resync")
+        leading = asyncio.create_task(self._work(), name="lead")
+        stopping = asyncio.create_task(self._stop.wait(), name="stop")
+        try:
+            await asyncio.wait({watching, resyncing, leading, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            status = 0 if self._stop.is_set() else _report_end(watching, resyncing, leading)
+        finally:
+            lost = leading.done()
+            await self._parts.workers.stop(0 if lost else self._settings.shutdown_seconds)
+            for task in (resyncing, leading, stopping):
+                task.cancel()
+            await asyncio.gather(resyncing, leading, stopping, return_exceptions=True)
+            await self._parts.leader.release()
+        _LOG.info("Stopped")
+        return status
+
+    async def _work(self) -> None:
+        await self._parts.measuring.begun()
+        await self._parts.leader.acquire()
+        self._parts.workers.start(self._settings.workers)
+        await self._parts.leader.hold()
+
+    @asynccontextmanager
+    async def _watching(self) -> AsyncIterator[asyncio.Task[None]]:
+        """Kopf, which installs signal handlers of its own that ours must replace once it is up.
+
+        When it ends, Kopf cancels every task that was started after it, so it is the last to be stopped.
+        """
+        halt, ready = asyncio.Event(), asyncio.Event()
+        task = asyncio.create_task(
+            watch(
+                self._parts.on_event,
+                kinds=self._parts.kinds,
+                freshness=self._parts.freshness,
+                kubeconfig=self._settings.kubeconfig,
+                namespaces=self._settings.namespaces,
+                stop=halt,
+                ready=ready,
+            ),
+            name="kopf",
+        )
+        up = asyncio.create_task(ready.wait(), name="kopf-up")
+        await asyncio.wait({task, up}, return_when=asyncio.FIRST_COMPLETED)
+        up.cancel()
+        _stop_on_signals(self._stop)
+        try:
+            yield task
+        finally:
+            halt.set()
+            await asyncio.wait({task}, timeout=_KOPF_EXIT_S)
+
+    async def _unless_stopped(self, work: Any) -> bool:
+        """Do this; False when told to stop before it was done."""
+        task = asyncio.ensure_future(work)
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not task.done():
+            task.cancel()
+            return False
+        task.result()
+        return True
+
+
+def _report_end(watching: asyncio.Task[Any], resyncing: asyncio.Task[Any], leading: asyncio.Task[Any]) -> int:
+    """Say what ended although nobody asked for it; Kubernetes starts the process again."""
+    for task in (leading, watching, resyncing):
+        if task.done() and not task.cancelled():
+            error = task.exception()
+            if isinstance(error, LeaderLostError):
+                _LOG.error("No longer the leader: %s", error)
+            elif error is not None:
+                _LOG.error("%s failed", task.get_name(), exc_info=error)
+            else:
+                _LOG.error("%s ended", task.get_name())
+    return 1

@@ -1,0 +1,89 @@
+"""The command line, as a person uses it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from pdinference.cli import main
+from tests.conftest import REPOSITORY
+
+TINY = REPOSITORY / "examples/tiny-cpu.yaml"
+
+
+def test_render_prints_every_child_as_yaml() -> None:
+    result = CliRunner().invoke(main, ["render", "-f", str(TINY), "--router-image", "mine:1"])
+    assert result.exit_code == 0
+    kinds = [document["kind"] for document in yaml.safe_load_all(result.output)]
+    assert {"StatefulSet", "Deployment", "Service", "NetworkPolicy", "PodDisruptionBudget"} <= set(kinds)
+    assert "mine:1" in result.output
+
+
+def test_render_passes_over_other_kinds_and_reads_standard_input() -> None:
+    text = "kind: ConfigMap\n---\n" + TINY.read_text()
+    result = CliRunner().invoke(main, ["render", "-n", "models", "-f", "-"], input=text)
+    assert {d["metadata"]["namespace"] for d in yaml.safe_load_all(result.output)} == {"models"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: [", "is not YAML"),
+        ("kind: Pod", "holds no resource of kind PDInference"),
+        ("", "holds no resource"),
+        ("kind: PDInference\nmetadata: {name: x}\nspec: {}", "spec.model: This field is required."),
+        ("kind: PDInference\nmetadata: 3", "metadata: "),
+        ("kind: PDInference", "without a name is not valid"),
+    ],
+)
+def test_render_says_what_is_wrong_with_a_file(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(text)
+    result = CliRunner().invoke(main, ["render", "-f", str(file)])
+    assert result.exit_code == 1
+    assert words in result.output
+    assert "Traceback" not in result.output
+
+
+CRDS = ["pdinferences.pdinference.io", "pdbatches.pdinference.io", "pdscalers.pdinference.io"]
+
+
+@pytest.mark.parametrize("name", CRDS)
+def test_crd_prints_the_file_in_the_repository(name: str) -> None:
+    result = CliRunner().invoke(main, ["crd", name])
+    assert result.output == (REPOSITORY / f"crds/{name}.yaml").read_text()
+
+
+def test_crd_prints_all_of_them_and_names_them_when_there_is_no_such() -> None:
+    found = [crd["metadata"]["name"] for crd in yaml.safe_load_all(CliRunner().invoke(main, ["crd"]).output)]
+    assert found == CRDS
+    result = CliRunner().invoke(main, ["crd", "pods"])
+    assert result.exit_code == 1
+    assert "pdbatches.pdinference.io" in result.output
+
+
+def test_offline_commands_do_not_import_the_cluster() -> None:
+    """`render` answers in under a second because it leaves Kopf and the Kubernetes client alone."""
+    code = "import sys, pdinference.cli; print([m for m in ('kopf', 'kubernetes', 'aiohttp') if m in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_validate_looks_at_every_resource_and_says_which_are_valid(tmp_path: Path) -> None:
+    file = tmp_path / "several.yaml"
+    wrong = "kind: PDInference\nmetadata: {name: wrong}\nspec: {}"
+    file.write_text(f"{wrong}\n---\n{TINY.read_text()}")
+    result = CliRunner().invoke(main, ["validate", "-f", str(file)])
+    assert result.exit_code == 1
+    assert "PDInference wrong is not valid." in result.stderr
+    assert result.stdout == f"{file}: PDInference tiny is valid.\n"
+
+
+def test_warnings_do_not_get_into_what_is_rendered() -> None:
+    text = TINY.read_text().replace("dtype: float32", "trustRemoteCode: true")
+    result = CliRunner().invoke(main, ["render", "-f", "-"], input=text)
+    assert result.exit_code == 0
+    assert "Warning: <stdin>: spec.model.trustRemoteCode" in result.stderr
+    assert "Warning" not in result.stdout

@@ -1,0 +1,81 @@
+"""Everything that has to know a connector does, and nothing else names one."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from pdinference.api.names import ENGINE_ROLES
+from pdinference.api.v1alpha1.connectors import LIMITS, ConnectorName
+from pdinference.api.v1alpha1.transfer import Transfer
+from pdinference.engine.connectors.registry import CONNECTORS
+from pdinference.engine.router import router_command
+from pdinference.engine.vllm import engine_command
+from tests.conftest import REPOSITORY
+from tests.engine.connectors.transfers import SETTINGS, Make, through
+from tests.engine.test_vllm import environment
+
+PACKAGE = REPOSITORY / "operator" / "pdinference"
+MAY_NAME_THEM = {
+    Path("api/v1alpha1/connectors.py"),
+    Path("api/v1alpha1/transfer.py"),
+    Path("engine/connectors/registry.py"),
+}
+
+
+def test_the_api_the_limits_the_modules_and_these_tests_have_the_same_connectors() -> None:
+    names = list(get_args(ConnectorName))
+    assert list(LIMITS) == list(CONNECTORS) == list(SETTINGS) == names
+
+
+def test_the_description_of_the_field_names_each_connector() -> None:
+    description = Transfer.model_fields["connector"].description or ""
+    assert [name for name in CONNECTORS if not re.search(rf"\b{name}:\s", description)] == []
+
+
+def test_the_page_has_what_each_connector_needs_and_how_far_it_was_tried() -> None:
+    page = (REPOSITORY / "docs" / "resource.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    for name, connector in CONNECTORS.items():
+        assert f"| `{name}` | {connector.tried} |" in rows
+        assert sum(row.startswith(f"| `{name}`") for row in rows) == 2, "what it needs is in another table"
+
+
+@pytest.mark.parametrize("connector", CONNECTORS)
+def test_variables_that_users_may_not_set_are_set_for_the_connector(resource: Make, connector: ConnectorName) -> None:
+    for role in ENGINE_ROLES:
+        found = environment(engine_command(through(resource, connector), role))
+        assert LIMITS[connector].environment.keys() <= found.keys()
+
+
+@pytest.mark.parametrize("connector", CONNECTORS)
+def test_what_computes_prompts_in_one_step_turns_off_the_rest(connector: ConnectorName) -> None:
+    off = {"enable-prefix-caching": False, "enable-chunked-prefill": False}
+    assert (off.items() <= CONNECTORS[connector].options().items()) == LIMITS[connector].one_step
+
+
+@pytest.mark.parametrize("connector", CONNECTORS)
+def test_the_router_calls_only_ports_that_it_learns_from_annotations(connector: ConnectorName) -> None:
+    for role in ENGINE_ROLES:
+        ports = [str(port.number) for port in CONNECTORS[connector].ports(role) if port.router]
+        assert ports == list(CONNECTORS[connector].annotations(role).values())
+
+
+@pytest.mark.parametrize(
+    ("connector", "word"), [("Nixl", "nixl"), ("Mooncake", "mooncake"), ("LMCache", "nixl"), ("SharedStorage", "nixl")]
+)
+def test_the_router_hands_over_in_the_connectors_way(resource: Make, connector: str, word: str) -> None:
+    assert f"--kv-connector={word}" in router_command(through(resource, connector), "abc").arguments
+
+
+def test_no_other_module_names_a_connector() -> None:
+    found = {path for path in PACKAGE.rglob("*.py") if set(_texts(path)) & CONNECTORS.keys()}
+    assert {path.relative_to(PACKAGE) for path in found} <= MAY_NAME_THEM
+
+
+def _texts(path: Path) -> Iterator[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))

@@ -1,0 +1,6 @@
+"""How many examples property tests take; read when tests are collected, after pytest has chosen Hypothesis' profile."""
+
+from hypothesis import settings
+
+MORE = 1 if settings.default is None or settings.default.derandomize else 20
+"""How many times as many examples `make explore` tries, where a test takes more than by default."""

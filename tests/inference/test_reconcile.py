@@ -1,0 +1,422 @@
+"""One reconcile after the other brings a resource to what it asks for, and then rests."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.cluster.apply import Applier
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.history.store import History
+from pdinference.cluster.kinds import CONTROLLER_REVISION, DEPLOYMENT, POD, RESOURCE, SERVICE_ACCOUNT, Owner, watched
+from pdinference.cluster.replicas import ReplicaWriter
+from pdinference.controller.events import EventRecorder
+from pdinference.controller.metrics import Metrics
+from pdinference.controller.report import Reporter
+from pdinference.controller.results import Result
+from pdinference.examination.client import Examinations
+from pdinference.examination.tasks import tasks
+from pdinference.inference.execute import Executor
+from pdinference.inference.in_effect import SpecsInEffect
+from pdinference.inference.reconcile import Reconciler
+from pdinference.inference.snapshot import Camera
+from pdinference.isolation.calls import Calls, InProcess
+from pdinference.manifests import RenderSettings
+from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.sleep import Activity
+from tests.cluster.fake_api import FakeApi
+
+Json = dict[str, Any]
+OWNER = Owner("ns", "llama")
+CR = RESOURCE.path("ns", "llama")
+ROUTER = DEPLOYMENT.path("ns", "llama-router")
+
+
+class World:
+    """The operator's core on an API server in memory; `sync` plays the watches."""
+
+    def __init__(self, document: Json, settings: RenderSettings = RenderSettings()) -> None:  # noqa: B008 - frozen
+        self.api = FakeApi()
+        self.settings = settings
+        self.measured = Measured()
+        self.metrics = Metrics()
+        self.document = document
+        self.activity: Activity | None = Activity(held=False, idle_seconds=0)
+        self.ahead = timedelta()
+        self.restart()
+        self.edit()
+
+    def restart(self) -> None:
+        """A new operator process: all that was in memory is gone."""
+        self.cache = Cache()
+        self.examinations(InProcess(tasks(self.settings)))
+        self.sync()
+
+    def examinations(self, calls: Calls) -> None:
+        """Let these make the examinations from now on."""
+        events = EventRecorder(self.api, self.metrics, instance="test")
+        history = History(self.api, self.cache)
+        self.reconciler = Reconciler(
+            cache=self.cache,
+            camera=Camera(
+                self.cache,
+                measured=lambda _: self.measured,
+                activity=lambda _: self.activity,
+                now=lambda: datetime.now(UTC) + self.ahead,
+                history_due=history.is_due,
+            ),
+            executor=Executor(
+                api=self.api,
+                cache=self.cache,
+                applier=Applier(self.api, self.cache),
+                replicas=ReplicaWriter(self.api, self.cache),
+                history=history,
+                metrics=self.metrics,
+            ),
+            reporter=Reporter(self.api, self.cache, events, self.metrics),
+            metrics=self.metrics,
+            specs=SpecsInEffect(Examinations(calls), history),
+        )
+
+    def later(self, seconds: float) -> None:
+        """Time passes."""
+        self.ahead += timedelta(seconds=seconds)
+
+    def edit(self, **spec: Any) -> None:
+        """The user applies a spec."""
+        old = self.api.objects.get(CR, {})
+        kept = {"status": old["status"]} if "status" in old else {}
+        body = {**self.document, **kept, "spec": {**self.document["spec"], **spec}}
+        body["metadata"] = {"name": "llama", "namespace": "ns"}
+        self.api.put(CR, body)
+        self.sync()
+
+    def sync(self) -> None:
+        """Everything that is live gets into the cache, as far as it is watched, and what is gone gets out."""
+        for kind in watched(keda=self.settings.keda is not None):
+            prefix = kind.path("ns") + "/"
+            bodies = [body for path, body in self.api.objects.items() if path.startswith(prefix)]
+            for body in bodies:
+                self.cache.observe(kind, body, deleted=False)
+            tables = {RESOURCE: self.cache.resources, POD: self.cache.pods, CONTROLLER_REVISION: self.cache.history}
+            table = tables.get(kind, self.cache.children)
+            uids = {body["metadata"]["uid"] for body in bodies}
+            for key, record in table.items():  # type: ignore[attr-defined]
+                if (table is not self.cache.children or key[0] == kind.name) and record.uid not in uids:
+                    table.remove(key, record.uid, 0)  # type: ignore[attr-defined]
+
+    async def reconcile(self) -> Result:
+        self.api.requests.clear()
+        result = await self.reconciler.reconcile(OWNER)
+        self.sync()
+        return result
+
+    @property
+    def status(self) -> Json:
+        found: Json = self.api.objects[CR]["status"]
+        return found
+
+    def condition(self, type_: str) -> Json:
+        return next(condition for condition in self.status["conditions"] if condition["type"] == type_)
+
+    def revisions(self, kind: str = "deployments") -> set[str]:
+        """Revisions of which a decode (or other) workload exists."""
+        return {name.rsplit("-", 1)[1] for name in self.api.names(f"/{kind}/llama-decode-")}
+
+    def roll_out(self, *, ready: bool = True) -> None:
+        """What the controllers of Kubernetes do: pods of the templates, and statuses."""
+        for path in [
+            path for path in self.api.objects if any(f"/{k}/" in path for k in ("deployments", "statefulsets"))
+        ]:
+            self._finish(path, ready=ready)
+        self.sync()
+
+    def _finish(self, path: str, *, ready: bool) -> None:
+        body = self.api.objects[path]
+        count = body["spec"].get("replicas", 1)
+        up = count if ready else 0
+        body["status"] = {
+            "observedGeneration": body["metadata"]["generation"],
+            "replicas": count,
+            "updatedReplicas": count,
+            "readyReplicas": up,
+            "availableReplicas": up,
+        }
+        generation = body["metadata"]["generation"]
+        self.api.put(path, body)
+        self.api.objects[path]["metadata"]["generation"] = generation
+        labels = body["spec"]["template"]["metadata"]["labels"]
+        if labels[names.LABEL_ROLE] == Role.ROUTER:
+            for old in [p for p in self.api.objects if "/pods/llama-router" in p]:
+                del self.api.objects[old]
+        name = f"{body['metadata']['name']}-{labels[names.LABEL_REVISION]}-0"
+        conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+        spec = body["spec"]["template"]["spec"]
+        pod = {"metadata": {"name": name, "namespace": "ns", "labels": labels}, "spec": spec}
+        self.api.put(POD.path("ns", name), {**pod, "status": {"phase": "Running", "conditions": conditions}})
+
+
+@pytest.fixture
+def world(document: Callable[..., Json]) -> World:
+    return World(document())
+
+
+async def test_a_rollout_is_looked_at_again_when_its_deadline_passes(world: World) -> None:
+    await world.reconcile()
+    looks = [(await world.reconcile()).again_after for _ in range(2)]
+    assert looks[-1] == pytest.approx(4200, abs=30)
+
+
+async def test_a_new_resource_gets_all_its_children_and_a_status(world: World) -> None:
+    assert not (await world.reconcile()).retry
+    assert world.api.names("/statefulsets/")
+    assert world.api.names("/services/") == ["llama", "llama-parameter"]
+    assert world.condition("Ready")["status"] == "False"
+    assert world.status["observedGeneration"] == 1
+
+
+async def test_a_second_reconcile_asks_the_api_server_for_nothing(world: World) -> None:
+    await world.reconcile()
+    await world.reconcile()
+    await world.reconcile()
+    assert world.api.requests.total() == 0
+
+
+async def test_after_a_restart_nothing_is_written(world: World) -> None:
+    await world.reconcile()
+    world.roll_out()
+    await world.reconcile()
+    world.restart()
+    await world.reconcile()
+    assert world.api.writes() == 0
+
+
+async def test_requests_are_answered_when_all_is_up(world: World) -> None:
+    await world.reconcile()
+    world.roll_out()
+    await world.reconcile()
+    assert world.condition("Ready")["status"] == "True"
+    assert world.status["servingRevision"] == world.status["revision"] != ""
+    assert world.condition("Progressing")["reason"] == "RolloutComplete"
+
+
+async def test_a_child_that_was_deleted_comes_back(world: World) -> None:
+    await world.reconcile()
+    before = set(world.api.objects)
+    for path in [path for path in before if "/deployments/" in path or "/roles/" in path]:
+        del world.api.objects[path]
+    world.sync()
+    await world.reconcile()
+    assert set(world.api.objects) == before
+
+
+async def edited_after_rollout(world: World, image: str) -> str:
+    """Roll out, then ask for another image; the first revision comes back."""
+    await world.reconcile()
+    world.roll_out()
+    await world.reconcile()
+    first: str = world.status["revision"]
+    world.edit(engine={"image": image})
+    await world.reconcile()
+    return first
+
+
+async def test_the_old_pair_stays_until_the_new_one_answers(world: World) -> None:
+    first = await edited_after_rollout(world, "v:2")
+    second = world.status["revision"]
+    assert first != second
+    assert world.revisions() == {first, second}
+    assert world.status["servingRevision"] == first
+    world.roll_out()
+    await world.reconcile()
+    await world.reconcile()
+    assert world.revisions() == {second}
+    assert world.status["servingRevision"] == second
+
+
+async def test_claims_of_the_old_pair_stay_as_long_as_it(world: World) -> None:
+    def claiming(device_class: str) -> Json:
+        return {"accelerator": {"devices": {"deviceClassName": device_class}}}
+
+    world.edit(decode=claiming("a"))
+    await world.reconcile()
+    world.roll_out()
+    await world.reconcile()
+    first = world.status["revision"]
+    world.edit(decode=claiming("b"))
+    await world.reconcile()
+    second = world.status["revision"]
+    assert world.revisions("resourceclaimtemplates") == {first, second}
+    world.edit()
+    await world.reconcile()
+    assert world.revisions("resourceclaimtemplates") == {first}
+    world.roll_out()
+    await world.reconcile()
+    await world.reconcile()
+    assert world.revisions("resourceclaimtemplates") == set()
+
+
+async def test_the_old_pair_survives_a_restart_in_the_middle(world: World) -> None:
+    first = await edited_after_rollout(world, "v:2")
+    world.restart()
+    await world.reconcile()
+    assert first in world.revisions()
+
+
+async def test_a_bad_revision_is_freed_by_the_next_edit(world: World) -> None:
+    first = await edited_after_rollout(world, "v:bad")
+    bad = world.status["revision"]
+    world.edit(engine={"image": "v:3"})
+    await world.reconcile()
+    await world.reconcile()
+    assert bad not in world.revisions()
+    assert world.revisions() == {first, world.status["revision"]}
+
+
+async def test_an_edit_can_be_taken_back(world: World) -> None:
+    first = await edited_after_rollout(world, "v:2")
+    second = world.status["revision"]
+    world.edit()
+    await world.reconcile()
+    world.roll_out()
+    await world.reconcile()
+    await world.reconcile()
+    assert world.status["revision"] == first
+    assert world.revisions() == {first}
+    assert second not in world.revisions()
+
+
+async def test_recreate_frees_the_old_pair_at_once(world: World) -> None:
+    world.edit(rollout={"strategy": "Recreate"})
+    await world.reconcile()
+    world.roll_out()
+    await world.reconcile()
+    first = world.status["revision"]
+    world.edit(rollout={"strategy": "Recreate"}, engine={"image": "v:2"})
+    await world.reconcile()
+    assert first not in world.revisions()
+
+
+async def test_scaling_changes_no_revision(world: World) -> None:
+    await world.reconcile()
+    before = world.status["revision"]
+    world.edit(decode={"replicas": 3})
+    await world.reconcile()
+    assert world.status["revision"] == before
+    assert world.status["roles"]["decode"]["desired"] == 3
+
+
+async def test_a_strangers_object_is_left_alone_and_named(world: World) -> None:
+    path = "/api/v1/namespaces/ns/services/llama"
+    world.api.put(path, {"metadata": {"name": "llama", "namespace": "ns"}, "spec": {"mine": True}})
+    result = await world.reconcile()
+    assert result.retry
+    assert world.api.objects[path]["spec"] == {"mine": True}
+    assert world.condition("Progressing")["reason"] == "NameConflict"
+    assert world.api.names("/statefulsets/")  # the other children do not wait
+    assert [e["reason"] for p, e in world.api.objects.items() if "/events/" in p].count("NameConflict") == 1
+
+
+async def test_a_router_does_not_start_under_a_strangers_account(world: World) -> None:
+    path = SERVICE_ACCOUNT.path("ns", "llama-router")
+    world.api.put(path, {"metadata": {"name": "llama-router", "namespace": "ns"}})
+    assert (await world.reconcile()).retry
+    assert ROUTER not in world.api.objects
+    assert world.api.names("/rolebindings/") == []
+    condition = world.condition("Progressing")
+    assert condition["reason"] == "NameConflict"
+    for words in (
+        "kubectl delete -n ns serviceaccount llama-router",
+        "RoleBinding llama-router",
+        "Deployment llama-router",
+    ):
+        assert words in condition["message"]
+    del world.api.objects[path]
+    world.sync()
+    await world.reconcile()
+    assert ROUTER in world.api.objects
+    assert world.condition("Progressing")["reason"] != "NameConflict"
+
+
+async def test_a_router_whose_account_was_replaced_is_left_as_it_is(world: World) -> None:
+    await world.reconcile()
+    before = json.dumps(world.api.objects[ROUTER]["spec"])
+    path = SERVICE_ACCOUNT.path("ns", "llama-router")
+    del world.api.objects[path]
+    world.api.put(path, {"metadata": {"name": "llama-router", "namespace": "ns", "uid": "stranger"}})
+    world.sync()
+    world.edit(router={"resources": {"requests": {"cpu": "2"}}})
+    assert (await world.reconcile()).retry
+    assert json.dumps(world.api.objects[ROUTER]["spec"]) == before
+    assert "Deployment llama-router" in world.condition("Progressing")["message"]
+
+
+async def test_an_invalid_spec_is_reported_and_running_children_are_left_alone(world: World) -> None:
+    await world.reconcile()
+    world.roll_out()
+    await world.reconcile()
+    children = {p: json.dumps(b["spec"]) for p, b in world.api.objects.items() if "/deployments/" in p}
+    world.edit(parameter={"replicas": -1})
+    await world.reconcile()
+    assert world.condition("Progressing")["reason"] == "InvalidSpec"
+    assert "spec.parameter.replicas" in world.condition("Progressing")["message"]
+    assert world.condition("Ready")["status"] == "True"
+    assert {p: json.dumps(b["spec"]) for p, b in world.api.objects.items() if "/deployments/" in p} == children
+    await world.reconcile()
+    assert world.api.writes() == 0
+
+
+async def test_a_resource_that_is_being_deleted_gets_nothing(world: World) -> None:
+    world.api.objects[CR]["metadata"]["deletionTimestamp"] = "2026-11-05T12:00:00Z"
+    world.api.put(CR, world.api.objects[CR])
+    world.sync()
+    assert not (await world.reconcile()).retry
+    assert world.api.requests.total() == 0
+
+
+async def test_a_resource_that_is_gone_gets_nothing(world: World) -> None:
+    del world.api.objects[CR]
+    world.sync()
+    assert not (await world.reconcile()).retry
+    assert world.api.requests.total() == 0
+
+
+async def test_the_status_is_written_even_when_a_child_is_refused(world: World) -> None:
+    world.api.fail("apply", ROUTER, ApiError(403, "Forbidden", "exceeded quota: team"))
+    result = await world.reconcile()
+    assert result.retry
+    assert "exceeded quota: team" in world.condition("Progressing")["message"]
+    assert not (await world.reconcile()).retry
+    assert world.condition("Progressing")["reason"] == "RollingOut"
+
+
+async def test_a_status_that_cannot_be_written_is_tried_again(world: World) -> None:
+    world.api.fail("merge", CR + "/status", ApiError(500, "InternalError", "etcd"))
+    assert (await world.reconcile()).retry
+    assert not (await world.reconcile()).retry
+    assert world.status["revision"]
+
+
+async def test_the_status_of_a_new_resource_of_the_same_name_is_not_overwritten(world: World) -> None:
+    await world.reconcile()
+    world.roll_out()
+    del world.api.objects[CR]  # the watch has not told yet
+    world.api.put(CR, {**world.document, "metadata": {"name": "llama", "namespace": "ns", "uid": "another"}})
+    await world.reconciler.reconcile(OWNER)
+    assert "status" not in world.api.objects[CR]
+
+
+async def test_a_status_of_another_version_keeps_what_serves(world: World) -> None:
+    await world.reconcile()
+    world.roll_out()
+    await world.reconcile()
+    serving = world.status["servingRevision"]
+    world.api.objects[CR]["status"]["fromTheFuture"] = {"a": 1}
+    world.restart()
+    await world.reconcile()
+    assert world.status["servingRevision"] == serving

@@ -1,0 +1,358 @@
+"""A pair that nobody asks has no pods, gets them back with the next request, and nothing flaps in between."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pdinference.cluster.kinds import DEPLOYMENT, SCALER, STATEFUL_SET
+from pdinference.planning.scaling.sleep import Activity
+from tests.inference.test_reconcile import ROUTER, World
+from tests.inference.test_scaling import recommend
+
+Json = dict[str, Any]
+BUSY, IDLE = Activity(held=False, idle_seconds=0), Activity(held=False, idle_seconds=901)
+HELD = Activity(held=True, idle_seconds=0)
+SCALED = {
+    "replicas": 3,
+    "parallelism": {"tensor": 2},
+    "autoscaling": {"minReplicas": 2, "maxReplicas": 6},
+}
+NODES = {**SCALED, "parallelism": {"tensor": 2, "nodes": 2}}
+SLEEPY = {"scaleToZero": {"afterSeconds": 900}}
+
+
+@pytest.fixture
+def world(document: Callable[..., Json]) -> World:
+    return World(document(parameter=NODES, decode=SCALED, autoscaling=SLEEPY))
+
+
+def counts(world: World) -> list[int]:
+    """Pods of D, and of each node of P."""
+    revision = world.status["revision"]
+    paths = [
+        DEPLOYMENT.path("ns", f"llama-decode-{revision}"),
+        STATEFUL_SET.path("ns", f"llama-parameter-{revision}"),
+        STATEFUL_SET.path("ns", f"llama-node1-{revision}"),
+    ]
+    return [world.api.objects[path]["spec"]["replicas"] for path in paths]
+
+
+async def serving(world: World) -> None:
+    for _ in range(2):
+        await world.reconcile()
+        world.roll_out()
+    await world.reconcile()
+    assert world.condition("Ready")["reason"] == "Serving"
+
+
+async def asleep(world: World) -> None:
+    """Nobody asks for long enough, and Kubernetes has taken the pods away."""
+    await serving(world)
+    await nobody_asks(world)
+    take_pods_away(world)
+    await world.reconcile()
+    assert counts(world) == [0, 0, 0]
+
+
+async def nobody_asks(world: World) -> None:
+    """For long enough, so that the operator takes the pods away."""
+    world.activity = IDLE
+    await world.reconcile()
+    await world.reconcile()
+
+
+def take_pods_away(world: World) -> None:
+    world.roll_out()
+    for path in [p for p in world.api.objects if "/pods/" in p and "/pods/llama-router" not in p]:
+        del world.api.objects[path]
+    world.sync()
+
+
+def looked_at(world: World, **status: int) -> None:
+    """Kubernetes says so of the router's pods."""
+    router = world.api.objects[ROUTER]
+    router["status"] |= status
+    world.api.put(ROUTER, router)
+    live = world.api.objects[ROUTER]
+    live["status"]["observedGeneration"] = live["metadata"]["generation"]
+    world.sync()
+
+
+def events(world: World) -> list[str]:
+    return [body["reason"] for path, body in world.api.objects.items() if "/events/" in path]
+
+
+async def test_it_falls_asleep_when_nobody_asks_and_rests(world: World) -> None:
+    await asleep(world)
+    await world.reconcile()
+    await world.reconcile()
+    assert world.api.requests.total() == 0
+    assert len(world.api.names("/horizontalpodautoscalers/")) == 2, "they only recommend"
+    assert "FellAsleep" in events(world)
+    assert "NotReady" not in events(world)
+
+
+async def test_asleep_the_recommendation_is_the_minimum_with_which_it_wakes(world: World) -> None:
+    await serving(world)
+    for role in ("parameter", "decode"):
+        recommend(world, 5, role)
+    await world.reconcile()
+    assert counts(world) == [5, 5, 5]
+    await nobody_asks(world)
+    for path in (SCALER.path("ns", f"llama-{role}") for role in ("parameter", "decode")):
+        target = world.api.objects[path]
+        assert (target["spec"]["replicas"], target["status"]["replicas"]) == (2, 0)
+        assert target["status"]["conditions"][0]["reason"] == "Asleep"
+    world.activity = HELD
+    await world.reconcile()
+    assert counts(world) == [2, 2, 2]
+
+
+async def test_the_status_of_a_pair_that_sleeps_is_no_complaint(world: World) -> None:
+    await asleep(world)
+    assert (world.condition("Ready")["status"], world.condition("Ready")["reason"]) == ("True", "Asleep")
+    assert world.condition("ParameterReady")["reason"] == world.condition("DecodeReady")["reason"] == "Asleep"
+    assert world.condition("Autoscaling")["reason"] == "Asleep"
+    assert world.condition("Progressing")["reason"] == "RolloutComplete"
+    assert world.status["roles"]["decode"]["summary"] == "0/0"
+
+
+async def test_a_request_that_waits_starts_as_many_pods_as_there_must_be(world: World) -> None:
+    await asleep(world)
+    world.activity = HELD
+    await world.reconcile()
+    assert counts(world) == [2, 2, 2]
+    assert world.condition("Ready")["status"] == "False"
+    assert world.condition("Autoscaling")["status"] == "Unknown"
+    assert "WokeUp" in events(world)
+    assert not {"NotReady", "AutoscalingInactive"} & set(events(world))
+    await world.reconcile()
+    await world.reconcile()
+    assert world.api.requests.total() == 0, "while the pods start, the request still waits"
+    world.activity = BUSY
+    world.roll_out()
+    await world.reconcile()
+    assert world.condition("Ready")["reason"] == "Serving"
+    assert counts(world) == [2, 2, 2]
+
+
+async def test_a_request_that_goes_away_while_the_pods_start_does_not_stop_them(world: World) -> None:
+    await asleep(world)
+    world.activity = HELD
+    await world.reconcile()
+    world.activity = BUSY
+    await world.reconcile()
+    assert counts(world) == [2, 2, 2]
+
+
+async def test_pods_that_end_do_not_answer_for_a_pair_that_wakes(world: World) -> None:
+    await serving(world)
+    await nobody_asks(world)
+    for path in [p for p in world.api.objects if "/pods/" in p and "/pods/llama-router" not in p]:
+        pod = world.api.objects[path]
+        world.api.put(path, {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-11-21T00:00:00Z"}})
+    world.sync()
+    world.activity = HELD
+    await world.reconcile()
+    assert world.condition("Ready")["status"] == "False"
+
+
+async def test_blindness_neither_sends_to_sleep_nor_wakes(world: World) -> None:
+    world.activity = None
+    await serving(world)
+    assert counts(world) == [3, 3, 3]
+    await asleep(world)
+    world.activity = None
+    await world.reconcile()
+    assert counts(world) == [0, 0, 0]
+    assert (world.condition("Ready")["status"], world.condition("Ready")["reason"]) == ("Unknown", "Asleep")
+    await world.reconcile()
+    assert world.api.requests.total() == 0
+
+
+async def test_routers_that_do_not_tell_are_mentioned(world: World) -> None:
+    world.activity = None
+    await serving(world)
+    assert "Router pods do not tell" in world.condition("Autoscaling")["message"]
+    world.activity = BUSY
+    await world.reconcile()
+    assert "Router pods do not tell" not in world.condition("Autoscaling")["message"]
+
+
+async def test_a_restarted_operator_lets_it_sleep(world: World) -> None:
+    await asleep(world)
+    world.restart()
+    await world.reconcile()
+    assert world.api.writes() == 0
+    assert counts(world) == [0, 0, 0]
+
+
+async def test_the_old_revision_is_not_started_when_the_spec_changes_during_sleep(world: World) -> None:
+    await asleep(world)
+    first = world.status["revision"]
+    world.edit(engine={"seed": 7})
+    for _ in range(2):
+        recommend(world, 4)
+        await world.reconcile()
+        assert world.api.objects[DEPLOYMENT.path("ns", f"llama-decode-{first}")]["spec"]["replicas"] == 0
+    assert world.status["revision"] != first
+
+
+async def test_fewer_router_pods_start_nothing(world: World) -> None:
+    world.edit(router={"replicas": 2})
+    await asleep(world)
+    before = len(events(world))
+    world.edit(router={"replicas": 1})
+    await world.reconcile()
+    assert world.condition("Ready")["reason"] == "Asleep"
+    deployment = world.api.objects[ROUTER]
+    assert (deployment["spec"]["replicas"], deployment["status"]["replicas"]) == (1, 2)
+    looked_at(world)
+    await world.reconcile()
+    assert counts(world) == [0, 0, 0]
+    assert "WokeUp" not in events(world)[before:]
+
+
+async def test_a_router_pod_more_starts_the_pair(world: World) -> None:
+    await asleep(world)
+    world.edit(router={"replicas": 2})
+    await world.reconcile()
+    looked_at(world, replicas=2, updatedReplicas=2, availableReplicas=1)
+    await world.reconcile()
+    assert counts(world) == [2, 2, 2]
+
+
+async def test_a_pair_that_may_sleep_no_longer_is_ready_when_its_pods_are(world: World) -> None:
+    """Its old router pods are all the time, because requests may wait in them."""
+    await asleep(world)
+    world.edit(autoscaling=None)
+    await world.reconcile()
+    assert counts(world) == [2, 2, 2]
+    ready = world.condition("Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "Starting")
+    assert "WokeUp" in events(world)
+    world.roll_out()
+    await world.reconcile()
+    assert world.condition("Ready")["reason"] == "Serving"
+
+
+async def test_a_changed_pair_is_started_and_sleeps_again_when_nobody_asks(world: World) -> None:
+    await asleep(world)
+    world.edit(engine={"seed": 7})
+    await world.reconcile()
+    assert counts(world) == [3, 3, 3]
+    world.roll_out()
+    await world.reconcile()
+    await world.reconcile()
+    assert counts(world) == [0, 0, 0]
+
+
+async def test_a_router_pod_that_has_never_seen_a_pair_gets_one(world: World) -> None:
+    """A node with the router's pod went away, say: the new one would not get ready without P and D."""
+    await asleep(world)
+    looked_at(world, availableReplicas=0, readyReplicas=0)
+    await world.reconcile()
+    assert counts(world) == [2, 2, 2]
+
+
+async def test_a_ready_router_alone_is_not_called_ready(world: World) -> None:
+    """It takes requests, and lets them wait."""
+    await serving(world)
+    world.activity = BUSY
+    for path in [p for p in world.api.objects if "/pods/llama-parameter" in p]:
+        del world.api.objects[path]
+    world.sync()
+    await world.reconcile()
+    assert world.condition("Ready")["status"] == "False"
+
+
+async def test_it_is_looked_at_when_it_may_be_time_to_sleep(world: World) -> None:
+    await serving(world)
+    world.activity = Activity(held=False, idle_seconds=880)
+    assert (await world.reconcile()).again_after == 20
+
+
+async def test_zero_replicas_stop_the_role_and_no_request_starts_it(document: Callable[..., Json]) -> None:
+    world = World(document(parameter=NODES, decode={**SCALED, "replicas": 0}, autoscaling=SLEEPY))
+    world.activity = HELD
+    for _ in range(2):
+        await world.reconcile()
+        world.roll_out()
+    await world.reconcile()
+    assert counts(world)[0] == 0
+    assert world.condition("DecodeReady")["reason"] == "ScaledToZero"
+
+
+async def test_a_pair_that_is_stopped_is_not_ready_though_its_old_router_pods_are(world: World) -> None:
+    """Requests may wait in them, and new ones do not get ready without P and D."""
+    await serving(world)
+    world.edit(decode={**SCALED, "replicas": 0})
+    await world.reconcile()
+    for path in [path for path in world.api.objects if "/pods/llama-decode" in path]:
+        del world.api.objects[path]
+    world.sync()
+    looked_at(world, replicas=2, updatedReplicas=1)
+    await world.reconcile()
+    assert world.condition("Ready")["status"] == "False"
+    assert world.condition("DecodeReady")["reason"] == "ScaledToZero"
+
+
+BUDGETED = {**SLEEPY, "gpuBudget": 8}
+SMALL = {"replicas": 3, "autoscaling": {"minReplicas": 2, "maxReplicas": 6}}
+
+
+async def test_both_roles_wake_at_once_when_the_budget_is_just_enough(world: World) -> None:
+    world.edit(parameter=SMALL, decode=SMALL, autoscaling={**SLEEPY, "gpuBudget": 4})
+    await serving(world)
+    await nobody_asks(world)
+    take_pods_away(world)
+    world.activity = HELD
+    await world.reconcile()
+    assert replicas(world) == [2, 2]
+
+
+async def test_a_pair_that_wakes_waits_for_the_gpus_of_pods_that_still_end(world: World) -> None:
+    world.edit(parameter=SMALL, decode=SMALL, autoscaling={**SLEEPY, "gpuBudget": 4})
+    await serving(world)
+    await nobody_asks(world)
+    assert replicas(world) == [0, 0]
+    world.activity = HELD  # while a pod of each role ends
+    await world.reconcile()
+    assert sum(replicas(world)) == 2
+    assert "GpuBudget" in {world.condition(f"{role}Ready")["reason"] for role in ("Parameter", "Decode")}
+    await world.reconcile()
+    await world.reconcile()
+    assert world.api.writes() == 0, "it waits without a write"
+    take_pods_away(world)
+    await world.reconcile()
+    assert replicas(world) == [2, 2]
+
+
+async def test_a_restarted_operator_lets_a_revision_wait_that_wakes(world: World) -> None:
+    """It has no pods yet, because old ones hold the GPUs, and the new operator does not know of the request yet."""
+    role = {"replicas": 1, "parallelism": {"tensor": 2}, "autoscaling": {"maxReplicas": 2}}
+    world.edit(parameter=role, decode=role, autoscaling={**SLEEPY, "gpuBudget": 4})
+    await serving(world)
+    await nobody_asks(world)
+    world.activity = HELD
+    await world.reconcile()
+    assert replicas(world) == [0, 0]
+    world.activity = None
+    world.restart()
+    await world.reconcile()
+    assert replicas(world) == [0, 0]
+    world.activity = HELD
+    take_pods_away(world)
+    await world.reconcile()
+    assert replicas(world) == [1, 1]
+
+
+def replicas(world: World) -> list[int]:
+    """Pods of P and of D."""
+    revision = world.status["revision"]
+    paths = (
+        STATEFUL_SET.path("ns", f"llama-parameter-{revision}"),
+        DEPLOYMENT.path("ns", f"llama-decode-{revision}"),
+    )
+    return [world.api.objects[path]["spec"]["replicas"] for path in paths]

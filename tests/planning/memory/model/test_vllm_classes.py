@@ -1,0 +1,169 @@
+"""Older families against the classes of the pinned vLLM: each rank's parameters, KV cache and longest length."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pdinference.planning.memory import kv, model_facts
+from pdinference.planning.memory.weights.tensors import stage_layers, stage_tensors
+from tests.planning.memory.configs import LLAMA_1B, Config
+from tests.planning.memory.model.test_architectures import NOT_IN_TRANSFORMERS
+from tests.planning.memory.model.vllm_classes import Allocated, allocated, one_process
+from tests.planning.memory.plans import plan
+from tests.planning.memory.small import small_config
+
+pytestmark = pytest.mark.vllm
+
+_TOKENS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "torch_dtype": "float16"}
+_LLAMA: Config = _TOKENS | {
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 4, "hidden_size": 64,
+    "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 128,
+    "max_position_embeddings": 256, "hidden_act": "silu", "rms_norm_eps": 1e-6, "tie_word_embeddings": False,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+}  # fmt: skip
+_MHA = _LLAMA | {"num_key_value_heads": 4}
+_CHATGLM: Config = _TOKENS | {
+    "model_type": "chatglm", "architectures": ["ChatGLMModel"], "num_layers": 4, "hidden_size": 64,
+    "ffn_hidden_size": 96, "kv_channels": 16, "num_attention_heads": 4, "multi_query_attention": True,
+    "multi_query_group_num": 2, "padded_vocab_size": 128, "vocab_size": 120, "seq_length": 256,
+    "add_qkv_bias": True, "add_bias_linear": False, "post_layer_norm": True, "rmsnorm": True, "original_rope": True,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+_FALCON: Config = _TOKENS | {
+    "model_type": "falcon", "architectures": ["FalconForCausalLM"], "num_hidden_layers": 4, "hidden_size": 64,
+    "num_attention_heads": 4, "num_kv_heads": 4, "vocab_size": 128,
+}  # fmt: skip
+_EXPERTS: Config = {
+    "moe_intermediate_size": 24, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 2,
+    "first_k_dense_replace": 1, "moe_layer_freq": 1, "norm_topk_prob": True, "scoring_func": "softmax",
+}  # fmt: skip
+_LATENT: Config = {
+    "q_lora_rank": 32, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
+    "n_group": 1, "topk_group": 1, "topk_method": "noaux_tc", "scoring_func": "sigmoid", "routed_scaling_factor": 2.5,
+}  # fmt: skip
+
+
+def _without(config: Config, *members: str) -> Config:
+    return {key: value for key, value in config.items() if key not in members}
+
+
+HAS: dict[str, Config] = {
+    "chatglm": _CHATGLM,
+    "chatglm, no groups": _CHATGLM | {"multi_query_attention": False, "add_qkv_bias": False, "add_bias_linear": True},
+    "falcon-7b": _FALCON,
+    "falcon-40b": _FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2},
+    "falcon-11b": _FALCON
+    | {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1, "tie_word_embeddings": False},
+    "falcon-rw": _FALCON | {"multi_query": False, "parallel_attn": False, "bias": True, "alibi": True},
+    "bloom": _TOKENS
+    | {"model_type": "bloom", "architectures": ["BloomForCausalLM"], "n_embed": 64, "n_layer": 4, "seq_length": 99}
+    | {"num_attention_heads": 4, "vocab_size": 128},
+    "gptj": _TOKENS
+    | {"model_type": "gptj", "architectures": ["GPTJForCausalLM"], "n_embd": 64, "n_layer": 4, "n_head": 4}
+    | {"rotary_dim": 8, "n_positions": 256, "vocab_size": 128, "tie_word_embeddings": False},
+    "orion": _LLAMA | {"model_type": "orion", "architectures": ["OrionForCausalLM"]},
+    "exaone": _LLAMA
+    | {"model_type": "exaone", "architectures": ["ExaoneForCausalLM"], "num_layers": 4, "layer_norm_epsilon": 1e-5}
+    | {"activation_function": "silu"},
+    "internlm3": _LLAMA
+    | {"model_type": "internlm3", "architectures": ["InternLM3ForCausalLM"], "head_dim": 16}
+    | {"bias": False, "qkv_bias": True},
+    "internlm2": _LLAMA | {"model_type": "internlm2", "architectures": ["InternLM2ForCausalLM"], "bias": True},
+    "mimo": _LLAMA | {"model_type": "mimo", "architectures": ["MiMoForCausalLM"], "attention_bias": True},
+    "solar": _LLAMA
+    | {"model_type": "solar", "architectures": ["SolarForCausalLM"], "bskcn_tv": [0.9, 0.8]}
+    | {f"bskcn_{number}": [number] for number in (1, 2, 3, 4)},
+    "deepseek": _MHA | {"model_type": "deepseek", "architectures": ["DeepseekForCausalLM"]} | _EXPERTS,
+    "kimi_k2": _MHA | {"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"]} | _EXPERTS | _LATENT,
+    "minicpm": _LLAMA
+    | {"model_type": "minicpm", "architectures": ["MiniCPMForCausalLM"], "tie_word_embeddings": True}
+    | {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256},
+}
+"""Types that the pinned vLLM has."""
+GONE: dict[str, tuple[Config, Config]] = {
+    "aquila": (_MHA, {}),
+    "baichuan": (_MHA, {}),
+    "internlm": (_MHA | {"bias": True}, {}),
+    "qwen": (_MHA | {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}, {"intermediate_size": 192}),
+    "xverse": (_MHA, {}),
+    "Yi": (_LLAMA, {}),
+}
+"""Types that it has no more, each with a class that has the same tensors, and how their own config.json differs."""
+ON_ALL_STAGES = {
+    "cohere": "CohereForCausalLM",
+    "gemma2": "Gemma2ForCausalLM",
+    "gpt2": "GPT2LMHeadModel",
+    "granitemoe": "GraniteMoeForCausalLM",
+    "mixtral": "MixtralForCausalLM",
+    "olmoe": "OlmoeForCausalLM",
+    "opt": "OPTForCausalLM",
+    "qwen2_moe": "Qwen2MoeForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM",
+    "stablelm": "StableLmForCausalLM",
+}
+"""Types that are not that old, whose classes allocate embedding and head on each stage all the same."""
+RANKS = [(1, 1, 0), (2, 1, 0), (4, 1, 0), (1, 2, 0), (1, 2, 1)]
+"""Tensor-parallel size, stages, and the stage that is looked at."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with one_process(tmp_path_factory.mktemp("process")):
+        yield
+
+
+def _planned(config: Config, tensor: int, stages: int, stage: int) -> Allocated:
+    facts = model_facts(config)
+    assert facts.architecture_known
+    settings = replace(
+        plan(LLAMA_1B).settings, tensor=tensor, layer_partition=(4 // stages,) * stages, dtype_bytes=1, kv_bytes=1
+    )
+    parameters = sum(tensor.size for tensor in stage_tensors(facts, settings, stage))
+    if facts.moe and facts.moe.correction_bias:  # four bytes each, of one element
+        parameters -= 3 * facts.moe.experts * len({*facts.moe.layers} & {*stage_layers(settings, stage)})
+    return Allocated(parameters, kv.token_bytes(facts, settings, stage), facts.max_length or 0)
+
+
+@pytest.mark.parametrize("ranks", RANKS, ids=str)
+@pytest.mark.parametrize("config", HAS.values(), ids=HAS)
+def test_a_rank_holds_what_vllms_class_allocates(config: Config, ranks: tuple[int, int, int], tmp_path: Path) -> None:
+    tensor, stages, stage = ranks
+    assert _planned(config, *ranks) == allocated(tmp_path, config, tensor=tensor, stages=stages, stage=stage)
+
+
+@pytest.mark.parametrize("ranks", RANKS, ids=str)
+@pytest.mark.parametrize("model_type", GONE)
+def test_a_type_that_is_gone_has_its_likes_tensors(
+    model_type: str, ranks: tuple[int, int, int], tmp_path: Path
+) -> None:
+    like, own = GONE[model_type]
+    silent = like if model_type == "Yi" else _without(like, "num_key_value_heads")
+    tensor, stages, stage = ranks
+    made = allocated(tmp_path, like, tensor=tensor, stages=stages, stage=stage)
+    assert _planned(silent | own | {"model_type": model_type}, *ranks) == made
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+@pytest.mark.parametrize("model_type", ON_ALL_STAGES)
+def test_a_stage_allocates_what_it_does_not_use(model_type: str, stage: int, tmp_path: Path) -> None:
+    config = small_config(model_type, {}).to_dict() | {"architectures": [ON_ALL_STAGES[model_type]]}
+    assert _planned(config, 1, 2, stage) == allocated(tmp_path, config, stages=2, stage=stage)
+
+
+def test_a_type_that_transformers_lacks_is_counted_here() -> None:
+    assert {config["model_type"] for config in HAS.values()} | GONE.keys() >= NOT_IN_TRANSFORMERS
+
+
+def test_the_types_that_are_gone_are_those_of_the_registry() -> None:
+    from vllm.model_executor.models.registry import _PREVIOUSLY_SUPPORTED_MODELS, ModelRegistry  # noqa: PLC0415
+
+    classes = {
+        "aquila": "AquilaForCausalLM", "baichuan": "BaiChuanForCausalLM", "internlm": "InternLMForCausalLM",
+        "mpt": "MPTForCausalLM", "qwen": "QWenLMHeadModel", "xverse": "XverseForCausalLM",
+    }  # fmt: skip
+    for model_type, name in classes.items():
+        facts = model_facts(_MHA | {"model_type": model_type})
+        assert facts.last_version == _PREVIOUSLY_SUPPORTED_MODELS[name]
+    assert not {*classes.values(), "YiForCausalLM"} & {*ModelRegistry.get_supported_archs()}

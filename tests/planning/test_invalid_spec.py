@@ -1,0 +1,77 @@
+"""The status while the stored spec is invalid: by the last valid one, and without one."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import Condition, Status
+from pdinference.planning.memory import NO_VERDICT
+from pdinference.planning.observed import PodSummary, WorkloadState
+from pdinference.planning.rollout import RolloutPlan
+from pdinference.planning.status import Situation, build_status, left_alone_status
+from pdinference.planning.transitions import transitions
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+ROLES = (Role.PARAMETER, Role.DECODE, Role.ROUTER)
+COUNTS = {"desired": 1, "replicas": 1, "updated": 1, "ready": 1, "available": 1, "observed": True}
+SERVING = Situation(
+    namespace="ns",
+    name="x",
+    generation=3,
+    port=80,
+    target="r1",
+    desired=dict.fromkeys(ROLES, 1),
+    rollout=RolloutPlan(serving="r1", complete=True, keep=frozenset({"r1"})),
+    workloads={role: WorkloadState(f"x-{role}", role, "r1", **COUNTS) for role in ROLES},  # type: ignore[arg-type]
+    pods=tuple(PodSummary(f"x-{role}-r1-0", role, "r1", "Running", ready=True) for role in ROLES),
+)
+
+
+def built(situation: Situation, previous: Status | None = None) -> Status:
+    return build_status(situation, previous=previous or Status(), now=NOW)
+
+
+def conditions(status: Status) -> dict[str, Condition]:
+    return {condition.type: condition for condition in status.conditions}
+
+
+def left_alone(previous: Status) -> Status:
+    return left_alone_status("spec.x: wrong", NO_VERDICT, generation=4, previous=previous, now=NOW)
+
+
+def test_progressing_tells_of_the_stored_spec_and_all_else_of_the_last_valid_one() -> None:
+    before = built(SERVING)
+    status = built(replace(SERVING, generation=4, invalid="spec.x: wrong"), previous=before)
+    found, earlier = conditions(status), conditions(before)
+    progressing = found.pop("Progressing")
+    assert (progressing.status, progressing.reason, progressing.message) == ("False", "InvalidSpec", "spec.x: wrong")
+    assert {name: (c.status, c.reason) for name, c in found.items()} == {
+        name: (c.status, c.reason) for name, c in earlier.items() if name != "Progressing"
+    } | {"Stalled": ("True", "InvalidSpec")}
+    assert found["Ready"].status == "True"
+    assert status.observed_generation == 4
+    assert [event.reason for event in transitions(before, status)] == ["InvalidSpec"]
+
+
+def test_a_resource_without_a_valid_spec_is_neither_ready_nor_not() -> None:
+    before = built(SERVING)
+    status = left_alone(before)
+    found = conditions(status)
+    assert (found["Progressing"].status, found["Progressing"].reason) == ("False", "InvalidSpec")
+    for name in ("Ready", "ParameterReady", "DecodeReady", "RouterReady"):
+        assert (found[name].status, found[name].reason) == ("Unknown", "InvalidSpec")
+    assert (status.revision, status.serving_revision, status.observed_generation) == ("r1", "r1", 4)
+    assert (status.url, status.roles) == (before.url, before.roles)
+    assert left_alone(status) == status
+
+
+def test_autoscaling_of_a_resource_without_a_valid_spec_is_unknown() -> None:
+    scaled = built(replace(SERVING, autoscalers={Role.DECODE: None}))
+    assert conditions(scaled)["Autoscaling"].reason != "InvalidSpec"
+    assert conditions(left_alone(scaled))["Autoscaling"].status == "Unknown"
+
+
+def test_an_invalid_spec_that_never_ran_is_not_ready() -> None:
+    status = left_alone(Status())
+    assert conditions(status)["Ready"].status == "False"
+    assert conditions(status).keys() == {"Ready", "Progressing", "Stalled", "MemoryFits"}

@@ -1,0 +1,112 @@
+"""At most one leader, which stops before another can begin."""
+
+import asyncio
+
+import pytest
+
+from pdinference.cluster.errors import ApiError
+from pdinference.runtime.leader import LEASE_NAME, Leader, LeaderLostError, Timing
+from tests.cluster.fake_api import FakeApi
+
+pytestmark = pytest.mark.virtual_time
+
+PATH = f"/apis/coordination.k8s.io/v1/namespaces/ops/leases/{LEASE_NAME}"
+QUICK = Timing(duration=0.5, renew_deadline=0.3, retry=0.02)
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    return FakeApi()
+
+
+def candidate(api: FakeApi, identity: str) -> Leader:
+    return Leader(api, namespace="ops", identity=identity, timing=QUICK)
+
+
+async def elected(leader: Leader, within: float = 2.0) -> bool:
+    try:
+        async with asyncio.timeout(within):
+            await leader.acquire()
+    except TimeoutError:
+        return False
+    return True
+
+
+async def test_the_first_candidate_is_elected(api: FakeApi) -> None:
+    leader = candidate(api, "a")
+    assert await elected(leader)
+    assert leader.leads
+    assert api.objects[PATH]["spec"]["holderIdentity"] == "a"
+
+
+async def test_a_second_one_waits_while_the_first_renews(api: FakeApi) -> None:
+    first, second = candidate(api, "a"), candidate(api, "b")
+    await elected(first)
+    holding = asyncio.create_task(first.hold())
+    assert not await elected(second, within=1.2)
+    holding.cancel()
+
+
+async def test_a_leader_that_died_is_replaced_when_its_lease_expired(api: FakeApi) -> None:
+    await elected(candidate(api, "a"))
+    second = candidate(api, "b")
+    assert await elected(second)
+    assert api.objects[PATH]["spec"]["leaseTransitions"] == 1
+
+
+async def test_a_released_lease_is_taken_at_once(api: FakeApi) -> None:
+    first, second = candidate(api, "a"), candidate(api, "b")
+    await elected(first)
+    await first.release()
+    assert await elected(second, within=0.2)
+
+
+async def test_errors_of_the_api_server_do_not_end_the_leadership_while_there_is_time(api: FakeApi) -> None:
+    leader = candidate(api, "a")
+    await elected(leader)
+    api.fail("replace", PATH, ApiError(500, "Internal", "x"), ApiError.unreachable(ConnectionResetError("reset")))
+    holding = asyncio.create_task(leader.hold())
+    await asyncio.sleep(0.2)
+    assert not holding.done()
+    assert leader.leads
+    holding.cancel()
+
+
+async def test_a_leader_that_cannot_renew_gives_up_before_its_lease_expires(api: FakeApi) -> None:
+    leader = candidate(api, "a")
+    await elected(leader)
+
+    async def hang(path: str, manifest: object) -> dict[str, object]:
+        await asyncio.sleep(60)
+        return {}
+
+    api.replace = hang  # type: ignore[method-assign]
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(LeaderLostError):
+        await leader.hold()
+    assert asyncio.get_running_loop().time() - began < QUICK.duration
+    assert not leader.leads
+
+
+async def test_a_leader_whose_lease_was_taken_stops_at_once(api: FakeApi) -> None:
+    leader = candidate(api, "a")
+    await elected(leader)
+    holding = asyncio.create_task(leader.hold())
+    stolen = api.objects[PATH]
+    api.put(PATH, {**stolen, "spec": {**stolen["spec"], "holderIdentity": "thief"}})
+    with pytest.raises(LeaderLostError, match="thief"):
+        async with asyncio.timeout(1):
+            await holding
+
+
+async def test_a_leader_that_was_suspended_knows_that_it_may_not_write(api: FakeApi) -> None:
+    leader = candidate(api, "a")
+    await elected(leader)
+    await asyncio.sleep(QUICK.duration + 0.1)
+    assert not leader.leads
+
+
+async def test_of_two_candidates_at_the_same_time_one_is_elected(api: FakeApi) -> None:
+    first, second = candidate(api, "a"), candidate(api, "b")
+    outcome = await asyncio.gather(elected(first, within=0.3), elected(second, within=0.3))
+    assert sorted(outcome) == [False, True]

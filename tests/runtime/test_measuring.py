@@ -1,0 +1,41 @@
+"""What reads pods is supervised."""
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from pdinference.autoscaling.activity import Activities
+from pdinference.autoscaling.scrape import Scraper
+from pdinference.batch.progress import BatchProgress
+from pdinference.cluster.cache import Cache
+from pdinference.controller.metrics import Metrics
+from pdinference.controller.supervisor import Supervisor
+from pdinference.runtime.answering import Answering
+from pdinference.runtime.measuring import Measuring
+from pdinference.runtime.settings import OperatorSettings
+from tests.cluster.fake_api import FakeApi
+
+if TYPE_CHECKING:
+    from pdinference.cluster.client import ApiServer
+
+
+@pytest.mark.parametrize(
+    ("part", "name"), [(Scraper, "scraper"), (Activities, "activities"), (BatchProgress, "batch-progress")]
+)
+async def test_what_reads_pods_is_supervised(part: type, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def dies(_self: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(part, "forever", dies)
+    metrics, settings = Metrics(), OperatorSettings()
+    api = cast("ApiServer", FakeApi())
+    supervisor = Supervisor(metrics)
+    answering = Answering(settings, api, supervisor, [])
+    measuring = Measuring(
+        settings, api, Cache(), answering, supervisor, registry=metrics.registry, enqueue=lambda _: None
+    )
+    async with measuring.run():
+        while not supervisor.failed:  # noqa: ASYNC110 - what is waited for is in this loop
+            await asyncio.sleep(0)
+    assert supervisor.failed == [name]

@@ -1,0 +1,120 @@
+"""A watch that is silent is reconnected, as Kopf runs it against an API server on loopback."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+
+from pdinference.api.names import GROUP
+from pdinference.cluster.kinds import RESOURCE
+from pdinference.runtime import watch as watching
+from pdinference.runtime.freshness import Freshness
+
+VERSION = RESOURCE.version
+STREAM = f"/apis/{GROUP}/{VERSION}/{RESOURCE.plural}"
+SECONDS_BETWEEN_BOOKMARKS = 60
+
+
+class SilentServer:
+    """An API server whose watches begin and then deliver nothing, though their connections stay."""
+
+    def __init__(self) -> None:
+        self.begun: Counter[str] = Counter()
+        self.reconnected = asyncio.Event()
+        self._ended = asyncio.Event()
+
+    @asynccontextmanager
+    async def serve(self, folder: Path) -> AsyncIterator[Path]:
+        """Listen; a kubeconfig comes back."""
+        app = web.Application()
+        version = {"groupVersion": f"{GROUP}/{VERSION}", "version": VERSION}
+        group = {"name": GROUP, "versions": [version], "preferredVersion": version}
+        documents: dict[str, dict[str, Any]] = {
+            "/api": {"versions": ["v1"]},
+            "/api/v1": {"resources": [_resource("namespaces", "Namespace")]},  # Kopf waits for it
+            "/apis": {"groups": [group]},
+            f"/apis/{GROUP}/{VERSION}": {"resources": [_resource(RESOURCE.plural, "PDInference")]},
+        }
+        for path, document in documents.items():
+            app.router.add_get(path, partial(_answer, document))
+        app.router.add_get(STREAM, self._objects)
+        runner = web.AppRunner(app, shutdown_timeout=1)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            yield _kubeconfig(folder, runner.addresses[0][1])
+        finally:
+            self._ended.set()
+            await runner.cleanup()
+
+    async def _objects(self, request: web.Request) -> web.StreamResponse:
+        if "watch" not in request.query:
+            return web.json_response({"kind": "PDInferenceList", "metadata": {"resourceVersion": "1"}, "items": []})
+        self.begun[request.path] += 1
+        if self.begun[request.path] > 1:
+            self.reconnected.set()
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await self._ended.wait()
+        return response
+
+
+def _resource(plural: str, kind: str) -> dict[str, Any]:
+    return {"name": plural, "singularName": "", "namespaced": True, "kind": kind, "verbs": ["list", "watch", "patch"]}
+
+
+async def _answer(document: dict[str, Any], _: web.Request) -> web.Response:
+    return web.json_response(document)
+
+
+def _kubeconfig(folder: Path, port: int) -> Path:
+    path = folder / "kubeconfig"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
+async def test_a_silent_watch_is_reconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No end and no error arrives, as behind a firewall that has forgotten the connection."""
+    monkeypatch.setattr(watching, "INACTIVITY_S", 0.2)
+    server, stop, ready, freshness = SilentServer(), asyncio.Event(), asyncio.Event(), Freshness()
+    async with server.serve(tmp_path) as kubeconfig:
+        running = asyncio.create_task(
+            watching.watch(
+                lambda *_: None,
+                kinds=[RESOURCE],
+                freshness=freshness,
+                kubeconfig=kubeconfig,
+                namespaces=(),
+                stop=stop,
+                ready=ready,
+            )
+        )
+        waiting = asyncio.create_task(server.reconnected.wait())
+        await asyncio.wait({running, waiting}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+        assert not running.done()
+        assert server.reconnected.is_set(), f"watches begun: {dict(server.begun)}"
+        assert freshness.stalled(60) == []
+        stop.set()
+        await asyncio.wait({running})
+
+
+def test_a_watch_with_bookmarks_is_left_alone_and_a_silent_one_is_not() -> None:
+    """A healthy API server sends one about every minute; a silent watch means that the operator sees nothing."""
+    found = watching.settings([RESOURCE]).watching.inactivity_timeout
+    assert found is not None
+    assert SECONDS_BETWEEN_BOOKMARKS < found < 2 * SECONDS_BETWEEN_BOOKMARKS
