@@ -34,7 +34,7 @@ def main() -> None:
         return
     router, front, state = ports(3)
     served = [sys.executable, "-m", "benchmarks.activator", f"--serve={router}"]
-    activator = [str(Path(sys.executable).with_name("pdinference")), "activator", f"--host={_HOST}"]
+    activator = [str(Path(sys.executable).with_name("pdinference")), "activator", "run", f"--host={_HOST}"]
     places = [f"--port={front}", f"--state-port={state}", f"--router-port={router}"]
     with running(served), running([*activator, *places]):
         direct, through = asyncio.run(measure(router, front, arguments.requests))

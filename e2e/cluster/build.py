@@ -30,12 +30,14 @@ class Tool:
 
     Attributes:
         tags: Build tags, which leave out what is not needed.
+        linked: Whether the binaries get their plain names; those of another Kubernetes would take its names.
     """
 
     name: str
     module: str
     packages: tuple[str, ...]
     tags: str = ""
+    linked: bool = True
 
     @property
     def binaries(self) -> list[str]:
@@ -70,21 +72,21 @@ class Tool:
     @property
     def built(self) -> bool:
         """Whether nothing is left to do."""
-        return self.folder.is_dir() and all((paths.binaries() / name).exists() for name in self.binaries)
+        names = self.binaries if self.linked else []
+        return self.folder.is_dir() and all((paths.binaries() / name).exists() for name in names)
 
 
+OLDEST = "1.30"
+"""The oldest Kubernetes that the operator supports."""
 _COMMAND = "k8s.io/kubernetes/cmd"
+_CONTROL_PLANE = tuple(
+    f"{_COMMAND}/{name}" for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+)
 TOOLS = {
     tool.name: tool
     for tool in (
-        Tool(
-            "control-plane",
-            "kubernetes",
-            tuple(
-                f"{_COMMAND}/{name}"
-                for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-            ),
-        ),
+        Tool("control-plane", "kubernetes", _CONTROL_PLANE),
+        Tool(f"control-plane-{OLDEST}", f"kubernetes-{OLDEST}", _CONTROL_PLANE, linked=False),
         Tool("node", "kubernetes", (f"{_COMMAND}/kubelet", f"{_COMMAND}/kube-proxy")),
         Tool("coredns", "addons", ("./coredns",)),
         Tool("kwok", "addons", ("sigs.k8s.io/kwok/cmd/kwok",)),
@@ -110,10 +112,33 @@ def binary(name: str) -> Path:
     Raises:
         ClusterError: It has not been built.
     """
-    path = paths.binaries() / name
+    path = (_chosen(name) or paths.binaries()) / name
     if not path.exists():
         raise ClusterError(f"{name} has not been built yet: run `python -m e2e.cluster prepare`.")
     return path
+
+
+def control_plane() -> str:
+    """The name of the tool that clusters without nodes start: PDINFERENCE_KUBERNETES chooses another one.
+
+    Raises:
+        ClusterError: There is no such version here.
+    """
+    version = os.environ.get("PDINFERENCE_KUBERNETES", "")
+    if version not in {"", OLDEST}:
+        raise ClusterError(f"Kubernetes {version} is not built here: leave PDINFERENCE_KUBERNETES empty, or {OLDEST}.")
+    return f"control-plane-{version}" if version else "control-plane"
+
+
+def oldest() -> bool:
+    """Whether the oldest Kubernetes was chosen."""
+    return control_plane() != "control-plane"
+
+
+def _chosen(name: str) -> Path | None:
+    """The folder of a binary of the control plane, if another Kubernetes was chosen."""
+    tool = TOOLS[control_plane()]
+    return None if tool.linked or name not in tool.binaries else tool.folder
 
 
 def prepare(names: Iterable[str]) -> None:
@@ -139,7 +164,7 @@ def _build(tool: Tool) -> None:
         draft.mkdir(parents=True)
         _compile(tool, draft)
         draft.rename(tool.folder)
-    for name in tool.binaries:
+    for name in tool.binaries if tool.linked else ():
         _link(tool.folder / name)
     for old in paths.binaries().glob(f"{tool.name}-" + "?" * 12):
         if old != tool.folder:

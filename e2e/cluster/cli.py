@@ -22,9 +22,12 @@ def cli() -> None:
 @cli.command()
 @click.argument("tools", nargs=-1, type=click.Choice(list(build.TOOLS)))
 def prepare(tools: tuple[str, ...]) -> None:
-    """Install and build what clusters need: all of it, or only TOOLS."""
+    """Install and build what clusters need: all of it, or only TOOLS.
+
+    Another control plane than the ordinary one is built only by name, or when PDINFERENCE_KUBERNETES chooses it.
+    """
     debian.require()
-    build.prepare(tools or build.TOOLS)
+    build.prepare(tools or [*(name for name, tool in build.TOOLS.items() if tool.linked), build.control_plane()])
 
 
 @cli.command()

@@ -65,6 +65,7 @@ class Cluster:
             ClusterError: It does not come up, or runs already with other options.
         """
         spec.check(name, nodes)
+        dra = dra and not build.oldest()
         debian.require()
         build.prepare(_tools(nodes, kwok=kwok, policies=policies))
         with _lock(name):
@@ -221,7 +222,7 @@ class Cluster:
 
 def _tools(nodes: int, *, kwok: bool, policies: bool) -> list[str]:
     on_nodes = ["node", "coredns", "tiny", *(["policy-agent"] if policies else [])]
-    return ["control-plane", *(on_nodes if nodes else []), *(["kwok"] if kwok else [])]
+    return [build.control_plane(), *(on_nodes if nodes else []), *(["kwok"] if kwok else [])]
 
 
 @contextmanager

@@ -82,7 +82,7 @@ def _api_server(cluster: ClusterSpec) -> Component:
         "--shutdown-delay-duration=0s",
     ]
     if not cluster.dra:
-        command += ["--runtime-config=resource.k8s.io/v1=false", *_gates(cluster)]
+        command += ["--runtime-config=resource.k8s.io/v1=false", *_gates(cluster)] if not build.oldest() else []
     if cluster.audit:
         command += [
             f"--audit-policy-file={cluster.folder / 'audit-policy.yaml'}",
@@ -125,7 +125,7 @@ def _scheduler(cluster: ClusterSpec) -> Component:
 
 
 def _gates(cluster: ClusterSpec) -> list[Word]:
-    return [] if cluster.dra else ["--feature-gates=DynamicResourceAllocation=false"]
+    return [] if cluster.dra or build.oldest() else ["--feature-gates=DynamicResourceAllocation=false"]
 
 
 def _client_flags(cluster: ClusterSpec, user: str) -> list[Word]:

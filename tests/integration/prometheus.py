@@ -63,8 +63,8 @@ class Page:
 class Prometheus:
     """A Prometheus process that scrapes these targets every second."""
 
-    def __init__(self, folder: Path, targets: Iterable[Target]) -> None:
-        self._port = free_port()
+    def __init__(self, folder: Path, targets: Iterable[Target], *, port: int | None = None) -> None:
+        self._port = port or free_port()
         self._log = folder / "prometheus.log"
         self._data = tempfile.mkdtemp(prefix="prometheus-", dir=_MEMORY if _MEMORY.is_dir() else folder)
         config = folder / "prometheus.json"

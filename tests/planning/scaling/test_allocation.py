@@ -7,7 +7,7 @@ import pytest
 from pdinference.planning.observed import PodSummary
 from pdinference.planning.scaling.allocation import Allocation, allocate
 from pdinference.planning.scaling.fleet import Fleet
-from pdinference.planning.scaling.limited import LimitReason
+from pdinference.planning.scaling.limited import Limit, LimitReason
 from pdinference.planning.scaling.scale_spec import ScaleSpec
 from tests.planning.scaling.fleets import (
     D,
@@ -285,44 +285,60 @@ class TestLimited:
     @pytest.mark.parametrize(
         ("p", "reason", "allocated", "message"),
         [
-            (12, LimitReason.TOO_MANY, 10, "12 pods are recommended. spec.parameter.autoscaling.maxReplicas is 10."),
-            (1, LimitReason.TOO_FEW, 2, "1 pods are recommended. spec.parameter.autoscaling.minReplicas is 2."),
+            (12, LimitReason.TOO_MANY, 10, "spec.parameter.autoscaling.maxReplicas is 10."),
+            (1, LimitReason.TOO_FEW, 2, "spec.parameter.autoscaling.minReplicas is 2."),
         ],
     )
     def test_a_range_limits(self, p: int, reason: LimitReason, allocated: int, message: str) -> None:
-        limit = decide(scale_spec(None, p=between(2, 10)), fleet(revision(3, 3)), p, 3).limited[P]
-        assert (limit.reason, limit.recommended, limit.allocated) == (reason, p, allocated)
-        assert limit.message == message
+        found = decide(scale_spec(None, p=between(2, 10)), fleet(revision(3, 3)), p, 3)
+        assert found.limited == {
+            P: Limit(reason, p, allocated, f"{p} pods recommended, {allocated} allocated: {message}")
+        }
 
     def test_a_ratio_limits_in_both_directions(self) -> None:
         spec = scale_spec(None, d=between(1, 3), ratio={"max": {"parameter": 2}})
-        limited = decide(spec, fleet(revision(3, 1)), 9, 1).limited
-        assert (limited[P].reason, limited[P].allocated) == (LimitReason.RATIO, 6)
-        assert "than its maxReplicas allows" in limited[P].message
-        assert (limited[D].reason, limited[D].allocated) == (LimitReason.RATIO, 3)
-        assert limited[D].message == (
-            "1 pods are recommended. spec.autoscaling.ratio needs 3 for the pods of the other role."
+        above = (
+            "9 pods recommended, 6 allocated: for spec.autoscaling.ratio, more would need more pods of the other role "
+            "than its maxReplicas allows."
         )
+        below = "1 pods recommended, 3 allocated: spec.autoscaling.ratio needs them for the pods of the other role."
+        assert decide(spec, fleet(revision(3, 1)), 9, 1).limited == {
+            P: Limit(LimitReason.RATIO, 9, 6, above),
+            D: Limit(LimitReason.RATIO, 1, 3, below),
+        }
+
+    def test_a_first_revision_is_limited_by_the_ratio(self) -> None:
+        spec = scale_spec(None, d=between(1, 8, replicas=4), ratio={"min": {}})
+        limited = decide(spec, fleet(), serving="").limited
+        assert [(limit.reason, limit.recommended, limit.allocated) for limit in limited.values()] == [
+            (LimitReason.RATIO, 1, 4)
+        ]
 
     def test_a_budget_limits(self) -> None:
-        limit = decide(scale_spec(8), fleet(revision(4, 4)), 6, 4).limited[P]
-        assert (limit.reason, limit.recommended, limit.allocated) == (LimitReason.GPU_BUDGET, 6, 4)
-        assert limit.message == ("6 pods are recommended. 8 of the 8 GPUs of spec.autoscaling.gpuBudget are in use.")
+        message = "6 pods recommended, 4 allocated: 8 of the 8 GPUs of spec.autoscaling.gpuBudget are in use."
+        found = decide(scale_spec(8), fleet(revision(4, 4)), 6, 4)
+        assert found.limited == {P: Limit(LimitReason.GPU_BUDGET, 6, 4, message)}
 
     def test_a_budget_limits_what_the_ratio_wants_beyond_the_recommendation(self) -> None:
         spec = scale_spec(6, ratio={"min": {}, "max": {}})
         limited = decide(spec, fleet(revision(3, 3)), 2, 9).limited
         assert (limited[P].reason, limited[D].reason) == (LimitReason.RATIO, LimitReason.GPU_BUDGET)
+        assert list(decide(spec, fleet(revision(3, 3)), 3, 9).limited) == [D]
 
     def test_a_budget_limits_a_role_without_autoscaling(self) -> None:
-        limit = decide(scale_spec(8, p={"replicas": 5}), fleet(revision(3, 5)), None, 5).limited[P]
-        assert (limit.reason, limit.recommended, limit.allocated) == (LimitReason.GPU_BUDGET, 5, 3)
+        for serving in ("a", ""):
+            there = fleet(revision(3, 5))
+            limit = decide(scale_spec(8, p={"replicas": 5}), there, None, 5, serving=serving).limited[P]
+            assert (limit.reason, limit.recommended, limit.allocated) == (LimitReason.GPU_BUDGET, 5, 3)
 
     def test_a_recommendation_waits_until_a_revision_serves(self) -> None:
-        limit = decide(NONE, fleet(revision(1, 1)), 4, 1, serving="").limited
-        assert list(limit) == [P]
-        assert (limit[P].reason, limit[P].recommended, limit[P].allocated) == (LimitReason.STARTING, 4, 1)
-        assert "when the new revision serves" in limit[P].message
+        message = "4 pods recommended, 1 allocated: the count changes when the new revision serves requests."
+        found = decide(NONE, fleet(revision(1, 1)), 4, 1, serving="")
+        assert found.limited == {P: Limit(LimitReason.STARTING, 4, 1, message)}
+
+    def test_a_revision_that_sleeps_says_what_starts_it(self) -> None:
+        limit = decide(NONE, fleet(revision(3, 2)), 3, 2, asleep=True).limited[P]
+        assert limit == Limit(LimitReason.ASLEEP, 3, 0, "Asleep: there are no pods until the next request.")
 
     def test_a_count_that_is_recommended_is_not_limited(self) -> None:
         assert decide(scale_spec(8), fleet(revision(1, 1)), 4, 4).limited == {}

@@ -106,8 +106,11 @@ class TestBudget:
         spec = with_gpus(scale_spec(11), p=2, d=2)
         found = decide(spec, there, 9, 1)
         assert (counts(found, "a"), counts(found, "b")) == ((2, 1), (2, 1))
-        assert "each pod more is one of both revisions" in found.limited[P].message
         assert found.limited[P].reason is LimitReason.GPU_BUDGET
+        assert found.limited[P].message == (
+            "9 pods recommended, 2 allocated: 9 of the 11 GPUs of spec.autoscaling.gpuBudget are in use. During the "
+            "roll-out, each additional pod needs GPUs in both revisions."
+        )
 
     def test_a_target_that_is_behind_catches_up_before_growth(self) -> None:
         there = fleet(revision(2, 2), revision(1, 2, "b"))

@@ -107,7 +107,7 @@ TABLE: Final = (
         },
         reasons={
             "True": frozenset({"Serving", "Asleep"}),
-            "False": _ROLE | _CHILD | {"NotServing", INVALID},
+            "False": _ROLE | _CHILD | {INVALID},
             "Unknown": frozenset({"Asleep", INVALID}),
         },
         foreign=f"{_KUBELET}, {_API_SERVER}",

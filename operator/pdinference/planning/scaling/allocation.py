@@ -97,10 +97,11 @@ class _Decision:
         return Allocation(replicas, limited, used=used, budget=self._spec.budget)
 
     def _limit(self, role: Role, counts: RevisionCounts, used: int) -> Limit | None:
-        recommended = self._recommended.get(role)
-        if not self._spec.roles[role].autoscaled or recommended is None:
-            recommended = counts.wanted
-        outcome = RoleOutcome(recommended, counts.wanted, counts.level, bool(self._scaled), len(counts.counts))
+        scale, recommended = self._spec.roles[role], self._recommended.get(role)
+        applies = bool(self._scaled) or not scale.autoscaled or recommended is None
+        if not scale.autoscaled or recommended is None:
+            recommended = scale.within(self._asked_for(role))
+        outcome = RoleOutcome(recommended, counts.wanted, counts.level, applies, len(counts.counts))
         return limit_of(self._spec, role, outcome, used=used)
 
     def _asked_for(self, role: Role) -> int:

@@ -31,10 +31,6 @@ class Fleet:
         """Whether there is a workload."""
         return bool(self._of(role, revision))
 
-    def has_workload(self, role: Role, revision: str, name: str) -> bool:
-        """Whether one of the workloads has this name."""
-        return any(workload.name == name for workload in self._of(role, revision))
-
     def instances(self, role: Role, revision: str) -> int:
         """Instances that there are or will be; the nodes of an instance may differ for a moment."""
         return max((workload.desired for workload in self._of(role, revision)), default=0)
@@ -42,16 +38,6 @@ class Fleet:
     def gpus(self, role: Role, revision: str) -> int:
         """GPUs of one instance, over all its nodes."""
         return sum(workload.gpus for workload in self._of(role, revision))
-
-    @property
-    def wanted(self) -> int:
-        """GPUs of the pods that workloads ask for."""
-        return sum(workload.desired * workload.gpus for workload in self._workloads)
-
-    @property
-    def used(self) -> int:
-        """GPUs that pods hold or ask for."""
-        return sum(pod.gpus for pod in self._pods)
 
     @property
     def leaving(self) -> int:

@@ -69,13 +69,14 @@ def limit_of(spec: ScaleSpec, role: Role, outcome: RoleOutcome, *, used: int) ->
     if outcome.allocated == outcome.recommended:
         return None
     reason = _reason(spec, role, outcome)
-    message = f"{outcome.recommended} pods are recommended. {_message(reason, spec, role, outcome, used)}"
+    why = _message(reason, spec, role, outcome, used)
+    message = f"{outcome.recommended} pods recommended, {outcome.allocated} allocated: {why}"
     return Limit(reason, outcome.recommended, outcome.allocated, message)
 
 
 def asleep_limit(recommended: int) -> Limit:
     """The limit of a role whose revision sleeps."""
-    return Limit(LimitReason.ASLEEP, recommended, 0, "There are no pods until the next request.")
+    return Limit(LimitReason.ASLEEP, recommended, 0, "Asleep: there are no pods until the next request.")
 
 
 def _reason(spec: ScaleSpec, role: Role, outcome: RoleOutcome) -> LimitReason:
@@ -92,14 +93,20 @@ def _reason(spec: ScaleSpec, role: Role, outcome: RoleOutcome) -> LimitReason:
 def _message(reason: LimitReason, spec: ScaleSpec, role: Role, outcome: RoleOutcome, used: int) -> str:
     match reason:
         case LimitReason.GPU_BUDGET:
-            both = " During the roll-out each pod more is one of both revisions." if outcome.revisions > 1 else ""
+            both = (
+                " During the roll-out, each additional pod needs GPUs in both revisions."
+                if outcome.revisions > 1
+                else ""
+            )
             return f"{used} of the {spec.budget} GPUs of spec.autoscaling.gpuBudget are in use.{both}"
         case LimitReason.STARTING:
-            return "Their number changes when the new revision serves requests."
+            return "the count changes when the new revision serves requests."
         case LimitReason.TOO_MANY:
             return f"spec.{role}.autoscaling.maxReplicas is {spec.roles[role].maximum}."
         case LimitReason.TOO_FEW:
             return f"spec.{role}.autoscaling.minReplicas is {spec.roles[role].minimum}."
         case _ if outcome.allocated < outcome.recommended:
-            return "More would need more pods of the other role for spec.autoscaling.ratio than its maxReplicas allows."
-    return f"spec.autoscaling.ratio needs {outcome.allocated} for the pods of the other role."
+            return (
+                "for spec.autoscaling.ratio, more would need more pods of the other role than its maxReplicas allows."
+            )
+    return "spec.autoscaling.ratio needs them for the pods of the other role."
