@@ -17,7 +17,7 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.history.store import LIMIT, History
 from pdinference.cluster.kinds import CONTROLLER_REVISION, DEPLOYMENT, RESOURCE, SCALER
 from pdinference.cluster.listing import list_all
-from pdinference.cluster.records import ResourceRecord, resource_record
+from pdinference.cluster.state.records import ResourceRecord, resource_record
 from tests.integration.operators import Operators
 from tests.integration.world import SERVICE, World, until
 
