@@ -15,7 +15,7 @@ def nodes(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_no_rule_in_cel_reads_the_text_of_an_int_or_string() -> None:
-    """Before 1.31 `maxLength` does not count for those: each such rule was 6.5 times over the limit on 1.30."""
+    """On 1.30 `maxLength` does not count for those: each such rule was 6.5 times over the limit."""
     found = [node for crd in definitions().values() for node in nodes(crd) if node.get("x-kubernetes-int-or-string")]
     assert found
     costly = [node for node in found if "string(self)" in str(node.get("x-kubernetes-validations"))]
