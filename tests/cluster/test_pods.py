@@ -6,7 +6,7 @@ import pytest
 
 from pdinference.api import names
 from pdinference.api.v1alpha1.conditions import NO_MODEL
-from pdinference.cluster.pods import pod_record
+from pdinference.cluster.state.pods import pod_record
 from pdinference.planning.observed import PREPARING_MODEL, PodSummary
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from pdinference.autoscaling.metrics_api import GROUP, VERSION
 from pdinference.cluster.kinds import SCALER
+from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
 from tests.integration.operators import Operators
 from tests.integration.scaling_world import SCALED, ScalingWorld, condition
 from tests.integration.vllm_metrics import Decoding, Load

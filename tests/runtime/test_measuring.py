@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from pdinference.autoscaling.activity import Activities
-from pdinference.autoscaling.scrape import Scraper
 from pdinference.batch.progress import BatchProgress
 from pdinference.cluster.cache import Cache
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.supervisor import Supervisor
+from pdinference.loadmetrics.activity import Activities
+from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.runtime.answering import Answering
 from pdinference.runtime.measuring import Measuring
 from pdinference.runtime.settings import OperatorSettings

@@ -20,7 +20,7 @@ from pdinference.cluster.kinds import (
 )
 from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.prerequisites import prerequisites
-from pdinference.cluster.records import controller_of
+from pdinference.cluster.state.records import controller_of
 from pdinference.cluster.verdict import Verdict, has_replicas, is_in_order, judge
 
 Json = dict[str, Any]

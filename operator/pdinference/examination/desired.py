@@ -13,7 +13,7 @@ from pdinference.api.v1alpha1.model import Model
 from pdinference.checks import examine
 from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import WORKLOADS, ChildKey
-from pdinference.cluster.records import ResourceRecord, digest
+from pdinference.cluster.state.records import ResourceRecord, digest
 from pdinference.manifests import Rendered, RenderSettings, render
 from pdinference.planning.conditions import Judgement
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict

@@ -15,7 +15,7 @@ from pdinference.api.v1alpha1.conditions import INVALID
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import Owner
-from pdinference.cluster.records import ResourceRecord
+from pdinference.cluster.state.records import ResourceRecord
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.results import Result

@@ -9,7 +9,7 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Status
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, JOB, SCALED_OBJECT, SCALER, ChildKey, Owner
-from pdinference.cluster.records import ChildRecord, ResourceRecord
+from pdinference.cluster.state.records import ChildRecord, ResourceRecord
 from pdinference.controller.report import status_of
 from pdinference.examination.desired import Desired
 from pdinference.planning.model_report import ModelView

@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from aiohttp import web
 
 from pdinference.admission.webhook import WEBHOOK_RULES
-from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster.client import ApiServer
 from pdinference.controller.supervisor import Supervisor
+from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
 from pdinference.runtime.settings import OperatorSettings
 from pdinference.serving import (
     Callers,

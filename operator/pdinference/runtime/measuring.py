@@ -8,21 +8,21 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from pdinference.api.names import ENGINE_ROLES
-from pdinference.autoscaling.access import Access
-from pdinference.autoscaling.activity import INTERVAL_S, Activities
-from pdinference.autoscaling.front_proxy import FrontProxy
-from pdinference.autoscaling.gauges import SignalGauges
-from pdinference.autoscaling.loads import Loads
-from pdinference.autoscaling.metrics import ScrapeMetrics
-from pdinference.autoscaling.metrics_api import MetricsApi
-from pdinference.autoscaling.policies import Policies
-from pdinference.autoscaling.registration import Registration
-from pdinference.autoscaling.scrape import Scraper
 from pdinference.batch.progress import BatchProgress
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.kinds import Owner
 from pdinference.controller.supervisor import Supervisor
+from pdinference.loadmetrics.activity import INTERVAL_S, Activities
+from pdinference.loadmetrics.gauges import SignalGauges
+from pdinference.loadmetrics.loads import Loads
+from pdinference.loadmetrics.metrics import ScrapeMetrics
+from pdinference.loadmetrics.metrics_api.access import Access
+from pdinference.loadmetrics.metrics_api.api import MetricsApi
+from pdinference.loadmetrics.metrics_api.front_proxy import FrontProxy
+from pdinference.loadmetrics.metrics_api.registration import Registration
+from pdinference.loadmetrics.policies import Policies
+from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.planning.batch import Progress
 from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.sleep import Activity
