@@ -8,7 +8,7 @@ import pytest
 
 from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, PlanStatus, RoleMemory, Status
-from pdinference.planning.conditions import Judgement
+from pdinference.planning.conditions import ConditionResult
 from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.observed import Failure, PodSummary, PodTrouble, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
@@ -83,7 +83,7 @@ def test_all_is_well() -> None:
 
 
 def test_pinning_is_a_condition_of_its_own_that_may_be_absent() -> None:
-    loose = replace(SERVING, pinned=Judgement("False", "NotPinned", "because"))
+    loose = replace(SERVING, pinned=ConditionResult("False", "NotPinned", "because"))
     found = conditions(built(loose))
     assert (found["Pinned"].status, found["Pinned"].reason) == ("False", "NotPinned")
     assert {name: found[name].status for name in conditions(built(SERVING))} == {

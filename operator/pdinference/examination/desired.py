@@ -15,7 +15,7 @@ from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import WORKLOADS, ChildKey
 from pdinference.cluster.state.records import ResourceRecord, digest
 from pdinference.manifests import Rendered, RenderSettings, render
-from pdinference.planning.conditions import Judgement
+from pdinference.planning.conditions import ConditionResult
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.pinning import pinned
 from pdinference.planning.scaling.scale_spec import ScaleSpec
@@ -90,7 +90,7 @@ class Desired:
     recreate: bool
     fingerprints: Mapping[ChildKey, str]
     memory: MemoryVerdict
-    pinned: Judgement | None
+    pinned: ConditionResult | None
     facts: str
     engines: Mapping[ChildKey, Role]
     scale: ScaleSpec

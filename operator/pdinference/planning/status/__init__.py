@@ -1,7 +1,7 @@
 """The status of a PDInference, from what was wanted, what is there, and what went wrong.
 
 A `Situation` holds all that is known. `problems` says what keeps a role from being as wanted; one file for each
-condition judges the situation; `build` puts the judgements and all else together.
+condition judges the situation; `build` puts the results and all else together.
 """
 
 from pdinference.planning.status.build import build_status, service_url

@@ -1,4 +1,4 @@
-"""The status as a whole, put together from the judgements on each part."""
+"""The status as a whole, put together from the results on each part."""
 
 from datetime import datetime
 
@@ -37,7 +37,7 @@ def build_status(situation: Situation, *, previous: Status, now: datetime) -> St
         model_failure=model_failure(situation, previous),
         late=late(since, situation.progress_deadline, now),
     )
-    judgements = {
+    results = {
         READY: ready(situation, first),
         **{conditions.ROLE_CONDITIONS[role]: role_ready(role, roles[role], problems[role]) for role in SERVING_ROLES},
         MODEL_READY: model,
@@ -46,7 +46,7 @@ def build_status(situation: Situation, *, previous: Status, now: datetime) -> St
         PINNED: situation.pinned,
         AUTOSCALING: autoscaling(situation),
     }
-    fresh = conditions.written(judgements, generation=situation.generation, now=now)
+    fresh = conditions.build_conditions(results, generation=situation.generation, now=now)
     return Status(
         observed_generation=situation.generation,
         url=service_url(situation.namespace, situation.name, situation.port),

@@ -14,7 +14,7 @@ from pdinference.api.v1alpha1.conditions import (
     MODEL_READY,
     PROGRESSING,
 )
-from pdinference.planning.conditions import ROLE_CONDITIONS, Judgement, find
+from pdinference.planning.conditions import ROLE_CONDITIONS, ConditionResult, find
 from pdinference.planning.model_report import WORKING
 from pdinference.planning.observed import PREPARING_MODEL
 from pdinference.planning.scaling.limited import LimitReason
@@ -36,7 +36,7 @@ def last_progress(
     roles: Mapping[Role, RoleStatus],
     problems: Problems,
     first: Advice | None,
-    model: Judgement | None,
+    model: ConditionResult | None,
     now: datetime,
 ) -> datetime | None:
     """When the roll-out last moved, in whole seconds; None while no deadline applies.
@@ -65,13 +65,13 @@ def late(since: datetime | None, deadline: timedelta | None, now: datetime) -> b
 
 def due(status: Status, deadline: timedelta) -> datetime | None:
     """When to look again, since a status without news turns into `ProgressDeadlineExceeded` then; None for never."""
-    judged = find(status.conditions, PROGRESSING)
-    if status.last_progress_time is None or judged is None or judged.status != "True":
+    result = find(status.conditions, PROGRESSING)
+    if status.last_progress_time is None or result is None or result.status != "True":
         return None
     return status.last_progress_time + deadline
 
 
-def _applies(situation: Situation, problems: Problems, first: Advice | None, model: Judgement | None) -> bool:
+def _applies(situation: Situation, problems: Problems, first: Advice | None, model: ConditionResult | None) -> bool:
     """Whether anything is left to do, and nothing legitimate is waited for."""
     if not unfinished(situation, first):
         return False
@@ -93,7 +93,7 @@ def _moved(
     previous: Status,
     roles: Mapping[Role, RoleStatus],
     problems: Problems,
-    model: Judgement | None,
+    model: ConditionResult | None,
 ) -> bool:
     """Whether there was progress since the last status: other work, another ready pod, or a phase that is over."""
     if (previous.revision, previous.observed_generation) != (situation.target, situation.generation):

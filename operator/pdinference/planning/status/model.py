@@ -3,7 +3,7 @@
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Status
 from pdinference.api.v1alpha1.conditions import FINAL_REASONS, MODEL_READY, NO_MODEL, UNSCHEDULABLE, Truth
-from pdinference.planning.conditions import Judgement, find
+from pdinference.planning.conditions import ConditionResult, find
 from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.model_report import BEGINS, CHECKED, NOT_CHECKED, UNDER_WAY, ModelView, model_advice
 from pdinference.planning.status.situation import Situation
@@ -16,22 +16,26 @@ _FITS: dict[bool | None, tuple[Truth, str]] = {
 }
 
 
-def model_ready(situation: Situation, previous: Status) -> Judgement | None:
+def model_ready(situation: Situation, previous: Status) -> ConditionResult | None:
     """ModelReady, as far as Job and pods know; None where nothing looks at the model."""
     job = situation.model
     if job is not None and not job.done:
-        return Judgement("False", *job_advice(situation, job, previous))
+        return ConditionResult("False", *job_advice(situation, job, previous))
     pods = [pod for role in ENGINE_ROLES for pod in situation.current_pods(role)]
     without = (pod for pod in pods if pod.trouble is not None and pod.trouble.reason == NO_MODEL)
     if (found := worst(without, situation.namespace)) is not None:
-        return Judgement("False", *found)
+        return ConditionResult("False", *found)
     if job is not None:
-        return Judgement("True", *job_advice(situation, job, previous))
+        return ConditionResult("True", *job_advice(situation, job, previous))
     if not situation.looks:
         return None
     if any(pod.has_model for pod in pods):
-        return Judgement("True", CHECKED, "Pods looked at the model before vLLM started, and found nothing wrong.")
-    return Judgement("Unknown", NOT_CHECKED, "There is no pod of the current revision that has looked at the model.")
+        return ConditionResult(
+            "True", CHECKED, "Pods looked at the model before vLLM started, and found nothing wrong."
+        )
+    return ConditionResult(
+        "Unknown", NOT_CHECKED, "There is no pod of the current revision that has looked at the model."
+    )
 
 
 def job_advice(situation: Situation, model: ModelView, previous: Status) -> Advice:
@@ -60,6 +64,6 @@ def model_failure(situation: Situation, previous: Status) -> Advice | None:
     return Advice(before.reason, before.message) if failed else None
 
 
-def memory_fits(memory: MemoryVerdict) -> Judgement:
+def memory_fits(memory: MemoryVerdict) -> ConditionResult:
     """MemoryFits."""
-    return Judgement(*_FITS[memory.fits], memory.message)
+    return ConditionResult(*_FITS[memory.fits], memory.message)

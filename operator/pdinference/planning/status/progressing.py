@@ -11,7 +11,7 @@ from pdinference.api.v1alpha1.conditions import (
     ROLLOUT_COMPLETE,
     STALLED,
 )
-from pdinference.planning.conditions import ASLEEP, Judgement
+from pdinference.planning.conditions import ASLEEP, ConditionResult
 from pdinference.planning.scaling.limited import LimitReason
 from pdinference.planning.status.problems import MODEL_NOT_READY, SCALED_TO_ZERO, listed
 from pdinference.planning.status.situation import Situation
@@ -20,7 +20,9 @@ from pdinference.planning.troubles import Advice
 _WITHOUT_PODS = frozenset({SCALED_TO_ZERO, ASLEEP})
 
 
-def progressing(situation: Situation, problem: Advice | None, *, model_failure: Advice | None, late: bool) -> Judgement:
+def progressing(
+    situation: Situation, problem: Advice | None, *, model_failure: Advice | None, late: bool
+) -> ConditionResult:
     """Whether work towards the spec goes on.
 
     Args:
@@ -30,25 +32,25 @@ def progressing(situation: Situation, problem: Advice | None, *, model_failure: 
         late: Whether the deadline of progress has passed.
     """
     if situation.invalid:
-        return Judgement("False", INVALID, situation.invalid)
+        return ConditionResult("False", INVALID, situation.invalid)
     lasting = [failure for failure in situation.failures if not failure.transient]
     if lasting:
-        return Judgement("False", lasting[0].reason, listed(lasting))
+        return ConditionResult("False", lasting[0].reason, listed(lasting))
     if not unfinished(situation, problem):
-        return Judgement("False", ROLLOUT_COMPLETE, f"Revision {situation.target} is rolled out.")
+        return ConditionResult("False", ROLLOUT_COMPLETE, f"Revision {situation.target} is rolled out.")
     reason = _stuck(problem, model_failure) or (_out_of_time(problem) if late else None)
     if reason is not None:
-        return Judgement("False", reason, _message(situation, problem, stuck=True, late=late))
-    return Judgement("True", _work(situation, problem), _message(situation, problem))
+        return ConditionResult("False", reason, _message(situation, problem, stuck=True, late=late))
+    return ConditionResult("True", _work(situation, problem), _message(situation, problem))
 
 
-def kstatus(judged: Judgement) -> dict[str, Judgement | None]:
+def kstatus(result: ConditionResult) -> dict[str, ConditionResult | None]:
     """The conditions that kstatus (Flux, Argo CD, kpt) goes by; each is there only while it is True."""
-    stalled = judged.status == "False" and judged.reason != ROLLOUT_COMPLETE
+    stalled = result.status == "False" and result.reason != ROLLOUT_COMPLETE
     return {
-        PROGRESSING: judged,
-        RECONCILING: judged if judged.status == "True" else None,
-        STALLED: judged._replace(status="True") if stalled else None,
+        PROGRESSING: result,
+        RECONCILING: result if result.status == "True" else None,
+        STALLED: result._replace(status="True") if stalled else None,
     }
 
 

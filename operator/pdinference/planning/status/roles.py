@@ -3,7 +3,7 @@
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import RoleStatus
-from pdinference.planning.conditions import ROLE_WORDS, Judgement
+from pdinference.planning.conditions import ROLE_WORDS, ConditionResult
 from pdinference.planning.scaling.condition import scaling_text
 from pdinference.planning.status.situation import Situation
 from pdinference.planning.troubles import Advice
@@ -26,8 +26,8 @@ def role_status(situation: Situation, role: Role) -> RoleStatus:
     )
 
 
-def role_ready(role: Role, counts: RoleStatus, problem: Advice | None) -> Judgement:
+def role_ready(role: Role, counts: RoleStatus, problem: Advice | None) -> ConditionResult:
     """ParameterReady, DecodeReady or RouterReady."""
     if problem is not None:
-        return Judgement("False", *problem)
-    return Judgement("True", "AllReady", f"{ROLE_WORDS[role]}: {counts.ready} of {counts.desired} pods ready.")
+        return ConditionResult("False", *problem)
+    return ConditionResult("True", "AllReady", f"{ROLE_WORDS[role]}: {counts.ready} of {counts.desired} pods ready.")

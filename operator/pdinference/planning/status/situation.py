@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.planning.conditions import Judgement
+from pdinference.planning.conditions import ConditionResult
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.model_report import ModelView
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, WorkloadState
@@ -49,7 +49,7 @@ class Situation:
     pods: tuple[PodSummary, ...]
     failures: tuple[Failure, ...] = ()
     memory: MemoryVerdict = NO_VERDICT
-    pinned: Judgement | None = None
+    pinned: ConditionResult | None = None
     model: ModelView | None = None
     looks: bool = False
     autoscalers: Mapping[Role, AutoscalerState | None] = field(default_factory=dict)
