@@ -5,17 +5,17 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import RoleStatus
 from pdinference.planning.conditions import ROLE_WORDS, ConditionResult
 from pdinference.planning.scaling.condition import scaling_text
-from pdinference.planning.status.situation import Situation
+from pdinference.planning.status.inputs import StatusInputs
 from pdinference.planning.troubles import Advice
 
 
-def role_status(situation: Situation, role: Role) -> RoleStatus:
+def role_status(inputs: StatusInputs, role: Role) -> RoleStatus:
     """The role's counts; an instance of several nodes counts once."""
-    pods = [pod for pod in situation.current_pods(role) if pod.node_rank == 0 and not pod.terminating]
+    pods = [pod for pod in inputs.current_pods(role) if pod.node_rank == 0 and not pod.terminating]
     ready = sum(pod.ready for pod in pods)
-    desired = situation.wanted(role)
-    hpa = situation.autoscalers.get(role)
-    selector = names.role_selector(situation.name, role, situation.target)
+    desired = inputs.desired_replicas(role)
+    hpa = inputs.autoscalers.get(role)
+    selector = names.role_selector(inputs.name, role, inputs.target)
     return RoleStatus(
         replicas=len(pods),
         ready=ready,
