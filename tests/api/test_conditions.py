@@ -70,7 +70,7 @@ def sources() -> Iterator[Path]:
 
 def literals() -> Iterator[tuple[str, str]]:
     """Module and text of every reason that is written out where a condition or an advice is made."""
-    position = {"Judgement": 1, "Advice": 0}
+    position = {"ConditionResult": 1, "Advice": 0}
     for path in sources():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in position:

@@ -119,8 +119,8 @@ def test_events_tell_start_end_and_failure_once() -> None:
 
 
 def looking(*pods: PodSummary, **more: Any) -> Any:
-    situation = replace(STARTING, looks=True, pods=pods, **more)
-    return conditions(built(situation))["ModelReady"]
+    inputs = replace(STARTING, verifies_model=True, pods=pods, **more)
+    return conditions(built(inputs))["ModelReady"]
 
 
 WITHOUT = pod(
@@ -154,7 +154,7 @@ def test_what_is_damaged_after_the_download_is_told_too() -> None:
 
 
 def test_the_role_whose_pod_has_no_model_says_so() -> None:
-    status = conditions(built(replace(STARTING, looks=True, pods=(pod(Role.PARAMETER), WITHOUT))))
+    status = conditions(built(replace(STARTING, verifies_model=True, pods=(pod(Role.PARAMETER), WITHOUT))))
     assert (status["DecodeReady"].status, status["DecodeReady"].reason) == ("False", NO_MODEL)
     for name in ("DecodeReady", "Progressing", "Ready"):
         assert TOLD in status[name].message
@@ -162,7 +162,7 @@ def test_the_role_whose_pod_has_no_model_says_so() -> None:
 
 def test_an_event_tells_of_a_model_that_cannot_be_loaded_and_of_its_mending() -> None:
     def reasons(old: tuple[PodSummary, ...], new: tuple[PodSummary, ...]) -> list[tuple[str, str]]:
-        statuses = [built(replace(STARTING, looks=True, pods=pods)) for pods in (old, new)]
+        statuses = [built(replace(STARTING, verifies_model=True, pods=pods)) for pods in (old, new)]
         return [(each.type, each.reason) for each in transitions(*statuses)]
 
     assert reasons((), (WITH,)) == []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pdinference.api.v1alpha1 import BatchStatus
 from pdinference.planning import reported
-from pdinference.planning.batch import BatchSituation, Progress, build_batch_status
+from pdinference.planning.batch import BatchStatusInputs, Progress, build_batch_status
 from pdinference.planning.model_report import ModelView, model_advice, model_status
 from pdinference.planning.observed import JobState, PodSummary
 
@@ -71,8 +71,8 @@ def test_any_report_ends_in_a_status_that_the_api_server_takes(content: dict[str
     assert model_advice(view, [], "ns").message.isprintable()
     json.dumps(model_status(view, None).model_dump(mode="json"), allow_nan=False, ensure_ascii=False).encode()
     pod = PodSummary("nightly-0", None, "", phase="Failed", report=text)
-    situation = BatchSituation("ns", 1, "", JobState("nightly", "Failed", "BackoffLimitExceeded"), pods=(pod,))
-    status = build_batch_status(situation, previous=BatchStatus(), now=NOW)
+    inputs = BatchStatusInputs("ns", 1, "", JobState("nightly", "Failed", "BackoffLimitExceeded"), pods=(pod,))
+    status = build_batch_status(inputs, previous=BatchStatus(), now=NOW)
     json.dumps(status.model_dump(mode="json"), allow_nan=False, ensure_ascii=False).encode()
 
 
@@ -93,8 +93,8 @@ def test_a_lie_of_a_download_ends_in_its_own_status() -> None:
 @pytest.mark.parametrize("text", [*NONSENSE, '{"total": true, "completed": 1, "failed": 1, "message": ""}'])
 def test_a_lie_of_a_runner_ends_in_its_own_status(text: str) -> None:
     pod = PodSummary("nightly-0", None, "", phase="Failed", report=text)
-    situation = BatchSituation("ns", 1, "", JobState("nightly", "Failed", "BackoffLimitExceeded"), pods=(pod,))
-    status = build_batch_status(situation, previous=BatchStatus(total=5), now=NOW)
+    inputs = BatchStatusInputs("ns", 1, "", JobState("nightly", "Failed", "BackoffLimitExceeded"), pods=(pod,))
+    status = build_batch_status(inputs, previous=BatchStatus(total=5), now=NOW)
     assert (status.phase, status.total) == ("Failed", 5)
     assert status.conditions[0].message == "Pod nightly-0 ended without a message."
 
@@ -102,6 +102,6 @@ def test_a_lie_of_a_runner_ends_in_its_own_status(text: str) -> None:
 def test_what_a_runner_reports_is_read() -> None:
     text = json.dumps({"total": 3, "completed": 2, "failed": 1, "message": "2 of 3\nanswered"})
     pod = PodSummary("nightly-0", None, "", phase="Succeeded", report=text)
-    situation = BatchSituation("ns", 1, "", JobState("nightly", "Complete"), pods=(pod,), seen=Progress(3, 1, 0))
-    status = build_batch_status(situation, previous=BatchStatus(), now=NOW)
+    inputs = BatchStatusInputs("ns", 1, "", JobState("nightly", "Complete"), pods=(pod,), seen=Progress(3, 1, 0))
+    status = build_batch_status(inputs, previous=BatchStatus(), now=NOW)
     assert status.conditions[0].message == "2 of 3 answered"

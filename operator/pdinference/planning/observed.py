@@ -114,7 +114,7 @@ class AutoscalerState:
     """A HorizontalPodAutoscaler, reduced to what it thinks.
 
     Attributes:
-        judged: Whether it has ever looked at the load.
+        evaluated: Whether it has ever looked at the load.
         replicas: Pods that it saw last.
         desired: Pods that it decided on last; None before it has.
         able: Condition AbleToScale; None before the first look.
@@ -125,7 +125,7 @@ class AutoscalerState:
 
     minimum: int
     maximum: int
-    judged: bool = False
+    evaluated: bool = False
     replicas: int = 0
     desired: int | None = None
     loads: tuple[Load, ...] = ()

@@ -9,8 +9,8 @@ from pdinference.planning import troubles
 from pdinference.planning.conditions import ASLEEP, ROLE_CONDITIONS, ROLE_WORDS, find
 from pdinference.planning.observed import Failure, WorkloadState
 from pdinference.planning.scaling.limited import LimitReason
+from pdinference.planning.status.inputs import StatusInputs
 from pdinference.planning.status.model import job_advice
-from pdinference.planning.status.situation import Situation
 from pdinference.planning.troubles import Advice
 
 SCALED_TO_ZERO = "ScaledToZero"
@@ -40,56 +40,56 @@ def listed(failures: Iterable[Failure]) -> str:
     return " ".join(map(str, ordered))
 
 
-def role_problem(situation: Situation, role: Role, counts: RoleStatus, previous: Status) -> Advice | None:
+def role_problem(inputs: StatusInputs, role: Role, counts: RoleStatus, previous: Status) -> Advice | None:
     """Why the role is not as wanted; None when it is."""
     if counts.desired == 0:
-        return _without_pods(situation, role)
+        return _without_pods(inputs, role)
     if counts.ready >= counts.desired:
         return None
-    workload = situation.workloads.get(role)
-    if (waits := _held_back(situation, role, counts, workload, previous)) is not None:
+    workload = inputs.workloads.get(role)
+    if (waits := _held_back(inputs, role, counts, workload, previous)) is not None:
         return waits
     if workload is not None and workload.failure:
         return Advice(PODS_NOT_CREATED, f"{ROLE_WORDS[role]}: pods cannot be created: {workload.failure}")
-    return _of_pods(situation, role, counts, previous)
+    return _of_pods(inputs, role, counts, previous)
 
 
-def _of_pods(situation: Situation, role: Role, counts: RoleStatus, previous: Status) -> Advice:
+def _of_pods(inputs: StatusInputs, role: Role, counts: RoleStatus, previous: Status) -> Advice:
     """What is wrong with the pods that are not ready."""
-    found = troubles.worst(situation.current_pods(role), situation.namespace)
-    looping = _still_looping(situation, role, counts, previous)
+    found = troubles.worst(inputs.current_pods(role), inputs.namespace)
+    looping = _still_looping(inputs, role, counts, previous)
     if looping is not None and (found is None or found.reason not in FINAL_REASONS):
         return looping
     count = f"{ROLE_WORDS[role]}: {counts.ready} of {counts.desired} pods ready."
     if found is not None:
         return Advice(found.reason, f"{count} {found.message}")
-    return Advice("Starting", f"{count} {_missing(situation, role, situation.workloads.get(role))}")
+    return Advice("Starting", f"{count} {_missing(inputs, role, inputs.workloads.get(role))}")
 
 
-def _still_looping(situation: Situation, role: Role, counts: RoleStatus, previous: Status) -> Advice | None:
+def _still_looping(inputs: StatusInputs, role: Role, counts: RoleStatus, previous: Status) -> Advice | None:
     """The crash loop that was reported, as long as no pod of the role gets better; None for no loop.
 
     A container that crashes runs for a while between two crashes. Without this, the conditions would change each time.
     """
     before = find(previous.conditions, ROLE_CONDITIONS[role])
-    if before is None or before.reason != CRASH_LOOPING or previous.revision != situation.target:
+    if before is None or before.reason != CRASH_LOOPING or previous.revision != inputs.target:
         return None
     seen: RoleStatus = getattr(previous.roles, role)
-    unwell = [pod for pod in situation.current_pods(role) if not pod.ready and not pod.terminating]
+    unwell = [pod for pod in inputs.current_pods(role) if not pod.ready and not pod.terminating]
     if (seen.ready, seen.desired) != (counts.ready, counts.desired) or not any(pod.restarted for pod in unwell):
         return None
     return Advice(before.reason, before.message)
 
 
 def _held_back(
-    situation: Situation, role: Role, counts: RoleStatus, workload: WorkloadState | None, previous: Status
+    inputs: StatusInputs, role: Role, counts: RoleStatus, workload: WorkloadState | None, previous: Status
 ) -> Advice | None:
     """The pods of a role do not come yet, or not all, because we wait for something; None when we do not."""
-    allocation, word = situation.allocation, ROLE_WORDS[role]
+    allocation, word = inputs.allocation, ROLE_WORDS[role]
     if role not in ENGINE_ROLES:
         return None
-    if workload is None and situation.model and situation.model.awaited:
-        model = job_advice(situation, situation.model, previous)
+    if workload is None and inputs.model and inputs.model.awaited:
+        model = job_advice(inputs, inputs.model, previous)
         return Advice(MODEL_NOT_READY, f"{word}: waits for the model. {model.message}")
     if workload is None and allocation.blocked:
         return Advice(LimitReason.GPU_BUDGET, f"{word}: {allocation.blocked}")
@@ -99,23 +99,23 @@ def _held_back(
     return None
 
 
-def _without_pods(situation: Situation, role: Role) -> Advice:
+def _without_pods(inputs: StatusInputs, role: Role) -> Advice:
     """Why no pod is wanted."""
-    if situation.asleep and role in ENGINE_ROLES and situation.desired[role] > 0:
-        then = "; the next request starts its pods" if situation.heard else ""
+    if inputs.asleep and role in ENGINE_ROLES and inputs.desired[role] > 0:
+        then = "; the next request starts its pods" if inputs.activity_known else ""
         return Advice(ASLEEP, f"{ROLE_WORDS[role]}: asleep, because nobody asks{then}.")
-    if situation.desired[role] > 0 and situation.allocation.budget is not None:
+    if inputs.desired[role] > 0 and inputs.allocation.budget is not None:
         why = "spec.autoscaling.gpuBudget leaves no GPUs until other pods let go of theirs."
         return Advice(LimitReason.GPU_BUDGET, f"{ROLE_WORDS[role]}: {why}")
     return Advice(SCALED_TO_ZERO, f"{ROLE_WORDS[role]}: spec.{role}.replicas is 0, so nothing runs; raise it to serve.")
 
 
-def _missing(situation: Situation, role: Role, workload: WorkloadState | None) -> str:
+def _missing(inputs: StatusInputs, role: Role, workload: WorkloadState | None) -> str:
     """There are fewer pods than wanted and none of them is in trouble."""
     if workload is None:
         return "The workload does not exist yet."
     kind = "statefulset" if role is Role.PARAMETER else "deployment"
     return (
         "Waiting for pods to be created; if this lasts, see "
-        f"`kubectl describe -n {situation.namespace} {kind} {workload.name}`."
+        f"`kubectl describe -n {inputs.namespace} {kind} {workload.name}`."
     )
