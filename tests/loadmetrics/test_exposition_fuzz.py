@@ -12,7 +12,7 @@ from pdinference.loadmetrics.scraping.exposition import PREFIX, Exposition, Read
 from pdinference.loadmetrics.scraping.http_answer import HttpAnswer
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
 from pdinference.loadmetrics.scraping.window import Dated, Window
-from pdinference.loadmetrics.signals import BlindError, PodLoad, Upstream, measure
+from pdinference.loadmetrics.signals import LoadUnavailableError, PodLoad, Upstream, measure
 from pdinference.planning.scaling.signals import LATENCY_METRICS, Signal
 from pdinference.planning.scaling.vllm_metrics import VllmMetric
 from tests.examples import MORE
@@ -81,14 +81,14 @@ def judge(*bodies: bytes) -> None:
         for signal in Signal:
             try:
                 value = measure(signal, pods, target=0.8, now=now, upstream=Upstream(pods, idle)).value
-            except BlindError:
+            except LoadUnavailableError:
                 continue
             assert math.isfinite(value)
             assert value >= 0
     for metric in LATENCY_METRICS:
         try:
             value = measure_latency(metric, pods, now=now).value
-        except BlindError:
+        except LoadUnavailableError:
             continue
         assert math.isfinite(value)
         assert value >= 0

@@ -25,7 +25,7 @@ operator, and those of a role after its pods have come for the first time or hav
 Told = TypeVar("Told")
 
 
-class BlindError(Exception):
+class LoadUnavailableError(Exception):
     """The load is not known; the message says why, for `kubectl describe hpa`."""
 
 
@@ -88,7 +88,7 @@ def measure(
         upstream: What else the load of D depends on.
 
     Raises:
-        BlindError: No pod tells.
+        LoadUnavailableError: No pod tells.
     """
     known = {number: last for number, pod in enumerate(pods) if (last := pod.window.latest(now)) is not None}
     match signal:
@@ -103,7 +103,7 @@ def measure(
             amounts = _told({number: amount(pods[number].window, last, now) for number, last in known.items()})
             total, told = sum(amounts.values()), set(amounts)
     if not told:
-        raise BlindError(_why_blind(signal, pods, answering=len(known)))
+        raise LoadUnavailableError(_reason_unavailable(signal, pods, responding=len(known)))
     missing = sum(pod.expected and number not in told for number, pod in enumerate(pods))
     assumed = target if target is not None else total / len(told)
     enough = sum(pod.counted for pod in pods) * assumed
@@ -119,13 +119,13 @@ def lacks(window: Window, signals: Iterable[Signal], now: float) -> bool:
     if window.latest(now) is None or window.age(now) < _YOUNG_S:
         return False
     pod = PodLoad(window, expected=True, counted=True)
-    return any(_is_blind(signal, pod, now) for signal in signals)
+    return any(_is_unavailable(signal, pod, now) for signal in signals)
 
 
-def _is_blind(signal: Signal, pod: PodLoad, now: float) -> bool:
+def _is_unavailable(signal: Signal, pod: PodLoad, now: float) -> bool:
     try:
         measure(signal, [pod], target=None, now=now)
-    except BlindError:
+    except LoadUnavailableError:
         return True
     return False
 
@@ -153,9 +153,9 @@ def _cautious(total: float, missing: int, assumed: float, enough: float) -> floa
     return min(total + missing * assumed, enough)
 
 
-def _why_blind(signal: Signal, pods: Sequence[PodLoad], *, answering: int) -> str:
-    if answering:
-        return f"{answering} of {len(pods)} pods answer, but tell no {signal} yet"
+def _reason_unavailable(signal: Signal, pods: Sequence[PodLoad], *, responding: int) -> str:
+    if responding:
+        return f"{responding} of {len(pods)} pods answer, but tell no {signal} yet"
     if any(pod.expected for pod in pods):
         return "no pod answers the operator on its metrics port; a NetworkPolicy of your own may be in the way"
     return "no pod serves yet"

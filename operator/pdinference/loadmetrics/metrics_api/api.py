@@ -16,7 +16,7 @@ from pdinference.loadmetrics.metrics import ScrapeMetrics
 from pdinference.loadmetrics.metrics_api.access import Access, Question
 from pdinference.loadmetrics.metrics_api.front_proxy import FrontProxy
 from pdinference.loadmetrics.policies import Policies
-from pdinference.loadmetrics.signals import BlindError
+from pdinference.loadmetrics.signals import LoadUnavailableError
 from pdinference.planning.scaling.gauges import selected_role
 from pdinference.planning.scaling.signals import METRICS, WINDOW_SECONDS
 
@@ -114,7 +114,7 @@ class MetricsApi:
         owner, role = self._selected(request, namespace)
         try:
             found = self._loads.measured(owner, role, metric)
-        except BlindError as error:
+        except LoadUnavailableError as error:
             self._metrics.queries.labels("blind").inc()
             # No value at all, so that the HPA leaves the number of pods alone.
             raise _StatusError(503, "ServiceUnavailable", f"{role} of {owner}: {error}") from None
