@@ -11,7 +11,7 @@ from pdinference.api.names import ENGINE_PORT, ENGINE_ROLES, Role
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.state.records import PodRecord
-from pdinference.loadmetrics.baselines import Paces
+from pdinference.loadmetrics.baselines import Baselines
 from pdinference.loadmetrics.metrics import ScrapeMetrics
 from pdinference.loadmetrics.policies import Policies, scaler_of
 from pdinference.loadmetrics.scraping.exposition import PREFIX, Exposition
@@ -70,7 +70,7 @@ class Scraper:
         self._windows: defaultdict[_Place, Window] = defaultdict(Window)
         self._containers: dict[_Place, tuple[str, int]] = {}
         self._caches: dict[_Place, KvCache] = {}
-        self._paces = Paces()
+        self._baselines = Baselines()
         self._lacking: set[_Place] = set()
         self._resting: dict[_Place, float] = {}
         self._log = SparseLog(_LOG, clock=clock)
@@ -144,15 +144,15 @@ class Scraper:
     def idle_token_seconds(self, owner: Owner) -> float | None:
         """The shortest time that a D pod of this resource, of a revision that is there, ever took for a token."""
         revisions = (pod.summary.revision for pod in self._engine_pods(owner, Role.DECODE))
-        return self._paces.shortest(owner, revisions, scaler_of(self._cache, owner, Role.DECODE))
+        return self._baselines.shortest(owner, revisions, scaler_of(self._cache, owner, Role.DECODE))
 
-    def paces(self, owner: Owner) -> dict[str, float]:
+    def baselines(self, owner: Owner) -> dict[str, float]:
         """The shortest time that this operator saw a D pod of each revision take for a token.
 
         Nothing where no HPA goes by it.
         """
         policy = self._policies.of(owner).get(Role.DECODE, {})
-        return self._paces.of(owner) if Signal.DECODE_LOAD in policy else {}
+        return self._baselines.of_resource(owner) if Signal.DECODE_LOAD in policy else {}
 
     def _engine_pods(self, owner: Owner, role: Role) -> Iterator[PodRecord]:
         for pod in self._cache.pods.owned_by(owner):
@@ -187,7 +187,7 @@ class Scraper:
                 self._lacking.discard(place)
                 self._resting.pop(place, None)
         self._containers = live
-        self._paces.keep({(pod.owner, pod.summary.revision) for _, pod in self._cache.pods.items()})
+        self._baselines.keep({(pod.owner, pod.summary.revision) for _, pod in self._cache.pods.items()})
         self._caches = {place: cache for place, cache in self._caches.items() if place in live}
         self._lacking &= live.keys()
         self._resting = {place: until for place, until in self._resting.items() if place in live}
@@ -213,7 +213,7 @@ class Scraper:
         window.add(dated)
         changed |= self._note_lack(pod, window)
         if pod.summary.role is Role.DECODE and pod.owner is not None:
-            changed |= self._paces.note(pod.owner, pod.summary.revision, window, self._clock())
+            changed |= self._baselines.note(pod.owner, pod.summary.revision, window, self._clock())
         cache = dated.reading.cache
         if cache is not None and self._caches.get(_place(pod)) != cache:
             self._caches[_place(pod)] = cache
