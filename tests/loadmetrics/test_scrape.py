@@ -319,7 +319,7 @@ async def test_a_fault_in_what_is_made_of_an_answer_ends_at_its_pod(
 
     pods.resource(autoscaling={"maxReplicas": 3})
     pods.pod("a")
-    monkeypatch.setattr("pdinference.loadmetrics.scraping.scrape.lacks", fails)
+    monkeypatch.setattr("pdinference.loadmetrics.scraping.scrape.misses_signals", fails)
     await rounds(pods, scraper, 5)
     assert pods.registry.get_sample_value("pdinference_scrape_failures_total", {"reason": "internal"}) == 5
     assert 0 < caplog.text.count("Traceback") < 5, "logged with its traceback, at a bounded rate"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pdinference.loadmetrics.scraping.exposition import Histogram
-from pdinference.loadmetrics.scraping.window import Dated, grown
+from pdinference.loadmetrics.scraping.window import TimedReading, grown
 from pdinference.loadmetrics.signals import LoadUnavailableError, Measurement, PodLoad
 from pdinference.planning.scaling.signals import LATENCY_METRICS, Latency
 
@@ -69,8 +69,8 @@ def _summed(histograms: Iterable[Histogram]) -> dict[float, float]:
     return counts
 
 
-def _between(kind: Latency, span: tuple[Dated, Dated]) -> Histogram | None:
-    first, last = (dated.reading for dated in span)
+def _between(kind: Latency, span: tuple[TimedReading, TimedReading]) -> Histogram | None:
+    first, last = (timed.reading for timed in span)
     if kind is Latency.TIME_TO_FIRST_TOKEN:
         return grown(last.first_token, first.first_token, buckets=True)
     return grown(last.inter_token, first.inter_token, buckets=True)

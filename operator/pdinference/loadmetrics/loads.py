@@ -41,7 +41,7 @@ class Loads:
         if metric in LATENCY_METRICS:
             return measure_latency(metric, pods, now=self._clock())
         signal = Signal(metric)
-        return self._signal(signal, owner, pods, self._policies.of(owner).get(role, {}).get(signal))
+        return self._signal(signal, owner, pods, self._policies.policy(owner).get(role, {}).get(signal))
 
     def known(self, owner: Owner, role: Role, targets: Mapping[Signal, float]) -> Iterator[tuple[str, float]]:
         """Name and value of every metric of a role that is known; `targets` is how much a pod is to bear."""
