@@ -33,13 +33,13 @@ class Measured:
             for a resource whose autoscalers read the load from Prometheus.
         silent: Names of the pods of each role that should answer and do not.
         kv_caches: The KV cache of each pod of a role that has told its size.
-        paces: The shortest time that a D pod of each revision took for a token, as far as HPAs go by that.
+        baselines: The shortest time that a D pod of each revision took for a token, as far as HPAs go by that.
     """
 
     problem: tuple[str, str] | None = None
     silent: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
     kv_caches: Mapping[Role, Mapping[str, KvCache]] = field(default_factory=dict)
-    paces: Mapping[str, float] = field(default_factory=dict)
+    baselines: Mapping[str, float] = field(default_factory=dict)
 
 
 def autoscaling_result(
