@@ -88,4 +88,4 @@ async def test_a_pair_that_wakes_waits_for_the_gpus_of_its_old_pods(scaling: Sca
         await is_ready(world, "Serving")
         router.pair = True
         assert (await answer).status == 200
-    assert gpus.most == 8
+    assert gpus.most <= 8
