@@ -101,7 +101,7 @@ async def scaled(world: World, operators: Operators, tmp_path: Path) -> AsyncIte
 
 async def autoscaling_says(world: World, *words: str) -> None:
     """Wait until the condition Autoscaling has one of these words; a wait in vain says what it had."""
-    said = []
+    said: list[str] = []
 
     async def so() -> bool:
         found = await world.condition("Autoscaling")
