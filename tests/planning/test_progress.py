@@ -13,7 +13,7 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.api.v1alpha1.conditions import BY_NAME, FINAL_REASONS
 from pdinference.planning.model_report import ModelView
-from pdinference.planning.observed import AutoscalerState, JobState, PodSummary, PodTrouble
+from pdinference.planning.observed import AutoscalerState, JobState, PodProblem, PodSummary
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
 from pdinference.planning.status import StatusInputs, due
@@ -30,14 +30,14 @@ SECOND = replace(
 )
 """r0 serves, r1 starts."""
 
-PULL = PodTrouble("ErrImagePull", "not found", "vllm", "x:1")
-LOOP = PodTrouble("CrashLoopBackOff", "Error", "vllm", "x:1", exit_code=1, last_words="no", restarts=2)
-NO_ROOM = PodTrouble("Unschedulable", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")
+PULL = PodProblem("ErrImagePull", "not found", "vllm", "x:1")
+LOOP = PodProblem("CrashLoopBackOff", "Error", "vllm", "x:1", exit_code=1, last_words="no", restarts=2)
+NO_ROOM = PodProblem("Unschedulable", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")
 
 
-def with_decode(inputs: StatusInputs, trouble: PodTrouble | None = None, **pod_fields: Any) -> StatusInputs:
+def with_decode(inputs: StatusInputs, problem: PodProblem | None = None, **pod_fields: Any) -> StatusInputs:
     """Replace the D pod of r1."""
-    fields = {"ready": False, "trouble": trouble, **pod_fields}
+    fields = {"ready": False, "problem": problem, **pod_fields}
     other = (p for p in inputs.pods if (p.role, p.revision) != (Role.DECODE, "r1"))
     return replace(inputs, pods=(*other, PodSummary("x-decode-0", Role.DECODE, "r1", "Running", **fields)))
 
@@ -52,7 +52,7 @@ def progress(status: Status) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "reason"),
+    ("problem", "reason"),
     [
         (PULL, "ImagePullBackOff"),
         (replace(PULL, reason="InvalidImageName"), "InvalidImageName"),
@@ -60,8 +60,8 @@ def progress(status: Status) -> tuple[str, str]:
         (LOOP, "CrashLooping"),
     ],
 )
-def test_what_waiting_does_not_solve_stops_the_rollout_at_once(trouble: PodTrouble, reason: str) -> None:
-    status = built(with_decode(SECOND, trouble))
+def test_what_waiting_does_not_solve_stops_the_rollout_at_once(problem: PodProblem, reason: str) -> None:
+    status = built(with_decode(SECOND, problem))
     found = conditions(status)
     assert progress(status) == ("False", reason)
     assert (found["Stalled"].status, found["Stalled"].reason) == ("True", reason)
@@ -110,7 +110,7 @@ def _p_is_ready(inputs: StatusInputs) -> StatusInputs:
     return replace(
         inputs,
         pods=tuple(
-            replace(p, ready=True, trouble=None) if (p.role, p.revision) == (Role.PARAMETER, "r1") else p
+            replace(p, ready=True, problem=None) if (p.role, p.revision) == (Role.PARAMETER, "r1") else p
             for p in inputs.pods
         ),
     )
@@ -154,7 +154,7 @@ GROWING = replace(
     progress_deadline=DEADLINE,
     desired={**SERVING.desired, Role.DECODE: 2},
     workloads={**SERVING.workloads, Role.DECODE: replace(workload(Role.DECODE), desired=2)},
-    pods=(*SERVING.pods, PodSummary("x-decode-1", Role.DECODE, "r1", trouble=NO_ROOM)),
+    pods=(*SERVING.pods, PodSummary("x-decode-1", Role.DECODE, "r1", problem=NO_ROOM)),
 )
 
 
@@ -268,10 +268,10 @@ TROUBLES = st.sampled_from(
         LOOP,
         NO_ROOM,
         replace(LOOP, restarts=0),
-        PodTrouble("ContainerCreating"),
-        PodTrouble("PreparingModel", container="pdinference-model"),
-        PodTrouble("NoUsableModel", last_words="no"),
-        PodTrouble("Error", exit_code=1),
+        PodProblem("ContainerCreating"),
+        PodProblem("PreparingModel", container="pdinference-model"),
+        PodProblem("NoUsableModel", last_words="no"),
+        PodProblem("Error", exit_code=1),
     ]
 )
 BASES = st.sampled_from([FIRST, SECOND, GROWING, ASLEEP, SERVING, downloading(""), downloading('{"phase": "Failed"}')])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pdinference.api.v1alpha1 import BatchStatus
 from pdinference.planning import reported
 from pdinference.planning.batch import BatchStatusInputs, Progress, build_batch_status
-from pdinference.planning.model_report import ModelView, model_advice, model_status
+from pdinference.planning.model_report import ModelView, model_diagnosis, model_status
 from pdinference.planning.observed import JobState, PodSummary
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -68,7 +68,7 @@ _members = st.sampled_from(
 def test_any_report_ends_in_a_status_that_the_api_server_takes(content: dict[str, Any]) -> None:
     text = json.dumps(content)
     view = ModelView("id", "owner/name", True, JobState("x-model-1", report=text))
-    assert model_advice(view, [], "ns").message.isprintable()
+    assert model_diagnosis(view, [], "ns").message.isprintable()
     json.dumps(model_status(view, None).model_dump(mode="json"), allow_nan=False, ensure_ascii=False).encode()
     pod = PodSummary("nightly-0", None, "", phase="Failed", report=text)
     inputs = BatchStatusInputs("ns", 1, "", JobState("nightly", "Failed", "BackoffLimitExceeded"), pods=(pod,))
@@ -83,10 +83,10 @@ def model(**report: object) -> ModelView:
 def test_a_lie_of_a_download_ends_in_its_own_status() -> None:
     """None of it raises, and the API server takes all of it."""
     lies = model(phase="Failed", reason="no word\n", message="no\x00 " * 2000, commit=["x"], totalBytes=10**17)
-    assert model_advice(lies, [], "ns") == ("Failed", ("no  " * 256)[:1023] + "…")
+    assert model_diagnosis(lies, [], "ns") == ("Failed", ("no  " * 256)[:1023] + "…")
     status = model_status(lies, None)
     assert (status.revision, status.total_bytes) == ("", 0)
-    assert model_advice(model(phase={}, totalBytes=True), [], "ns").reason == "Starting"
+    assert model_diagnosis(model(phase={}, totalBytes=True), [], "ns").reason == "Starting"
     assert model_status(model(commit="x" * 5000), None).revision == "x" * 127 + "…"
 
 

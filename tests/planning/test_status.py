@@ -10,7 +10,7 @@ from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, PlanStatus, RoleMemory, Status
 from pdinference.planning.conditions import ConditionResult
 from pdinference.planning.memory import MemoryVerdict
-from pdinference.planning.observed import Failure, PodSummary, PodTrouble, WorkloadState
+from pdinference.planning.observed import Failure, PodProblem, PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
 from pdinference.planning.status import StatusInputs, build_status, service_url
@@ -24,8 +24,8 @@ def workload(role: Role, ready: int = 1) -> WorkloadState:
     return WorkloadState(NAMES[role], role, "r1", 1, 1, 1, ready, ready, observed=True)
 
 
-def pod(role: Role, *, ready: bool = True, trouble: PodTrouble | None = None, revision: str = "r1") -> PodSummary:
-    return PodSummary(f"x-{role}-0", role, revision, "Running", ready=ready, trouble=trouble)
+def pod(role: Role, *, ready: bool = True, problem: PodProblem | None = None, revision: str = "r1") -> PodSummary:
+    return PodSummary(f"x-{role}-0", role, revision, "Running", ready=ready, problem=problem)
 
 
 SERVING = StatusInputs(
@@ -112,8 +112,8 @@ def test_pods_that_come_without_a_new_revision_are_no_rollout() -> None:
 
 
 def test_the_worst_pod_is_named_with_its_reason_in_every_condition_that_it_spoils() -> None:
-    trouble = PodTrouble("ImagePullBackOff", "not found", "vllm", "example.com/vllm:typo")
-    pods = (pod(Role.PARAMETER), pod(Role.DECODE, ready=False, trouble=trouble), pod(Role.ROUTER, ready=False))
+    problem = PodProblem("ImagePullBackOff", "not found", "vllm", "example.com/vllm:typo")
+    pods = (pod(Role.PARAMETER), pod(Role.DECODE, ready=False, problem=problem), pod(Role.ROUTER, ready=False))
     found = conditions(built(replace(STARTING, pods=pods)))
     for name in ("Ready", "DecodeReady"):
         assert found[name].reason == "ImagePullBackOff"
@@ -194,8 +194,8 @@ def test_a_pair_that_sleeps_and_of_which_one_role_is_stopped_answers_nobody() ->
 
 
 def test_an_instance_of_several_nodes_counts_once_and_any_of_its_pods_may_be_what_is_wrong() -> None:
-    trouble = PodTrouble("Unschedulable", "0/2 nodes are available.")
-    node = PodSummary("x-node1-r1-0", Role.PARAMETER, "r1", ready=False, trouble=trouble, node_rank=1)
+    problem = PodProblem("Unschedulable", "0/2 nodes are available.")
+    node = PodSummary("x-node1-r1-0", Role.PARAMETER, "r1", ready=False, problem=problem, node_rank=1)
     first = PodSummary("x-parameter-r1-0", Role.PARAMETER, "r1", "Running", ready=False)
     status = built(replace(STARTING, pods=(first, node, pod(Role.DECODE), pod(Role.ROUTER, ready=False))))
     assert (status.roles.parameter.replicas, status.roles.parameter.summary) == (1, "0/1")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pdinference.api.v1alpha1 import BatchStatus, Condition
 from pdinference.api.v1alpha1.batch import BatchPhase
 from pdinference.api.v1alpha1.conditions import INVALID
-from pdinference.planning import conditions, reported, troubles
+from pdinference.planning import conditions, pod_diagnosis, reported
 from pdinference.planning.conditions import condition
 from pdinference.planning.observed import Failure, JobState, PodSummary
 from pdinference.planning.transitions import Transition
@@ -134,7 +134,7 @@ def _report(pod: PodSummary) -> tuple[Progress | None, str]:
     counts = [number for name in Progress._fields if (number := reported.count(report.get(name))) is not None]
     message = report.get("message")
     if len(counts) < len(Progress._fields) or not isinstance(message, str):
-        words = pod.trouble.last_words if pod.trouble is not None else ""
+        words = pod.problem.last_words if pod.problem is not None else ""
         return None, words or f"Pod {pod.name} ended without a message."
     return Progress(*counts), reported.plain(message)
 
@@ -171,7 +171,7 @@ def _underway(inputs: BatchStatusInputs) -> State:
     if running_pod(inputs.pods) is not None:
         away = f" They may have to wait: {inputs.unready}" if inputs.unready else ""
         return State("Running", "Running", f"Requests are being sent.{away}{before}")
-    unwell = troubles.worst((pod for pod in inputs.pods if not pod.gone), inputs.namespace)
+    unwell = pod_diagnosis.most_severe((pod for pod in inputs.pods if not pod.gone), inputs.namespace)
     if unwell is not None:
         return State("Pending", unwell.reason, unwell.message + before)
     return State("Pending", "Starting", f"Waiting for the Job to start a pod.{before}")

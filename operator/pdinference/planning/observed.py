@@ -168,7 +168,7 @@ class AutoscalerState:
 
 
 @dataclass(frozen=True, slots=True)
-class PodTrouble:
+class PodProblem:
     """Why a pod does not get ready, in the words of the kubelet or the scheduler."""
 
     reason: str
@@ -203,7 +203,7 @@ class PodSummary:
     restarts: int = 0
     node_rank: int = 0
     gpus: int = 0
-    trouble: PodTrouble | None = None
+    problem: PodProblem | None = None
     created: str = ""
     report: str = ""
     has_model: bool = False

@@ -61,7 +61,9 @@ def _objects(source: IO[str], namespace: str | None) -> Iterator[tuple[Kind, Jso
     kinds[RESOURCE.api_version, RESOURCE.name] = RESOURCE
     for number, item in enumerate(_items(source)):
         if number >= _MOST_OBJECTS:
-            raise click.ClickException(f"{source.name} has more than {_MOST_OBJECTS} objects. Select those of a resource.")
+            raise click.ClickException(
+                f"{source.name} has more than {_MOST_OBJECTS} objects. Select those of a resource."
+            )
         if not isinstance(item, dict) or not isinstance(metadata := item.get("metadata"), dict):
             continue
         kind = kinds.get((str(item.get("apiVersion")), str(item.get("kind"))))
@@ -83,7 +85,9 @@ def _items(source: IO[str]) -> Iterator[Any]:
 
 def _chosen(cache: ObjectCache, file: str, name: str | None, namespace: str | None) -> Owner:
     found = [
-        owner for owner, _ in cache.resources.items() if name in {None, owner.name} and namespace in {None, owner.namespace}
+        owner
+        for owner, _ in cache.resources.items()
+        if name in {None, owner.name} and namespace in {None, owner.namespace}
     ]
     if len(found) == 1:
         return found[0]

@@ -13,14 +13,15 @@ from pdinference.cluster.drift import contains
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.history.store import History
 from pdinference.cluster.kinds import CHILD_BY_NAME, ChildKey
-from pdinference.cluster.records import ChildRecord, ResourceRecord, comparable
+from pdinference.cluster.state.records import ChildRecord, ResourceRecord, comparable
 from pdinference.cluster.verdict import Verdict
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import tasks
+from pdinference.inference.camera import Camera
 from pdinference.inference.decide import decide
 from pdinference.inference.in_effect import SpecsInEffect
 from pdinference.inference.plan import Plan
-from pdinference.inference.snapshot import Camera, Snapshot
+from pdinference.inference.snapshot import Snapshot
 from pdinference.isolation.calls import InProcess
 from pdinference.manifests import RenderSettings
 

@@ -15,7 +15,7 @@ from pdinference.cluster.history.entry import entry_name
 from pdinference.cluster.kinds import CONTROLLER_REVISION, ChildKey
 from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.prerequisites import prerequisites
-from pdinference.cluster.records import ChildRecord, comparable
+from pdinference.cluster.state.records import ChildRecord, comparable
 from pdinference.cluster.verdict import Verdict
 from pdinference.planning.conditions import ROLE_WORDS
 from pdinference.planning.model_report import model_advice

@@ -17,16 +17,16 @@ from pdinference.api.v1alpha1.conditions import (
 from pdinference.planning.conditions import ROLE_CONDITIONS, ConditionResult, find
 from pdinference.planning.model_report import WORKING
 from pdinference.planning.observed import PREPARING_MODEL
+from pdinference.planning.pod_diagnosis import Diagnosis
 from pdinference.planning.scaling.limited import LimitReason
 from pdinference.planning.status.inputs import StatusInputs
 from pdinference.planning.status.problems import MODEL_NOT_READY
 from pdinference.planning.status.progressing import rolled_out, unfinished
-from pdinference.planning.troubles import Advice
 
 _PASSED = FINAL_REASONS | DEADLINE_REASONS | {MODEL_NOT_READY, PREPARING_MODEL}
 """Reasons of a role's condition whose end is progress, though no pod is ready yet."""
 
-Problems = Mapping[Role, Advice | None]
+Problems = Mapping[Role, Diagnosis | None]
 
 
 def last_progress(
@@ -35,7 +35,7 @@ def last_progress(
     previous: Status,
     roles: Mapping[Role, RoleStatus],
     problems: Problems,
-    first: Advice | None,
+    first: Diagnosis | None,
     model: ConditionResult | None,
     now: datetime,
 ) -> datetime | None:
@@ -71,7 +71,7 @@ def due(status: Status, deadline: timedelta) -> datetime | None:
     return status.last_progress_time + deadline
 
 
-def _applies(inputs: StatusInputs, problems: Problems, first: Advice | None, model: ConditionResult | None) -> bool:
+def _applies(inputs: StatusInputs, problems: Problems, first: Diagnosis | None, model: ConditionResult | None) -> bool:
     """Whether anything is left to do, and nothing legitimate is waited for."""
     if not unfinished(inputs, first):
         return False
@@ -108,7 +108,7 @@ def _moved(
     return any(_passed(previous, role, problem) for role, problem in problems.items())
 
 
-def _passed(previous: Status, role: Role, problem: Advice | None) -> bool:
+def _passed(previous: Status, role: Role, problem: Diagnosis | None) -> bool:
     before = find(previous.conditions, ROLE_CONDITIONS[role])
     now = problem.reason if problem is not None else ""
     return before is not None and before.reason in _PASSED and before.reason != now

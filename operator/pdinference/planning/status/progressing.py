@@ -12,16 +12,16 @@ from pdinference.api.v1alpha1.conditions import (
     STALLED,
 )
 from pdinference.planning.conditions import ASLEEP, ConditionResult
+from pdinference.planning.pod_diagnosis import Diagnosis
 from pdinference.planning.scaling.limited import LimitReason
 from pdinference.planning.status.inputs import StatusInputs
 from pdinference.planning.status.problems import MODEL_NOT_READY, SCALED_TO_ZERO, listed
-from pdinference.planning.troubles import Advice
 
 _WITHOUT_PODS = frozenset({SCALED_TO_ZERO, ASLEEP})
 
 
 def progressing(
-    inputs: StatusInputs, problem: Advice | None, *, model_failure: Advice | None, late: bool
+    inputs: StatusInputs, problem: Diagnosis | None, *, model_failure: Diagnosis | None, late: bool
 ) -> ConditionResult:
     """Whether work towards the spec goes on.
 
@@ -54,7 +54,7 @@ def kstatus(result: ConditionResult) -> dict[str, ConditionResult | None]:
     }
 
 
-def unfinished(inputs: StatusInputs, problem: Advice | None) -> bool:
+def unfinished(inputs: StatusInputs, problem: Diagnosis | None) -> bool:
     """Whether anything is left to do before the spec holds."""
     if problem is not None:
         return problem.reason not in _WITHOUT_PODS
@@ -73,7 +73,7 @@ def rolled_out(inputs: StatusInputs) -> bool:
     )
 
 
-def _stuck(problem: Advice | None, model_failure: Advice | None) -> str | None:
+def _stuck(problem: Diagnosis | None, model_failure: Diagnosis | None) -> str | None:
     """The reason for which waiting alone does not help; None when it may."""
     if problem is None:
         return None
@@ -82,17 +82,17 @@ def _stuck(problem: Advice | None, model_failure: Advice | None) -> str | None:
     return problem.reason if problem.reason in FINAL_REASONS else None
 
 
-def _out_of_time(problem: Advice | None) -> str:
+def _out_of_time(problem: Diagnosis | None) -> str:
     return problem.reason if problem is not None and problem.reason in DEADLINE_REASONS else DEADLINE_EXCEEDED
 
 
-def _work(inputs: StatusInputs, problem: Advice | None) -> str:
+def _work(inputs: StatusInputs, problem: Diagnosis | None) -> str:
     if problem is not None and problem.reason == LimitReason.GPU_BUDGET:
         return LimitReason.GPU_BUDGET
     return "NotAllReady" if problem is not None and rolled_out(inputs) else "RollingOut"
 
 
-def _message(inputs: StatusInputs, problem: Advice | None, *, stuck: bool = False, late: bool = False) -> str:
+def _message(inputs: StatusInputs, problem: Diagnosis | None, *, stuck: bool = False, late: bool = False) -> str:
     target, sentences = inputs.target, []
     if problem is None:
         sentences.append(f"Traffic moves to revision {target}.")

@@ -3,16 +3,18 @@
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.planning.conditions import ASLEEP, ConditionResult
+from pdinference.planning.pod_diagnosis import Diagnosis
 from pdinference.planning.status.inputs import StatusInputs
-from pdinference.planning.troubles import Advice
 
 
-def ready(inputs: StatusInputs, problem: Advice | None) -> ConditionResult:
+def ready(inputs: StatusInputs, problem: Diagnosis | None) -> ConditionResult:
     """Whether requests are answered, and if not, because of which problem."""
     router = inputs.workloads.get(Role.ROUTER)
     if inputs.asleep and not inputs.stopped and router is not None and router.ready > 0:
         return _asleep(inputs)
-    return answered(inputs) or ConditionResult("False", *(problem or Advice("Starting", "No router pod is ready yet.")))
+    return answered(inputs) or ConditionResult(
+        "False", *(problem or Diagnosis("Starting", "No router pod is ready yet."))
+    )
 
 
 def answered(inputs: StatusInputs) -> ConditionResult | None:

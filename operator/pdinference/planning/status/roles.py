@@ -4,9 +4,9 @@ from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import RoleStatus
 from pdinference.planning.conditions import ROLE_WORDS, ConditionResult
+from pdinference.planning.pod_diagnosis import Diagnosis
 from pdinference.planning.scaling.condition import scaling_text
 from pdinference.planning.status.inputs import StatusInputs
-from pdinference.planning.troubles import Advice
 
 
 def role_status(inputs: StatusInputs, role: Role) -> RoleStatus:
@@ -26,7 +26,7 @@ def role_status(inputs: StatusInputs, role: Role) -> RoleStatus:
     )
 
 
-def role_ready(role: Role, counts: RoleStatus, problem: Advice | None) -> ConditionResult:
+def role_ready(role: Role, counts: RoleStatus, problem: Diagnosis | None) -> ConditionResult:
     """ParameterReady, DecodeReady or RouterReady."""
     if problem is not None:
         return ConditionResult("False", *problem)
