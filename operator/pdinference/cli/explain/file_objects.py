@@ -11,7 +11,8 @@ from pdinference.cli.explain.live_objects import ObjectCache
 from pdinference.cli.yaml_files import yaml_documents
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import RESOURCE, RESOURCES, Kind, Owner, watched
+from pdinference.cluster.kinds import RESOURCE, RESOURCES, Kind, watched
+from pdinference.cluster.state.records import ResourceRecord
 
 Json = dict[str, Any]
 
@@ -19,6 +20,7 @@ _MOST_OBJECTS: Final = 20_000
 _NEW: Final = {"namespace": "default", "uid": "new", "resourceVersion": "0", "generation": 1}
 """Metadata of a resource that no API server has stored yet."""
 _NOT_FOUND: Final = 404
+_MOST_NAMED: Final = 10
 
 
 class StoredObjects(ApiServer):
@@ -34,7 +36,9 @@ class StoredObjects(ApiServer):
         return self._objects[path]
 
 
-def read_file(source: IO[str], name: str | None, namespace: str | None) -> tuple[StoredObjects, ObjectCache, Owner]:
+def read_file(
+    source: IO[str], name: str | None, namespace: str | None
+) -> tuple[StoredObjects, ObjectCache, ResourceRecord]:
     """Read a PDInference and its objects from a file.
 
     Args:
@@ -61,14 +65,14 @@ def _objects(source: IO[str], namespace: str | None) -> Iterator[tuple[Kind, Jso
     kinds[RESOURCE.api_version, RESOURCE.name] = RESOURCE
     for number, item in enumerate(_items(source)):
         if number >= _MOST_OBJECTS:
-            raise click.ClickException(f"{source.name} has more than {_MOST_OBJECTS} objects. Select those of a resource.")
+            raise click.ClickException(f"{source.name} has more than {_MOST_OBJECTS} objects. Use fewer.")
         if not isinstance(item, dict) or not isinstance(metadata := item.get("metadata"), dict):
             continue
         kind = kinds.get((str(item.get("apiVersion")), str(item.get("kind"))))
         if kind is RESOURCE:
             own = {"namespace": namespace} if namespace is not None else {}
-            item = {**item, "metadata": {**_NEW, **own, **metadata}}
-        if kind is not None:
+            yield kind, {**item, "metadata": {**_NEW, **own, **metadata}}
+        elif kind is not None:
             yield kind, item
 
 
@@ -81,9 +85,11 @@ def _items(source: IO[str]) -> Iterator[Any]:
             yield document
 
 
-def _chosen(cache: ObjectCache, file: str, name: str | None, namespace: str | None) -> Owner:
+def _chosen(cache: ObjectCache, file: str, name: str | None, namespace: str | None) -> ResourceRecord:
     found = [
-        owner for owner, _ in cache.resources.items() if name in {None, owner.name} and namespace in {None, owner.namespace}
+        record
+        for _, record in cache.resources.items()
+        if name in {None, record.owner.name} and namespace in {None, record.owner.namespace}
     ]
     if len(found) == 1:
         return found[0]
@@ -92,5 +98,5 @@ def _chosen(cache: ObjectCache, file: str, name: str | None, namespace: str | No
     if not found:
         wanted = f" of the name {name}" if name is not None else ""
         raise click.ClickException(f"{file} has no {names.KIND}{wanted}.")
-    known = ", ".join(str(owner) for owner in found[:10])
+    known = ", ".join(str(record.owner) for record in found[:_MOST_NAMED])
     raise click.ClickException(f"{file} has several resources: {known}. Add NAME, or -n NAMESPACE.")

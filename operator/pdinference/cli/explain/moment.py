@@ -13,7 +13,7 @@ from pdinference.cluster.drift import contains
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.history.store import History
 from pdinference.cluster.kinds import CHILD_BY_NAME, ChildKey
-from pdinference.cluster.records import ChildRecord, ResourceRecord, comparable
+from pdinference.cluster.state.records import ChildRecord, ResourceRecord, comparable
 from pdinference.cluster.verdict import Verdict
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import tasks
