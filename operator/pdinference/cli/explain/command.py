@@ -38,7 +38,7 @@ def explain_command(
 ) -> None:
     """Print what the operator would do next about a PDInference, and why. Writes nothing.
 
-    The options for images, policies and KEDA have to be those of the operator.
+    Manifests depend on the operator's settings: give the options that it runs with.
     """
     if source is not None:
         found = _of_file(source, name, live(name or "").namespace, settings)
@@ -51,9 +51,13 @@ def explain_command(
 
 def _of_file(source: IO[str], name: str | None, namespace: str | None, settings: RenderSettings) -> "Explanation":
     from pdinference.cli.explain.file_objects import read_file  # noqa: PLC0415 - the client takes a second to import
+    from pdinference.cluster.objects import UNREADABLE_ERRORS  # noqa: PLC0415
 
     api, cache, resource = read_file(source, name, namespace)
-    return asyncio.run(_explained(api, cache, resource, settings, from_file=True))
+    try:
+        return asyncio.run(_explained(api, cache, resource, settings, from_file=True))
+    except UNREADABLE_ERRORS as error:  # no API server has checked the types
+        raise click.ClickException(f"{source.name} has an object that is not as its API type says: {error}") from None
 
 
 def _of_cluster(live: Live, settings: RenderSettings) -> "Explanation":
