@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from pdinference.cli import main
 from pdinference.cluster import client
 from pdinference.cluster.kinds import CHILD_BY_NAME, CONTROLLER_REVISION, POD, RESOURCE, SERVICE_ACCOUNT, watched
+from pdinference.manifests import KedaSettings, RenderSettings
 from tests.cli.test_history import KUBECONFIG
 from tests.conftest import REPOSITORY, Golden
 from tests.inference import test_scaling as scaling
@@ -26,6 +27,7 @@ Json = dict[str, Any]
 Make = Callable[..., Json]
 Write = tuple[str, str]
 SERVICE = "/api/v1/namespaces/ns/services/llama"
+KEDA = {"source": "KEDA"}
 GOLDEN = Path(__file__).parent / "golden" / "explain"
 
 
@@ -58,8 +60,8 @@ class Command:
             patch.setattr(client, "ApiServer", lambda *_, **__: world.api)
             return await invoke("llama", "-n", "ns", "--kubeconfig", str(self.kubeconfig), *words)
 
-    async def found(self, world: World) -> Json:
-        found: Json = json.loads(await self.run(world, "-o", "json"))
+    async def found(self, world: World, *options: str) -> Json:
+        found: Json = json.loads(await self.run(world, "-o", "json", *options))
         return found
 
     async def reconciled(self, world: World) -> set[Write]:
@@ -134,6 +136,17 @@ async def test_at_rest_it_says_that_there_is_nothing_to_do(document: Make, comma
     assert "2 by HPA" in text
     assert "Held back:" not in text
     assert await command.reconciled(world) == set()
+
+
+async def test_with_keda_the_operators_options_are_needed(document: Make, command: Command) -> None:
+    url = "http://prometheus:9090"
+    world = World(document(decode=scaling.SCALED, autoscaling=KEDA), RenderSettings(keda=KedaSettings(url)))
+    await at_rest(world)
+    found = await command.found(world, "--keda-prometheus", url)
+    assert found["writes"] == []
+    assert {row["by"] for row in found["roles"] if row["role"] == "decode"} == {"KEDA"}
+    result = await invoke("-f", "-", "-o", "json", "--keda-prometheus", url, text=dump(world))
+    assert json.loads(result.stdout)["writes"] == []
 
 
 async def test_before_a_roll_out_it_names_the_new_revision(document: Make, command: Command) -> None:
@@ -315,7 +328,7 @@ async def test_a_resource_that_is_missing_is_an_error(document: Make, command: C
 
 def dump(world: World, **more: Json) -> str:
     """What `kubectl get -o yaml` prints of all objects."""
-    kinds = (RESOURCE, POD, *(kind for kind in watched(keda=False) if kind is not POD))
+    kinds = (RESOURCE, POD, *(kind for kind in watched(keda=True) if kind is not POD))
     items = [
         {"apiVersion": kind.api_version, "kind": kind.name, **body}
         for kind in dict.fromkeys(kinds)

@@ -53,7 +53,7 @@ def _of_file(source: IO[str], name: str | None, namespace: str | None, settings:
     from pdinference.cli.explain.file_objects import read_file  # noqa: PLC0415 - the client takes a second to import
     from pdinference.cluster.objects import UNREADABLE_ERRORS  # noqa: PLC0415
 
-    api, cache, resource = read_file(source, name, namespace)
+    api, cache, resource = read_file(source, name, namespace, keda=settings.keda is not None)
     try:
         return asyncio.run(_explained(api, cache, resource, settings, from_file=True))
     except UNREADABLE_ERRORS as error:  # no API server has checked the types
