@@ -37,7 +37,7 @@ def named(explained: Json) -> Counter[tuple[str, str]]:
 
 async def at_rest(world: World) -> None:
     async def rests() -> bool:
-        return (await found(world))["writes"] == []
+        return not (await found(world))["writes"]
 
     await until(rests, "nothing is to do")
 
