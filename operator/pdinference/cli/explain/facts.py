@@ -11,7 +11,7 @@ from pdinference.inference.scale_targets import recommended
 from pdinference.inference.snapshot import Snapshot
 from pdinference.planning.conditions import ROLE_WORDS
 from pdinference.planning.observed import WorkloadState
-from pdinference.planning.troubles import worst
+from pdinference.planning.pod_diagnosis import most_severe
 
 _LONGEST = 1000
 _SCALERS = {AUTOSCALER.name: "HPA", SCALED_OBJECT.name: "KEDA"}
@@ -125,5 +125,5 @@ def _problem(snapshot: Snapshot, role: Role) -> str:
     """What keeps a pod of the target revision from getting ready, and what to do."""
     target = snapshot.desired.revision
     pods = (pod for pod in snapshot.pods if pod.role is role and pod.revision == target and not pod.gone)
-    found = worst(pods, snapshot.owner.namespace)
+    found = most_severe(pods, snapshot.owner.namespace)
     return found.message if found is not None else ""

@@ -17,10 +17,11 @@ from pdinference.cluster.state.records import ChildRecord, ResourceRecord, compa
 from pdinference.cluster.verdict import Verdict
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import tasks
+from pdinference.inference.camera import Camera
 from pdinference.inference.decide import decide
 from pdinference.inference.in_effect import SpecsInEffect
 from pdinference.inference.plan import Plan
-from pdinference.inference.snapshot import Camera, Snapshot
+from pdinference.inference.snapshot import Snapshot
 from pdinference.isolation.calls import InProcess
 from pdinference.manifests import RenderSettings
 

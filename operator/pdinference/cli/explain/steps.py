@@ -17,7 +17,7 @@ from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.prerequisites import prerequisites
 from pdinference.cluster.state.records import ChildRecord, comparable
 from pdinference.cluster.verdict import Verdict
-from pdinference.planning.model_report import model_advice
+from pdinference.planning.model_report import model_diagnosis
 
 _AFTER_APPLY: Final = 10
 _COUNTS, _STATUS, _DELETE, _HISTORY = range(_AFTER_APPLY, _AFTER_APPLY + 4)
@@ -170,8 +170,8 @@ def _blocked(moment: Moment) -> Iterator[Step]:
     reasons = [plan.allocation.blocked] if plan.allocation.blocked else []
     if plan.awaits_model and (model := snapshot.model) is not None:
         pods = [pod for pod in snapshot.pods if pod.role is Role.MODEL and not pod.gone]
-        advice = model_advice(model, pods, snapshot.owner.namespace)
-        reasons.insert(0, f"P and D start when the model is there. {advice.message}")
+        diagnosis = model_diagnosis(model, pods, snapshot.owner.namespace)
+        reasons.insert(0, f"P and D start when the model is there. {diagnosis.message}")
     for key in snapshot.desired.engines if reasons else ():
         if snapshot.children.get(key) is None:
             yield _step(0, "hold", key, " ".join(reasons))

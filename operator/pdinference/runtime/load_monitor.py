@@ -13,30 +13,30 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.kinds import Owner
 from pdinference.controller.supervisor import Supervisor
-from pdinference.loadmetrics.activity import INTERVAL_S, Activities
+from pdinference.loadmetrics.activity import INTERVAL_S, ActivityMonitor
 from pdinference.loadmetrics.gauges import SignalGauges
 from pdinference.loadmetrics.loads import Loads
 from pdinference.loadmetrics.metrics import ScrapeMetrics
-from pdinference.loadmetrics.metrics_api.access import Access
+from pdinference.loadmetrics.metrics_api.access import AccessChecker
 from pdinference.loadmetrics.metrics_api.api import MetricsApi
-from pdinference.loadmetrics.metrics_api.front_proxy import FrontProxy
+from pdinference.loadmetrics.metrics_api.authentication import RequestHeaderAuthenticator
 from pdinference.loadmetrics.metrics_api.registration import Registration
 from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.planning.batch import Progress
 from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.sleep import Activity
-from pdinference.runtime.answering import Answering
 from pdinference.runtime.settings import OperatorSettings
+from pdinference.runtime.tls_endpoint import TlsEndpoint
 
 _PATIENCE_S: Final = 3.0
 
 
-class Measuring:
+class LoadMonitor:
     """Scraper, external metrics API, and what the status says of both.
 
     Args:
-        answering: Gets the routes of the metrics API.
+        tls_endpoint: Gets the routes of the metrics API.
         enqueue: Takes the resources whose status has to say something else.
     """
 
@@ -45,7 +45,7 @@ class Measuring:
         settings: OperatorSettings,
         api: ApiServer,
         cache: Cache,
-        answering: Answering,
+        tls_endpoint: TlsEndpoint,
         supervisor: Supervisor,
         *,
         registry: CollectorRegistry,
@@ -63,23 +63,27 @@ class Measuring:
             interval=settings.scrape_seconds,
             on_change=lambda owner: enqueue([owner]),
         )
-        self._activities = Activities(
+        self._activities = ActivityMonitor(
             cache, on_change=lambda owner: enqueue([owner]), interval=min(INTERVAL_S, settings.scrape_seconds)
         )
         self._progress = BatchProgress(cache, on_change=lambda owner: enqueue([owner]))
         loads = Loads(self._scraper, self._policies)
         self.gauges = SignalGauges(self._policies, loads)
         """For /metrics."""
-        served = settings.metrics_service if answering.clients is not None else None
+        served = settings.metrics_service if tls_endpoint.clients is not None else None
         self._registration = Registration(api, served, on_change=self._all_changed)
-        self._proxy = FrontProxy(api, answering.clients) if served and answering.clients is not None else None
-        if self._proxy is not None:
-            answering.add(
+        self._authenticator = (
+            RequestHeaderAuthenticator(api, tls_endpoint.clients)
+            if served and tls_endpoint.clients is not None
+            else None
+        )
+        if self._authenticator is not None:
+            tls_endpoint.add(
                 MetricsApi(
                     loads=loads,
                     policies=self._policies,
-                    proxy=self._proxy,
-                    access=Access(api),
+                    authenticator=self._authenticator,
+                    access=AccessChecker(api),
                     metrics=metrics,
                 ).routes()
             )
@@ -91,12 +95,12 @@ class Measuring:
             self._registration.problem if self._policies.uses_metrics_api(owner) else None,
             self._scraper.silent(owner),
             caches,
-            self._scraper.paces(owner),
+            self._scraper.baselines(owner),
         )
 
     def activity(self, owner: Owner) -> Activity | None:
         """Whether anybody asks a resource that may sleep; None when that is not known."""
-        return self._activities.of(owner)
+        return self._activities.activity(owner)
 
     def progress(self, owner: Owner) -> Progress | None:
         """How far a batch is; None when its runner does not report it."""
@@ -109,7 +113,7 @@ class Measuring:
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_S):
-                await self._activities.asked.wait()
+                await self._activities.first_round_done.wait()
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -119,8 +123,8 @@ class Measuring:
             "activities": self._activities.forever(),
             "batch-progress": self._progress.forever(),
         }
-        if self._proxy is not None:
-            work |= {"registration": self._registration.keep(), "front-proxy": self._proxy.keep()}
+        if self._authenticator is not None:
+            work |= {"registration": self._registration.keep(), "front-proxy": self._authenticator.keep()}
         async with AsyncExitStack() as tasks:
             for name, forever in work.items():
                 await tasks.enter_async_context(self._supervisor.running(name, forever))
