@@ -87,7 +87,7 @@ async def test_at_rest_nothing_is_to_do_and_after_an_edit_it_names_the_writes(
     await at_rest(world)
     own = {CONTROLLER_REVISION.plural, "events", RESOURCE.plural}
     written = Counter({key: n for key, n in world.writes(mark).items() if key[1] not in own})
-    assert written == named(explained)
+    assert named(explained) <= written, "what follows from these writes may come besides"
 
 
 async def test_an_unlabelled_object_in_the_place_of_a_child_is_named(world: World) -> None:
