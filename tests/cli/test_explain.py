@@ -1,116 +1,24 @@
 """`pdinference explain`: what it prints is what the next reconcile does, and it writes nothing."""
 
-import asyncio
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
-import yaml
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from pdinference.cli import main
-from pdinference.cluster import client
-from pdinference.cluster.kinds import CHILD_BY_NAME, POD, RESOURCE, SERVICE_ACCOUNT, watched
+from pdinference.cluster.kinds import SERVICE_ACCOUNT
 from pdinference.manifests import KedaSettings, RenderSettings
-from tests.cli.test_history import KUBECONFIG
-from tests.conftest import REPOSITORY, Golden
+from tests.cli.explain_command import SERVICE, Command, Make, at_rest, dump, invoke, predicted
+from tests.conftest import Golden
 from tests.inference import test_scaling as scaling
 from tests.inference import test_sleep as sleep
 from tests.inference.test_budget import BUDGET, IMAGE
 from tests.inference.test_model_job import model
 from tests.inference.test_reconcile import CR, ROUTER, World
 
-Json = dict[str, Any]
-Make = Callable[..., Json]
-Write = tuple[str, str]
-SERVICE = "/api/v1/namespaces/ns/services/llama"
-READS = {"get", "refused"}
-"""Requests that change nothing; the second is a write whose precondition does not hold."""
 KEDA = {"source": "KEDA"}
 GOLDEN = Path(__file__).parent / "golden" / "explain"
-
-
-@pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Command":
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(KUBECONFIG)
-    return Command(kubeconfig, monkeypatch)
-
-
-class Command:
-    """The command on an API server in memory."""
-
-    def __init__(self, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.kubeconfig = kubeconfig
-        self.monkeypatch = monkeypatch
-
-    async def run(self, world: World, *words: str) -> str:
-        """What it prints; it must not write."""
-        before = json.dumps(world.api.objects, sort_keys=True)
-        world.api.requests.clear()
-        result = await self.result(world, *words)
-        assert result.exit_code == 0, result.output
-        assert set(world.api.requests) == {"get"}
-        assert json.dumps(world.api.objects, sort_keys=True) == before
-        return result.stdout
-
-    async def result(self, world: World, *words: str) -> Result:
-        with self.monkeypatch.context() as patch:
-            patch.setattr(client, "ApiServer", lambda *_, **__: world.api)
-            return await invoke("llama", "-n", "ns", "--kubeconfig", str(self.kubeconfig), *words)
-
-    async def found(self, world: World, *options: str) -> Json:
-        found: Json = json.loads(await self.run(world, "-o", "json", *options))
-        return found
-
-    async def reconciled(self, world: World) -> set[Write]:
-        """The writes of the next reconcile."""
-        seen: set[Write] = set()
-        note = world.api._note
-
-        def noted(verb: str, path: str) -> None:
-            seen.add((verb, path))
-            note(verb, path)
-
-        with self.monkeypatch.context() as patch:
-            patch.setattr(world.api, "_note", noted)
-            await world.reconcile()
-        return {
-            (verb, path)
-            for verb, path in seen
-            if verb not in READS and not path.startswith(CR) and "/events" not in path
-        }
-
-
-async def invoke(*words: str, text: str | None = None) -> Result:
-    return await asyncio.to_thread(CliRunner().invoke, main, ["explain", *words], input=text)
-
-
-def predicted(found: Json) -> set[Write]:
-    """The writes that an explanation names."""
-    return {_write(step) for step in found["writes"]}
-
-
-def _write(step: Json) -> Write:
-    kind = CHILD_BY_NAME[step["kind"]]
-    path = kind.path("ns", step["name"])
-    match step["action"]:
-        case "create" | "apply":
-            return "apply", path
-        case "record":
-            return "create", kind.path("ns")
-        case "report":
-            return "merge", f"{path}/status"
-        case action:
-            return {"scale": "merge", "delete": "delete"}[action], path
-
-
-async def at_rest(world: World) -> str:
-    """Roll out, until nothing is left to do; the revision comes back."""
-    return await scaling.serving(world)
 
 
 def test_without_a_name_or_a_file_it_says_what_to_write() -> None:
@@ -328,73 +236,6 @@ async def test_a_resource_that_is_missing_is_an_error(document: Make, command: C
     assert (result.exit_code, result.output) == (1, f"Error: {CR} not found\n")
 
 
-def dump(world: World, **more: Json) -> str:
-    """What `kubectl get -o yaml` prints of all objects."""
-    kinds = (RESOURCE, POD, *(kind for kind in watched(keda=True) if kind is not POD))
-    items = [
-        {"apiVersion": kind.api_version, "kind": kind.name, **body}
-        for kind in dict.fromkeys(kinds)
-        for path, body in world.api.objects.items()
-        if path.startswith(kind.path("ns") + "/")
-    ]
-    return yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [*items, *more.values()]})
-
-
-async def test_files_give_what_the_cluster_gives(document: Make, command: Command) -> None:
-    world = World(document(**BUDGET))
-    await at_rest(world)
-    world.edit(**BUDGET, engine=IMAGE)
-    live = await command.found(world)
-    result = await invoke("-f", "-", "-o", "yaml", text=dump(world))
-    assert result.exit_code == 0, result.output
-    found = yaml.safe_load(result.stdout)
-    assert found.pop("unknown") == ["An object that the file lacks counts as absent.", *live.pop("unknown")]
-    assert found == live
-
-
-async def test_a_file_with_the_last_valid_spec_is_enough(document: Make) -> None:
-    world = World(document())
-    revision = await at_rest(world)
-    world.edit(engine={"args": {"no-such-option": 1}})
-    result = await invoke("llama", "-f", "-", "-o", "json", text=dump(world))
-    found = json.loads(result.stdout)
-    assert (found["target"], found["writes"]) == (revision, [])
-
-
-NAMED = {"apiVersion": "pdinference.io/v1alpha1", "kind": "PDInference"}
-TWO = yaml.safe_dump_all([{**NAMED, "metadata": {"name": name}, "spec": {}} for name in "ab"])
-BOMB = "a: &a [x,x,x,x,x,x,x,x]\n" + "".join(
-    f"{new}: &{new} [{','.join([f'*{old}'] * 8)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
-)
-
-
-@pytest.mark.parametrize(
-    ("words", "text", "message"),
-    [
-        ((), "kind: Pod", "<stdin> has no PDInference."),
-        (("c",), TWO, "<stdin> has no PDInference of the name c."),
-        ((), TWO, "<stdin> has several resources: default/a, default/b. Add NAME, or -n NAMESPACE."),
-        ((), "a: [", "is not YAML"),
-        ((), yaml.safe_dump({**NAMED, "metadata": {"name": ["a"]}}), "<stdin> has a PDInference that cannot be read."),
-        ((), f"{yaml.safe_dump({**NAMED, 'metadata': {'name': 'a'}})}{BOMB}", "has a PDInference that cannot be read."),
-    ],
-)
-async def test_a_file_that_says_too_little_or_too_much_is_refused(
-    words: tuple[str, ...], text: str, message: str
-) -> None:
-    result = await invoke(*words, "-f", "-", text=text)
-    assert result.exit_code == 1
-    assert message in result.output
-
-
-async def test_objects_that_cannot_be_read_are_counted(document: Make) -> None:
-    world = World(document())
-    await at_rest(world)
-    broken = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": 7, "namespace": {}}, "spec": 3}
-    result = await invoke("-f", "-", "-o", "json", text=dump(world, broken=broken))
-    assert "1 Deployment cannot be read and count as absent." in json.loads(result.stdout)["unknown"]
-
-
 async def test_the_text_of_a_roll_out(document: Make, command: Command, golden: Golden) -> None:
     world = World(document(**BUDGET))
     first = await at_rest(world)
@@ -407,9 +248,3 @@ async def test_the_text_of_a_roll_out(document: Make, command: Command, golden: 
     text = text.replace(first, "aaaaaaaa").replace(second, "bbbbbbbb")
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "2026-11-22T12:00:00Z", text)
     golden(GOLDEN / "roll-out.txt", "".join(f"{line.rstrip()}\n" for line in text.splitlines()))
-
-
-def test_the_example_of_a_new_resource_needs_no_cluster() -> None:
-    result = CliRunner().invoke(main, ["explain", "-f", str(REPOSITORY / "examples/tiny-cpu.yaml")])
-    assert result.exit_code == 0
-    assert "create  StatefulSet tiny-parameter-" in result.output

@@ -6,14 +6,11 @@ from typing import Any
 import pytest
 
 from pdinference.cluster.kinds import CONTROLLER_REVISION, SCALER
-from tests.cli import test_explain
-from tests.cli.test_explain import SERVICE, Command, Make, Write, predicted
+from tests.cli.explain_command import SERVICE, Command, Json, Make, Write, predicted
 from tests.inference import test_scaling as scaling
 from tests.inference.test_budget import BUDGET
 from tests.inference.test_reconcile import World
 
-Json = dict[str, Any]
-command = test_explain.command
 _SPECS: tuple[Json, ...] = (
     {},
     BUDGET,
