@@ -85,6 +85,10 @@ test-charts: $(ENVIRONMENT) ## The Helm chart
 	$(RUN) python -m e2e.cluster prepare
 	$(RUN) pytest tests/charts -m 'not vllm' $(ARGS)
 
+# `make test-integration KUBERNETES=1.30` builds the control plane of the oldest Kubernetes that is supported, and uses it.
+KUBERNETES ?=
+export PDINFERENCE_KUBERNETES = $(KUBERNETES)
+
 .PHONY: test-integration
 test-integration: setup ## The operator as a process on a real API server and controller manager
 	$(RUN) python -m e2e.cluster prepare

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.autoscaling.hostile import READABLE, UNREADABLE, Answering, answer, at_limits, dense, metrics, pods, saying
+from tests.loadmetrics.hostile import READABLE, UNREADABLE, Answering, answer, at_limits, dense, metrics, pods, saying
 
 KINDS: dict[str, Answering] = {
     "as vLLM": metrics(),
@@ -97,11 +97,11 @@ async def _scrape(port: int, seconds: float) -> None:
     from prometheus_client import CollectorRegistry  # noqa: PLC0415
 
     from pdinference.api.names import Role  # noqa: PLC0415
-    from pdinference.autoscaling.metrics import ScrapeMetrics  # noqa: PLC0415
-    from pdinference.autoscaling.policies import Policies  # noqa: PLC0415
-    from pdinference.autoscaling.scrape import Scraper  # noqa: PLC0415
     from pdinference.cluster.cache import Cache  # noqa: PLC0415
     from pdinference.cluster.kinds import Owner  # noqa: PLC0415
+    from pdinference.loadmetrics.metrics import ScrapeMetrics  # noqa: PLC0415
+    from pdinference.loadmetrics.policies import Policies  # noqa: PLC0415
+    from pdinference.loadmetrics.scraping.scrape import Scraper  # noqa: PLC0415
 
     cache = Cache()
     _fill(cache, "hostile", HOSTILE, HOSTILE_ADDRESS)

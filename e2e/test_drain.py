@@ -40,7 +40,7 @@ def two_d_pods(serving: Serving) -> Iterator[Serving]:
 def ready(serving: Serving) -> list[dict[str, Any]]:
     """The D pods that are ready and stay."""
     found = [pod for pod in pods(serving).values() if pod["metadata"]["labels"][LABEL_ROLE] == Role.DECODE]
-    return [pod for pod in found if all(status["ready"] for status in pod["status"].get("containerStatuses", [{}]))]
+    return [pod for pod in found if all(status.get("ready") for status in pod["status"].get("containerStatuses", [{}]))]
 
 
 def drained(serving: Serving, pod: dict[str, Any]) -> str:

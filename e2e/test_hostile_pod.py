@@ -18,7 +18,7 @@ from e2e.test_autoscaling import as_before, on_kv_demand, scaled, sees
 from e2e.waiting import wait_until
 from pdinference.api import names
 from pdinference.api.names import ENGINE_PORT, Role
-from pdinference.autoscaling.window import FRESH_S
+from pdinference.loadmetrics.scraping.window import FRESH_S
 
 pytestmark = pytest.mark.timeout(2400)
 

@@ -7,10 +7,10 @@ import pytest
 from aiohttp import web
 
 from pdinference.api import names
-from pdinference.autoscaling.fetch import Share
 from pdinference.batch.progress import BatchProgress, read_progress
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import POD, Owner
+from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.planning.batch import Progress
 from pdinference.runner.progress import Progress as RunnerProgress
 

@@ -16,9 +16,9 @@ from pdinference.admission import webhook
 from pdinference.api import names
 from pdinference.api.installation_policy import Policy
 from pdinference.api.validation import validated
-from pdinference.autoscaling.metrics_api import GROUP, VERSION
-from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cli import main
+from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
+from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
 from pdinference.manifests.pods.pod_security import restricted_problems
 from pdinference.planning.scaling.gauges import adapter_rules
 from tests.charts.helm import (

@@ -6,9 +6,9 @@ from itertools import product
 import pytest
 
 from pdinference.api.v1alpha1 import PDBatch, PDInference
-from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster import kinds
 from pdinference.engine.batch import Service
+from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
 from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.batch import render_batch
 from pdinference.runtime.leader import LEASE_NAME

@@ -16,7 +16,7 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.history.store import History
 from pdinference.cluster.kinds import CONTROLLER_REVISION, RESOURCE
-from pdinference.cluster.records import resource_record
+from pdinference.cluster.state.records import resource_record
 from tests.cluster.fake_api import FakeApi
 
 Json = dict[str, Any]

@@ -1,6 +1,6 @@
 """From a whole HPA to what planning needs of it."""
 
-from pdinference.cluster.autoscalers import autoscaler_state
+from pdinference.cluster.state.autoscalers import autoscaler_state
 from tests.cluster.objects import Json, live, manifest
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pdinference.api import names
 from pdinference.cluster.cache import Cache, record_of
 from pdinference.cluster.kinds import CHILD_BY_NAME, POD, RESOURCE, ChildKey
-from pdinference.cluster.records import child_record
+from pdinference.cluster.state.records import child_record
 from tests.cluster.objects import OWNER, Json, live, manifest
 
 SERVICE = CHILD_BY_NAME["Service"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.cluster.devices import gpus_of
+from pdinference.cluster.state.devices import gpus_of
 from pdinference.manifests import RenderSettings, render
 
 CLAIMED = {"accelerator": {"devices": {"deviceClassName": "gpu.example.com"}}}

@@ -14,7 +14,7 @@ from pdinference.cluster.history.entry import entry_name, history_record, shape_
 from pdinference.cluster.history.store import LIMIT, History, superfluous
 from pdinference.cluster.kinds import CONTROLLER_REVISION
 from pdinference.cluster.outcome import Outcome
-from pdinference.cluster.records import ResourceRecord, compact
+from pdinference.cluster.state.records import ResourceRecord, compact
 from tests.cluster.fake_api import FakeApi
 from tests.cluster.objects import OWNER, Json, reference
 

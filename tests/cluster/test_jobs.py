@@ -3,7 +3,7 @@
 import pytest
 
 from pdinference.api import names
-from pdinference.cluster.jobs import job_state
+from pdinference.cluster.state.jobs import job_state
 from pdinference.planning.model_report import LONGEST_REPORT
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pdinference.api.bounds import MAX_DEPTH, MAX_SPEC_BYTES
 from pdinference.cluster.objects import LARGE, parsed, shallow, watch_event, why_unreadable
-from pdinference.cluster.records import resource_record
+from pdinference.cluster.state.records import resource_record
 
 
 def deep(levels: int, opening: str = '{"a":', closing: str = "}") -> str:

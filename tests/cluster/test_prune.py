@@ -2,7 +2,7 @@
 
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.prune import prune
-from pdinference.cluster.records import child_record
+from pdinference.cluster.state.records import child_record
 from tests.cluster.fake_api import FakeApi
 from tests.cluster.objects import manifest, path
 

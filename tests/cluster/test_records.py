@@ -4,7 +4,7 @@ from copy import deepcopy
 from typing import Any
 
 from pdinference.api import names
-from pdinference.cluster.records import child_record, version_of
+from pdinference.cluster.state.records import child_record, version_of
 from tests.cluster.objects import OWNER, Json, live, manifest
 
 

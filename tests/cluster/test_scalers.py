@@ -6,7 +6,7 @@ from typing import Any
 
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import SCALER, ChildKey, Kind
-from pdinference.cluster.records import child_record
+from pdinference.cluster.state.records import child_record
 from pdinference.planning.scale_target import ScalerState
 from tests.cluster.objects import OWNER, Json, live, manifest
 

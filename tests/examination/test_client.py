@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pdinference.cluster.records import ResourceRecord, resource_record
+from pdinference.cluster.state.records import ResourceRecord, resource_record
 from pdinference.examination.client import AGAIN_AFTER_S, ExaminationEndedError, Examinations
 from pdinference.examination.desired import InvalidSpecError
 from pdinference.examination.tasks import tasks

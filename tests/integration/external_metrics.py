@@ -9,10 +9,10 @@ from typing import Self
 import aiohttp
 from aiohttp import web
 
-from pdinference.autoscaling.metrics_api import GROUP, VERSION
-from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
+from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
+from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
 from tests.integration.world import World, until
 
 _SERVICE = "external-metrics"

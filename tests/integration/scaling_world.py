@@ -11,11 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.autoscaling.metrics_api import GROUP, VERSION
-from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, POD
+from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, POD, SCALER
+from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
+from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
 from tests.integration.vllm_metrics import FakeVllm, Load
@@ -144,6 +144,10 @@ class ScalingWorld:
 
     async def hpa(self, role: Role = Role.DECODE) -> Json:
         return await self.world.get(AUTOSCALER, f"llama-{role}") or {}
+
+    async def scaler(self, role: Role = Role.DECODE) -> Json:
+        """The scale target of a role."""
+        return await self.world.get(SCALER, f"llama-{role}") or {}
 
     async def looks(self, count: int) -> None:
         """Wait until the HPA controller has looked a few times more, whatever it saw."""

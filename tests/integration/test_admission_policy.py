@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster.client import ApiServer, load_configuration
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CONFIG_MAP
+from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
 from pdinference.manifests import RenderSettings, render
 from pdinference.runtime.leader import LEASE_NAME
 from tests.charts.helm import BATCH_CONFIG_MAPS, NAMESPACE, RELEASE, Object, only

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from pdinference.api.v1alpha1 import PDBatch, PDInference
-from pdinference.autoscaling.registration import API_SERVICE
 from pdinference.cluster import kinds
 from pdinference.engine.batch import Service
+from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
 from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.batch import render_batch, render_output
 from tests.charts.helm import (

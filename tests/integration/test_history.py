@@ -17,9 +17,9 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.history.store import LIMIT, History
 from pdinference.cluster.kinds import CONTROLLER_REVISION, DEPLOYMENT, RESOURCE, SCALER
 from pdinference.cluster.listing import list_all
-from pdinference.cluster.records import ResourceRecord, resource_record
+from pdinference.cluster.state.records import ResourceRecord, resource_record
 from tests.integration.operators import Operators
-from tests.integration.world import World, until
+from tests.integration.world import SERVICE, World, until
 
 TEMPLATE = "{% if a < b && c > d %}<|im_start|>\u2028 \U0001f600 é\x7f{% endif %}"
 SPEC: Json = {"engine": {"env": {"TEMPLATE": TEMPLATE}}, "decode": {"gpuMemoryUtilization": 0.85, "seed": 2**32 - 1}}
@@ -144,21 +144,21 @@ async def test_an_invalid_edit_stops_no_scaling_also_after_a_restart_and_undo_ta
 ) -> None:
     operator = await operators.start()
     await world.apply(decode=SCALED)
+    revision = await world.serving()
     await kept(world, [1])
     await recommend(world, 3)
-    revision = (await world.status())["revision"]
     await world.apply(**INVALID)
     assert "the last valid spec stays in effect" in await world.refusal_of()
     await recommend(world, 5)
     operator.kill()
     operator = await operators.start()
     await recommend(world, 4)
-    await world.delete(DEPLOYMENT, "llama-router")
+    await world.delete(SERVICE, "llama")
 
     async def back() -> bool:
-        return await world.get(DEPLOYMENT, "llama-router") is not None
+        return await world.get(SERVICE, "llama") is not None
 
-    await until(back, "the router is back")
+    await until(back, "the Service is back")
     assert "+      nonsense: 1" in await pdinference(world, "diff")
     await pdinference(world, "undo")
     await world.settled()

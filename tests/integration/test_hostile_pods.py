@@ -10,14 +10,14 @@ from functools import partial
 
 from pdinference.api import names
 from pdinference.api.names import ENGINE_PORT, Role
-from pdinference.autoscaling.window import FRESH_S
 from pdinference.cluster.kinds import POD, RESOURCE
-from tests.autoscaling.hostile import READABLE, UNREADABLE, dense, pods, saying
-from tests.autoscaling.hostile import answer as whole
+from pdinference.loadmetrics.scraping.window import FRESH_S
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.scaling_world import SCALED, ScalingWorld
 from tests.integration.vllm_metrics import Load
 from tests.integration.world import READY_STATUS, World, until
+from tests.loadmetrics.hostile import READABLE, UNREADABLE, dense, pods, saying
+from tests.loadmetrics.hostile import answer as whole
 
 TARPITS = 120
 KINDS = {

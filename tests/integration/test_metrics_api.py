@@ -9,8 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from pdinference.autoscaling.metrics_api import GROUP, VERSION
 from pdinference.cluster.kinds import SCALER
+from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
 from tests.integration.operators import Operators
 from tests.integration.scaling_world import SCALED, ScalingWorld, condition
 from tests.integration.vllm_metrics import Decoding, Load
@@ -175,8 +175,8 @@ async def test_an_invalid_edit_does_not_blind_the_hpa(scaling: ScalingWorld, ope
         pod.load = Load(kv_usage=0.7)
     operators.kill_all()
     await scaling.start()
-    told = await autoscaling(scaling, "True")
-    assert told["message"].endswith("The spec is invalid, so targets and range stay as they were.")
+    await autoscaling(scaling, "True")
+    assert "spec.engine.args.no-such-option" in await scaling.world.refusal_of()
     await until(lambda: shown(scaling, "kvDemand 72%/80%"), "its load is told, in tenths of the target")
     assert await scaling.pods_wanted() == 2
 

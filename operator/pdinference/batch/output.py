@@ -10,7 +10,7 @@ from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CONFIG_MAP
 from pdinference.cluster.outcome import Outcome
-from pdinference.cluster.records import controller_of
+from pdinference.cluster.state.records import controller_of
 from pdinference.planning.observed import Failure
 
 _ALREADY_EXISTS = "AlreadyExists"

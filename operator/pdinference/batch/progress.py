@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pdinference.api.names import BATCH_KIND, METRIC_BATCH_REQUESTS, RUNNER_METRICS_PORT
-from pdinference.autoscaling.fetch import Share, fetch
-from pdinference.autoscaling.rounds import Rounds
-from pdinference.autoscaling.text_format import name_of, sample
-from pdinference.autoscaling.unreadable import UnreadableError
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import Owner
-from pdinference.cluster.records import PodRecord
+from pdinference.cluster.state.records import PodRecord
+from pdinference.loadmetrics.scraping.fetch import Share, fetch
+from pdinference.loadmetrics.scraping.rounds import Rounds
+from pdinference.loadmetrics.scraping.text_format import name_of, sample
+from pdinference.loadmetrics.scraping.unreadable import UnreadableError
 from pdinference.planning.batch import Progress
 
 INTERVAL_S: Final = 5.0

@@ -20,7 +20,7 @@ from pdinference.cluster.kinds import (
 )
 from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.prerequisites import prerequisites
-from pdinference.cluster.records import controller_of
+from pdinference.cluster.state.records import controller_of
 from pdinference.cluster.verdict import Verdict, has_replicas, is_in_order, judge
 
 Json = dict[str, Any]
@@ -65,7 +65,7 @@ class Applier:
         for wave in (_FIRST, _BINDINGS, _LAST):
             if outcome.lacks_kind:
                 break
-            await self._apply_wave([child for child in children if _wave(child) == wave], needs, parent, outcome)
+            await self._apply_wave([child for child in children if wave_of(child.key) == wave], needs, parent, outcome)
         return outcome
 
     async def _apply_wave(
@@ -136,10 +136,11 @@ class Applier:
         return await self._api.apply(path, manifest, manager=names.FIELD_MANAGER)
 
 
-def _wave(child: Child) -> int:
-    if child.key.kind == ROLE_BINDING.name:
+def wave_of(key: ChildKey) -> int:
+    """When a child is applied: after all children with a lower number, and at the same time as those with the same."""
+    if key.kind == ROLE_BINDING.name:
         return _BINDINGS
-    return _LAST if child.key.kind in _LATE else _FIRST
+    return _LAST if key.kind in _LATE else _FIRST
 
 
 def _needs(children: Iterable[Child]) -> dict[ChildKey, Collection[ChildKey]]:

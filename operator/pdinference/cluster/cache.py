@@ -10,8 +10,8 @@ from typing import Any
 from pdinference.cluster.history.entry import HistoryRecord, history_record
 from pdinference.cluster.kinds import CONTROLLER_REVISION, POD, RESOURCES, ChildKey, Kind, Owner
 from pdinference.cluster.objects import UNREADABLE_ERRORS
-from pdinference.cluster.pods import pod_record
-from pdinference.cluster.records import (
+from pdinference.cluster.state.pods import pod_record
+from pdinference.cluster.state.records import (
     ChildRecord,
     PodRecord,
     ResourceRecord,

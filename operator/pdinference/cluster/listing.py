@@ -11,7 +11,7 @@ from pdinference.cluster.client import ApiServer, PageTooLargeError
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import RESOURCES, WATCHED, Kind, Owner
 from pdinference.cluster.objects import UNREADABLE_ERRORS, parsed, shallow
-from pdinference.cluster.records import version_of
+from pdinference.cluster.state.records import version_of
 
 _FIRST_PAGE: Final = 100
 _LARGEST_PAGE: Final = 500

@@ -6,7 +6,7 @@ from typing import Any
 
 from pdinference.cluster.drift import contains
 from pdinference.cluster.kinds import Owner
-from pdinference.cluster.records import ChildRecord, comparable
+from pdinference.cluster.state.records import ChildRecord, comparable
 
 
 class Verdict(StrEnum):

@@ -15,7 +15,7 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import RESOURCE_BY_NAME, Owner
-from pdinference.cluster.records import ResourceRecord
+from pdinference.cluster.state.records import ResourceRecord
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
 from pdinference.planning.transitions import Transition, transitions

@@ -10,7 +10,7 @@ from typing import Any, Final
 from pdinference.api.v1alpha1 import PDBatch
 from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import Owner
-from pdinference.cluster.records import ResourceRecord
+from pdinference.cluster.state.records import ResourceRecord
 from pdinference.examination.desired import Asked, Desired, InvalidSpecError, asked_by
 from pdinference.examination.tasks import BATCH, COMPILE
 from pdinference.isolation.calls import Calls, EndedError

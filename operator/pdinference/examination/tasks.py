@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pdinference.admission.review import review_tasks
 from pdinference.api.v1alpha1 import PDBatch
 from pdinference.checks import examine_batch
-from pdinference.cluster.records import ResourceRecord
+from pdinference.cluster.state.records import ResourceRecord
 from pdinference.examination.desired import InvalidSpecError, compile_desired
 from pdinference.isolation.calls import Task
 from pdinference.manifests import RenderSettings

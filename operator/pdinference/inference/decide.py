@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.cluster.kinds import ChildKey
-from pdinference.cluster.records import ChildRecord
+from pdinference.cluster.state.records import ChildRecord
 from pdinference.cluster.verdict import Verdict, has_replicas, judge
 from pdinference.inference.plan import Plan
 from pdinference.inference.scale_targets import corrections, first_counts, recommended, reports

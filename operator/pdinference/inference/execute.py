@@ -11,8 +11,8 @@ from pdinference.cluster.history.store import History
 from pdinference.cluster.kinds import ChildKey
 from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.prune import prune
-from pdinference.cluster.records import ChildRecord
 from pdinference.cluster.replicas import ReplicaWriter
+from pdinference.cluster.state.records import ChildRecord
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.results import count_writes
 from pdinference.inference.plan import Plan

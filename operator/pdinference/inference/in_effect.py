@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pdinference.cluster.child import Child
 from pdinference.cluster.history.store import History
 from pdinference.cluster.kinds import Owner
-from pdinference.cluster.records import ResourceRecord
+from pdinference.cluster.state.records import ResourceRecord
 from pdinference.examination.client import AGAIN_AFTER_S, ExaminationEndedError, Examinations
 from pdinference.examination.desired import Desired, InvalidSpecError
 

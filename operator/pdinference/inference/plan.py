@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pdinference.cluster.kinds import ChildKey
-from pdinference.cluster.records import ChildRecord
+from pdinference.cluster.state.records import ChildRecord
 from pdinference.cluster.verdict import Verdict
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation

@@ -8,7 +8,7 @@ from pdinference.api import names
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.history.entry import entry_name, history_record, spec_of
 from pdinference.cluster.kinds import CONTROLLER_REVISION, RESOURCE
-from pdinference.cluster.records import resource_record
+from pdinference.cluster.state.records import resource_record
 
 Json = dict[str, Any]
 

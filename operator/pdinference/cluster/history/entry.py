@@ -10,7 +10,7 @@ from typing import Any
 from pdinference.api import names
 from pdinference.cluster.kinds import CONTROLLER_REVISION, ChildKey, Owner
 from pdinference.cluster.objects import why_unreadable
-from pdinference.cluster.records import ResourceRecord, compact, controller_of, version_of
+from pdinference.cluster.state.records import ResourceRecord, compact, controller_of, version_of
 from pdinference.manifests.children import owner_reference
 
 Json = Mapping[str, Any]

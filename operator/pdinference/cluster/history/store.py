@@ -16,7 +16,7 @@ from pdinference.cluster.history.entry import HistoryRecord, entry_manifest, ent
 from pdinference.cluster.kinds import CONTROLLER_REVISION, ChildKey, Owner
 from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.prune import prune
-from pdinference.cluster.records import ResourceRecord, compact
+from pdinference.cluster.state.records import ResourceRecord, compact
 
 Json = dict[str, Any]
 

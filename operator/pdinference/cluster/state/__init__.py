@@ -1,0 +1,1 @@
+"""From whole objects to the few facts that the cache keeps of each."""

@@ -1,0 +1,160 @@
+"""From a whole pod to the few facts that matter."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pdinference.api import names
+from pdinference.api.v1alpha1.conditions import NO_MODEL, UNSCHEDULABLE
+from pdinference.cluster.kinds import Owner
+from pdinference.cluster.state.devices import gpus_of
+from pdinference.cluster.state.records import PodRecord, version_of
+from pdinference.planning.observed import PREPARING_MODEL, PodProblem, PodSummary
+from pdinference.planning.reported import plain
+
+Json = Mapping[str, Any]
+
+_ERROR = re.compile(r"\b\w*(Error|Exception)\b|\berror:", re.ASCII)
+_POINTER = re.compile(r"root cause above", re.IGNORECASE)  # vLLM's own last line, when an engine process failed
+_OF_ONE_TRY = re.compile(
+    r"\b(\d{4}-)?\d\d-\d\d[T ]\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:?\d\d)? ?|\(\w+ pid=\d+\) ?", re.ASCII
+)
+_LAST_WORDS = 300
+"""Characters of a log line that a condition shows; what is longer is cut in front."""
+
+_REFUSED = 1
+"""Exit status of `pdinference model` when it says what is wrong."""
+_HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
+
+
+def pod_record(body: Json) -> PodRecord | None:
+    """Of a pod; None when it has no role and runs no batch, so that it is not one of ours."""
+    metadata = body["metadata"]
+    labels = metadata.get("labels") or {}
+    batch = labels.get(names.LABEL_BATCH)
+    node, name = names.node_of(labels), labels.get(names.LABEL_NAME)
+    if batch is None and node is None:
+        return None
+    role, node_rank = (None, 0) if batch is not None or node is None else node
+    owner = _owner(metadata["namespace"], batch, name)
+    status = body.get("status") or {}
+    containers = status.get("containerStatuses") or ()
+    return PodRecord(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        version=version_of(metadata["resourceVersion"]),
+        owner=owner,
+        summary=PodSummary(
+            name=metadata["name"],
+            role=role,
+            node_rank=node_rank,
+            revision=labels.get(names.LABEL_REVISION, ""),
+            phase=status.get("phase", "Pending"),
+            ready=_condition(status, "Ready").get("status") == "True",
+            terminating="deletionTimestamp" in metadata,
+            restarts=sum(container.get("restartCount", 0) for container in containers),
+            gpus=gpus_of(body.get("spec") or {}) if role in names.ENGINE_ROLES else 0,
+            problem=_problem(status),
+            restarted=any(container.get("restartCount", 0) for container in _containers(status)),
+            has_model=any(_ended(container).get("exitCode") == 0 for container in _model_containers(status)),
+            **(_runner_facts(metadata, status) if batch is not None else {}),
+        ),
+        address=status.get("podIP", ""),
+        activator=any(
+            container.get("name") == names.ACTIVATOR_CONTAINER
+            for container in (body.get("spec") or {}).get("containers") or ()
+        ),
+        started=any(c.get("name") == names.ENGINE_CONTAINER and c.get("started", False) for c in containers),
+    )
+
+
+def _owner(namespace: str, batch: str | None, name: str | None) -> Owner | None:
+    if batch is not None:
+        return Owner(namespace, batch, names.BATCH_KIND)
+    return Owner(namespace, name) if name else None
+
+
+def _runner_facts(metadata: Json, status: Json) -> dict[str, str]:
+    """What matters of a batch runner only; kept apart, so that other pods' records do not change with it."""
+    states = (container.get("state") or {} for container in status.get("containerStatuses") or ())
+    reports = [state["terminated"].get("message") or "" for state in states if "terminated" in state]
+    return {
+        "created": metadata.get("creationTimestamp", ""),
+        "report": reports[0] if reports else "",
+    }
+
+
+def _problem(status: Json) -> PodProblem | None:
+    """The first of: not scheduled, a container that waits for a bad reason, one that stopped, one still in creation."""
+    scheduled = _condition(status, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return PodProblem(UNSCHEDULABLE, scheduled.get("message", ""))
+    if status.get("phase") == "Failed" and status.get("reason"):
+        return PodProblem(status["reason"], status.get("message", ""))
+    problems = list(_container_problems(status))
+    return next((problem for problem in problems if problem.reason not in _HARMLESS), problems[0] if problems else None)
+
+
+def _container_problems(status: Json) -> Iterator[PodProblem]:
+    for container in _model_containers(status):
+        yield from _model_problem(container)
+    for container in _containers(status):
+        state = container.get("state") or {}
+        last = _ended_before(container)
+        name, image, restarts = container.get("name", ""), container.get("image", ""), container.get("restartCount", 0)
+        if "waiting" in state:
+            waiting = state["waiting"]
+            message = last.get("reason", "") if waiting.get("reason") == "CrashLoopBackOff" else waiting.get("message")
+            yield PodProblem(
+                waiting.get("reason", ""), message or "", name, image, last.get("exitCode"), _last_words(last), restarts
+            )
+        elif "terminated" in state and state["terminated"].get("exitCode", 0) != 0:
+            ended = state["terminated"]
+            words = _last_words(ended)
+            yield PodProblem(ended.get("reason", "Error"), "", name, image, ended["exitCode"], words, restarts)
+
+
+def _containers(status: Json) -> tuple[Json, ...]:
+    """Those of the pod, init containers first, as they start."""
+    return (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+
+
+def _model_containers(status: Json) -> list[Json]:
+    """What downloads or checks the model before vLLM starts."""
+    found = status.get("initContainerStatuses") or ()
+    return [container for container in found if container.get("name") == names.MODEL_CONTAINER]
+
+
+def _model_problem(container: Json) -> Iterator[PodProblem]:
+    """Why it failed stays told while the kubelet tries again: that takes a second, and would come and go."""
+    ended = _ended(container) or _ended_before(container)
+    if ended.get("exitCode") == _REFUSED and ended.get("message"):
+        words = plain((_lines(ended) or [""])[-1].removeprefix("Error: "))
+        yield PodProblem(NO_MODEL, "", names.MODEL_CONTAINER, container.get("image", ""), _REFUSED, words)
+    elif "running" in (container.get("state") or {}):
+        yield PodProblem(PREPARING_MODEL, container=names.MODEL_CONTAINER)
+
+
+def _ended(container: Json) -> Json:
+    return (container.get("state") or {}).get("terminated") or {}
+
+
+def _ended_before(container: Json) -> Json:
+    return (container.get("lastState") or {}).get("terminated") or {}
+
+
+def _lines(terminated: Json) -> list[str]:
+    """The end of a container's log (terminationMessagePolicy FallbackToLogsOnError)."""
+    return [line.strip() for line in str(terminated.get("message") or "").splitlines() if line.strip()]
+
+
+def _last_words(terminated: Json) -> str:
+    """Of the end of a container's log, the line that says most, without times and process ids: each try has its own."""
+    lines = [_OF_ONE_TRY.sub("", line) for line in _lines(terminated)]
+    errors = [line for line in lines if _ERROR.search(line) and not _POINTER.search(line)]
+    return plain((errors or lines or [""])[-1][-_LAST_WORDS:])
+
+
+def _condition(status: Json, type_: str) -> Json:
+    return next((c for c in status.get("conditions") or () if c["type"] == type_), {})

@@ -1,0 +1,246 @@
+"""What the cache keeps of each object: little, because there may be tens of thousands."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from sys import intern
+from typing import Any
+
+import msgspec
+
+from pdinference.api import names
+from pdinference.cluster.kinds import (
+    AUTOSCALER,
+    DEPLOYMENT,
+    JOB,
+    RESOURCE_BY_NAME,
+    SCALED_OBJECT,
+    SCALER,
+    STATEFUL_SET,
+    WORKLOADS,
+    ChildKey,
+    Owner,
+)
+from pdinference.cluster.objects import why_unreadable
+from pdinference.cluster.state.autoscalers import autoscaler_state, scaled_object_state
+from pdinference.cluster.state.devices import gpus_of
+from pdinference.cluster.state.jobs import job_state
+from pdinference.cluster.state.scalers import scaler_state
+from pdinference.planning.observed import AutoscalerState, JobState, PodSummary, WorkloadState
+from pdinference.planning.scale_target import ScalerState
+
+Json = Mapping[str, Any]
+
+_BOOKKEEPING = frozenset({"deployment.kubernetes.io/revision"})  # annotations that Kubernetes' own controllers write
+_SCALED = frozenset({STATEFUL_SET.name, DEPLOYMENT.name, SCALER.name})
+"""Kinds with `spec.replicas`."""
+_MAX_CONTENT = 32 * 1024
+_AUTOSCALERS = {AUTOSCALER.name: autoscaler_state, SCALED_OBJECT.name: scaled_object_state}
+_SERVER_METADATA = frozenset(
+    {"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink"}
+    | {"deletionTimestamp", "deletionGracePeriodSeconds"}
+)
+
+
+@dataclass(slots=True)
+class ResourceRecord:
+    """A PDInference or a PDBatch: the stored spec as JSON, for validation, and the last status.
+
+    Attributes:
+        unreadable: Why the spec is not kept, such as its size; empty for every other one. The spec is null then.
+    """
+
+    owner: Owner
+    uid: str
+    version: int
+    generation: int
+    deleting: bool
+    spec: bytes
+    status: bytes
+    unreadable: str = ""
+
+    def body(self) -> dict[str, Any]:
+        """The resource as the models expect it."""
+        metadata = {
+            "name": self.owner.name,
+            "namespace": self.owner.namespace,
+            "uid": self.uid,
+            "generation": self.generation,
+        }
+        spec = json.loads(self.spec)
+        return {"apiVersion": names.API_VERSION, "kind": self.owner.kind, "metadata": metadata, "spec": spec}
+
+
+@dataclass(slots=True)
+class ChildRecord:
+    """A child: whose it is, what was applied last, and a digest of what is there.
+
+    Attributes:
+        digest: Of all that anybody may set: everything less status, what the server writes itself, and the number of
+            replicas, which is a fact of its own.
+        content: The same as JSON; dropped once `settled` says that it is as it should be. Never kept of a large child,
+            which is applied once after a restart instead.
+        settled: The digest that was last found to be as it should be; empty when unknown.
+        pair: Revision of the P/D pair that this is a part of; empty for what outlives revisions.
+    """
+
+    key: ChildKey
+    uid: str
+    version: int
+    owner: Owner | None
+    owner_uid: str
+    applied_hash: str
+    digest: bytes
+    content: bytes | None
+    settled: bytes = b""
+    deleting: bool = False
+    workload: WorkloadState | None = None
+    pair: str = ""
+    job: JobState | None = None
+    autoscaler: AutoscalerState | None = None
+    scaler: ScalerState | None = None
+
+
+@dataclass(slots=True)
+class PodRecord:
+    """A pod of a PDInference or a PDBatch.
+
+    Attributes:
+        address: Its IP address; empty as long as it has none.
+        activator: Whether requests may wait in it.
+        started: Whether vLLM in it has answered, in the container that runs; it may not any more.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    owner: Owner | None
+    summary: PodSummary
+    address: str = ""
+    started: bool = False
+    activator: bool = False
+
+    @property
+    def serves(self) -> bool:
+        """Whether it has requests, or had until it fell silent."""
+        return self.summary.ready or self.started
+
+
+def version_of(resource_version: str) -> int:
+    """Resource versions in their order: decimal numbers that grow (official since Kubernetes 1.35, true since ever).
+
+    A server that breaks this gets 0 for each, so that what arrives last counts.
+    """
+    return int(resource_version) if resource_version.isdecimal() else 0
+
+
+def resource_record(kind: str, body: Json) -> ResourceRecord:
+    """Of a PDInference or a PDBatch."""
+    metadata = body["metadata"]
+    unreadable = why_unreadable(body)
+    return ResourceRecord(
+        owner=Owner(metadata["namespace"], metadata["name"], kind),
+        uid=metadata["uid"],
+        version=version_of(metadata["resourceVersion"]),
+        generation=metadata.get("generation", 0),
+        deleting="deletionTimestamp" in metadata,
+        spec=compact(None if unreadable else body.get("spec")),
+        status=compact(body.get("status") or {}),
+        unreadable=unreadable,
+    )
+
+
+def child_record(kind: str, body: Json) -> ChildRecord:
+    """Of a child, from a list, a watch event or the answer to an apply.
+
+    What all children of a resource share is kept once.
+    """
+    metadata = body["metadata"]
+    owner, owner_uid = controller_of(metadata)
+    namespace = intern(metadata["namespace"])
+    content = msgspec.json.encode(_settable(kind, body), order="deterministic")
+    workload = _workload(metadata, body) if kind in WORKLOADS else None
+    return ChildRecord(
+        key=ChildKey(kind, namespace, metadata["name"]),
+        uid=metadata["uid"],
+        version=version_of(metadata["resourceVersion"]),
+        owner=owner,
+        owner_uid=owner_uid,
+        applied_hash=(metadata.get("annotations") or {}).get(names.ANNOTATION_APPLIED_HASH, ""),
+        digest=digest(content),
+        content=content if len(content) <= _MAX_CONTENT else None,
+        deleting="deletionTimestamp" in metadata,
+        workload=workload,
+        pair=workload.revision if workload else (metadata.get("labels") or {}).get(names.LABEL_REVISION, ""),
+        job=job_state(body) if kind == JOB.name else None,
+        autoscaler=_AUTOSCALERS[kind](body) if kind in _AUTOSCALERS else None,
+        scaler=scaler_state(body) if kind == SCALER.name else None,
+    )
+
+
+def digest(content: bytes) -> bytes:
+    """Identity of a content, within this process and across."""
+    return blake2b(content, digest_size=12).digest()
+
+
+def compact(value: object) -> bytes:
+    """As JSON in one form: equal exactly if the values are."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _settable(kind: str, body: Json) -> dict[str, Any]:
+    settable = comparable(kind, {key: value for key, value in body.items() if key != "status"})
+    metadata = {key: value for key, value in body["metadata"].items() if key not in _SERVER_METADATA}
+    if "annotations" in metadata:
+        metadata["annotations"] = {k: v for k, v in metadata["annotations"].items() if k not in _BOOKKEEPING}
+    settable["metadata"] = metadata
+    return settable
+
+
+def comparable(kind: str, body: Json) -> dict[str, Any]:
+    """What of an object, or of its manifest, tells whether the one is as the other says."""
+    found = {key: value for key, value in body.items() if key not in {"apiVersion", "kind"}}
+    if kind in _SCALED and isinstance(found.get("spec"), Mapping):
+        found["spec"] = {key: value for key, value in found["spec"].items() if key != "replicas"}
+    return found
+
+
+def controller_of(metadata: Json) -> tuple[Owner | None, str]:
+    """The PDInference or PDBatch that owns this object, and the uid that its reference names.
+
+    KEDA's HPA belongs to a ScaledObject of ours, and so by that to a PDInference, whose name KEDA copies from it.
+    """
+    for reference in metadata.get("ownerReferences") or ():
+        if reference["kind"] in RESOURCE_BY_NAME and reference["apiVersion"].startswith(f"{names.GROUP}/"):
+            owner = Owner(intern(metadata["namespace"]), intern(reference["name"]), intern(reference["kind"]))
+            return owner, intern(reference["uid"])
+        if reference["kind"] == SCALED_OBJECT.name and (name := (metadata.get("labels") or {}).get(names.LABEL_NAME)):
+            return Owner(metadata["namespace"], name), reference["uid"]
+    return None, ""
+
+
+def _workload(metadata: Json, body: Json) -> WorkloadState | None:
+    labels = metadata.get("labels") or {}
+    node = names.node_of(labels)
+    if node is None or node[0] not in names.SERVING_ROLES:
+        return None
+    role, node_rank = node
+    template = body["spec"]["template"]
+    status = body.get("status") or {}
+    failed = [c for c in status.get("conditions") or () if c["type"] == "ReplicaFailure" and c["status"] == "True"]
+    return WorkloadState(
+        name=metadata["name"],
+        role=role,
+        node_rank=node_rank,
+        revision=(template["metadata"].get("labels") or {}).get(names.LABEL_REVISION, ""),
+        gpus=gpus_of(template.get("spec") or {}) if role in names.ENGINE_ROLES else 0,
+        desired=body["spec"].get("replicas", 1),
+        replicas=status.get("replicas", 0),
+        updated=status.get("updatedReplicas", 0),
+        ready=status.get("readyReplicas", 0),
+        available=status.get("availableReplicas", 0),
+        observed=status.get("observedGeneration", 0) >= metadata.get("generation", 1),
+        failure=failed[0].get("message", "") if failed else "",
+    )

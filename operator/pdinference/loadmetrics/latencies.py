@@ -1,0 +1,76 @@
+"""Quantiles of latencies over the pods of a role, for HPA metrics of the type Value, and for people."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from pdinference.loadmetrics.scraping.exposition import Histogram
+from pdinference.loadmetrics.scraping.window import TimedReading, grown
+from pdinference.loadmetrics.signals import LoadUnavailableError, Measurement, PodLoad
+from pdinference.planning.scaling.signals import LATENCY_METRICS, Latency
+
+_WARM_UP_S: Final = 60.0
+"""The first requests of a process are slow, which says nothing about its load."""
+
+
+def measure_latency(metric: str, pods: Sequence[PodLoad], *, now: float) -> Measurement:
+    """A quantile over all requests that any pod answered lately; 0 when there is nothing to do.
+
+    Raises:
+        LoadUnavailableError: There is something to do, but nothing was measured.
+    """
+    kind, quantile = LATENCY_METRICS[metric]
+    return measure_latencies(kind, pods, (quantile,), now=now)[0]
+
+
+def measure_latencies(
+    kind: Latency, pods: Sequence[PodLoad], quantiles: Iterable[float], *, now: float
+) -> list[Measurement]:
+    """Several quantiles of the same requests.
+
+    Raises:
+        LoadUnavailableError: There is something to do, but nothing was measured.
+    """
+    spans = [span for pod in pods if pod.window.age(now) >= _WARM_UP_S and (span := pod.window.span(now)) is not None]
+    counts = _summed(found for span in spans if (found := _between(kind, span)) is not None)
+    known = any(counts.values())
+    if not known and any(last.reading.running or last.reading.waiting for _, last in spans):
+        raise LoadUnavailableError(f"no request came so far within the last half minute that {kind} could be taken")
+    if not spans:
+        raise LoadUnavailableError("no pod has been answering for a minute yet")
+    oldest = min(last.when for _, last in spans)
+    return [Measurement(1000 * (quantile_of(quantile, counts) or 0.0), oldest) for quantile in quantiles]
+
+
+def quantile_of(quantile: float, counts: Mapping[float, float]) -> float | None:
+    """As Prometheus has it: linear within a bucket, and the last finite bound at most; None without counts.
+
+    `counts` has what is in each bucket and below, by the bucket's upper bound.
+    """
+    bounds = sorted(counts)
+    if not bounds or not counts[bounds[-1]]:
+        return None
+    rank = quantile * counts[bounds[-1]]
+    lower, below = 0.0, 0.0
+    for bound in bounds:
+        if counts[bound] >= rank:
+            if bound == float("inf"):
+                return lower
+            share = (rank - below) / (counts[bound] - below) if counts[bound] > below else 0.0
+            return lower + (bound - lower) * share
+        lower, below = bound, counts[bound]
+    return lower
+
+
+def _summed(histograms: Iterable[Histogram]) -> dict[float, float]:
+    counts: dict[float, float] = {}
+    for histogram in histograms:
+        for bound, count in histogram.buckets:
+            counts[bound] = counts.get(bound, 0.0) + count
+    return counts
+
+
+def _between(kind: Latency, span: tuple[TimedReading, TimedReading]) -> Histogram | None:
+    first, last = (timed.reading for timed in span)
+    if kind is Latency.TIME_TO_FIRST_TOKEN:
+        return grown(last.first_token, first.first_token, buckets=True)
+    return grown(last.inter_token, first.inter_token, buckets=True)

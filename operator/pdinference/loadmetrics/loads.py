@@ -1,0 +1,65 @@
+"""The computed signals and latencies of each role: what the metrics API answers, and what the gauges export."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Final
+
+from pdinference.api.names import Role
+from pdinference.cluster.kinds import Owner
+from pdinference.loadmetrics.latencies import measure_latencies, measure_latency
+from pdinference.loadmetrics.policies import Policies
+from pdinference.loadmetrics.scraping.scrape import Scraper
+from pdinference.loadmetrics.signals import LoadUnavailableError, Measurement, PodLoad, Upstream, measure
+from pdinference.planning.scaling.signals import LATENCY_METRICS, Latency, Signal
+
+_LARGEST: Final = 1e12
+"""Of a value. Kubernetes' quantities and HPAs count thousandths in 63 bits."""
+_QUANTILES: Final = {
+    kind: {metric: quantile for metric, (of_kind, quantile) in LATENCY_METRICS.items() if of_kind is kind}
+    for kind in Latency
+}
+"""Of each kind of latency, by the metric's name."""
+
+
+class Loads:
+    """Computes metrics of roles from what their pods reported last."""
+
+    def __init__(self, scraper: Scraper, policies: Policies, clock: Callable[[], float] = time.monotonic) -> None:
+        self._scraper = scraper
+        self._policies = policies
+        self._clock = clock
+
+    def measured(self, owner: Owner, role: Role, metric: str) -> Measurement:
+        """One of `METRICS`, of one role.
+
+        Raises:
+            LoadUnavailableError: It is not known.
+        """
+        pods = self._scraper.pods(owner, role)
+        if metric in LATENCY_METRICS:
+            return measure_latency(metric, pods, now=self._clock())
+        signal = Signal(metric)
+        return self._signal(signal, owner, pods, self._policies.policy(owner).get(role, {}).get(signal))
+
+    def known(self, owner: Owner, role: Role, targets: Mapping[Signal, float]) -> Iterator[tuple[str, float]]:
+        """Name and value of every metric of a role that is known; `targets` is how much a pod is to bear."""
+        pods = self._scraper.pods(owner, role)
+        for signal in Signal:
+            with suppress(LoadUnavailableError):
+                yield signal, self._signal(signal, owner, pods, targets.get(signal)).value
+        for kind, quantiles in _QUANTILES.items():
+            with suppress(LoadUnavailableError):
+                found = measure_latencies(kind, pods, quantiles.values(), now=self._clock())
+                yield from zip(quantiles, (one.value for one in found), strict=True)
+
+    def _signal(self, signal: Signal, owner: Owner, pods: list[PodLoad], target: float | None) -> Measurement:
+        upstream = self._upstream(owner) if signal is Signal.DECODE_LOAD else Upstream()
+        found = measure(signal, pods, target=target, now=self._clock(), upstream=upstream)
+        if not math.isfinite(found.value):
+            raise LoadUnavailableError("what the pods report adds up to no number")
+        return Measurement(min(max(0.0, found.value), _LARGEST), found.when)
+
+    def _upstream(self, owner: Owner) -> Upstream:
+        return Upstream(self._scraper.pods(owner, Role.PARAMETER), self._scraper.idle_token_seconds(owner))

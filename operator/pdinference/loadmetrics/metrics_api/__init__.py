@@ -1,0 +1,1 @@
+"""The external metrics API: the signals for HorizontalPodAutoscalers."""

@@ -1,0 +1,175 @@
+"""`external.metrics.k8s.io/v1beta1`: what HPAs ask the API server for, and the API server us."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC
+from typing import Any, Final, NoReturn
+
+from aiohttp import web
+
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import Owner
+from pdinference.loadmetrics.loads import Loads
+from pdinference.loadmetrics.metrics import ScrapeMetrics
+from pdinference.loadmetrics.metrics_api.access import AccessChecker, AccessReview
+from pdinference.loadmetrics.metrics_api.authentication import RequestHeaderAuthenticator
+from pdinference.loadmetrics.policies import Policies
+from pdinference.loadmetrics.signals import LoadUnavailableError
+from pdinference.planning.scaling.gauges import selected_role
+from pdinference.planning.scaling.signals import METRICS, WINDOW_SECONDS
+
+_LOG = logging.getLogger(__name__)
+
+GROUP: Final = "external.metrics.k8s.io"
+VERSION: Final = "v1beta1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+_Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class _StatusError(Exception):
+    """An answer other than the metric, as Kubernetes writes it."""
+
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.body = {
+            "apiVersion": "v1",
+            "kind": "Status",
+            "metadata": {},
+            "status": "Failure",
+            "message": message,
+            "reason": reason,
+            "code": code,
+        }
+        self.code = code
+
+
+class MetricsApi:
+    """The handlers."""
+
+    def __init__(
+        self,
+        *,
+        loads: Loads,
+        policies: Policies,
+        authenticator: RequestHeaderAuthenticator,
+        access: AccessChecker,
+        metrics: ScrapeMetrics,
+    ) -> None:
+        self._loads = loads
+        self._policies = policies
+        self._authenticator = authenticator
+        self._access = access
+        self._metrics = metrics
+
+    def routes(self) -> list[web.RouteDef]:
+        """For the HTTPS server."""
+        return [
+            web.get("/apis", self._handler(self._groups)),
+            web.get(f"/apis/{GROUP}", self._handler(self._group)),
+            web.get(f"/apis/{API_VERSION}", self._handler(self._resources)),
+            web.get(f"/apis/{API_VERSION}/namespaces/{{namespace}}/{{metric}}", self._handler(self._values)),
+        ]
+
+    def _handler(self, answer: Callable[[web.Request], Awaitable[dict[str, Any]]]) -> _Handler:
+        async def handle(request: web.Request) -> web.Response:
+            try:
+                return web.json_response(await answer(request))
+            except _StatusError as error:
+                refusal = web.json_response(error.body, status=error.code)
+                if error.code == 401:
+                    # The connection may be older than our asking for certificates; the next one brings its own.
+                    refusal.force_close()
+                return refusal
+
+        return handle
+
+    async def _groups(self, request: web.Request) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "APIGroupList", "groups": [await self._group(request)]}
+
+    async def _group(self, request: web.Request) -> dict[str, Any]:
+        self._require_authenticated(request)
+        version = {"groupVersion": API_VERSION, "version": VERSION}
+        return {
+            "apiVersion": "v1",
+            "kind": "APIGroup",
+            "name": GROUP,
+            "versions": [version],
+            "preferredVersion": version,
+        }
+
+    async def _resources(self, request: web.Request) -> dict[str, Any]:
+        self._require_authenticated(request)
+        resources = [
+            {"name": name, "singularName": "", "namespaced": True, "kind": "ExternalMetricValueList", "verbs": ["get"]}
+            for name in METRICS
+        ]
+        return {"apiVersion": "v1", "kind": "APIResourceList", "groupVersion": API_VERSION, "resources": resources}
+
+    async def _values(self, request: web.Request) -> dict[str, Any]:
+        namespace, metric = request.match_info["namespace"], request.match_info["metric"]
+        await self._require_right(request, namespace, metric)
+        owner, role = self._selected(request, namespace)
+        try:
+            found = self._loads.measured(owner, role, metric)
+        except LoadUnavailableError as error:
+            self._metrics.queries.labels("blind").inc()
+            # No value at all, so that the HPA leaves the number of pods alone.
+            raise _StatusError(503, "ServiceUnavailable", f"{role} of {owner}: {error}") from None
+        self._metrics.queries.labels("answered").inc()
+        item = {
+            "metricName": metric,
+            "metricLabels": names.role_selector(owner.name, role),
+            "timestamp": found.when.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            "windowSeconds": WINDOW_SECONDS,
+            "value": quantity(found.value),
+        }
+        return {"apiVersion": API_VERSION, "kind": "ExternalMetricValueList", "metadata": {}, "items": [item]}
+
+    def _require_authenticated(self, request: web.Request) -> None:
+        if self._authenticator.user(request) is None:
+            self._refused(401, "Unauthorized", "Only the API server may ask; use kubectl get --raw.")
+
+    async def _require_right(self, request: web.Request, namespace: str, metric: str) -> None:
+        user = self._authenticator.user(request)
+        if user is None:
+            self._refused(401, "Unauthorized", "Only the API server may ask; use kubectl get --raw.")
+            return
+        try:
+            allowed = await self._access.allows(AccessReview(user, GROUP, metric, namespace))
+        except ApiError as error:
+            _LOG.warning("Whether %s may read metrics could not be asked: %s", user.name, error)
+            raise _StatusError(500, "InternalError", "The API server does not say who may read metrics.") from error
+        if not allowed:
+            message = f"User {user.name} may not list {metric} of {GROUP} in the namespace {namespace}."
+            self._refused(403, "Forbidden", message)
+
+    def _refused(self, code: int, reason: str, message: str) -> None:
+        self._metrics.queries.labels("refused").inc()
+        raise _StatusError(code, reason, message)
+
+    def _selected(self, request: web.Request, namespace: str) -> tuple[Owner, Role]:
+        """The resource and the role that the query means."""
+        metric, text = request.match_info["metric"], request.query.get("labelSelector", "")
+        if metric not in METRICS:
+            self._wrong(404, "NotFound", f"There is no metric {metric}; there are {', '.join(METRICS)}.")
+        labels = dict(part.partition("=")[::2] for part in text.replace("==", "=").split(",") if part)
+        selected = selected_role(labels)
+        if selected is None:
+            example = f"{names.LABEL_NAME}=llama,{names.LABEL_ROLE}={Role.DECODE}"
+            self._wrong(400, "BadRequest", f"Select one role of one PDInference by its labels, as in {example}.")
+        name, role = selected
+        if not self._policies.policy(Owner(namespace, name)):
+            self._wrong(404, "NotFound", f"There is no PDInference {namespace}/{name} with autoscaling.")
+        return Owner(namespace, name), role
+
+    def _wrong(self, code: int, reason: str, message: str) -> NoReturn:
+        self._metrics.queries.labels("wrong").inc()
+        raise _StatusError(code, reason, message)
+
+
+def quantity(value: float) -> str:
+    """As Kubernetes writes it: a whole number of thousandths."""
+    return f"{round(1000 * value)}m"

@@ -1,0 +1,91 @@
+"""Who asks: only the API server may, which proves itself by its certificate and names the user in headers.
+
+That is the request-header authentication of aggregated APIs. Which CA, which names and which headers, the API server
+publishes in a ConfigMap.
+"""
+
+import asyncio
+import logging
+import ssl
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from pdinference.cluster.client import ApiServer
+from pdinference.cluster.errors import ApiError
+from pdinference.serving import ClientAuthorities, RequestHeader
+from pdinference.serving.request_header import PATH
+
+_LOG = logging.getLogger(__name__)
+_REFRESH_S: Final = 60.0
+_RETRY_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who sent a request to the API server."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+class RequestHeaderAuthenticator:
+    """Authenticates requests that the API server passes on.
+
+    Args:
+        authorities: Of the HTTPS server.
+    """
+
+    def __init__(self, api: ApiServer, authorities: ClientAuthorities) -> None:
+        self._api = api
+        self._authorities = authorities
+        self._configuration: RequestHeader | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether anybody can be authenticated."""
+        return self._configuration is not None
+
+    async def keep(self) -> None:
+        """Follow what the API server publishes, for ever; what fails is tried again."""
+        while True:
+            try:
+                await self.refresh()
+            except (ApiError, ValueError, ssl.SSLError) as error:
+                _LOG.warning("Who may ask for metrics could not be read from %s: %s", PATH, error)
+            await asyncio.sleep(_REFRESH_S if self.ready else _RETRY_S)
+
+    async def refresh(self) -> None:
+        """Read what the API server publishes.
+
+        Raises:
+            ApiError: It could not be read.
+            ValueError: It is not as it should be.
+        """
+        configuration = await RequestHeader.read(self._api)
+        self._authorities.trust(configuration.authorities)
+        self._configuration = configuration
+
+    def user(self, request: web.Request) -> User | None:
+        """Who asks; None for everybody whom the API server did not send."""
+        configuration = self._configuration
+        if configuration is None:
+            return None
+        if not self._authorities.is_client(request, configuration.authorities, configuration.names):
+            return None
+        name = next((request.headers[header] for header in configuration.user_headers if header in request.headers), "")
+        if not name:
+            return None
+        groups = (group for header in configuration.group_headers for group in request.headers.getall(header, ()))
+        return User(name, tuple(groups), _extra(request, configuration.extra_prefixes))
+
+
+def _extra(request: web.Request, prefixes: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    found: dict[str, tuple[str, ...]] = {}
+    for header in dict.fromkeys(key.lower() for key in request.headers):
+        for prefix in prefixes:
+            if header.startswith(prefix):
+                found[header.removeprefix(prefix)] = tuple(request.headers.getall(header))
+    return tuple(found.items())

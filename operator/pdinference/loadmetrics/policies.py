@@ -1,0 +1,126 @@
+"""Which roles are autoscaled, where their autoscalers read the load, and how much of each signal a pod is to bear."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pdinference.api import names
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1.pair_autoscaling import MetricsSource
+from pdinference.api.validation import InvalidResourceError, validated
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT, SCALER, ChildKey, Owner
+from pdinference.cluster.state.records import ResourceRecord
+from pdinference.planning.observed import AutoscalerState
+from pdinference.planning.scale_target import ScalerState
+from pdinference.planning.scaling.condition import reads_operator
+from pdinference.planning.scaling.signals import Signal
+from pdinference.planning.scaling.targets import signal_of, targets_milli
+
+Policy = Mapping[Role, Mapping[Signal, float]]
+"""Of each autoscaled role: how much of each signal a pod is to bear."""
+
+_LOG = logging.getLogger(__name__)
+_MARK = b'"autoscaling"'
+
+
+@dataclass(frozen=True, slots=True)
+class _SpecPolicy:
+    """What a spec says."""
+
+    policy: Policy = field(default_factory=dict)
+    source: MetricsSource | None = None
+
+
+_NONE: Final = _SpecPolicy()
+
+
+def autoscaler_of(cache: Cache, owner: Owner, role: Role) -> AutoscalerState | None:
+    """The live HPA or ScaledObject of a role; None where there is none."""
+    for kind in (AUTOSCALER, SCALED_OBJECT):
+        record = cache.children.get(ChildKey(kind.name, owner.namespace, names.role_object(owner.name, role)))
+        if record is not None and record.owner == owner:
+            return record.autoscaler
+    return None
+
+
+def scaler_of(cache: Cache, owner: Owner, role: Role) -> ScalerState | None:
+    """The scale target of a role; None where there is none."""
+    record = cache.children.get(ChildKey(SCALER.name, owner.namespace, names.role_object(owner.name, role)))
+    return record.scaler if record is not None and record.owner == owner else None
+
+
+class Policies:
+    """What each autoscaler aims at, and where there is none yet, what the spec asks for.
+
+    Autoscalers do not change while the spec is invalid, so they go on by what an earlier spec asked for.
+    """
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._from_specs: dict[Owner, tuple[str, int, _SpecPolicy]] = {}
+
+    def policy(self, owner: Owner) -> Policy:
+        """The policy of a resource; empty when no role is autoscaled."""
+        record = self._cache.resources.get(owner)
+        if record is None:
+            self._from_specs.pop(owner, None)
+            return _NONE.policy
+        scalers = {role: autoscaler_of(self._cache, owner, role) for role in ENGINE_ROLES}
+        live = {
+            role: _targets_of(scaler)
+            for role, scaler in scalers.items()
+            if scaler is not None and reads_operator(scaler)
+        }
+        return {**self._from_spec(record).policy, **live}
+
+    def autoscaled(self) -> list[tuple[Owner, Policy]]:
+        """Every resource with a role that is autoscaled."""
+        found = [(record.owner, self.policy(record.owner)) for _, record in self._cache.resources.items()]
+        return [(owner, policy) for owner, policy in found if policy]
+
+    def uses_metrics_api(self, owner: Owner) -> bool:
+        """Whether autoscalers of a resource read the load from the operator's metrics API; also when not known."""
+        record = self._cache.resources.get(owner)
+        return record is None or self._from_spec(record).source in {None, "Builtin"}
+
+    def _from_spec(self, record: ResourceRecord) -> _SpecPolicy:
+        """Read once a generation."""
+        if _MARK not in record.spec:
+            return _NONE
+        known = self._from_specs.get(record.owner)
+        if known is not None and known[:2] == (record.uid, record.generation):
+            return known[2]
+        found = _guarded(record)
+        self._from_specs[record.owner] = (record.uid, record.generation, found)
+        return found
+
+
+def _targets_of(scaler: AutoscalerState) -> dict[Signal, float]:
+    """Of each signal that the autoscaler divides by its pods."""
+    found = ((signal_of(load.metric), load) for load in scaler.loads if load.averaged)
+    return {signal: load.target_milli / 1000 for signal, load in found if signal is not None}
+
+
+def _guarded(record: ResourceRecord) -> _SpecPolicy:
+    """A fault at one stored spec must not end the rounds of all tenants' pods."""
+    try:
+        return _read(record)
+    except Exception:  # noqa: BLE001 - logged once a generation; its reconcile fails, too, and is counted
+        _LOG.exception("The targets of a resource could not be read", extra={"resource": str(record.owner)})
+        return _NONE
+
+
+def _read(record: ResourceRecord) -> _SpecPolicy:
+    try:
+        spec = validated(record.body()).spec
+    except InvalidResourceError:  # the reconciler reports it
+        return _NONE
+    scaled = {role: spec.of(role) for role in ENGINE_ROLES if spec.of(role).autoscaled}
+    policy = {
+        role: {signal: milli / 1000 for signal, milli in targets_milli(role, part.autoscaling).items()}
+        for role, part in scaled.items()
+        if part.autoscaling is not None
+    }
+    return _SpecPolicy(policy, spec.metrics_source)

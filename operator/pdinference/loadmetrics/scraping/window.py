@@ -1,0 +1,157 @@
+"""What one pod told lately."""
+
+from collections import deque
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from pdinference.loadmetrics.scraping.exposition import Histogram, Reading
+from pdinference.planning.scaling.decode import DecodeWindow
+from pdinference.planning.scaling.prefill import LATELY_SECONDS, PrefillWindow
+from pdinference.planning.scaling.signals import WINDOW_SECONDS
+
+FRESH_S: Final = 20.0
+"""How old a reading may be and still count as the present: three scrapes may fail, the fourth may not."""
+_SHORTEST_S: Final = 4.0
+"""A rate over less than that is noise."""
+_LONGEST_S: Final = 60.0
+"""What was counted over more than that between two readings says little of the present."""
+
+_MOST_READINGS: Final = 64
+"""However often pods are read; every five seconds makes eight."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedReading:
+    """A reading, when it was taken: by a clock that never jumps, and by the wall's."""
+
+    at: float
+    when: datetime
+    reading: Reading
+
+
+class Window:
+    """The readings of one container, from the newest back to the one that is `WINDOW_SECONDS` older.
+
+    Attributes:
+        failures: Scrapes that failed since the last one that did not.
+        answered: Whether the pod ever answered, in this container or an earlier one.
+    """
+
+    def __init__(self) -> None:
+        self._readings: deque[TimedReading] = deque(maxlen=_MOST_READINGS)
+        self._since: float | None = None
+        self.failures = 0
+        self.answered = False
+
+    def add(self, reading: TimedReading) -> None:
+        """Take a new reading; one that counts less than the last is of a new process."""
+        if self._readings and _is_apart(self._readings[-1], reading):
+            self.restart()
+        if self._since is None:
+            self._since = reading.at
+        self._readings.append(reading)
+        while len(self._readings) > 2 and self._readings[1].at <= reading.at - WINDOW_SECONDS:
+            self._readings.popleft()
+        self.failures = 0
+        self.answered = True
+
+    def restart(self) -> None:
+        """As of a new process: nothing that was counted before can be compared."""
+        self._readings.clear()
+        self._since = None
+
+    def latest(self, now: float) -> TimedReading | None:
+        """The present, if it is known."""
+        last = self._readings[-1] if self._readings else None
+        return last if last is not None and now - last.at <= FRESH_S else None
+
+    def age(self, now: float) -> float:
+        """For how long this process has told its load."""
+        return 0.0 if self._since is None else now - self._since
+
+    def span(self, now: float) -> tuple[TimedReading, TimedReading] | None:
+        """The oldest and the newest reading, if they are far enough apart for rates."""
+        last = self.latest(now)
+        if last is None or last.at - self._readings[0].at < _SHORTEST_S:
+            return None
+        return self._readings[0], last
+
+    def before(self, seconds: float) -> TimedReading:
+        """The newest reading that is so much older than the last, or the oldest; only where there is a `span`."""
+        since = self._readings[-1].at - seconds
+        return next((timed for timed in reversed(self._readings) if timed.at <= since), self._readings[0])
+
+    def mean_kv_usage(self) -> float | None:
+        """Over all readings at hand."""
+        usages = [usage for timed in self._readings if (usage := timed.reading.kv_usage) is not None]
+        return sum(usages) / len(usages) if usages else None
+
+
+def _is_apart(last: TimedReading, new: TimedReading) -> bool:
+    """Whether what was counted between two readings says nothing of the load: by two processes, or long ago as well."""
+    counters = zip(new.reading.counters, last.reading.counters, strict=True)
+    return new.at - last.at > _LONGEST_S or any(now < before for now, before in counters)
+
+
+def grown(new: Histogram | None, old: Histogram | None, *, buckets: bool = False) -> Histogram | None:
+    """What a histogram counted between two readings; its buckets only where they are needed."""
+    if new is None or old is None:
+        return None
+    counts: tuple[tuple[float, float], ...] = ()
+    if buckets:
+        before = dict(old.buckets)
+        counts = tuple((bound, max(0.0, count - before.get(bound, 0.0))) for bound, count in new.buckets)
+    return Histogram(counts, max(0.0, new.total - old.total), max(0.0, new.count - old.count))
+
+
+def decode_window(window: Window, now: float) -> DecodeWindow | None:
+    """What the arithmetic of decode load needs; None when it is not known."""
+    span = window.span(now)
+    usage = window.mean_kv_usage()
+    if span is None or usage is None:
+        return None
+    first, last = span[0].reading, span[1].reading
+    tokens, answers = grown(last.inter_token, first.inter_token), grown(last.answer_lengths, first.answer_lengths)
+    generated, before = last.generation_tokens, first.generation_tokens
+    if tokens is None or answers is None or generated is None or before is None or last.waiting is None:
+        return None
+    return DecodeWindow(
+        seconds=span[1].at - span[0].at,
+        kv_usage=usage,
+        token_seconds=tokens.total / tokens.count if tokens.count else 0.0,
+        generated=generated - before,
+        finished=answers.count,
+        finished_tokens=answers.total,
+        # A request whose cache is being pulled has its place already, and is no sign of a full pod.
+        waiting=max(0.0, last.waiting - last.holding),
+    )
+
+
+def prefill_window(window: Window, now: float) -> PrefillWindow | None:
+    """What the arithmetic of prefill load needs; None when it is not known."""
+    span = window.span(now)
+    if span is None:
+        return None
+    first, last, lately = *span, window.before(LATELY_SECONDS)
+    prefill = grown(last.reading.prefill, first.reading.prefill)
+    come, before, late = _come(last.reading), _come(first.reading), _come(lately.reading)
+    if prefill is None or come is None or before is None or late is None:
+        return None
+    return PrefillWindow(
+        seconds=last.at - first.at,
+        prefill_seconds=prefill.total,
+        finished=prefill.count,
+        arrived=max(0.0, come - before),
+        waiting=last.reading.waiting or 0.0,
+        running=last.reading.running or 0.0,
+        late_seconds=last.at - lately.at,
+        late_arrived=max(0.0, come - late),
+    )
+
+
+def _come(reading: Reading) -> float | None:
+    """Requests that ever reached a P pod: those that it has done, and those that it has."""
+    if reading.prefill is None or reading.waiting is None or reading.running is None:
+        return None
+    return reading.prefill.count + reading.waiting + reading.running

@@ -1,0 +1,119 @@
+"""What is wrong with a pod and what to do about it, in plain English."""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pdinference.api.names import GROUP_BROKEN_EXIT, Role
+from pdinference.api.v1alpha1.conditions import CRASH_LOOPING, IMAGE_PULL, NO_MODEL, UNSCHEDULABLE
+from pdinference.planning.observed import PREPARING_MODEL, PodProblem, PodSummary
+from pdinference.planning.scheduling import scheduling_advice, without_preemption
+
+_PULL_REASONS = frozenset({IMAGE_PULL, "ErrImagePull", "RegistryUnavailable", "SignatureValidationFailed"})
+"""What the kubelet says in turns while an image cannot be pulled (`pkg/kubelet/images`)."""
+_IMAGE_REASONS = _PULL_REASONS | {"InvalidImageName", "ErrImageNeverPull"}
+_PULL_AGAIN = re.compile(r'^Back-off pulling image "[^"]*"(: \w+)?(: |$)', re.ASCII)
+_BACK_OFF = "CrashLoopBackOff"
+_RESTARTS_OF_A_LOOP = 2
+"""In back-off after so many restarts, a container has stopped three times within minutes."""
+_CRASH_REASONS = frozenset({_BACK_OFF, "Error", "OOMKilled", "ContainerCannotRun", "StartError"})
+_STARTING = frozenset({"ContainerCreating", "PodInitializing", PREPARING_MODEL, ""})
+
+
+class Diagnosis(NamedTuple):
+    """A reason for a condition, and its message."""
+
+    reason: str
+    message: str
+
+
+def most_severe(pods: Iterable[PodSummary], namespace: str) -> Diagnosis | None:
+    """The advice on the pod that needs a person most; None when every pod is well."""
+    unwell = [pod for pod in pods if not pod.ready and not pod.terminating]
+    if not unwell:
+        return None
+    return diagnose(max(unwell, key=lambda pod: (_severity(pod), pod.name)), namespace)
+
+
+def diagnose(pod: PodSummary, namespace: str) -> Diagnosis:
+    """What keeps this pod from getting ready, and what to do."""
+    problem = pod.problem
+    if problem is None:
+        return Diagnosis("Starting", f"Pod {pod.name} is starting; watch it with `{_logs(pod, namespace)}`.")
+    if problem.reason == UNSCHEDULABLE:
+        # Of a batch runner the scheduler's own words are enough: it has few fields for where it may run.
+        # The Job for the model is placed as P's pods are.
+        placed = Role.PARAMETER if pod.role is Role.MODEL else pod.role
+        advice = "" if placed is None else scheduling_advice(problem.message, placed)
+        said = f"Pod {pod.name} fits on no node: {_sentence(without_preemption(problem.message))}"
+        return Diagnosis(UNSCHEDULABLE, f"{said} {advice}".rstrip())
+    if problem.reason in _IMAGE_REASONS:
+        return Diagnosis(
+            IMAGE_PULL if problem.reason in _PULL_REASONS else problem.reason,
+            f"Pod {pod.name} cannot get the image {problem.image}{_because(_PULL_AGAIN.sub('', problem.message))}. "
+            "Check the image's name and tag, and that the nodes may pull from its registry.",
+        )
+    if problem.reason in _CRASH_REASONS:
+        return Diagnosis(CRASH_LOOPING if loops(problem) else problem.reason, _crash(pod, problem, namespace))
+    if problem.reason in _STARTING | {NO_MODEL}:
+        return _before_it_runs(pod, problem, namespace)
+    return Diagnosis(problem.reason, f"Pod {pod.name}: {problem.reason}{_because(problem.message)}.")
+
+
+def loops(problem: PodProblem) -> bool:
+    """Whether a container has stopped often enough that the next try will end the same way."""
+    return problem.reason == _BACK_OFF and problem.restarts >= _RESTARTS_OF_A_LOOP
+
+
+def _before_it_runs(pod: PodSummary, problem: PodProblem, namespace: str) -> Diagnosis:
+    if problem.reason == NO_MODEL:
+        said = f"Pod {pod.name} has no model to load: {_sentence(problem.last_words)} It tries again within 5 minutes."
+        return Diagnosis(NO_MODEL, said)
+    if problem.reason == PREPARING_MODEL:
+        logs = _logs(pod, namespace, container=problem.container)
+        return Diagnosis(PREPARING_MODEL, f"Pod {pod.name} downloads or checks its model; watch it with `{logs}`.")
+    # What its volumes wait for is in Events alone, which the operator has no right to read.
+    see = f"if this lasts, see `kubectl describe -n {namespace} pod {pod.name}`"
+    return Diagnosis("Starting", f"Pod {pod.name} is being created{_because(problem.message)}; {see}.")
+
+
+def _severity(pod: PodSummary) -> int:
+    """Higher is worse: a crash says more than a slow start, and than the restarts of other nodes that follow it."""
+    if pod.problem is None or pod.problem.reason in _STARTING:
+        return 0
+    if pod.problem.exit_code == GROUP_BROKEN_EXIT:
+        return 1
+    return 3 if pod.problem.reason in _CRASH_REASONS | {NO_MODEL} else 2
+
+
+def _crash(pod: PodSummary, problem: PodProblem, namespace: str) -> str:
+    previous = pod.restarts > 0
+    see = f"See why: `{_logs(pod, namespace, container=problem.container, previous=previous)}`."
+    if "OOMKilled" in (problem.reason, problem.message):
+        return f"Pod {pod.name} ran out of memory and was killed. Raise the memory limit in {_limits(pod)}. {see}"
+    stopped = "stops again and again, last" if loops(problem) else "stopped"
+    code = "" if problem.exit_code is None else f" with exit code {problem.exit_code}"
+    said = f"It said last: «{problem.last_words}». " if problem.last_words else ""
+    return f"Pod {pod.name}: container {problem.container} {stopped}{code}. {said}{see}"
+
+
+def _limits(pod: PodSummary) -> str:
+    if pod.role is None:
+        return "spec.resources.limits"
+    return f"spec.{pod.role}.resources.limits, or let vLLM use less"
+
+
+def _logs(pod: PodSummary, namespace: str, *, container: str = "", previous: bool = False) -> str:
+    parts = ["kubectl", "logs", "-n", namespace, pod.name]
+    parts += ["-c", container] if container else []
+    parts += ["--previous"] if previous else []
+    return " ".join(parts)
+
+
+def _because(message: str) -> str:
+    return f" ({message.rstrip('. ')})" if message else ""
+
+
+def _sentence(message: str) -> str:
+    text = message.rstrip(". ") or "no reason was given"
+    return f"{text}."

@@ -1,0 +1,134 @@
+"""What pods report, in this process: read on every replica, leader or not, and served to HPAs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from pdinference.api.names import ENGINE_ROLES
+from pdinference.batch.progress import BatchProgress
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.client import ApiServer
+from pdinference.cluster.kinds import Owner
+from pdinference.controller.supervisor import Supervisor
+from pdinference.loadmetrics.activity import INTERVAL_S, ActivityMonitor
+from pdinference.loadmetrics.gauges import SignalGauges
+from pdinference.loadmetrics.loads import Loads
+from pdinference.loadmetrics.metrics import ScrapeMetrics
+from pdinference.loadmetrics.metrics_api.access import AccessChecker
+from pdinference.loadmetrics.metrics_api.api import MetricsApi
+from pdinference.loadmetrics.metrics_api.authentication import RequestHeaderAuthenticator
+from pdinference.loadmetrics.metrics_api.registration import Registration
+from pdinference.loadmetrics.policies import Policies
+from pdinference.loadmetrics.scraping.scrape import Scraper
+from pdinference.planning.batch import Progress
+from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.sleep import Activity
+from pdinference.runtime.settings import OperatorSettings
+from pdinference.runtime.tls_endpoint import TlsEndpoint
+
+_PATIENCE_S: Final = 3.0
+
+
+class LoadMonitor:
+    """Scraper, external metrics API, and what the status says of both.
+
+    Args:
+        tls_endpoint: Gets the routes of the metrics API.
+        enqueue: Takes the resources whose status has to say something else.
+    """
+
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        api: ApiServer,
+        cache: Cache,
+        tls_endpoint: TlsEndpoint,
+        supervisor: Supervisor,
+        *,
+        registry: CollectorRegistry,
+        enqueue: Callable[[Iterable[Owner]], None],
+    ) -> None:
+        self._cache = cache
+        self._enqueue = enqueue
+        self._supervisor = supervisor
+        self._policies = Policies(cache)
+        metrics = ScrapeMetrics(registry)
+        self._scraper = Scraper(
+            cache,
+            self._policies,
+            metrics,
+            interval=settings.scrape_seconds,
+            on_change=lambda owner: enqueue([owner]),
+        )
+        self._activities = ActivityMonitor(
+            cache, on_change=lambda owner: enqueue([owner]), interval=min(INTERVAL_S, settings.scrape_seconds)
+        )
+        self._progress = BatchProgress(cache, on_change=lambda owner: enqueue([owner]))
+        loads = Loads(self._scraper, self._policies)
+        self.gauges = SignalGauges(self._policies, loads)
+        """For /metrics."""
+        served = settings.metrics_service if tls_endpoint.clients is not None else None
+        self._registration = Registration(api, served, on_change=self._all_changed)
+        self._authenticator = (
+            RequestHeaderAuthenticator(api, tls_endpoint.clients)
+            if served and tls_endpoint.clients is not None
+            else None
+        )
+        if self._authenticator is not None:
+            tls_endpoint.add(
+                MetricsApi(
+                    loads=loads,
+                    policies=self._policies,
+                    authenticator=self._authenticator,
+                    access=AccessChecker(api),
+                    metrics=metrics,
+                ).routes()
+            )
+
+    def measured(self, owner: Owner) -> Measured:
+        """What the status of a resource should know."""
+        caches = {role: self._scraper.kv_caches(owner, role) for role in ENGINE_ROLES}
+        return Measured(
+            self._registration.problem if self._policies.uses_metrics_api(owner) else None,
+            self._scraper.silent(owner),
+            caches,
+            self._scraper.baselines(owner),
+        )
+
+    def activity(self, owner: Owner) -> Activity | None:
+        """Whether anybody asks a resource that may sleep; None when that is not known."""
+        return self._activities.activity(owner)
+
+    def progress(self, owner: Owner) -> Progress | None:
+        """How far a batch is; None when its runner does not report it."""
+        return self._progress.of(owner)
+
+    async def begun(self) -> None:
+        """Wait until pairs that may sleep were asked once, but not for long where they do not answer.
+
+        What is decided before would be taken back a moment later, in the status at least.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._activities.first_round_done.wait()
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Measure until the end of the block."""
+        work = {
+            "scraper": self._scraper.forever(),
+            "activities": self._activities.forever(),
+            "batch-progress": self._progress.forever(),
+        }
+        if self._authenticator is not None:
+            work |= {"registration": self._registration.keep(), "front-proxy": self._authenticator.keep()}
+        async with AsyncExitStack() as tasks:
+            for name, forever in work.items():
+                await tasks.enter_async_context(self._supervisor.running(name, forever))
+            yield
+
+    def _all_changed(self) -> None:
+        self._enqueue(owner for owner, _ in self._policies.autoscaled())

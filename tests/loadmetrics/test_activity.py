@@ -1,0 +1,161 @@
+"""What activators tell, read from small servers that play them."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from pdinference.api import names
+from pdinference.api.names import METRIC_HELD_REQUESTS, METRIC_IDLE_SECONDS, Role
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.kinds import POD, RESOURCE, Owner
+from pdinference.loadmetrics.activity import ActivityMonitor
+from pdinference.planning.scaling.sleep import Activity
+
+OWNER = Owner("ns", "llama")
+SLEEPY = {"scaleToZero": {"afterSeconds": 900}}
+
+
+class Routers:
+    """One server; every router pod has its address."""
+
+    def __init__(self) -> None:
+        self.held, self.idle, self.status = 0, 7.5, 200
+        self.asked = 0
+        self.cache = Cache()
+        self.changed: list[Owner] = []
+        self.now = 1000.0
+        self.port = 0
+        self.activator = False
+        self._version = 0
+
+    async def answer(self, _request: web.Request) -> web.Response:
+        self.asked += 1
+        text = f"# TYPE {METRIC_HELD_REQUESTS} gauge\n{METRIC_HELD_REQUESTS} {self.held}\n"
+        text += f"# TYPE {METRIC_IDLE_SECONDS} gauge\n{METRIC_IDLE_SECONDS} {self.idle}\n"
+        return web.Response(text=text, status=self.status)
+
+    def resource(self, **autoscaling: Any) -> None:
+        body = {"metadata": self._metadata("llama"), "spec": {"autoscaling": autoscaling}}
+        body["metadata"]["generation"] = 1
+        self.cache.observe(RESOURCE, body, deleted=False)
+        self.activator = "scaleToZero" in autoscaling
+
+    def pod(self, name: str = "router-0", *, address: str = "127.0.0.1", terminating: bool = False) -> None:
+        labels = names.role_selector("llama", Role.ROUTER, "rev")
+        metadata = {**self._metadata(name), "labels": labels}
+        if terminating:
+            metadata["deletionTimestamp"] = "2026-11-21T00:00:00Z"
+        status = {"phase": "Running", "podIP": address}
+        containers = [{"name": names.ROUTER_CONTAINER}]
+        containers += [{"name": names.ACTIVATOR_CONTAINER}] if self.activator else []
+        body = {"metadata": metadata, "spec": {"containers": containers}, "status": status}
+        self.cache.observe(POD, body, deleted=False)
+
+    def _metadata(self, name: str) -> dict[str, Any]:
+        self._version += 1
+        return {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": str(self._version)}
+
+
+@pytest.fixture
+async def routers() -> AsyncIterator[Routers]:
+    routers = Routers()
+    app = web.Application()
+    app.add_routes([web.get("/metrics", routers.answer)])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    routers.port = runner.addresses[0][1]
+    yield routers
+    await runner.cleanup()
+
+
+@pytest.fixture
+def activities(routers: Routers) -> ActivityMonitor:
+    return ActivityMonitor(
+        routers.cache, on_change=routers.changed.append, port=routers.port, clock=lambda: routers.now
+    )
+
+
+async def rounds(activities: ActivityMonitor, count: int = 1) -> None:
+    for _ in range(count):
+        await activities.round()
+
+
+async def test_only_resources_that_may_sleep_are_asked(routers: Routers, activities: ActivityMonitor) -> None:
+    routers.resource()
+    routers.pod()
+    await rounds(activities)
+    assert routers.asked == 0
+    assert activities.activity(OWNER) is None
+
+
+async def test_it_is_told_once_when_requests_begin_to_wait_and_when_they_cease(
+    routers: Routers, activities: ActivityMonitor
+) -> None:
+    routers.resource(**SLEEPY)
+    routers.pod()
+    assert not activities.first_round_done.is_set()
+    await rounds(activities, 2)
+    assert activities.first_round_done.is_set()
+    assert activities.activity(OWNER) == Activity(held=False, idle_seconds=7.5)
+    assert routers.changed == [OWNER], "it is known now"
+    routers.held, routers.idle = 2, 0
+    await rounds(activities, 2)
+    assert activities.activity(OWNER) == Activity(held=True, idle_seconds=0)
+    assert routers.changed == [OWNER] * 2
+    routers.held = 0
+    await rounds(activities, 2)
+    assert routers.changed == [OWNER] * 3
+
+
+async def test_one_pod_that_does_not_tell_is_enough_to_know_nothing(
+    routers: Routers, activities: ActivityMonitor
+) -> None:
+    routers.resource(**SLEEPY)
+    routers.pod()
+    routers.pod("router-1", address="")
+    await rounds(activities)
+    assert activities.activity(OWNER) is None
+    routers.pod("router-1", address="", terminating=True)
+    assert activities.activity(OWNER) == Activity(held=False, idle_seconds=7.5)
+
+
+async def test_a_request_that_waits_is_known_whoever_does_not_tell(
+    routers: Routers, activities: ActivityMonitor
+) -> None:
+    routers.resource(**SLEEPY)
+    routers.pod()
+    routers.pod("router-1", address="")
+    routers.held, routers.idle = 1, 0
+    await rounds(activities)
+    assert activities.activity(OWNER) == Activity(held=True, idle_seconds=0)
+
+
+async def test_what_is_old_is_not_known(routers: Routers, activities: ActivityMonitor) -> None:
+    routers.resource(**SLEEPY)
+    routers.pod()
+    await rounds(activities)
+    routers.status = 500
+    routers.now += 11
+    await rounds(activities)
+    assert activities.activity(OWNER) is None
+    assert routers.changed == [OWNER] * 2
+
+
+async def test_where_nothing_may_sleep_there_is_nothing_to_wait_for(
+    routers: Routers, activities: ActivityMonitor
+) -> None:
+    routers.resource()
+    await rounds(activities)
+    assert activities.first_round_done.is_set()
+
+
+@pytest.mark.parametrize("lie", ["NaN", "-1", "1e999", "x", "1 2 3"])
+async def test_what_is_no_number_is_not_known(routers: Routers, activities: ActivityMonitor, lie: str) -> None:
+    routers.resource(**SLEEPY)
+    routers.pod()
+    routers.idle = lie  # type: ignore[assignment]
+    await rounds(activities)
+    assert activities.activity(OWNER) is None
