@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pdinference.planning.scaling.signals import Signal
 from tests.conftest import REPOSITORY
 
 _PACKAGE = REPOSITORY / "operator" / "pdinference"
@@ -98,6 +99,11 @@ def test_pages_that_code_names_exist() -> None:
 @pytest.mark.parametrize("page", _FOR_DEVELOPERS, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_files_and_tests_that_a_page_names_exist(page: Path) -> None:
     assert list(missing(page)) == []
+
+
+def test_every_signal_is_on_its_page() -> None:
+    page = (REPOSITORY / "docs" / "autoscaling.md").read_text(encoding="utf-8")
+    assert [signal for signal in Signal if f"`{signal.removeprefix('pdinference_')}`" not in page] == []
 
 
 def test_every_record_is_in_the_index() -> None:
