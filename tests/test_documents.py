@@ -68,13 +68,16 @@ def all_tests() -> frozenset[str]:
 
 def missing(page: Path) -> Iterator[str]:
     """Files and tests that a page names in code spans, and that do not exist."""
-    for span in _CODE.findall(prose(page)):
-        if _TEST.fullmatch(span):
-            if span not in all_tests():
-                yield span
-        elif _PATH.fullmatch(span) and (Path(span).suffix in _SUFFIXES or span.endswith("/")):
-            if not any((folder / span).exists() for folder in (REPOSITORY, _PACKAGE)):
-                yield span
+    return (span for span in _CODE.findall(prose(page)) if not exists(span))
+
+
+def exists(span: str) -> bool:
+    """Whether what a code span names exists; True for a span that names no file and no test."""
+    if _TEST.fullmatch(span):
+        return span in all_tests()
+    if _PATH.fullmatch(span) and (Path(span).suffix in _SUFFIXES or span.endswith("/")):
+        return any((folder / span).exists() for folder in (REPOSITORY, _PACKAGE))
+    return True
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))

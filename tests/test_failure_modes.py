@@ -39,7 +39,7 @@ def exists(file: str, name: str) -> bool:
     return path.exists() and re.search(rf"def {name}\(", path.read_text(encoding="utf-8")) is not None
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row.fault)
+@pytest.mark.parametrize("row", list(rows()), ids=lambda row: row.fault)
 def test_each_fault_has_tests_that_exist(row: Row) -> None:
     found = list(named_tests(row))
     assert found
