@@ -79,7 +79,7 @@ WRONG: list[tuple[Spec, str]] = [
     ({"model": {"source": {"path": "/a"}, "lora": {"maxRank": 7}}}, "spec.model.lora.maxRank"),
     ({"colocation": {"topologyKey": "a b"}}, "spec.colocation.topologyKey"),
     ({"decode": {"resources": {"limits": {"nvidia.com/gpu": 1}}}}, "spec.decode.resources"),
-    ({"decode": {"resources": {"limits": {"memory": "4 GB"}}}}, "spec.decode.resources.limits[memory]"),
+    ({"decode": {"resources": {"limits": {"memory": "4 GB"}}}}, "spec.decode.resources.limits.memory"),
     (accelerator(type="TPU"), "spec.parameter.accelerator.type"),
     (accelerator(type="CPU", products=["A100"]), "spec.parameter.accelerator.products"),
     (accelerator(resourceName="gpu"), "spec.parameter.accelerator.resourceName"),

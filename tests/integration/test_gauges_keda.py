@@ -135,7 +135,9 @@ async def test_without_a_load_keda_changes_nothing(scaled: Scaled) -> None:
     await scaled.scaling.scaled_to(2)
     for pod in await scaled.scaling.bring_up(Load()):
         await pod.stop()
-    # The queue of the user still has a value, which may ask for fewer pods than there are: the HPA does nothing then.
-    await autoscaling_says(scaled.scaling.world, "runningRequests, kvDemand cannot be read", "target may be lost")
+    # The user's queue still has a value. It asks for fewer pods than there are, and then the HPA does nothing.
+    await autoscaling_says(
+        scaled.scaling.world, "cannot be read", "False FailedGetExternalMetric D: The load is not known"
+    )
     await scaled.scaling.looks(3)
     await scaled.recommended(2)
