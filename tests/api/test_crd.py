@@ -1,6 +1,7 @@
 """The generated CRD: structural, described, small, and the same as the file in the repository."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -131,3 +132,11 @@ def test_a_recommendation_is_bounded_and_has_no_default() -> None:
 def test_conditions_merge_by_type(model: type[BaseModel]) -> None:
     conditions = model_schema(model)["properties"]["conditions"]
     assert conditions["x-kubernetes-list-map-keys"] == ["type"]
+
+
+def test_a_quantity_has_its_pattern_in_the_schema() -> None:
+    spec = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    limits = spec["properties"]["decode"]["properties"]["resources"]["properties"]["limits"]
+    quantity = limits["additionalProperties"]
+    assert re.fullmatch(quantity["pattern"], "16Gi")
+    assert not re.fullmatch(quantity["pattern"], "4 GB")

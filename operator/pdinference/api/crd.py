@@ -22,7 +22,7 @@ Schema = dict[str, Any]
 
 _KEPT_KEYWORDS = frozenset(
     {"type", "format", "description", "default", "enum", "minLength", "maxLength", "minimum", "maximum"}
-    | {"minItems", "maxItems", "minProperties", "maxProperties", "required", "anyOf"}
+    | {"minItems", "maxItems", "minProperties", "maxProperties", "required", "anyOf", "pattern"}
 )
 
 
