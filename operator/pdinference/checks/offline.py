@@ -70,7 +70,7 @@ def _problems(batch: PDBatch, old: PDBatch | None, *, config_maps: bool) -> Iter
             "The operator is not installed to write ConfigMaps. Use spec.output.persistentVolumeClaim, or ask who "
             "installed it to set the chart value rbac.batchConfigMaps: true.",
         )
-    if old is not None and not batch.spec.asks_the_same(old.spec):
+    if old is not None and not batch.spec.same_work(old.spec):
         yield Problem("spec", FIXED_RULE.message)
 
 

@@ -82,9 +82,7 @@ def _parses(template: str) -> str:
     except TemplateSyntaxError as error:
         raise ValueError(f"Line {error.lineno} is not valid Jinja2: {error.message}") from None
     except RecursionError:
-        raise ValueError(
-            "The template is nested too deeply. Use fewer nested parentheses, signs and blocks."
-        ) from None
+        raise ValueError("The template is nested too deeply. Use fewer nested parentheses, signs and blocks.") from None
     except ValueError:  # int() refuses it
         raise ValueError("A number in the template has too many digits. Write a smaller number.") from None
     if not _JINJA.search(template):
@@ -124,9 +122,7 @@ class LoRAAdapter(ApiModel):
     path: Annotated[
         str,
         Field(max_length=1024),
-        Matches(
-            f"^/?{SEGMENT}(/{SEGMENT})*$", "Write a repository as owner/name, or a path that exists in the pods."
-        ),
+        Matches(f"^/?{SEGMENT}(/{SEGMENT})*$", "Write a repository as owner/name, or a path that exists in the pods."),
     ]
     """Repository on the hub as `owner/name`, or absolute path of a folder in the pods."""
 
