@@ -190,8 +190,7 @@ class KVCache(ApiModel):
 
 
 class Engine(EngineOptions):
-    """Settings of vLLM for both roles. P and D run the same image, because the KV transfer handshake can fail between
-    different versions."""
+    """Settings of vLLM for both roles. P and D share one image: KV transfer can fail between vLLM versions."""
 
     image: ImageReference = "docker.io/vllm/vllm-openai:v0.32.0"
     """Image with vLLM, its OpenAI-compatible server and NIXL. For CPU, build images/vllm-cpu."""

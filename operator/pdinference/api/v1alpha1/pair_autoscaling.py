@@ -21,8 +21,7 @@ class PodRatio(ApiModel):
 
 
 class RatioBand(ApiModel):
-    """Range of the ratio of P pods to D pods. P is rounded up to whole pods: a minimum of 2:3 with one D pod means one
-    P pod."""
+    """Range of the ratio of P to D pods. P is rounded up: a minimum of 2:3 with one D pod means one P pod."""
 
     min: PodRatio | None = None
     """Minimum ratio of P to D. Default: no minimum."""
@@ -48,8 +47,7 @@ class RatioBand(ApiModel):
 
 
 class PairAutoscaling(ApiModel):
-    """Autoscaling settings for P and D together. minReplicas and maxReplicas of the roles take precedence over the
-    ratio."""
+    """Autoscaling settings for P and D together. minReplicas and maxReplicas take precedence over the ratio."""
 
     source: MetricsSource | None = None
     """Where autoscalers read load signals. Builtin: the operator's external metrics API. KEDA and PrometheusAdapter:

@@ -8,8 +8,7 @@ from pdinference.api.v1alpha1.base import ApiModel, Rule
 
 
 class ScaleToZero(ApiModel):
-    """Scales P and D to zero pods while there are no requests. The next request starts them and waits in the router
-    pod."""
+    """Scales P and D to zero pods without requests. The next request starts them and waits in the router pod."""
 
     after_seconds: Annotated[int, Field(ge=10, le=86400)] = 900
     """Time without requests, in seconds, after which P and D are scaled to zero."""

@@ -31,7 +31,7 @@ class Devices(ApiModel):
     """CEL expressions on `device`. All must be true for each device, for example
     `device.attributes['gpu.nvidia.com'].productName == 'NVIDIA H100 80GB HBM3'`."""
     match_attribute: Attribute | None = None
-    """Attribute that must have the same value on all devices of a pod, for example `resource.kubernetes.io/pcieRoot`."""
+    """Attribute that must be equal on all devices of a pod, for example `resource.kubernetes.io/pcieRoot`."""
 
 
 class Accelerator(ApiModel):
