@@ -93,7 +93,7 @@ def test_items_that_moved_up_are_not_blamed_by_their_new_number(document: Make) 
         (
             {"decod": None},
             "decod",
-            "This is an unknown field. Check the spelling; `kubectl explain pdi.spec --recursive` lists all.",
+            "Unknown field. Check the spelling; `kubectl explain pdi.spec --recursive` lists all fields.",
         ),
     ],
 )
