@@ -174,11 +174,11 @@ def test_answers_in_a_configmap_need_the_right_to_write_one(batch_document: Make
     assert answer(suspended, batch)["allowed"] is True, "one that was accepted can be stopped"
 
 
-def test_what_a_batch_asks_is_fixed_and_the_rest_is_not(batch_document: Make) -> None:
+def test_only_mutable_fields_of_a_batch_can_be_changed(batch_document: Make) -> None:
     old = batch_document()
     assert answer(batch_document(suspend=True, timeoutSeconds=5, ttlSecondsAfterFinished=60), old)["allowed"] is True
     refused = answer(batch_document(concurrency=3), old)
-    assert "spec: A batch that exists cannot be changed" in refused["status"]["message"]
+    assert "spec: Only suspend, timeoutSeconds" in refused["status"]["message"]
 
 
 async def test_over_http(document: Make) -> None:

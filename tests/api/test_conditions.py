@@ -15,7 +15,7 @@ from tests.conftest import REPOSITORY, Golden
 PAGE = REPOSITORY / "docs" / "resource.md"
 BEGIN, END = "<!-- conditions: made by `make generate` -->\n", "<!-- end of conditions -->\n"
 SOURCE = REPOSITORY / "operator" / "pdinference"
-JUDGING = ("planning/status", "planning/troubles.py", "planning/model_report.py", "planning/pinning.py")
+JUDGING = ("planning/status", "planning/pod_diagnosis.py", "planning/model_report.py", "planning/pinning.py")
 """Where reasons are made; those of Autoscaling are in planning/scaling/condition.py."""
 
 
@@ -70,7 +70,7 @@ def sources() -> Iterator[Path]:
 
 def literals() -> Iterator[tuple[str, str]]:
     """Module and text of every reason that is written out where a condition or an advice is made."""
-    position = {"Judgement": 1, "Advice": 0}
+    position = {"ConditionResult": 1, "Diagnosis": 0}
     for path in sources():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in position:

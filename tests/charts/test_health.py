@@ -11,7 +11,7 @@ import pytest
 from e2e.cluster.build import binary
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Status
-from pdinference.planning.status import Situation
+from pdinference.planning.status import StatusInputs
 from tests.conftest import REPOSITORY
 from tests.planning.test_progress import FIRST, LOOP, NO_ROOM, PULL, SECOND, with_decode
 from tests.planning.test_status import ASLEEP, NOW, SERVING, STARTING, built, workload
@@ -36,9 +36,9 @@ def health(status: Status | None, *, generation: int = 3, **metadata: Any) -> tu
     return found["kstatus"], found["argocd"], found["message"]
 
 
-def late(situation: Situation) -> Status:
+def late(inputs: StatusInputs) -> Status:
     """The status when nothing has happened for an hour, which is longer than the deadline."""
-    return built(situation, built(situation), LATER)
+    return built(inputs, built(inputs), LATER)
 
 
 STOPPED = replace(

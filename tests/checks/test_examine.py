@@ -232,12 +232,12 @@ def test_roles_may_differ_where_it_does_no_harm(document: Make) -> None:
     assert problems(document(decode={"args": {"max-logprobs": 5}, "env": {"NCCL_DEBUG": "INFO"}})) == {}
 
 
-def test_adapters_have_names_of_their_own_and_room(document: Make) -> None:
+def test_adapters_need_unique_names_and_cpu_slots(document: Make) -> None:
     adapters = [{"name": name, "path": "/a"} for name in ("sql", "sql", "llama")]
     lora = {"adapters": adapters, "maxActive": 4}
     found = problems(document(model=model(lora=lora), engine={"args": {"max-cpu-loras": 2}}))
-    assert "its own name" in found["spec.model.lora.adapters"]
-    assert "the model itself" in found["spec.model.lora.adapters[2].name"]
+    assert "unique name" in found["spec.model.lora.adapters"]
+    assert "name of the model" in found["spec.model.lora.adapters[2].name"]
     assert "at least 4" in found["spec.engine.args.max-cpu-loras"]
 
 

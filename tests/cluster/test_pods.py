@@ -22,32 +22,32 @@ def container(**state: Any) -> dict[str, Any]:
     return {"name": "vllm", "image": "v:1", **state}
 
 
-def test_a_ready_pod_has_no_trouble() -> None:
+def test_a_ready_pod_has_no_problem() -> None:
     found = summary(phase="Running", conditions=[{"type": "Ready", "status": "True"}])
     assert found.ready
-    assert found.trouble is None
+    assert found.problem is None
 
 
 def test_the_last_words_of_a_container_are_short_and_plain() -> None:
     ended = {"terminated": {"exitCode": 1, "message": "\x1b[31m" + "x" * 4000 + "\x00"}}
-    trouble = summary(containerStatuses=[container(state=ended)]).trouble
-    assert trouble is not None
-    assert trouble.last_words == "x" * 299 + " "
+    problem = summary(containerStatuses=[container(state=ended)]).problem
+    assert problem is not None
+    assert problem.last_words == "x" * 299 + " "
 
 
 def test_the_scheduler_is_quoted() -> None:
     conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}]
-    trouble = summary(conditions=conditions).trouble
-    assert trouble is not None
-    assert (trouble.reason, trouble.message) == ("Unschedulable", "0/2 nodes")
+    problem = summary(conditions=conditions).problem
+    assert problem is not None
+    assert (problem.reason, problem.message) == ("Unschedulable", "0/2 nodes")
 
 
 def test_a_crash_loop_tells_how_the_last_run_ended() -> None:
     ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}
     found = summary(containerStatuses=[container(state=waiting, lastState=ended, restartCount=4)])
-    assert found.trouble is not None
-    assert (found.trouble.reason, found.trouble.message, found.trouble.exit_code) == (
+    assert found.problem is not None
+    assert (found.problem.reason, found.problem.message, found.problem.exit_code) == (
         "CrashLoopBackOff",
         "OOMKilled",
         137,
@@ -58,17 +58,17 @@ def test_a_crash_loop_tells_how_the_last_run_ended() -> None:
 def test_a_container_that_is_being_created_is_only_mentioned_when_nothing_worse_is() -> None:
     creating = container(state={"waiting": {"reason": "ContainerCreating"}})
     broken = container(state={"waiting": {"reason": "ErrImagePull", "message": "denied"}})
-    trouble = summary(containerStatuses=[creating, broken]).trouble
-    assert trouble is not None
-    assert trouble.reason == "ErrImagePull"
+    problem = summary(containerStatuses=[creating, broken]).problem
+    assert problem is not None
+    assert problem.reason == "ErrImagePull"
 
 
 def test_a_pod_that_prepares_its_model_says_so() -> None:
     init = {"name": names.MODEL_CONTAINER, "state": {"running": {"startedAt": "2026-11-21T00:00:00Z"}}}
     waits = container(state={"waiting": {"reason": "PodInitializing"}})
-    trouble = summary(initContainerStatuses=[init], containerStatuses=[waits]).trouble
-    assert trouble is not None
-    assert (trouble.reason, trouble.container) == (PREPARING_MODEL, names.MODEL_CONTAINER)
+    problem = summary(initContainerStatuses=[init], containerStatuses=[waits]).problem
+    assert problem is not None
+    assert (problem.reason, problem.container) == (PREPARING_MODEL, names.MODEL_CONTAINER)
 
 
 REFUSED = {"exitCode": 1, "reason": "Error", "message": "a warning\nError: /models has no config.json. " + "x" * 400}
@@ -85,9 +85,9 @@ REFUSED = {"exitCode": 1, "reason": "Error", "message": "a warning\nError: /mode
 def test_why_a_model_cannot_be_loaded_is_told_whole_and_stays_told_while_it_is_tried_again(states: Any) -> None:
     waits = container(state={"waiting": {"reason": "PodInitializing"}})
     found = summary(initContainerStatuses=[{"name": names.MODEL_CONTAINER, **states}], containerStatuses=[waits])
-    assert found.trouble is not None
-    assert (found.trouble.reason, found.has_model) == (NO_MODEL, False)
-    assert found.trouble.last_words == "/models has no config.json. " + "x" * 400
+    assert found.problem is not None
+    assert (found.problem.reason, found.has_model) == (NO_MODEL, False)
+    assert found.problem.last_words == "/models has no config.json. " + "x" * 400
 
 
 def test_a_pod_that_found_its_model_is_told_from_one_that_did_not_yet() -> None:
@@ -97,21 +97,21 @@ def test_a_pod_that_found_its_model_is_told_from_one_that_did_not_yet() -> None:
         "lastState": {"terminated": REFUSED},
     }
     found = summary(initContainerStatuses=[whole], containerStatuses=[container(state={"running": {}})])
-    assert (found.has_model, found.trouble) == (True, None)
+    assert (found.has_model, found.problem) == (True, None)
     assert not summary(containerStatuses=[container(state={"running": {}})]).has_model
 
 
 def test_a_check_that_was_killed_says_nothing_of_the_model() -> None:
     killed = {"name": names.MODEL_CONTAINER, "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
-    trouble = summary(initContainerStatuses=[killed]).trouble
-    assert trouble is not None
-    assert trouble.reason == "OOMKilled"
+    problem = summary(initContainerStatuses=[killed]).problem
+    assert problem is not None
+    assert problem.reason == "OOMKilled"
 
 
 def test_an_evicted_pod_says_why() -> None:
-    trouble = summary(phase="Failed", reason="Evicted", message="low on memory").trouble
-    assert trouble is not None
-    assert trouble.reason == "Evicted"
+    problem = summary(phase="Failed", reason="Evicted", message="low on memory").problem
+    assert problem is not None
+    assert problem.reason == "Evicted"
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def test_an_evicted_pod_says_why() -> None:
 )
 def test_the_end_of_a_containers_log_tells_why_it_stopped(log: str, words: str) -> None:
     ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": log}}
-    trouble = summary(containerStatuses=[container(state=ended)]).trouble
-    assert trouble is not None
-    assert trouble.last_words == words
+    problem = summary(containerStatuses=[container(state=ended)]).problem
+    assert problem is not None
+    assert problem.last_words == words
 
 
 def test_a_pod_of_a_further_node_belongs_to_p() -> None:
@@ -156,15 +156,15 @@ def test_a_pod_of_a_further_node_without_its_rank_is_not_ours() -> None:
 )
 def test_last_words_have_no_times_so_that_each_crash_has_the_same(line: str) -> None:
     ended = {"terminated": {"exitCode": 1, "message": line}}
-    trouble = summary(containerStatuses=[container(state=ended)]).trouble
-    assert trouble is not None
-    assert trouble.last_words == "ERROR [core.py:1] ValueError: no"
+    problem = summary(containerStatuses=[container(state=ended)]).problem
+    assert problem is not None
+    assert problem.last_words == "ERROR [core.py:1] ValueError: no"
 
 
 @pytest.mark.parametrize("kind", ["containerStatuses", "initContainerStatuses"])
 def test_a_restart_of_any_container_is_known_beside_its_count(kind: str) -> None:
     waits = {"waiting": {"reason": "CrashLoopBackOff"}}
     found = summary(**{kind: [container(state=waits, restartCount=2)]})
-    assert found.trouble is not None
-    assert (found.restarted, found.trouble.restarts) == (True, 2)
+    assert found.problem is not None
+    assert (found.restarted, found.problem.restarts) == (True, 2)
     assert not summary(**{kind: [container(state=waits)]}).restarted

@@ -21,10 +21,10 @@ from pdinference.controller.report import Reporter
 from pdinference.controller.results import Result
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import tasks
+from pdinference.inference.camera import Camera
 from pdinference.inference.execute import Executor
 from pdinference.inference.in_effect import SpecsInEffect
 from pdinference.inference.reconcile import Reconciler
-from pdinference.inference.snapshot import Camera
 from pdinference.isolation.calls import Calls, InProcess
 from pdinference.manifests import RenderSettings
 from pdinference.planning.scaling.condition import Measured

@@ -8,13 +8,13 @@ from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.planning.memory import NO_VERDICT
 from pdinference.planning.observed import PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
-from pdinference.planning.status import Situation, build_status, left_alone_status
+from pdinference.planning.status import StatusInputs, build_status, left_alone_status
 from pdinference.planning.transitions import transitions
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 ROLES = (Role.PARAMETER, Role.DECODE, Role.ROUTER)
 COUNTS = {"desired": 1, "replicas": 1, "updated": 1, "ready": 1, "available": 1, "observed": True}
-SERVING = Situation(
+SERVING = StatusInputs(
     namespace="ns",
     name="x",
     generation=3,
@@ -27,8 +27,8 @@ SERVING = Situation(
 )
 
 
-def built(situation: Situation, previous: Status | None = None) -> Status:
-    return build_status(situation, previous=previous or Status(), now=NOW)
+def built(inputs: StatusInputs, previous: Status | None = None) -> Status:
+    return build_status(inputs, previous=previous or Status(), now=NOW)
 
 
 def conditions(status: Status) -> dict[str, Condition]:

@@ -9,8 +9,8 @@ import pytest
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.conditions import NO_MODEL
 from pdinference.api.v1alpha1.status import KnownModel, ModelStatus
-from pdinference.planning.model_report import ModelView, model_advice, model_status
-from pdinference.planning.observed import JobState, PodSummary, PodTrouble
+from pdinference.planning.model_report import ModelView, model_diagnosis, model_status
+from pdinference.planning.observed import JobState, PodProblem, PodSummary
 from pdinference.planning.transitions import transitions
 from tests.planning.test_status import STARTING, built, conditions, pod
 
@@ -26,12 +26,12 @@ def view(*, complete: bool = False, awaited: bool = True, **report: Any) -> Mode
 
 
 def message(model: ModelView) -> str:
-    return model_advice(model, [], "ns").message
+    return model_diagnosis(model, [], "ns").message
 
 
 def test_a_download_tells_how_far_it_is() -> None:
     model = view(phase="Downloading", downloadedBytes=3 * GIB, totalBytes=15 * GIB, commit="c0ffee")
-    assert model_advice(model, [], "ns") == (
+    assert model_diagnosis(model, [], "ns") == (
         "Downloading",
         "Downloading owner/name revision main: 3.0 GiB of 15.0 GiB (20 %).",
     )
@@ -66,15 +66,15 @@ def test_what_was_known_of_the_same_source_stays_known_while_a_new_job_starts() 
 
 def test_a_failure_is_passed_on_in_its_own_words() -> None:
     model = view(phase="Failed", reason="AccessDenied", message="owner/name is gated: accept its terms.")
-    assert model_advice(model, [], "ns") == ("AccessDenied", "owner/name is gated: accept its terms.")
+    assert model_diagnosis(model, [], "ns") == ("AccessDenied", "owner/name is gated: accept its terms.")
 
 
 def test_a_pod_that_cannot_start_is_named() -> None:
     stuck = replace(
-        pod(Role.MODEL, ready=False, trouble=PodTrouble("Unschedulable", 'persistentvolumeclaim "models" not found')),
+        pod(Role.MODEL, ready=False, problem=PodProblem("Unschedulable", 'persistentvolumeclaim "models" not found')),
         name="x-model-1-abc",
     )
-    found = model_advice(view(), [stuck], "ns")
+    found = model_diagnosis(view(), [stuck], "ns")
     assert found.reason == "Unschedulable"
     assert 'persistentvolumeclaim "models" not found' in found.message
 
@@ -85,7 +85,7 @@ def test_a_pod_that_cannot_start_is_named() -> None:
 def test_nonsense_in_the_annotation_does_no_harm(text: str) -> None:
     model = ModelView("id", "owner/name revision main", awaited=True, job=JobState("x-model-1", report=text))
     assert model_status(model, None) == ModelStatus()
-    assert model_advice(model, [], "ns").reason == "Starting"
+    assert model_diagnosis(model, [], "ns").reason == "Starting"
 
 
 def test_p_and_d_say_that_they_wait_for_the_model() -> None:
@@ -119,12 +119,12 @@ def test_events_tell_start_end_and_failure_once() -> None:
 
 
 def looking(*pods: PodSummary, **more: Any) -> Any:
-    situation = replace(STARTING, looks=True, pods=pods, **more)
-    return conditions(built(situation))["ModelReady"]
+    inputs = replace(STARTING, verifies_model=True, pods=pods, **more)
+    return conditions(built(inputs))["ModelReady"]
 
 
 WITHOUT = pod(
-    Role.DECODE, ready=False, trouble=PodTrouble(NO_MODEL, last_words="/models has no config.json. Copy the model.")
+    Role.DECODE, ready=False, problem=PodProblem(NO_MODEL, last_words="/models has no config.json. Copy the model.")
 )
 WITH = replace(pod(Role.PARAMETER), has_model=True)
 TOLD = (
@@ -154,7 +154,7 @@ def test_what_is_damaged_after_the_download_is_told_too() -> None:
 
 
 def test_the_role_whose_pod_has_no_model_says_so() -> None:
-    status = conditions(built(replace(STARTING, looks=True, pods=(pod(Role.PARAMETER), WITHOUT))))
+    status = conditions(built(replace(STARTING, verifies_model=True, pods=(pod(Role.PARAMETER), WITHOUT))))
     assert (status["DecodeReady"].status, status["DecodeReady"].reason) == ("False", NO_MODEL)
     for name in ("DecodeReady", "Progressing", "Ready"):
         assert TOLD in status[name].message
@@ -162,7 +162,7 @@ def test_the_role_whose_pod_has_no_model_says_so() -> None:
 
 def test_an_event_tells_of_a_model_that_cannot_be_loaded_and_of_its_mending() -> None:
     def reasons(old: tuple[PodSummary, ...], new: tuple[PodSummary, ...]) -> list[tuple[str, str]]:
-        statuses = [built(replace(STARTING, looks=True, pods=pods)) for pods in (old, new)]
+        statuses = [built(replace(STARTING, verifies_model=True, pods=pods)) for pods in (old, new)]
         return [(each.type, each.reason) for each in transitions(*statuses)]
 
     assert reasons((), (WITH,)) == []

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.planning.conditions import Judgement
+from pdinference.planning.conditions import ConditionResult
 from pdinference.planning.pinning import pinned
 
 Make = Callable[..., PDInference]
@@ -15,10 +15,10 @@ DEVICES = {"accelerator": {"devices": {"deviceClassName": "gpu.example.com"}}}
 ON_A_POOL = {"placement": {"nodeSelector": {"pool": "l40s"}}}
 
 
-def found(resource: Make, **spec: Any) -> Judgement:
-    judgement = pinned(resource(**spec).spec)
-    assert judgement is not None
-    return judgement
+def found(resource: Make, **spec: Any) -> ConditionResult:
+    result = pinned(resource(**spec).spec)
+    assert result is not None
+    return result
 
 
 def test_a_p_without_products_says_how_to_pin_it(resource: Make) -> None:

@@ -13,10 +13,10 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.api.v1alpha1.conditions import BY_NAME, FINAL_REASONS
 from pdinference.planning.model_report import ModelView
-from pdinference.planning.observed import AutoscalerState, JobState, PodSummary, PodTrouble
+from pdinference.planning.observed import AutoscalerState, JobState, PodProblem, PodSummary
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
-from pdinference.planning.status import Situation, due
+from pdinference.planning.status import StatusInputs, due
 from pdinference.planning.transitions import transitions
 from tests.planning.test_status import ASLEEP, NOW, SERVING, STARTING, built, conditions, pod, workload
 
@@ -30,20 +30,20 @@ SECOND = replace(
 )
 """r0 serves, r1 starts."""
 
-PULL = PodTrouble("ErrImagePull", "not found", "vllm", "x:1")
-LOOP = PodTrouble("CrashLoopBackOff", "Error", "vllm", "x:1", exit_code=1, last_words="no", restarts=2)
-NO_ROOM = PodTrouble("Unschedulable", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")
+PULL = PodProblem("ErrImagePull", "not found", "vllm", "x:1")
+LOOP = PodProblem("CrashLoopBackOff", "Error", "vllm", "x:1", exit_code=1, last_words="no", restarts=2)
+NO_ROOM = PodProblem("Unschedulable", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")
 
 
-def with_decode(situation: Situation, trouble: PodTrouble | None = None, **pod_fields: Any) -> Situation:
+def with_decode(inputs: StatusInputs, problem: PodProblem | None = None, **pod_fields: Any) -> StatusInputs:
     """Replace the D pod of r1."""
-    fields = {"ready": False, "trouble": trouble, **pod_fields}
-    other = (p for p in situation.pods if (p.role, p.revision) != (Role.DECODE, "r1"))
-    return replace(situation, pods=(*other, PodSummary("x-decode-0", Role.DECODE, "r1", "Running", **fields)))
+    fields = {"ready": False, "problem": problem, **pod_fields}
+    other = (p for p in inputs.pods if (p.role, p.revision) != (Role.DECODE, "r1"))
+    return replace(inputs, pods=(*other, PodSummary("x-decode-0", Role.DECODE, "r1", "Running", **fields)))
 
 
-def after(situation: Situation, previous: Status, seconds: float) -> Status:
-    return built(situation, previous, NOW + timedelta(seconds=seconds))
+def after(inputs: StatusInputs, previous: Status, seconds: float) -> Status:
+    return built(inputs, previous, NOW + timedelta(seconds=seconds))
 
 
 def progress(status: Status) -> tuple[str, str]:
@@ -52,7 +52,7 @@ def progress(status: Status) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "reason"),
+    ("problem", "reason"),
     [
         (PULL, "ImagePullBackOff"),
         (replace(PULL, reason="InvalidImageName"), "InvalidImageName"),
@@ -60,8 +60,8 @@ def progress(status: Status) -> tuple[str, str]:
         (LOOP, "CrashLooping"),
     ],
 )
-def test_what_waiting_does_not_solve_stops_the_rollout_at_once(trouble: PodTrouble, reason: str) -> None:
-    status = built(with_decode(SECOND, trouble))
+def test_what_waiting_does_not_solve_stops_the_rollout_at_once(problem: PodProblem, reason: str) -> None:
+    status = built(with_decode(SECOND, problem))
     found = conditions(status)
     assert progress(status) == ("False", reason)
     assert (found["Stalled"].status, found["Stalled"].reason) == ("True", reason)
@@ -106,12 +106,12 @@ def test_a_pod_that_fits_nowhere_is_a_failure_only_past_the_deadline() -> None:
     assert due(scheduled, DEADLINE) == NOW + timedelta(seconds=1500)
 
 
-def _p_is_ready(situation: Situation) -> Situation:
+def _p_is_ready(inputs: StatusInputs) -> StatusInputs:
     return replace(
-        situation,
+        inputs,
         pods=tuple(
-            replace(p, ready=True, trouble=None) if (p.role, p.revision) == (Role.PARAMETER, "r1") else p
-            for p in situation.pods
+            replace(p, ready=True, problem=None) if (p.role, p.revision) == (Role.PARAMETER, "r1") else p
+            for p in inputs.pods
         ),
     )
 
@@ -154,7 +154,7 @@ GROWING = replace(
     progress_deadline=DEADLINE,
     desired={**SERVING.desired, Role.DECODE: 2},
     workloads={**SERVING.workloads, Role.DECODE: replace(workload(Role.DECODE), desired=2)},
-    pods=(*SERVING.pods, PodSummary("x-decode-1", Role.DECODE, "r1", trouble=NO_ROOM)),
+    pods=(*SERVING.pods, PodSummary("x-decode-1", Role.DECODE, "r1", problem=NO_ROOM)),
 )
 
 
@@ -185,15 +185,15 @@ def test_a_wait_for_the_gpu_budget_or_in_sleep_is_no_failure() -> None:
     assert due(freed, DEADLINE) == NOW + timedelta(seconds=20600), "the time of the wait does not count"
 
 
-def downloading(report: str) -> Situation:
+def downloading(report: str) -> StatusInputs:
     """P and D wait for their model."""
     model = ModelView("id", "owner/name", awaited=True, job=JobState("x-model-1", report=report))
     return replace(FIRST, model=model, workloads={Role.ROUTER: workload(Role.ROUTER, ready=0)}, pods=())
 
 
 def test_a_long_download_is_no_failure() -> None:
-    situation = downloading('{"phase": "Downloading", "downloadedBytes": 1, "totalBytes": 9}')
-    late = after(situation, built(situation), 99999)
+    inputs = downloading('{"phase": "Downloading", "downloadedBytes": 1, "totalBytes": 9}')
+    late = after(inputs, built(inputs), 99999)
     assert progress(late) == ("True", "RollingOut")
     assert late.last_progress_time is None
 
@@ -212,11 +212,11 @@ def test_a_failed_download_stalls_by_its_own_reason_until_bytes_arrive() -> None
 
 
 def test_a_job_that_does_not_start_has_the_deadline() -> None:
-    situation = downloading("")
-    assert progress(after(situation, built(situation), 600)) == ("False", "ProgressDeadlineExceeded")
+    inputs = downloading("")
+    assert progress(after(inputs, built(inputs), 600)) == ("False", "ProgressDeadlineExceeded")
 
 
-def crash_cycle(restarts: int) -> Iterator[Situation]:
+def crash_cycle(restarts: int) -> Iterator[StatusInputs]:
     """What is seen of a container between two crashes."""
     loop = replace(LOOP, restarts=restarts)
     yield with_decode(SECOND, loop, restarts=restarts, restarted=True)
@@ -229,8 +229,8 @@ def crash_cycle(restarts: int) -> Iterator[Situation]:
 def test_a_crash_loop_writes_no_status_between_crashes() -> None:
     status = built(with_decode(SECOND, LOOP, restarts=2, restarted=True))
     for count in range(2, 6):
-        for number, situation in enumerate(crash_cycle(count)):
-            assert after(situation, status, 100 * count + number) == status
+        for number, inputs in enumerate(crash_cycle(count)):
+            assert after(inputs, status, 100 * count + number) == status
 
 
 def test_an_image_pull_that_is_retried_writes_no_status() -> None:
@@ -268,17 +268,17 @@ TROUBLES = st.sampled_from(
         LOOP,
         NO_ROOM,
         replace(LOOP, restarts=0),
-        PodTrouble("ContainerCreating"),
-        PodTrouble("PreparingModel", container="pdinference-model"),
-        PodTrouble("NoUsableModel", last_words="no"),
-        PodTrouble("Error", exit_code=1),
+        PodProblem("ContainerCreating"),
+        PodProblem("PreparingModel", container="pdinference-model"),
+        PodProblem("NoUsableModel", last_words="no"),
+        PodProblem("Error", exit_code=1),
     ]
 )
 BASES = st.sampled_from([FIRST, SECOND, GROWING, ASLEEP, SERVING, downloading(""), downloading('{"phase": "Failed"}')])
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[tuple[Situation, int]]:
+def histories(draw: st.DrawFn) -> list[tuple[StatusInputs, int]]:
     """Situations, with the seconds at which they are seen."""
     found, second = [], 0
     for _ in range(draw(st.integers(1, 6))):
@@ -292,14 +292,14 @@ def histories(draw: st.DrawFn) -> list[tuple[Situation, int]]:
 
 @given(histories())
 def test_whatever_happens_the_conditions_agree_with_each_other_and_the_table(
-    history: list[tuple[Situation, int]],
+    history: list[tuple[StatusInputs, int]],
 ) -> None:
     status, now = Status(), NOW
-    for situation, second in history:
+    for inputs, second in history:
         now = NOW + timedelta(seconds=second)
-        status = built(situation, status, now)
+        status = built(inputs, status, now)
         _agree(status, now)
-        assert built(situation, status, now) == status, "looking again changes nothing"
+        assert built(inputs, status, now) == status, "looking again changes nothing"
 
 
 def _agree(status: Status, now: datetime) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from pdinference.api.v1alpha1 import BatchStatus
 from pdinference.planning import reported
-from pdinference.planning.batch import BatchSituation, Progress, build_batch_status
-from pdinference.planning.model_report import ModelView, model_advice, model_status
+from pdinference.planning.batch import BatchStatusInputs, Progress, build_batch_status
+from pdinference.planning.model_report import ModelView, model_diagnosis, model_status
 from pdinference.planning.observed import JobState, PodSummary
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -68,11 +68,11 @@ _members = st.sampled_from(
 def test_any_report_ends_in_a_status_that_the_api_server_takes(content: dict[str, Any]) -> None:
     text = json.dumps(content)
     view = ModelView("id", "owner/name", True, JobState("x-model-1", report=text))
-    assert model_advice(view, [], "ns").message.isprintable()
+    assert model_diagnosis(view, [], "ns").message.isprintable()
     json.dumps(model_status(view, None).model_dump(mode="json"), allow_nan=False, ensure_ascii=False).encode()
     pod = PodSummary("nightly-0", None, "", phase="Failed", report=text)
-    situation = BatchSituation("ns", 1, "", JobState("nightly", "Failed", "BackoffLimitExceeded"), pods=(pod,))
-    status = build_batch_status(situation, previous=BatchStatus(), now=NOW)
+    inputs = BatchStatusInputs("ns", 1, "", JobState("nightly", "Failed", "BackoffLimitExceeded"), pods=(pod,))
+    status = build_batch_status(inputs, previous=BatchStatus(), now=NOW)
     json.dumps(status.model_dump(mode="json"), allow_nan=False, ensure_ascii=False).encode()
 
 
@@ -83,18 +83,18 @@ def model(**report: object) -> ModelView:
 def test_a_lie_of_a_download_ends_in_its_own_status() -> None:
     """None of it raises, and the API server takes all of it."""
     lies = model(phase="Failed", reason="no word\n", message="no\x00 " * 2000, commit=["x"], totalBytes=10**17)
-    assert model_advice(lies, [], "ns") == ("Failed", ("no  " * 256)[:1023] + "…")
+    assert model_diagnosis(lies, [], "ns") == ("Failed", ("no  " * 256)[:1023] + "…")
     status = model_status(lies, None)
     assert (status.revision, status.total_bytes) == ("", 0)
-    assert model_advice(model(phase={}, totalBytes=True), [], "ns").reason == "Starting"
+    assert model_diagnosis(model(phase={}, totalBytes=True), [], "ns").reason == "Starting"
     assert model_status(model(commit="x" * 5000), None).revision == "x" * 127 + "…"
 
 
 @pytest.mark.parametrize("text", [*NONSENSE, '{"total": true, "completed": 1, "failed": 1, "message": ""}'])
 def test_a_lie_of_a_runner_ends_in_its_own_status(text: str) -> None:
     pod = PodSummary("nightly-0", None, "", phase="Failed", report=text)
-    situation = BatchSituation("ns", 1, "", JobState("nightly", "Failed", "BackoffLimitExceeded"), pods=(pod,))
-    status = build_batch_status(situation, previous=BatchStatus(total=5), now=NOW)
+    inputs = BatchStatusInputs("ns", 1, "", JobState("nightly", "Failed", "BackoffLimitExceeded"), pods=(pod,))
+    status = build_batch_status(inputs, previous=BatchStatus(total=5), now=NOW)
     assert (status.phase, status.total) == ("Failed", 5)
     assert status.conditions[0].message == "Pod nightly-0 ended without a message."
 
@@ -102,6 +102,6 @@ def test_a_lie_of_a_runner_ends_in_its_own_status(text: str) -> None:
 def test_what_a_runner_reports_is_read() -> None:
     text = json.dumps({"total": 3, "completed": 2, "failed": 1, "message": "2 of 3\nanswered"})
     pod = PodSummary("nightly-0", None, "", phase="Succeeded", report=text)
-    situation = BatchSituation("ns", 1, "", JobState("nightly", "Complete"), pods=(pod,), seen=Progress(3, 1, 0))
-    status = build_batch_status(situation, previous=BatchStatus(), now=NOW)
+    inputs = BatchStatusInputs("ns", 1, "", JobState("nightly", "Complete"), pods=(pod,), seen=Progress(3, 1, 0))
+    status = build_batch_status(inputs, previous=BatchStatus(), now=NOW)
     assert status.conditions[0].message == "2 of 3 answered"

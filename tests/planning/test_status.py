@@ -8,12 +8,12 @@ import pytest
 
 from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import Condition, PlanStatus, RoleMemory, Status
-from pdinference.planning.conditions import Judgement
+from pdinference.planning.conditions import ConditionResult
 from pdinference.planning.memory import MemoryVerdict
-from pdinference.planning.observed import Failure, PodSummary, PodTrouble, WorkloadState
+from pdinference.planning.observed import Failure, PodProblem, PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
-from pdinference.planning.status import Situation, build_status, service_url
+from pdinference.planning.status import StatusInputs, build_status, service_url
 from pdinference.planning.transitions import transitions
 
 NOW = datetime(2026, 11, 5, 12, 0, tzinfo=UTC)
@@ -24,11 +24,11 @@ def workload(role: Role, ready: int = 1) -> WorkloadState:
     return WorkloadState(NAMES[role], role, "r1", 1, 1, 1, ready, ready, observed=True)
 
 
-def pod(role: Role, *, ready: bool = True, trouble: PodTrouble | None = None, revision: str = "r1") -> PodSummary:
-    return PodSummary(f"x-{role}-0", role, revision, "Running", ready=ready, trouble=trouble)
+def pod(role: Role, *, ready: bool = True, problem: PodProblem | None = None, revision: str = "r1") -> PodSummary:
+    return PodSummary(f"x-{role}-0", role, revision, "Running", ready=ready, problem=problem)
 
 
-SERVING = Situation(
+SERVING = StatusInputs(
     namespace="ns",
     name="x",
     generation=3,
@@ -51,13 +51,13 @@ ASLEEP = replace(
     workloads={**SERVING.workloads, **{role: replace(workload(role), desired=0) for role in ENGINE_ROLES}},
     pods=(pod(Role.ROUTER),),
     autoscalers={Role.PARAMETER: None, Role.DECODE: None},
-    holds=True,
+    queues_requests=True,
     asleep=True,
 )
 
 
-def built(situation: Situation, previous: Status | None = None, now: datetime = NOW) -> Status:
-    return build_status(situation, previous=previous or Status(), now=now)
+def built(inputs: StatusInputs, previous: Status | None = None, now: datetime = NOW) -> Status:
+    return build_status(inputs, previous=previous or Status(), now=now)
 
 
 def conditions(status: Status) -> Mapping[str, Condition]:
@@ -83,7 +83,7 @@ def test_all_is_well() -> None:
 
 
 def test_pinning_is_a_condition_of_its_own_that_may_be_absent() -> None:
-    loose = replace(SERVING, pinned=Judgement("False", "NotPinned", "because"))
+    loose = replace(SERVING, pinned=ConditionResult("False", "NotPinned", "because"))
     found = conditions(built(loose))
     assert (found["Pinned"].status, found["Pinned"].reason) == ("False", "NotPinned")
     assert {name: found[name].status for name in conditions(built(SERVING))} == {
@@ -112,8 +112,8 @@ def test_pods_that_come_without_a_new_revision_are_no_rollout() -> None:
 
 
 def test_the_worst_pod_is_named_with_its_reason_in_every_condition_that_it_spoils() -> None:
-    trouble = PodTrouble("ImagePullBackOff", "not found", "vllm", "example.com/vllm:typo")
-    pods = (pod(Role.PARAMETER), pod(Role.DECODE, ready=False, trouble=trouble), pod(Role.ROUTER, ready=False))
+    problem = PodProblem("ImagePullBackOff", "not found", "vllm", "example.com/vllm:typo")
+    pods = (pod(Role.PARAMETER), pod(Role.DECODE, ready=False, problem=problem), pod(Role.ROUTER, ready=False))
     found = conditions(built(replace(STARTING, pods=pods)))
     for name in ("Ready", "DecodeReady"):
         assert found[name].reason == "ImagePullBackOff"
@@ -123,21 +123,21 @@ def test_the_worst_pod_is_named_with_its_reason_in_every_condition_that_it_spoil
 
 
 def test_requests_are_answered_by_the_old_pair_while_the_new_one_is_stuck() -> None:
-    situation = replace(
+    inputs = replace(
         STARTING,
         rollout=RolloutPlan(serving="r0", complete=False, keep=frozenset({"r0", "r1"})),
         workloads={Role.ROUTER: workload(Role.ROUTER, ready=1)},
         pods=(pod(Role.PARAMETER, revision="r0"), pod(Role.PARAMETER, ready=False)),
     )
-    found = conditions(built(situation))
+    found = conditions(built(inputs))
     assert found["Ready"].status == "True"
     assert found["Progressing"].status == "True"
     assert "r0 keeps answering" in found["Progressing"].message
 
 
 def test_a_role_that_is_scaled_to_zero_says_so() -> None:
-    situation = replace(SERVING, desired={**SERVING.desired, Role.DECODE: 0}, pods=(pod(Role.PARAMETER),))
-    condition = conditions(built(situation))["DecodeReady"]
+    inputs = replace(SERVING, desired={**SERVING.desired, Role.DECODE: 0}, pods=(pod(Role.PARAMETER),))
+    condition = conditions(built(inputs))["DecodeReady"]
     assert (condition.status, condition.reason) == ("False", "ScaledToZero")
     assert "spec.decode.replicas" in condition.message
 
@@ -194,8 +194,8 @@ def test_a_pair_that_sleeps_and_of_which_one_role_is_stopped_answers_nobody() ->
 
 
 def test_an_instance_of_several_nodes_counts_once_and_any_of_its_pods_may_be_what_is_wrong() -> None:
-    trouble = PodTrouble("Unschedulable", "0/2 nodes are available.")
-    node = PodSummary("x-node1-r1-0", Role.PARAMETER, "r1", ready=False, trouble=trouble, node_rank=1)
+    problem = PodProblem("Unschedulable", "0/2 nodes are available.")
+    node = PodSummary("x-node1-r1-0", Role.PARAMETER, "r1", ready=False, problem=problem, node_rank=1)
     first = PodSummary("x-parameter-r1-0", Role.PARAMETER, "r1", "Running", ready=False)
     status = built(replace(STARTING, pods=(first, node, pod(Role.DECODE), pod(Role.ROUTER, ready=False))))
     assert (status.roles.parameter.replicas, status.roles.parameter.summary) == (1, "0/1")
@@ -214,14 +214,16 @@ def test_the_memory_plan_has_a_condition_and_its_numbers(fits: bool | None, stat
 
 
 def test_routers_that_do_not_tell_who_asks_are_named_unless_they_have_just_started() -> None:
-    unheard = replace(SERVING, holds=True, heard=False, autoscalers={Role.PARAMETER: None, Role.DECODE: None})
+    unheard = replace(
+        SERVING, queues_requests=True, activity_known=False, autoscalers={Role.PARAMETER: None, Role.DECODE: None}
+    )
     assert "do not tell on port 8082" in conditions(built(unheard))["Autoscaling"].message
     starts = {**SERVING.workloads, Role.ROUTER: replace(workload(Role.ROUTER), updated=0)}
     assert "do not tell" not in conditions(built(replace(unheard, workloads=starts)))["Autoscaling"].message
 
 
 def test_a_pair_that_sleeps_and_that_no_request_could_start_is_not_called_ready() -> None:
-    before, now = built(ASLEEP), built(replace(ASLEEP, heard=False))
+    before, now = built(ASLEEP), built(replace(ASLEEP, activity_known=False))
     ready = conditions(now)["Ready"]
     assert (ready.status, ready.reason) == ("Unknown", "Asleep")
     assert "would not start them" in ready.message
@@ -230,14 +232,14 @@ def test_a_pair_that_sleeps_and_that_no_request_could_start_is_not_called_ready(
     assert [event.reason for event in transitions(now, before)] == ["Ready"]
 
 
-def beside_an_old_router(pair: Situation) -> Situation:
+def beside_an_old_router(pair: StatusInputs) -> StatusInputs:
     """In the middle of a roll-out, with a router pod of r0 in which requests may wait, and no pair of r0."""
     return replace(
         pair,
         rollout=RolloutPlan(serving="r0", complete=False, keep=frozenset({"r0", "r1"})),
         workloads={**pair.workloads, Role.ROUTER: replace(workload(Role.ROUTER), replicas=2)},
         pods=(*pair.pods, pod(Role.ROUTER, revision="r0")),
-        holds=True,
+        queues_requests=True,
     )
 
 

@@ -34,7 +34,7 @@ from pdinference.isolation.calls import BusyError
 from pdinference.manifests import RenderSettings
 from pdinference.manifests.batch import job_settings, render_batch, render_output
 from pdinference.planning.batch import (
-    BatchSituation,
+    BatchStatusInputs,
     Progress,
     batch_transitions,
     build_batch_status,
@@ -99,8 +99,8 @@ class BatchReconciler:
         service, unready = self._service(batch)
         outcome = await self._bring(resource, batch, service, previous)
         count_writes(self._metrics, outcome)
-        situation = self._observe(resource, unready, outcome)
-        status = build_batch_status(situation, previous=previous, now=self._now())
+        inputs = self._observe(resource, unready, outcome)
+        status = build_batch_status(inputs, previous=previous, now=self._now())
         written = await self._publish(resource, previous, status)
         if status.finished:
             self._examinations.forget(owner)
@@ -164,9 +164,9 @@ class BatchReconciler:
         outcome.applied.append(key)
         return outcome
 
-    def _observe(self, resource: ResourceRecord, unready: str, outcome: Outcome) -> BatchSituation:
+    def _observe(self, resource: ResourceRecord, unready: str, outcome: Outcome) -> BatchStatusInputs:
         pods = self._cache.pods_of(resource.owner)
-        return BatchSituation(
+        return BatchStatusInputs(
             namespace=resource.owner.namespace,
             generation=resource.generation,
             unready=unready,

@@ -15,7 +15,7 @@ from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import WORKLOADS, ChildKey
 from pdinference.cluster.state.records import ResourceRecord, digest
 from pdinference.manifests import Rendered, RenderSettings, render
-from pdinference.planning.conditions import Judgement
+from pdinference.planning.conditions import ConditionResult
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.pinning import pinned
 from pdinference.planning.scaling.scale_spec import ScaleSpec
@@ -76,7 +76,7 @@ class Desired:
         engines: The role of each workload of P and D, worker nodes included.
         scale: Ranges of P and D, their ratio, and the GPU budget.
         model: The Job for the model; None without.
-        looks: Whether P and D look at their model before vLLM starts.
+        verifies_model: Whether P and D look at their model before vLLM starts.
         progress_deadline: How long a roll-out may make no progress.
         sleeps_after: Seconds without a request after which P and D have no pods; None for never.
     """
@@ -90,13 +90,13 @@ class Desired:
     recreate: bool
     fingerprints: Mapping[ChildKey, str]
     memory: MemoryVerdict
-    pinned: Judgement | None
+    pinned: ConditionResult | None
     facts: str
     engines: Mapping[ChildKey, Role]
     scale: ScaleSpec
     progress_deadline: timedelta
     model: DesiredModel | None = None
-    looks: bool = False
+    verifies_model: bool = False
     sleeps_after: int | None = None
 
     @property
@@ -158,7 +158,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         engines={child.key: role for child in children if (role := _engine_role(child)) is not None},
         scale=ScaleSpec.from_spec(spec),
         model=_model(spec.model, rendered),
-        looks=spec.model.on_volume,
+        verifies_model=spec.model.on_volume,
         progress_deadline=timedelta(seconds=defaults.progress_deadline_seconds(spec)),
         sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
     )

@@ -20,11 +20,11 @@ from pdinference.controller.metrics import Metrics
 from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.results import Result
 from pdinference.examination.desired import InvalidSpecError
+from pdinference.inference.camera import Camera
 from pdinference.inference.decide import decide
 from pdinference.inference.execute import Executed, Executor
 from pdinference.inference.in_effect import SpecsInEffect, examine_after
 from pdinference.inference.plan import Plan
-from pdinference.inference.snapshot import Camera
 from pdinference.inference.status import loads, status
 from pdinference.isolation.calls import BusyError
 from pdinference.planning.status import due, left_alone_status

@@ -9,7 +9,7 @@ from pdinference.api.v1alpha1.scaler import ScalerStatus
 from pdinference.cluster.kinds import SCALER, ChildKey
 from pdinference.inference.snapshot import Snapshot
 from pdinference.planning import conditions
-from pdinference.planning.conditions import Judgement
+from pdinference.planning.conditions import ConditionResult
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scale_target import ScalerState
 from pdinference.planning.scaling.allocation import Allocation
@@ -70,7 +70,7 @@ def _statuses(
             continue
         counts = allocation.replicas[role]
         revision = rollout.serving if rollout.serving in counts else snapshot.desired.revision
-        limited = conditions.written(
+        limited = conditions.build_conditions(
             {conditions.LIMITED: _limited(allocation, role)}, generation=snapshot.resource.generation, now=snapshot.now
         )
         yield (
@@ -88,11 +88,11 @@ def _statuses(
         )
 
 
-def _limited(allocation: Allocation, role: Role) -> Judgement:
+def _limited(allocation: Allocation, role: Role) -> ConditionResult:
     limit = allocation.limited.get(role)
     if limit is None:
-        return Judgement("False", "AsRecommended", "The role has the recommended number of replicas.")
-    return Judgement("True", limit.reason, limit.message)
+        return ConditionResult("False", "AsRecommended", "The role has the recommended number of replicas.")
+    return ConditionResult("True", limit.reason, limit.message)
 
 
 def _says(state: ScalerState, status: ScalerStatus) -> bool:

@@ -6,17 +6,17 @@ from pdinference.inference.execute import Executed
 from pdinference.inference.plan import Plan
 from pdinference.inference.snapshot import Snapshot
 from pdinference.planning.scaling.condition import loads_text
-from pdinference.planning.status import Situation, build_status
+from pdinference.planning.status import StatusInputs, build_status
 
 
 def status(snapshot: Snapshot, plan: Plan, executed: Executed) -> Status:
     """The status to write; equal to the previous one when nothing changed."""
-    return build_status(_situation(snapshot, plan, executed), previous=snapshot.previous, now=snapshot.now)
+    return build_status(_inputs(snapshot, plan, executed), previous=snapshot.previous, now=snapshot.now)
 
 
-def _situation(snapshot: Snapshot, plan: Plan, executed: Executed) -> Situation:
+def _inputs(snapshot: Snapshot, plan: Plan, executed: Executed) -> StatusInputs:
     desired, after = snapshot.desired, snapshot.after(executed.written)
-    return Situation(
+    return StatusInputs(
         namespace=snapshot.owner.namespace,
         name=snapshot.owner.name,
         generation=snapshot.resource.generation,
@@ -34,10 +34,10 @@ def _situation(snapshot: Snapshot, plan: Plan, executed: Executed) -> Situation:
         memory=desired.memory,
         pinned=desired.pinned,
         model=after.model,
-        looks=desired.looks,
-        holds=desired.sleeps_after is not None,
+        verifies_model=desired.verifies_model,
+        queues_requests=desired.sleeps_after is not None,
         invalid=snapshot.invalid,
-        heard=snapshot.activity is not None,
+        activity_known=snapshot.activity is not None,
         asleep=plan.asleep and after.empty,
         progress_deadline=desired.progress_deadline,
     )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pdinference.api.v1alpha1 import BatchStatus, Condition
 from pdinference.api.v1alpha1.batch import BatchPhase
 from pdinference.api.v1alpha1.conditions import INVALID
-from pdinference.planning import conditions, reported, troubles
+from pdinference.planning import conditions, pod_diagnosis, reported
 from pdinference.planning.conditions import condition
 from pdinference.planning.observed import Failure, JobState, PodSummary
 from pdinference.planning.transitions import Transition
@@ -40,7 +40,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class BatchSituation:
+class BatchStatusInputs:
     """All that the status is made of.
 
     Attributes:
@@ -60,15 +60,15 @@ class BatchSituation:
     failures: tuple[Failure, ...] = ()
 
 
-def build_batch_status(situation: BatchSituation, *, previous: BatchStatus, now: datetime) -> BatchStatus:
+def build_batch_status(inputs: BatchStatusInputs, *, previous: BatchStatus, now: datetime) -> BatchStatus:
     """The status to write; equal to `previous` when nothing changed."""
     if previous.finished:  # for ever: the Job may be gone, and the pods' words with it
-        return previous.model_copy(update={"observed_generation": situation.generation})
-    counts = _counts(situation, previous)
-    state = _state(situation)
-    job = situation.job
+        return previous.model_copy(update={"observed_generation": inputs.generation})
+    counts = _counts(inputs, previous)
+    state = _state(inputs)
+    job = inputs.job
     return BatchStatus(
-        observed_generation=situation.generation,
+        observed_generation=inputs.generation,
         phase=state.phase,
         total=counts.total,
         completed=counts.completed,
@@ -76,7 +76,7 @@ def build_batch_status(situation: BatchSituation, *, previous: BatchStatus, now:
         progress=f"{counts.completed + counts.failed}/{counts.total}" if counts.total else "",
         start_time=(job.started if job is not None else None) or previous.start_time,
         completion_time=job.ended if job is not None and state.phase in {"Complete", "Failed"} else None,
-        conditions=_conditions(state, situation.generation, previous, now),
+        conditions=_conditions(state, inputs.generation, previous, now),
     )
 
 
@@ -115,9 +115,9 @@ def _conditions(state: State, generation: int, previous: BatchStatus, now: datet
     return conditions.carry_over(fresh, previous.conditions)
 
 
-def _counts(situation: BatchSituation, previous: BatchStatus) -> Progress:
+def _counts(inputs: BatchStatusInputs, previous: BatchStatus) -> Progress:
     """The newest counts there are. A runner that has not read its input yet knows none, and then the last ones hold."""
-    for counts in (situation.seen, *(_report(pod)[0] for pod in _ended(situation.pods))):
+    for counts in (inputs.seen, *(_report(pod)[0] for pod in _ended(inputs.pods))):
         if counts is not None and counts.total:
             return counts
     return Progress(previous.total, previous.completed, previous.failed)
@@ -134,25 +134,25 @@ def _report(pod: PodSummary) -> tuple[Progress | None, str]:
     counts = [number for name in Progress._fields if (number := reported.count(report.get(name))) is not None]
     message = report.get("message")
     if len(counts) < len(Progress._fields) or not isinstance(message, str):
-        words = pod.trouble.last_words if pod.trouble is not None else ""
+        words = pod.problem.last_words if pod.problem is not None else ""
         return None, words or f"Pod {pod.name} ended without a message."
     return Progress(*counts), reported.plain(message)
 
 
-def _state(situation: BatchSituation) -> State:
-    job = situation.job
-    if job is not None and job.outcome is not None and all(pod.gone or pod.terminating for pod in situation.pods):
-        return _end(job, situation.pods)  # not before the pod's last words are here: they come by another watch
-    if situation.failures:
-        listed = " ".join(map(str, situation.failures))
-        return State("Waiting" if job is None else "Pending", situation.failures[0].reason, listed)
+def _state(inputs: BatchStatusInputs) -> State:
+    job = inputs.job
+    if job is not None and job.outcome is not None and all(pod.gone or pod.terminating for pod in inputs.pods):
+        return _end(job, inputs.pods)  # not before the pod's last words are here: they come by another watch
+    if inputs.failures:
+        listed = " ".join(map(str, inputs.failures))
+        return State("Waiting" if job is None else "Pending", inputs.failures[0].reason, listed)
     if job is None:
-        if situation.unready:
-            return State("Waiting", "WaitingForService", situation.unready)
+        if inputs.unready:
+            return State("Waiting", "WaitingForService", inputs.unready)
         return State("Pending", "Starting", "The Job is being created.")
     if job.settings.get("suspend"):
         return State("Suspended", "Suspended", "Paused; set spec.suspend to false to go on.")
-    return _underway(situation)
+    return _underway(inputs)
 
 
 def _end(job: JobState, pods: tuple[PodSummary, ...]) -> State:
@@ -165,13 +165,13 @@ def _end(job: JobState, pods: tuple[PodSummary, ...]) -> State:
     return State("Failed", job.reason or "Failed", words or job.message or "The Job failed.")
 
 
-def _underway(situation: BatchSituation) -> State:
-    failed = next((pod for pod in _ended(situation.pods) if pod.phase == "Failed"), None)
+def _underway(inputs: BatchStatusInputs) -> State:
+    failed = next((pod for pod in _ended(inputs.pods) if pod.phase == "Failed"), None)
     before = f" The attempt before failed: {_report(failed)[1]}" if failed is not None else ""
-    if running_pod(situation.pods) is not None:
-        away = f" They may have to wait: {situation.unready}" if situation.unready else ""
+    if running_pod(inputs.pods) is not None:
+        away = f" They may have to wait: {inputs.unready}" if inputs.unready else ""
         return State("Running", "Running", f"Requests are being sent.{away}{before}")
-    unwell = troubles.worst((pod for pod in situation.pods if not pod.gone), situation.namespace)
+    unwell = pod_diagnosis.most_severe((pod for pod in inputs.pods if not pod.gone), inputs.namespace)
     if unwell is not None:
         return State("Pending", unwell.reason, unwell.message + before)
     return State("Pending", "Starting", f"Waiting for the Job to start a pod.{before}")

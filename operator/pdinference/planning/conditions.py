@@ -27,7 +27,7 @@ ROLE_WORDS = {Role.PARAMETER: "P", Role.DECODE: "D", Role.ROUTER: "Router"}
 _MESSAGE_LIMIT = 2000  # some API server messages quote whole objects
 
 
-class Judgement(NamedTuple):
+class ConditionResult(NamedTuple):
     """What a condition says: its status, reason and message."""
 
     status: Truth
@@ -35,12 +35,14 @@ class Judgement(NamedTuple):
     message: str
 
 
-def written(judgements: Mapping[str, Judgement | None], *, generation: int, now: datetime) -> list[Condition]:
+def build_conditions(
+    results: Mapping[str, ConditionResult | None], *, generation: int, now: datetime
+) -> list[Condition]:
     """The conditions, by their types; without those that do not apply (None)."""
     return [
-        condition(type_, *judgement, generation=generation, now=now)
-        for type_, judgement in judgements.items()
-        if judgement is not None
+        condition(type_, *result, generation=generation, now=now)
+        for type_, result in results.items()
+        if result is not None
     ]
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from pdinference.api.v1alpha1.status import KnownModel, ModelStatus
-from pdinference.planning import reported, troubles
+from pdinference.planning import pod_diagnosis, reported
 from pdinference.planning.observed import JobState, PodSummary
-from pdinference.planning.troubles import Advice
+from pdinference.planning.pod_diagnosis import Diagnosis
 
 _GIB = 2**30
 LONGEST_REPORT = 2**17
@@ -80,21 +80,21 @@ def model_status(view: ModelView, previous: ModelStatus | None) -> ModelStatus:
     )
 
 
-def model_advice(view: ModelView, pods: Iterable[PodSummary], namespace: str) -> Advice:
+def model_diagnosis(view: ModelView, pods: Iterable[PodSummary], namespace: str) -> Diagnosis:
     """How far it is, or what is wrong and what to do."""
     report = _report(view.job)
     if view.done:
         size = f", {_size(_count(report, 'totalBytes'))}" if _count(report, "totalBytes") else ""
         verb = "is in the cache, whole" if view.awaited else "was inspected"
-        return Advice("Downloaded" if view.awaited else "Inspected", f"{view.what} {verb}{size}.")
+        return Diagnosis("Downloaded" if view.awaited else "Inspected", f"{view.what} {verb}{size}.")
     if view.failed:
         said = reported.plain(report.get("message")) or "It gave no reason."
-        return Advice(reported.reason(report.get("reason"), _FAILED), said)
+        return Diagnosis(reported.reason(report.get("reason"), _FAILED), said)
     phase = view.phase
-    found = troubles.worst(pods, namespace)
+    found = pod_diagnosis.most_severe(pods, namespace)
     if phase not in _PHASES or (found is not None and found.reason != "Starting"):
-        return found or Advice("Starting", f"The Job for {view.what} is being started.")
-    return Advice(phase, _PHASES[phase].format(what=view.what, so_far=_so_far(report)))
+        return found or Diagnosis("Starting", f"The Job for {view.what} is being started.")
+    return Diagnosis(phase, _PHASES[phase].format(what=view.what, so_far=_so_far(report)))
 
 
 def _so_far(report: Mapping[str, Any]) -> str:

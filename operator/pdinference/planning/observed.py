@@ -114,7 +114,7 @@ class AutoscalerState:
     """A HorizontalPodAutoscaler, reduced to what it thinks.
 
     Attributes:
-        judged: Whether it has ever looked at the load.
+        evaluated: Whether it has ever looked at the load.
         replicas: Pods that it saw last.
         desired: Pods that it decided on last; None before it has.
         able: Condition AbleToScale; None before the first look.
@@ -125,7 +125,7 @@ class AutoscalerState:
 
     minimum: int
     maximum: int
-    judged: bool = False
+    evaluated: bool = False
     replicas: int = 0
     desired: int | None = None
     loads: tuple[Load, ...] = ()
@@ -168,7 +168,7 @@ class AutoscalerState:
 
 
 @dataclass(frozen=True, slots=True)
-class PodTrouble:
+class PodProblem:
     """Why a pod does not get ready, in the words of the kubelet or the scheduler."""
 
     reason: str
@@ -203,7 +203,7 @@ class PodSummary:
     restarts: int = 0
     node_rank: int = 0
     gpus: int = 0
-    trouble: PodTrouble | None = None
+    problem: PodProblem | None = None
     created: str = ""
     report: str = ""
     has_model: bool = False

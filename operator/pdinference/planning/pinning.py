@@ -3,16 +3,16 @@
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import RoleSpec, Spec
 from pdinference.api.v1alpha1.roles.pinning import chooses_nodes, names_product
-from pdinference.planning.conditions import Judgement
+from pdinference.planning.conditions import ConditionResult
 
 
-def pinned(spec: Spec) -> Judgement | None:
+def pinned(spec: Spec) -> ConditionResult | None:
     """Whether P is pinned, and where both roles run; None where P has no accelerator."""
     if spec.parameter.accelerator.type == "CPU":
         return None
     if (problem := not_pinned(spec)) is not None:
-        return Judgement("False", "NotPinned", f"spec.parameter.accelerator.products: {problem}")
-    return Judgement("True", "Pinned", f"P {_where_p(spec)}. D {_where_d(spec)}.")
+        return ConditionResult("False", "NotPinned", f"spec.parameter.accelerator.products: {problem}")
+    return ConditionResult("True", "Pinned", f"P {_where_p(spec)}. D {_where_d(spec)}.")
 
 
 def not_pinned(spec: Spec) -> str | None:

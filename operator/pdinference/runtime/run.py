@@ -10,9 +10,9 @@ from typing import Any
 
 from pdinference.cluster.client import ApiServer, ConfigurationError, load_configuration
 from pdinference.runtime import logs
+from pdinference.runtime.application import Application
 from pdinference.runtime.health import Health
 from pdinference.runtime.leader import LeaderLostError
-from pdinference.runtime.parts import Parts
 from pdinference.runtime.settings import OperatorSettings
 from pdinference.runtime.watch import watch
 
@@ -36,7 +36,7 @@ async def _main(settings: OperatorSettings) -> int:
     _stop_on_signals(stop)
     api = ApiServer(await load_configuration(settings.kubeconfig), kubeconfig=settings.kubeconfig)
     try:
-        return await Operator(settings, Parts(settings, api), stop).run()
+        return await Operator(settings, Application(settings, api), stop).run()
     finally:
         await api.close()
 
@@ -60,50 +60,52 @@ class Operator:
         stop: Set it to stop the operator in an orderly way.
     """
 
-    def __init__(self, settings: OperatorSettings, parts: Parts, stop: asyncio.Event) -> None:
+    def __init__(self, settings: OperatorSettings, application: Application, stop: asyncio.Event) -> None:
         self._settings = settings
-        self._parts = parts
+        self._application = application
         self._stop = stop
 
     async def run(self) -> int:
         """Run until told to stop (0), or until something that cannot be cured from within (1)."""
         health = Health(
-            self._parts.freshness,
-            self._parts.metrics,
-            self._parts.supervisor,
-            gauges=self._parts.measuring.gauges.text,
+            self._application.freshness,
+            self._application.metrics,
+            self._application.supervisor,
+            gauges=self._application.load_monitor.gauges.text,
             unready=self._unready,
         )
         async with (
             health.serve(self._settings.bind_address, self._settings.port) as port,
-            self._parts.supervisor.running("isolated-process", self._parts.isolated.keep()),
-            self._parts.answering.serve(),
+            self._application.supervisor.running("isolated-process", self._application.isolated.keep()),
+            self._application.tls_endpoint.serve(),
         ):
             _LOG.info("Serving /healthz, /readyz and /metrics on port %d", port)
-            if not await self._unless_stopped(self._parts.resync.first()):
+            if not await self._unless_stopped(self._application.resync.first()):
                 return 0
             _LOG.info(
-                "Synced: %d resources, %d children", len(self._parts.cache.resources), len(self._parts.cache.children)
+                "Synced: %d resources, %d children",
+                len(self._application.cache.resources),
+                len(self._application.cache.children),
             )
-            async with self._parts.measuring.run(), self._watching() as watching:
+            async with self._application.load_monitor.run(), self._watching() as watching:
                 status = await self._lead(watching)
                 # Before Kopf ends: it cancels all tasks that were started after it, those of connections among them.
-                await self._parts.answering.drain()
+                await self._application.tls_endpoint.drain()
                 return status
 
     def _unready(self) -> str:
         """Why nothing should be sent here yet, or no more; empty when all is well."""
         if self._stop.is_set():
             return "stopping"
-        if not self._parts.resync.synced:
+        if not self._application.resync.synced:
             return "the first list of all objects is not complete"
-        if not self._parts.isolated.ready.is_set():
+        if not self._application.isolated.ready.is_set():
             return "the process for examinations is not ready"
-        return "" if self._parts.answering.ready else "there is no certificate to answer the API server with"
+        return "" if self._application.tls_endpoint.ready else "there is no certificate to answer the API server with"
 
     async def _lead(self, watching: asyncio.Task[None]) -> int:
         """Become the leader, work, and leave in the order in which nobody else can write at the same time."""
-        resyncing = asyncio.create_task(self._parts.resync.forever(), name="resync")
+        resyncing = asyncio.create_task(self._application.resync.forever(), name="resync")
         leading = asyncio.create_task(self._work(), name="lead")
         stopping = asyncio.create_task(self._stop.wait(), name="stop")
         try:
@@ -111,19 +113,19 @@ class Operator:
             status = 0 if self._stop.is_set() else _report_end(watching, resyncing, leading)
         finally:
             lost = leading.done()
-            await self._parts.workers.stop(0 if lost else self._settings.shutdown_seconds)
+            await self._application.workers.stop(0 if lost else self._settings.shutdown_seconds)
             for task in (resyncing, leading, stopping):
                 task.cancel()
             await asyncio.gather(resyncing, leading, stopping, return_exceptions=True)
-            await self._parts.leader.release()
+            await self._application.leader.release()
         _LOG.info("Stopped")
         return status
 
     async def _work(self) -> None:
-        await self._parts.measuring.begun()
-        await self._parts.leader.acquire()
-        self._parts.workers.start(self._settings.workers)
-        await self._parts.leader.hold()
+        await self._application.load_monitor.begun()
+        await self._application.leader.acquire()
+        self._application.workers.start(self._settings.workers)
+        await self._application.leader.hold()
 
     @asynccontextmanager
     async def _watching(self) -> AsyncIterator[asyncio.Task[None]]:
@@ -134,9 +136,9 @@ class Operator:
         halt, ready = asyncio.Event(), asyncio.Event()
         task = asyncio.create_task(
             watch(
-                self._parts.on_event,
-                kinds=self._parts.kinds,
-                freshness=self._parts.freshness,
+                self._application.on_event,
+                kinds=self._application.kinds,
+                freshness=self._application.freshness,
                 kubeconfig=self._settings.kubeconfig,
                 namespaces=self._settings.namespaces,
                 stop=halt,

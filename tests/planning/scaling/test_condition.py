@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from pdinference.api.names import Role
-from pdinference.planning.conditions import Judgement
+from pdinference.planning.conditions import ConditionResult
 from pdinference.planning.observed import AutoscalerState, Load, Verdict
-from pdinference.planning.scaling.condition import Measured, judgement, scaling_text
+from pdinference.planning.scaling.condition import Measured, autoscaling_result, scaling_text
 from pdinference.planning.scaling.limited import Limit, LimitReason
 
 P, D = Role.PARAMETER, Role.DECODE
 FINE = AutoscalerState(
     minimum=1,
     maximum=4,
-    judged=True,
+    evaluated=True,
     loads=(Load("pdinference_kv_demand", 5, 800),),
     able=Verdict("True", "ReadyForNewScale"),
     active=Verdict("True", "ValidMetricFound"),
@@ -23,8 +23,8 @@ FINE = AutoscalerState(
 ELSEWHERE = Measured(problem=("MetricsApiElsewhere", "Another server has it."))
 
 
-def of(hpa: AutoscalerState | None, measured: Measured = Measured()) -> Judgement:  # noqa: B008
-    return judgement({D: hpa}, measured)
+def of(hpa: AutoscalerState | None, measured: Measured = Measured()) -> ConditionResult:  # noqa: B008
+    return autoscaling_result({D: hpa}, measured)
 
 
 def test_a_role_that_follows_its_load() -> None:
@@ -51,7 +51,7 @@ def test_limits_are_told_without_alarm(hpa: AutoscalerState, reason: str, word: 
     ("hpa", "status", "word"),
     [
         (None, "Unknown", "Not set up yet"),
-        (replace(FINE, judged=False, able=None, active=None), "Unknown", "has not looked"),
+        (replace(FINE, evaluated=False, able=None, active=None), "Unknown", "has not looked"),
         (
             replace(FINE, active=Verdict("False", "FailedGetExternalMetric", "no pod serves yet")),
             "False",
@@ -90,13 +90,13 @@ def test_an_hpa_that_brought_pods_into_its_range_has_not_looked_and_is_not_blind
 def test_what_is_said_of_a_role_ends_before_what_is_said_of_the_other() -> None:
     """Messages of Kubernetes and of KEDA have no full stop."""
     blind = replace(FINE, active=Verdict("False", "NoMetric", "no such metric"))
-    assert "no such metric. D: The" in judgement({P: blind, D: FINE}, Measured()).message
+    assert "no such metric. D: The" in autoscaling_result({P: blind, D: FINE}, Measured()).message
 
 
 def test_a_metrics_api_that_is_not_ours_is_named_once_the_hpa_is_blind() -> None:
     blind = replace(FINE, active=Verdict("False", "FailedGetExternalMetric", "404"))
     assert of(blind, ELSEWHERE).reason == "MetricsApiElsewhere"
-    assert of(replace(FINE, judged=False, active=None), ELSEWHERE).status == "False"
+    assert of(replace(FINE, evaluated=False, active=None), ELSEWHERE).status == "False"
     assert of(FINE, ELSEWHERE).status == "True"  # it sees, so whatever we think is old news
 
 
@@ -163,7 +163,7 @@ def test_silent_pods_are_named() -> None:
 
 def test_the_worse_of_two_roles_decides_and_both_are_told() -> None:
     blind = replace(FINE, active=Verdict("False", "FailedGetExternalMetric", "no pod serves yet"))
-    found = judgement({P: blind, D: FINE}, Measured())
+    found = autoscaling_result({P: blind, D: FINE}, Measured())
     assert (found.status, found.reason) == ("False", "FailedGetExternalMetric")
     assert found.message.startswith("P: ")
     assert "D: The number of pods follows the load." in found.message
@@ -172,7 +172,7 @@ def test_the_worse_of_two_roles_decides_and_both_are_told() -> None:
 def test_the_reason_is_that_of_the_role_that_gets_least_of_what_it_wants() -> None:
     few, many = (replace(FINE, limited=Verdict("True", reason)) for reason in ("TooFewReplicas", "TooManyReplicas"))
     for p, d, reason in ((FINE, few, "TooFewReplicas"), (few, many, "TooManyReplicas"), (FINE, FINE, "Active")):
-        assert judgement({P: p, D: d}, Measured()).reason == reason
+        assert autoscaling_result({P: p, D: d}, Measured()).reason == reason
 
 
 def test_loads_are_shown_as_users_write_their_targets() -> None:
@@ -187,18 +187,20 @@ def test_loads_are_shown_as_users_write_their_targets() -> None:
 
 @pytest.mark.parametrize("reason", [LimitReason.GPU_BUDGET, LimitReason.RATIO])
 def test_a_limit_of_both_roles_together_is_the_reason(reason: LimitReason) -> None:
-    found = judgement({P: FINE, D: FINE}, Measured(), limited={D: Limit(reason, 6, 4, "4 of 4 GPUs are in use.")})
+    found = autoscaling_result(
+        {P: FINE, D: FINE}, Measured(), limited={D: Limit(reason, 6, 4, "4 of 4 GPUs are in use.")}
+    )
     assert (found.status, found.reason) == ("True", reason)
     assert found.message.endswith("D: 4 of 4 GPUs are in use.")
 
 
 @pytest.mark.parametrize("reason", [LimitReason.TOO_MANY, LimitReason.STARTING])
 def test_a_limit_of_one_role_is_left_to_its_hpa(reason: LimitReason) -> None:
-    found = judgement({D: FINE}, Measured(), limited={D: Limit(reason, 6, 4, "maxReplicas is 4.")})
+    found = autoscaling_result({D: FINE}, Measured(), limited={D: Limit(reason, 6, 4, "maxReplicas is 4.")})
     assert found.reason == "Active"
 
 
 def test_an_unknown_load_comes_before_a_limit() -> None:
     blind = replace(FINE, active=Verdict("False", "NoMetric", "no such metric"))
-    found = judgement({D: blind}, Measured(), limited={D: Limit(LimitReason.GPU_BUDGET, 6, 4, "In use.")})
+    found = autoscaling_result({D: blind}, Measured(), limited={D: Limit(LimitReason.GPU_BUDGET, 6, 4, "In use.")})
     assert (found.status, found.reason) == ("False", "NoMetric")

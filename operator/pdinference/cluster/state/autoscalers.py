@@ -23,7 +23,7 @@ def autoscaler_state(body: Json) -> AutoscalerState:
     return AutoscalerState(
         minimum=spec.get("minReplicas", 1),
         maximum=spec["maxReplicas"],
-        judged=bool(status.get("conditions")),
+        evaluated=bool(status.get("conditions")),
         replicas=status.get("currentReplicas", 0),
         desired=status.get("desiredReplicas") or None,
         loads=tuple(_load(metric, current.get(_name(metric), {})) for metric in spec.get("metrics") or ()),
@@ -40,7 +40,7 @@ def scaled_object_state(body: Json) -> AutoscalerState:
     return AutoscalerState(
         minimum=spec.get("minReplicaCount", 0),
         maximum=spec.get("maxReplicaCount", _KEDA_MAXIMUM),
-        judged=ready is not None and ready.status != "Unknown",
+        evaluated=ready is not None and ready.status != "Unknown",
         active=ready,
         loads=tuple(map(_trigger_load, spec["triggers"])),
     )

@@ -9,7 +9,7 @@ from pdinference.api.v1alpha1.conditions import NO_MODEL, UNSCHEDULABLE
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.state.devices import gpus_of
 from pdinference.cluster.state.records import PodRecord, version_of
-from pdinference.planning.observed import PREPARING_MODEL, PodSummary, PodTrouble
+from pdinference.planning.observed import PREPARING_MODEL, PodProblem, PodSummary
 from pdinference.planning.reported import plain
 
 Json = Mapping[str, Any]
@@ -55,7 +55,7 @@ def pod_record(body: Json) -> PodRecord | None:
             terminating="deletionTimestamp" in metadata,
             restarts=sum(container.get("restartCount", 0) for container in containers),
             gpus=gpus_of(body.get("spec") or {}) if role in names.ENGINE_ROLES else 0,
-            trouble=_trouble(status),
+            problem=_problem(status),
             restarted=any(container.get("restartCount", 0) for container in _containers(status)),
             has_model=any(_ended(container).get("exitCode") == 0 for container in _model_containers(status)),
             **(_runner_facts(metadata, status) if batch is not None else {}),
@@ -85,20 +85,20 @@ def _runner_facts(metadata: Json, status: Json) -> dict[str, str]:
     }
 
 
-def _trouble(status: Json) -> PodTrouble | None:
+def _problem(status: Json) -> PodProblem | None:
     """The first of: not scheduled, a container that waits for a bad reason, one that stopped, one still in creation."""
     scheduled = _condition(status, "PodScheduled")
     if scheduled.get("status") == "False":
-        return PodTrouble(UNSCHEDULABLE, scheduled.get("message", ""))
+        return PodProblem(UNSCHEDULABLE, scheduled.get("message", ""))
     if status.get("phase") == "Failed" and status.get("reason"):
-        return PodTrouble(status["reason"], status.get("message", ""))
-    troubles = list(_container_troubles(status))
-    return next((trouble for trouble in troubles if trouble.reason not in _HARMLESS), troubles[0] if troubles else None)
+        return PodProblem(status["reason"], status.get("message", ""))
+    problems = list(_container_problems(status))
+    return next((problem for problem in problems if problem.reason not in _HARMLESS), problems[0] if problems else None)
 
 
-def _container_troubles(status: Json) -> Iterator[PodTrouble]:
+def _container_problems(status: Json) -> Iterator[PodProblem]:
     for container in _model_containers(status):
-        yield from _model_trouble(container)
+        yield from _model_problem(container)
     for container in _containers(status):
         state = container.get("state") or {}
         last = _ended_before(container)
@@ -106,13 +106,13 @@ def _container_troubles(status: Json) -> Iterator[PodTrouble]:
         if "waiting" in state:
             waiting = state["waiting"]
             message = last.get("reason", "") if waiting.get("reason") == "CrashLoopBackOff" else waiting.get("message")
-            yield PodTrouble(
+            yield PodProblem(
                 waiting.get("reason", ""), message or "", name, image, last.get("exitCode"), _last_words(last), restarts
             )
         elif "terminated" in state and state["terminated"].get("exitCode", 0) != 0:
             ended = state["terminated"]
             words = _last_words(ended)
-            yield PodTrouble(ended.get("reason", "Error"), "", name, image, ended["exitCode"], words, restarts)
+            yield PodProblem(ended.get("reason", "Error"), "", name, image, ended["exitCode"], words, restarts)
 
 
 def _containers(status: Json) -> tuple[Json, ...]:
@@ -126,14 +126,14 @@ def _model_containers(status: Json) -> list[Json]:
     return [container for container in found if container.get("name") == names.MODEL_CONTAINER]
 
 
-def _model_trouble(container: Json) -> Iterator[PodTrouble]:
+def _model_problem(container: Json) -> Iterator[PodProblem]:
     """Why it failed stays told while the kubelet tries again: that takes a second, and would come and go."""
     ended = _ended(container) or _ended_before(container)
     if ended.get("exitCode") == _REFUSED and ended.get("message"):
         words = plain((_lines(ended) or [""])[-1].removeprefix("Error: "))
-        yield PodTrouble(NO_MODEL, "", names.MODEL_CONTAINER, container.get("image", ""), _REFUSED, words)
+        yield PodProblem(NO_MODEL, "", names.MODEL_CONTAINER, container.get("image", ""), _REFUSED, words)
     elif "running" in (container.get("state") or {}):
-        yield PodTrouble(PREPARING_MODEL, container=names.MODEL_CONTAINER)
+        yield PodProblem(PREPARING_MODEL, container=names.MODEL_CONTAINER)
 
 
 def _ended(container: Json) -> Json:

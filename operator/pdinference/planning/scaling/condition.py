@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from pdinference.api.names import Role
-from pdinference.planning.conditions import ROLE_WORDS, Judgement
+from pdinference.planning.conditions import ROLE_WORDS, ConditionResult
 from pdinference.planning.observed import AutoscalerState, KvCache, Load
 from pdinference.planning.scaling.limited import JOINT_LIMITS, Limit
 from pdinference.planning.scaling.signals import METRICS
@@ -21,7 +21,7 @@ _OTHER_CAUSES: Final = {
 }
 """What it means that an HPA is not active, where that says nothing of the load."""
 _UNLIMITED: Final[Mapping[Role, Limit]] = MappingProxyType({})
-_NOT_SET_UP: Final = Judgement("Unknown", "Starting", "Not set up yet.")
+_NOT_SET_UP: Final = ConditionResult("Unknown", "Starting", "Not set up yet.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class Measured:
     baselines: Mapping[str, float] = field(default_factory=dict)
 
 
-def judgement(
+def autoscaling_result(
     hpas: Mapping[Role, AutoscalerState | None], measured: Measured, *, limited: Mapping[Role, Limit] = _UNLIMITED
-) -> Judgement:
+) -> ConditionResult:
     """The condition over all autoscaled roles: as bad as the worst of them.
 
     Args:
@@ -58,10 +58,10 @@ def judgement(
     }
     worst = min(roles.values(), key=_rank)
     message = " ".join(f"{ROLE_WORDS[role]}: {one.message.removesuffix('.')}." for role, one in roles.items())
-    return Judgement(worst.status, worst.reason, message)
+    return ConditionResult(worst.status, worst.reason, message)
 
 
-def _rank(one: Judgement) -> tuple[int, int]:
+def _rank(one: ConditionResult) -> tuple[int, int]:
     """Lower is worse: a load that is not followed, one that wants more than there may be, any other limit."""
     limits = (*JOINT_LIMITS, "TooManyReplicas")
     limit = limits.index(one.reason) if one.reason in limits else len(limits)
@@ -91,20 +91,20 @@ def _label(load: Load) -> str:
     return load.metric if signal is None else label(signal)
 
 
-def _role(hpa: AutoscalerState, measured: Measured, role: Role, limit: Limit | None) -> Judgement:
+def _role(hpa: AutoscalerState, measured: Measured, role: Role, limit: Limit | None) -> ConditionResult:
     if measured.problem is not None and not hpa.sees and reads_operator(hpa):
-        return Judgement("False", *measured.problem)
-    if not hpa.judged:
-        return Judgement("Unknown", "Starting", "Kubernetes has not looked at the load yet.")
+        return ConditionResult("False", *measured.problem)
+    if not hpa.evaluated:
+        return ConditionResult("Unknown", "Starting", "Kubernetes has not looked at the load yet.")
     if hpa.able is not None and hpa.able.status == "False":
-        return Judgement("False", hpa.able.reason, f"The number of pods cannot be changed: {hpa.able.message}")
+        return ConditionResult("False", hpa.able.reason, f"The number of pods cannot be changed: {hpa.able.message}")
     if hpa.active is not None and hpa.active.status == "False":
         message = f"{_OTHER_CAUSES.get(hpa.active.reason, _BLIND)}: {_cause(hpa.active.message)}"
-        return Judgement("False", hpa.active.reason, message)
+        return ConditionResult("False", hpa.active.reason, message)
     joint = limit is not None and limit.reason in JOINT_LIMITS
     reason, message = (limit.reason, limit.message) if limit is not None and joint else _working(hpa)
     silent = measured.silent.get(role, ()) if reads_operator(hpa) else ()
-    return Judgement("True", reason, message + _unknown(hpa.loads) + _silence(silent))
+    return ConditionResult("True", reason, message + _unknown(hpa.loads) + _silence(silent))
 
 
 def _working(hpa: AutoscalerState) -> tuple[str, str]:

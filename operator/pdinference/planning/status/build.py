@@ -1,4 +1,4 @@
-"""The status as a whole, put together from the judgements on each part."""
+"""The status as a whole, put together from the results on each part."""
 
 from datetime import datetime
 
@@ -12,49 +12,47 @@ from pdinference.planning.memory.observed import compared
 from pdinference.planning.model_report import model_status
 from pdinference.planning.status.autoscaling import autoscaling
 from pdinference.planning.status.deadline import last_progress, late
+from pdinference.planning.status.inputs import StatusInputs
 from pdinference.planning.status.model import memory_fits, model_failure, model_ready
 from pdinference.planning.status.problems import first_problem, role_problem
 from pdinference.planning.status.progressing import kstatus, progressing
 from pdinference.planning.status.ready import ready
 from pdinference.planning.status.roles import role_ready, role_status
-from pdinference.planning.status.situation import Situation
 
 HTTP_PORT = 80
 
 
-def build_status(situation: Situation, *, previous: Status, now: datetime) -> Status:
+def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> Status:
     """The status to write; equal to `previous` when nothing changed."""
-    roles = {role: role_status(situation, role) for role in SERVING_ROLES}
-    problems = {role: role_problem(situation, role, roles[role], previous) for role in SERVING_ROLES}
-    first = first_problem(situation.failures, problems)
-    model = model_ready(situation, previous)
-    since = last_progress(
-        situation, previous=previous, roles=roles, problems=problems, first=first, model=model, now=now
-    )
+    roles = {role: role_status(inputs, role) for role in SERVING_ROLES}
+    problems = {role: role_problem(inputs, role, roles[role], previous) for role in SERVING_ROLES}
+    first = first_problem(inputs.failures, problems)
+    model = model_ready(inputs, previous)
+    since = last_progress(inputs, previous=previous, roles=roles, problems=problems, first=first, model=model, now=now)
     progress = progressing(
-        situation,
+        inputs,
         first,
-        model_failure=model_failure(situation, previous),
-        late=late(since, situation.progress_deadline, now),
+        model_failure=model_failure(inputs, previous),
+        late=late(since, inputs.progress_deadline, now),
     )
-    judgements = {
-        READY: ready(situation, first),
+    results = {
+        READY: ready(inputs, first),
         **{conditions.ROLE_CONDITIONS[role]: role_ready(role, roles[role], problems[role]) for role in SERVING_ROLES},
         MODEL_READY: model,
         **kstatus(progress),
-        MEMORY_FITS: memory_fits(situation.memory),
-        PINNED: situation.pinned,
-        AUTOSCALING: autoscaling(situation),
+        MEMORY_FITS: memory_fits(inputs.memory),
+        PINNED: inputs.pinned,
+        AUTOSCALING: autoscaling(inputs),
     }
-    fresh = conditions.written(judgements, generation=situation.generation, now=now)
+    fresh = conditions.build_conditions(results, generation=inputs.generation, now=now)
     return Status(
-        observed_generation=situation.generation,
-        url=service_url(situation.namespace, situation.name, situation.port),
-        revision=situation.target,
-        serving_revision=situation.rollout.serving,
+        observed_generation=inputs.generation,
+        url=service_url(inputs.namespace, inputs.name, inputs.port),
+        revision=inputs.target,
+        serving_revision=inputs.rollout.serving,
         roles=RolesStatus(**{role.value: status for role, status in roles.items()}),
-        plan=_plan(situation, previous),
-        model=_model(situation, previous),
+        plan=_plan(inputs, previous),
+        model=_model(inputs, previous),
         last_progress_time=since,
         conditions=conditions.carry_over(fresh, previous.conditions),
     )
@@ -66,16 +64,16 @@ def service_url(namespace: str, name: str, port: int) -> str:
     return host if port == HTTP_PORT else f"{host}:{port}"
 
 
-def _model(situation: Situation, previous: Status) -> ModelStatus | None:
+def _model(inputs: StatusInputs, previous: Status) -> ModelStatus | None:
     """What is known of the model of the stored spec: it may be the reason why that is invalid."""
-    if situation.invalid:
+    if inputs.invalid:
         return previous.model
-    return model_status(situation.model, previous.model) if situation.model else None
+    return model_status(inputs.model, previous.model) if inputs.model else None
 
 
-def _plan(situation: Situation, previous: Status) -> PlanStatus | None:
+def _plan(inputs: StatusInputs, previous: Status) -> PlanStatus | None:
     told = {
-        role: [caches[pod.name] for pod in situation.current_pods(role) if pod.name in caches]
-        for role, caches in situation.measured.kv_caches.items()
+        role: [caches[pod.name] for pod in inputs.current_pods(role) if pod.name in caches]
+        for role, caches in inputs.measured.kv_caches.items()
     }
-    return compared(situation.memory.status, told, previous.plan if previous.revision == situation.target else None)
+    return compared(inputs.memory.status, told, previous.plan if previous.revision == inputs.target else None)

@@ -14,35 +14,35 @@ from pdinference.api.v1alpha1.conditions import (
     MODEL_READY,
     PROGRESSING,
 )
-from pdinference.planning.conditions import ROLE_CONDITIONS, Judgement, find
+from pdinference.planning.conditions import ROLE_CONDITIONS, ConditionResult, find
 from pdinference.planning.model_report import WORKING
 from pdinference.planning.observed import PREPARING_MODEL
+from pdinference.planning.pod_diagnosis import Diagnosis
 from pdinference.planning.scaling.limited import LimitReason
+from pdinference.planning.status.inputs import StatusInputs
 from pdinference.planning.status.problems import MODEL_NOT_READY
 from pdinference.planning.status.progressing import rolled_out, unfinished
-from pdinference.planning.status.situation import Situation
-from pdinference.planning.troubles import Advice
 
 _PASSED = FINAL_REASONS | DEADLINE_REASONS | {MODEL_NOT_READY, PREPARING_MODEL}
 """Reasons of a role's condition whose end is progress, though no pod is ready yet."""
 
-Problems = Mapping[Role, Advice | None]
+Problems = Mapping[Role, Diagnosis | None]
 
 
 def last_progress(
-    situation: Situation,
+    inputs: StatusInputs,
     *,
     previous: Status,
     roles: Mapping[Role, RoleStatus],
     problems: Problems,
-    first: Advice | None,
-    model: Judgement | None,
+    first: Diagnosis | None,
+    model: ConditionResult | None,
     now: datetime,
 ) -> datetime | None:
     """When the roll-out last moved, in whole seconds; None while no deadline applies.
 
     Args:
-        situation: What is there.
+        inputs: What is there.
         previous: The status as last written.
         roles: The counts now.
         problems: What keeps each role from being as wanted.
@@ -50,10 +50,10 @@ def last_progress(
         model: The condition ModelReady.
         now: The time.
     """
-    if not _applies(situation, problems, first, model):
+    if not _applies(inputs, problems, first, model):
         return None
     before = previous.last_progress_time
-    if before is None or _moved(situation, previous, roles, problems, model):
+    if before is None or _moved(inputs, previous, roles, problems, model):
         return now.replace(microsecond=0)
     return before
 
@@ -65,40 +65,40 @@ def late(since: datetime | None, deadline: timedelta | None, now: datetime) -> b
 
 def due(status: Status, deadline: timedelta) -> datetime | None:
     """When to look again, since a status without news turns into `ProgressDeadlineExceeded` then; None for never."""
-    judged = find(status.conditions, PROGRESSING)
-    if status.last_progress_time is None or judged is None or judged.status != "True":
+    result = find(status.conditions, PROGRESSING)
+    if status.last_progress_time is None or result is None or result.status != "True":
         return None
     return status.last_progress_time + deadline
 
 
-def _applies(situation: Situation, problems: Problems, first: Advice | None, model: Judgement | None) -> bool:
+def _applies(inputs: StatusInputs, problems: Problems, first: Diagnosis | None, model: ConditionResult | None) -> bool:
     """Whether anything is left to do, and nothing legitimate is waited for."""
-    if not unfinished(situation, first):
+    if not unfinished(inputs, first):
         return False
     if first is not None and first.reason == LimitReason.GPU_BUDGET:
         return False
     if first is not None and first.reason == MODEL_NOT_READY and model is not None and model.reason in WORKING:
         return False
-    return not (rolled_out(situation) and situation.answers and _only_autoscaled(situation, problems))
+    return not (rolled_out(inputs) and inputs.answers and _only_autoscaled(inputs, problems))
 
 
-def _only_autoscaled(situation: Situation, problems: Problems) -> bool:
+def _only_autoscaled(inputs: StatusInputs, problems: Problems) -> bool:
     """Whether only pods of autoscaled roles are missing. A revision that serves is not stuck for want of them."""
     lacking = {role for role, problem in problems.items() if problem is not None}
-    return bool(lacking) and lacking <= situation.autoscalers.keys()
+    return bool(lacking) and lacking <= inputs.autoscalers.keys()
 
 
 def _moved(
-    situation: Situation,
+    inputs: StatusInputs,
     previous: Status,
     roles: Mapping[Role, RoleStatus],
     problems: Problems,
-    model: Judgement | None,
+    model: ConditionResult | None,
 ) -> bool:
     """Whether there was progress since the last status: other work, another ready pod, or a phase that is over."""
-    if (previous.revision, previous.observed_generation) != (situation.target, situation.generation):
+    if (previous.revision, previous.observed_generation) != (inputs.target, inputs.generation):
         return True
-    if previous.serving_revision != situation.rollout.serving:
+    if previous.serving_revision != inputs.rollout.serving:
         return True
     if any(counts.ready > getattr(previous.roles, role).ready for role, counts in roles.items()):
         return True
@@ -108,7 +108,7 @@ def _moved(
     return any(_passed(previous, role, problem) for role, problem in problems.items())
 
 
-def _passed(previous: Status, role: Role, problem: Advice | None) -> bool:
+def _passed(previous: Status, role: Role, problem: Diagnosis | None) -> bool:
     before = find(previous.conditions, ROLE_CONDITIONS[role])
     now = problem.reason if problem is not None else ""
     return before is not None and before.reason in _PASSED and before.reason != now

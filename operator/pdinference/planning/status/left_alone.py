@@ -6,13 +6,13 @@ from pdinference.api.names import SERVING_ROLES
 from pdinference.api.v1alpha1 import Status
 from pdinference.api.v1alpha1.conditions import AUTOSCALING, INVALID, MEMORY_FITS, READY
 from pdinference.planning import conditions
-from pdinference.planning.conditions import Judgement
+from pdinference.planning.conditions import ConditionResult
 from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.status.model import memory_fits
 from pdinference.planning.status.progressing import kstatus
 
-_NOTHING = Judgement("False", INVALID, "The spec is invalid. Nothing was created.")
-_UNKNOWN = Judgement(
+_NOTHING = ConditionResult("False", INVALID, "The spec is invalid. Nothing was created.")
+_UNKNOWN = ConditionResult(
     "Unknown", INVALID, "The operator knows no valid spec of this resource. It leaves its children as they are."
 )
 
@@ -35,12 +35,12 @@ def left_alone_status(
         types += [conditions.ROLE_CONDITIONS[role] for role in SERVING_ROLES]
     if any(old.type == AUTOSCALING for old in previous.conditions):
         types.append(AUTOSCALING)
-    judgements = dict.fromkeys(types, _UNKNOWN if created else _NOTHING) | {
-        **kstatus(Judgement("False", INVALID, message)),
+    results = dict.fromkeys(types, _UNKNOWN if created else _NOTHING) | {
+        **kstatus(ConditionResult("False", INVALID, message)),
         MEMORY_FITS: memory_fits(memory),
     }
-    fresh = conditions.written(judgements, generation=generation, now=now)
-    kept = [old for old in previous.conditions if old.type not in judgements]
+    fresh = conditions.build_conditions(results, generation=generation, now=now)
+    kept = [old for old in previous.conditions if old.type not in results]
     return previous.model_copy(
         update={
             "observed_generation": generation,

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import RoleStatus, Status
 from pdinference.api.v1alpha1.conditions import CRASH_LOOPING, FINAL_REASONS, PODS_NOT_CREATED
-from pdinference.planning import troubles
+from pdinference.planning import pod_diagnosis
 from pdinference.planning.conditions import ASLEEP, ROLE_CONDITIONS, ROLE_WORDS, find
 from pdinference.planning.observed import Failure, WorkloadState
+from pdinference.planning.pod_diagnosis import Diagnosis
 from pdinference.planning.scaling.limited import LimitReason
-from pdinference.planning.status.model import job_advice
-from pdinference.planning.status.situation import Situation
-from pdinference.planning.troubles import Advice
+from pdinference.planning.status.inputs import StatusInputs
+from pdinference.planning.status.model import job_diagnosis
 
 SCALED_TO_ZERO = "ScaledToZero"
 """Reason of a role for which the spec wants no pods."""
@@ -20,13 +20,13 @@ MODEL_NOT_READY = "ModelNotReady"
 """Reason of a role whose pods wait for a download."""
 
 
-def first_problem(failures: Sequence[Failure], problems: Mapping[Role, Advice | None]) -> Advice | None:
+def first_problem(failures: Sequence[Failure], problems: Mapping[Role, Diagnosis | None]) -> Diagnosis | None:
     """The problem to solve first: what could not be applied, what waiting does not solve, then P, D, and the router.
 
     The router comes last because it needs both others.
     """
     if failures:
-        return Advice(failures[0].reason, listed(failures))
+        return Diagnosis(failures[0].reason, listed(failures))
     found = [problem for role in SERVING_ROLES if (problem := problems[role]) is not None]
     final = [problem for problem in found if problem.reason in FINAL_REASONS]
     engine = [problem for role in ENGINE_ROLES if (problem := problems[role]) is not None]
@@ -40,82 +40,84 @@ def listed(failures: Iterable[Failure]) -> str:
     return " ".join(map(str, ordered))
 
 
-def role_problem(situation: Situation, role: Role, counts: RoleStatus, previous: Status) -> Advice | None:
+def role_problem(inputs: StatusInputs, role: Role, counts: RoleStatus, previous: Status) -> Diagnosis | None:
     """Why the role is not as wanted; None when it is."""
     if counts.desired == 0:
-        return _without_pods(situation, role)
+        return _without_pods(inputs, role)
     if counts.ready >= counts.desired:
         return None
-    workload = situation.workloads.get(role)
-    if (waits := _held_back(situation, role, counts, workload, previous)) is not None:
+    workload = inputs.workloads.get(role)
+    if (waits := _held_back(inputs, role, counts, workload, previous)) is not None:
         return waits
     if workload is not None and workload.failure:
-        return Advice(PODS_NOT_CREATED, f"{ROLE_WORDS[role]}: pods cannot be created: {workload.failure}")
-    return _of_pods(situation, role, counts, previous)
+        return Diagnosis(PODS_NOT_CREATED, f"{ROLE_WORDS[role]}: pods cannot be created: {workload.failure}")
+    return _of_pods(inputs, role, counts, previous)
 
 
-def _of_pods(situation: Situation, role: Role, counts: RoleStatus, previous: Status) -> Advice:
+def _of_pods(inputs: StatusInputs, role: Role, counts: RoleStatus, previous: Status) -> Diagnosis:
     """What is wrong with the pods that are not ready."""
-    found = troubles.worst(situation.current_pods(role), situation.namespace)
-    looping = _still_looping(situation, role, counts, previous)
+    found = pod_diagnosis.most_severe(inputs.current_pods(role), inputs.namespace)
+    looping = _still_looping(inputs, role, counts, previous)
     if looping is not None and (found is None or found.reason not in FINAL_REASONS):
         return looping
     count = f"{ROLE_WORDS[role]}: {counts.ready} of {counts.desired} pods ready."
     if found is not None:
-        return Advice(found.reason, f"{count} {found.message}")
-    return Advice("Starting", f"{count} {_missing(situation, role, situation.workloads.get(role))}")
+        return Diagnosis(found.reason, f"{count} {found.message}")
+    return Diagnosis("Starting", f"{count} {_missing(inputs, role, inputs.workloads.get(role))}")
 
 
-def _still_looping(situation: Situation, role: Role, counts: RoleStatus, previous: Status) -> Advice | None:
+def _still_looping(inputs: StatusInputs, role: Role, counts: RoleStatus, previous: Status) -> Diagnosis | None:
     """The crash loop that was reported, as long as no pod of the role gets better; None for no loop.
 
     A container that crashes runs for a while between two crashes. Without this, the conditions would change each time.
     """
     before = find(previous.conditions, ROLE_CONDITIONS[role])
-    if before is None or before.reason != CRASH_LOOPING or previous.revision != situation.target:
+    if before is None or before.reason != CRASH_LOOPING or previous.revision != inputs.target:
         return None
     seen: RoleStatus = getattr(previous.roles, role)
-    unwell = [pod for pod in situation.current_pods(role) if not pod.ready and not pod.terminating]
+    unwell = [pod for pod in inputs.current_pods(role) if not pod.ready and not pod.terminating]
     if (seen.ready, seen.desired) != (counts.ready, counts.desired) or not any(pod.restarted for pod in unwell):
         return None
-    return Advice(before.reason, before.message)
+    return Diagnosis(before.reason, before.message)
 
 
 def _held_back(
-    situation: Situation, role: Role, counts: RoleStatus, workload: WorkloadState | None, previous: Status
-) -> Advice | None:
+    inputs: StatusInputs, role: Role, counts: RoleStatus, workload: WorkloadState | None, previous: Status
+) -> Diagnosis | None:
     """The pods of a role do not come yet, or not all, because we wait for something; None when we do not."""
-    allocation, word = situation.allocation, ROLE_WORDS[role]
+    allocation, word = inputs.allocation, ROLE_WORDS[role]
     if role not in ENGINE_ROLES:
         return None
-    if workload is None and situation.model and situation.model.awaited:
-        model = job_advice(situation, situation.model, previous)
-        return Advice(MODEL_NOT_READY, f"{word}: waits for the model. {model.message}")
+    if workload is None and inputs.model and inputs.model.awaited:
+        model = job_diagnosis(inputs, inputs.model, previous)
+        return Diagnosis(MODEL_NOT_READY, f"{word}: waits for the model. {model.message}")
     if workload is None and allocation.blocked:
-        return Advice(LimitReason.GPU_BUDGET, f"{word}: {allocation.blocked}")
+        return Diagnosis(LimitReason.GPU_BUDGET, f"{word}: {allocation.blocked}")
     if workload is not None and allocation.budget is not None and workload.desired < counts.desired:
         why = f"spec.autoscaling.gpuBudget leaves GPUs for {workload.desired} until other pods let go of theirs."
-        return Advice(LimitReason.GPU_BUDGET, f"{word}: {counts.ready} of {counts.desired} pods ready; {why}")
+        return Diagnosis(LimitReason.GPU_BUDGET, f"{word}: {counts.ready} of {counts.desired} pods ready; {why}")
     return None
 
 
-def _without_pods(situation: Situation, role: Role) -> Advice:
+def _without_pods(inputs: StatusInputs, role: Role) -> Diagnosis:
     """Why no pod is wanted."""
-    if situation.asleep and role in ENGINE_ROLES and situation.desired[role] > 0:
-        then = "; the next request starts its pods" if situation.heard else ""
-        return Advice(ASLEEP, f"{ROLE_WORDS[role]}: asleep, because nobody asks{then}.")
-    if situation.desired[role] > 0 and situation.allocation.budget is not None:
+    if inputs.asleep and role in ENGINE_ROLES and inputs.desired[role] > 0:
+        then = "; the next request starts its pods" if inputs.activity_known else ""
+        return Diagnosis(ASLEEP, f"{ROLE_WORDS[role]}: asleep, because nobody asks{then}.")
+    if inputs.desired[role] > 0 and inputs.allocation.budget is not None:
         why = "spec.autoscaling.gpuBudget leaves no GPUs until other pods let go of theirs."
-        return Advice(LimitReason.GPU_BUDGET, f"{ROLE_WORDS[role]}: {why}")
-    return Advice(SCALED_TO_ZERO, f"{ROLE_WORDS[role]}: spec.{role}.replicas is 0, so nothing runs; raise it to serve.")
+        return Diagnosis(LimitReason.GPU_BUDGET, f"{ROLE_WORDS[role]}: {why}")
+    return Diagnosis(
+        SCALED_TO_ZERO, f"{ROLE_WORDS[role]}: spec.{role}.replicas is 0, so nothing runs; raise it to serve."
+    )
 
 
-def _missing(situation: Situation, role: Role, workload: WorkloadState | None) -> str:
+def _missing(inputs: StatusInputs, role: Role, workload: WorkloadState | None) -> str:
     """There are fewer pods than wanted and none of them is in trouble."""
     if workload is None:
         return "The workload does not exist yet."
     kind = "statefulset" if role is Role.PARAMETER else "deployment"
     return (
         "Waiting for pods to be created; if this lasts, see "
-        f"`kubectl describe -n {situation.namespace} {kind} {workload.name}`."
+        f"`kubectl describe -n {inputs.namespace} {kind} {workload.name}`."
     )

@@ -11,67 +11,69 @@ from pdinference.api.v1alpha1.conditions import (
     ROLLOUT_COMPLETE,
     STALLED,
 )
-from pdinference.planning.conditions import ASLEEP, Judgement
+from pdinference.planning.conditions import ASLEEP, ConditionResult
+from pdinference.planning.pod_diagnosis import Diagnosis
 from pdinference.planning.scaling.limited import LimitReason
+from pdinference.planning.status.inputs import StatusInputs
 from pdinference.planning.status.problems import MODEL_NOT_READY, SCALED_TO_ZERO, listed
-from pdinference.planning.status.situation import Situation
-from pdinference.planning.troubles import Advice
 
 _WITHOUT_PODS = frozenset({SCALED_TO_ZERO, ASLEEP})
 
 
-def progressing(situation: Situation, problem: Advice | None, *, model_failure: Advice | None, late: bool) -> Judgement:
+def progressing(
+    inputs: StatusInputs, problem: Diagnosis | None, *, model_failure: Diagnosis | None, late: bool
+) -> ConditionResult:
     """Whether work towards the spec goes on.
 
     Args:
-        situation: What is there.
+        inputs: What is there.
         problem: The problem to solve first; None without one.
         model_failure: Why the Job for the model fails; None when it does not.
         late: Whether the deadline of progress has passed.
     """
-    if situation.invalid:
-        return Judgement("False", INVALID, situation.invalid)
-    lasting = [failure for failure in situation.failures if not failure.transient]
+    if inputs.invalid:
+        return ConditionResult("False", INVALID, inputs.invalid)
+    lasting = [failure for failure in inputs.failures if not failure.transient]
     if lasting:
-        return Judgement("False", lasting[0].reason, listed(lasting))
-    if not unfinished(situation, problem):
-        return Judgement("False", ROLLOUT_COMPLETE, f"Revision {situation.target} is rolled out.")
+        return ConditionResult("False", lasting[0].reason, listed(lasting))
+    if not unfinished(inputs, problem):
+        return ConditionResult("False", ROLLOUT_COMPLETE, f"Revision {inputs.target} is rolled out.")
     reason = _stuck(problem, model_failure) or (_out_of_time(problem) if late else None)
     if reason is not None:
-        return Judgement("False", reason, _message(situation, problem, stuck=True, late=late))
-    return Judgement("True", _work(situation, problem), _message(situation, problem))
+        return ConditionResult("False", reason, _message(inputs, problem, stuck=True, late=late))
+    return ConditionResult("True", _work(inputs, problem), _message(inputs, problem))
 
 
-def kstatus(judged: Judgement) -> dict[str, Judgement | None]:
+def kstatus(result: ConditionResult) -> dict[str, ConditionResult | None]:
     """The conditions that kstatus (Flux, Argo CD, kpt) goes by; each is there only while it is True."""
-    stalled = judged.status == "False" and judged.reason != ROLLOUT_COMPLETE
+    stalled = result.status == "False" and result.reason != ROLLOUT_COMPLETE
     return {
-        PROGRESSING: judged,
-        RECONCILING: judged if judged.status == "True" else None,
-        STALLED: judged._replace(status="True") if stalled else None,
+        PROGRESSING: result,
+        RECONCILING: result if result.status == "True" else None,
+        STALLED: result._replace(status="True") if stalled else None,
     }
 
 
-def unfinished(situation: Situation, problem: Advice | None) -> bool:
+def unfinished(inputs: StatusInputs, problem: Diagnosis | None) -> bool:
     """Whether anything is left to do before the spec holds."""
     if problem is not None:
         return problem.reason not in _WITHOUT_PODS
-    return not situation.rollout.complete and situation.desired[Role.ROUTER] > 0
+    return not inputs.rollout.complete and inputs.desired[Role.ROUTER] > 0
 
 
-def rolled_out(situation: Situation) -> bool:
+def rolled_out(inputs: StatusInputs) -> bool:
     """Whether requests go to the current revision and to no other, so that only pods are missing."""
-    router = situation.workloads.get(Role.ROUTER)
+    router = inputs.workloads.get(Role.ROUTER)
     return (
-        situation.rollout.serving == situation.target
+        inputs.rollout.serving == inputs.target
         and router is not None
         and router.observed
-        and router.revision == situation.target
+        and router.revision == inputs.target
         and router.replicas == router.updated == router.desired
     )
 
 
-def _stuck(problem: Advice | None, model_failure: Advice | None) -> str | None:
+def _stuck(problem: Diagnosis | None, model_failure: Diagnosis | None) -> str | None:
     """The reason for which waiting alone does not help; None when it may."""
     if problem is None:
         return None
@@ -80,27 +82,27 @@ def _stuck(problem: Advice | None, model_failure: Advice | None) -> str | None:
     return problem.reason if problem.reason in FINAL_REASONS else None
 
 
-def _out_of_time(problem: Advice | None) -> str:
+def _out_of_time(problem: Diagnosis | None) -> str:
     return problem.reason if problem is not None and problem.reason in DEADLINE_REASONS else DEADLINE_EXCEEDED
 
 
-def _work(situation: Situation, problem: Advice | None) -> str:
+def _work(inputs: StatusInputs, problem: Diagnosis | None) -> str:
     if problem is not None and problem.reason == LimitReason.GPU_BUDGET:
         return LimitReason.GPU_BUDGET
-    return "NotAllReady" if problem is not None and rolled_out(situation) else "RollingOut"
+    return "NotAllReady" if problem is not None and rolled_out(inputs) else "RollingOut"
 
 
-def _message(situation: Situation, problem: Advice | None, *, stuck: bool = False, late: bool = False) -> str:
-    target, sentences = situation.target, []
+def _message(inputs: StatusInputs, problem: Diagnosis | None, *, stuck: bool = False, late: bool = False) -> str:
+    target, sentences = inputs.target, []
     if problem is None:
         sentences.append(f"Traffic moves to revision {target}.")
-    elif rolled_out(situation):
+    elif rolled_out(inputs):
         sentences += [f"Revision {target} is rolled out.", problem.message]
     else:
         sentences += [f"{'Cannot roll out' if stuck else 'Rolling out'} revision {target}.", problem.message]
-    if late and situation.progress_deadline is not None:
-        seconds = f"{situation.progress_deadline.total_seconds():.0f}"
+    if late and inputs.progress_deadline is not None:
+        seconds = f"{inputs.progress_deadline.total_seconds():.0f}"
         sentences.append(f"No progress for {seconds} seconds (spec.rollout.progressDeadlineSeconds).")
-    if situation.rollout.serving not in {"", target} and situation.answers:
-        sentences.append(f"Revision {situation.rollout.serving} keeps answering requests until then.")
+    if inputs.rollout.serving not in {"", target} and inputs.answers:
+        sentences.append(f"Revision {inputs.rollout.serving} keeps answering requests until then.")
     return " ".join(sentences)

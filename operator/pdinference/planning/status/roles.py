@@ -3,19 +3,19 @@
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import RoleStatus
-from pdinference.planning.conditions import ROLE_WORDS, Judgement
+from pdinference.planning.conditions import ROLE_WORDS, ConditionResult
+from pdinference.planning.pod_diagnosis import Diagnosis
 from pdinference.planning.scaling.condition import scaling_text
-from pdinference.planning.status.situation import Situation
-from pdinference.planning.troubles import Advice
+from pdinference.planning.status.inputs import StatusInputs
 
 
-def role_status(situation: Situation, role: Role) -> RoleStatus:
+def role_status(inputs: StatusInputs, role: Role) -> RoleStatus:
     """The role's counts; an instance of several nodes counts once."""
-    pods = [pod for pod in situation.current_pods(role) if pod.node_rank == 0 and not pod.terminating]
+    pods = [pod for pod in inputs.current_pods(role) if pod.node_rank == 0 and not pod.terminating]
     ready = sum(pod.ready for pod in pods)
-    desired = situation.wanted(role)
-    hpa = situation.autoscalers.get(role)
-    selector = names.role_selector(situation.name, role, situation.target)
+    desired = inputs.desired_replicas(role)
+    hpa = inputs.autoscalers.get(role)
+    selector = names.role_selector(inputs.name, role, inputs.target)
     return RoleStatus(
         replicas=len(pods),
         ready=ready,
@@ -26,8 +26,8 @@ def role_status(situation: Situation, role: Role) -> RoleStatus:
     )
 
 
-def role_ready(role: Role, counts: RoleStatus, problem: Advice | None) -> Judgement:
+def role_ready(role: Role, counts: RoleStatus, problem: Diagnosis | None) -> ConditionResult:
     """ParameterReady, DecodeReady or RouterReady."""
     if problem is not None:
-        return Judgement("False", *problem)
-    return Judgement("True", "AllReady", f"{ROLE_WORDS[role]}: {counts.ready} of {counts.desired} pods ready.")
+        return ConditionResult("False", *problem)
+    return ConditionResult("True", "AllReady", f"{ROLE_WORDS[role]}: {counts.ready} of {counts.desired} pods ready.")

@@ -12,8 +12,8 @@ from aiohttp import web
 
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.supervisor import Supervisor
-from pdinference.runtime.answering import Answering
 from pdinference.runtime.settings import OperatorSettings, TLSSettings
+from pdinference.runtime.tls_endpoint import TlsEndpoint
 from tests.cluster.fake_api import FakeApi
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Service:
         tls = TLSSettings(port=0, hosts=("localhost",), secret="tls", drain_seconds=drain_seconds)  # noqa: S106 - a name
         settings = OperatorSettings(tls=tls, lease_namespace="ours", bind_address="127.0.0.1")
         routes = [web.get("/", self._answer), web.get("/slow", self._answer_late)]
-        self.answering = Answering(settings, cast("ApiServer", api), Supervisor(Metrics()), routes)
+        self.tls_endpoint = TlsEndpoint(settings, cast("ApiServer", api), Supervisor(Metrics()), routes)
 
     async def _answer(self, request: web.Request) -> web.Response:
         self.connections.add(request.transport)
@@ -50,7 +50,7 @@ class Service:
     async def client(self) -> AsyncIterator[aiohttp.ClientSession]:
         """A client of a server that has its certificate and listens."""
         listens = re.compile(r"Serving HTTPS on port (\d+)")
-        while not (self.answering.ready and listens.search(self._caplog.text)):  # noqa: ASYNC110
+        while not (self.tls_endpoint.ready and listens.search(self._caplog.text)):  # noqa: ASYNC110
             await asyncio.sleep(0)  # what is waited for is in this loop
         (port,) = listens.findall(self._caplog.text)
         connector = aiohttp.TCPConnector(ssl=False)
@@ -78,10 +78,10 @@ async def test_calls_are_answered_while_the_process_drains(caplog: pytest.LogCap
     """The news that it stops travels meanwhile: the API server uses its connections, and opens new ones."""
     caplog.set_level("INFO")
     service = Service(caplog, drain_seconds=LONG)
-    async with service.answering.serve(), service.client() as session, service.client() as late:
+    async with service.tls_endpoint.serve(), service.client() as session, service.client() as late:
         assert [await closes(session) for _ in range(3)] == [False] * 3
         assert len(service.connections) == 1
-        draining = asyncio.create_task(service.answering.drain())
+        draining = asyncio.create_task(service.tls_endpoint.drain())
         await asyncio.sleep(0)
         assert await closes(session), "the API server would send its next call to a server that is gone"
         assert await closes(session)
@@ -94,9 +94,9 @@ async def test_calls_are_answered_while_the_process_drains(caplog: pytest.LogCap
 async def test_the_process_drains_for_as_long_as_it_is_set_to(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     service = Service(caplog, drain_seconds=0.2)
-    async with service.answering.serve(), service.client():
+    async with service.tls_endpoint.serve(), service.client():
         begin = asyncio.get_running_loop().time()
-        await service.answering.drain()
+        await service.tls_endpoint.drain()
         assert asyncio.get_running_loop().time() - begin >= 0.2
 
 
@@ -106,7 +106,7 @@ async def test_calls_under_way_when_the_server_ends_are_finished(caplog: pytest.
     stop = asyncio.Event()
 
     async def serve() -> None:
-        async with service.answering.serve():
+        async with service.tls_endpoint.serve():
             await stop.wait()
 
     serving = asyncio.create_task(serve())
@@ -122,6 +122,6 @@ async def test_calls_under_way_when_the_server_ends_are_finished(caplog: pytest.
 
 
 async def test_without_a_server_there_is_nothing_to_drain() -> None:
-    answering = Answering(OperatorSettings(), cast("ApiServer", FakeApi()), Supervisor(Metrics()), [])
-    async with answering.serve():
-        await answering.drain()
+    tls_endpoint = TlsEndpoint(OperatorSettings(), cast("ApiServer", FakeApi()), Supervisor(Metrics()), [])
+    async with tls_endpoint.serve():
+        await tls_endpoint.drain()

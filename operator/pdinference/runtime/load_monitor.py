@@ -26,17 +26,17 @@ from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.planning.batch import Progress
 from pdinference.planning.scaling.condition import Measured
 from pdinference.planning.scaling.sleep import Activity
-from pdinference.runtime.answering import Answering
 from pdinference.runtime.settings import OperatorSettings
+from pdinference.runtime.tls_endpoint import TlsEndpoint
 
 _PATIENCE_S: Final = 3.0
 
 
-class Measuring:
+class LoadMonitor:
     """Scraper, external metrics API, and what the status says of both.
 
     Args:
-        answering: Gets the routes of the metrics API.
+        tls_endpoint: Gets the routes of the metrics API.
         enqueue: Takes the resources whose status has to say something else.
     """
 
@@ -45,7 +45,7 @@ class Measuring:
         settings: OperatorSettings,
         api: ApiServer,
         cache: Cache,
-        answering: Answering,
+        tls_endpoint: TlsEndpoint,
         supervisor: Supervisor,
         *,
         registry: CollectorRegistry,
@@ -70,13 +70,15 @@ class Measuring:
         loads = Loads(self._scraper, self._policies)
         self.gauges = SignalGauges(self._policies, loads)
         """For /metrics."""
-        served = settings.metrics_service if answering.clients is not None else None
+        served = settings.metrics_service if tls_endpoint.clients is not None else None
         self._registration = Registration(api, served, on_change=self._all_changed)
         self._authenticator = (
-            RequestHeaderAuthenticator(api, answering.clients) if served and answering.clients is not None else None
+            RequestHeaderAuthenticator(api, tls_endpoint.clients)
+            if served and tls_endpoint.clients is not None
+            else None
         )
         if self._authenticator is not None:
-            answering.add(
+            tls_endpoint.add(
                 MetricsApi(
                     loads=loads,
                     policies=self._policies,

@@ -28,7 +28,7 @@ from pdinference.serving import (
 _LOG = logging.getLogger(__name__)
 
 
-class Answering:
+class TlsEndpoint:
     """Serves routes behind TLS, with a certificate that is kept fresh.
 
     Args:
@@ -83,7 +83,7 @@ class Answering:
             yield
 
     async def drain(self) -> None:
-        """Go on answering for a while after the process was told to stop: the API server hears of it later than we."""
+        """Serve for a while after the process was told to stop, because the API server notices it later."""
         if self._server is not None:
             self._server.leave()
             await asyncio.sleep(self._settings.tls.drain_seconds)

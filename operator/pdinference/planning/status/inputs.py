@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.planning.conditions import Judgement
+from pdinference.planning.conditions import ConditionResult
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.model_report import ModelView
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, WorkloadState
@@ -16,7 +16,7 @@ from pdinference.planning.scaling.limited import LimitReason
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class StatusInputs:
     """All that the status is made of.
 
     Attributes:
@@ -26,15 +26,15 @@ class Situation:
         memory: Whether the model fits its devices.
         pinned: Whether P is pinned to products; None where P has no accelerator.
         model: The Job that downloads or inspects the model; None when none is wanted.
-        looks: Whether P and D look at their model before vLLM starts.
+        verifies_model: Whether P and D look at their model before vLLM starts.
         autoscalers: The HPA of each autoscaled role; None where there is none yet.
         measured: What is known of the load that they go by.
         minimums: The least pods that each autoscaled role is to have.
         allocation: The replica count of each role, and what limits it.
-        holds: Whether requests wait in router pods while P and D have none, so that a ready router says little.
+        queues_requests: Whether requests wait in router pods while P and D have none, so that a ready router says little.
         asleep: Whether P and D have no pods because nobody asks.
         invalid: What is wrong with the stored spec; all else is by the last valid one then. Empty for a valid one.
-        heard: Whether router pods tell how many requests there are.
+        activity_known: Whether router pods tell how many requests there are.
         progress_deadline: How long a roll-out may make no progress; None for ever.
     """
 
@@ -49,20 +49,20 @@ class Situation:
     pods: tuple[PodSummary, ...]
     failures: tuple[Failure, ...] = ()
     memory: MemoryVerdict = NO_VERDICT
-    pinned: Judgement | None = None
+    pinned: ConditionResult | None = None
     model: ModelView | None = None
-    looks: bool = False
+    verifies_model: bool = False
     autoscalers: Mapping[Role, AutoscalerState | None] = field(default_factory=dict)
     measured: Measured = field(default_factory=Measured)
     minimums: Mapping[Role, int] = field(default_factory=dict)
     allocation: Allocation = field(default_factory=lambda: Allocation({}))
-    holds: bool = False
+    queues_requests: bool = False
     asleep: bool = False
-    heard: bool = True
+    activity_known: bool = True
     invalid: str = ""
     progress_deadline: timedelta | None = None
 
-    def wanted(self, role: Role) -> int:
+    def desired_replicas(self, role: Role) -> int:
         """How many pods the role is to have: as the spec says or as allocated; while it waits for GPUs, the minimum."""
         workload = self.workloads.get(role)
         if role not in self.autoscalers or workload is None:
@@ -81,9 +81,9 @@ class Situation:
         return any(self.desired.get(role) == 0 for role in ENGINE_ROLES)
 
     @property
-    def pair_starts(self) -> bool:
+    def engines_starting(self) -> bool:
         """Whether requests wait because no revision that they go to has a P and a D pod that are ready."""
-        return self.holds and not self._has_pair
+        return self.queues_requests and not self._has_ready_revision
 
     @property
     def answers(self) -> bool:
@@ -92,7 +92,11 @@ class Situation:
         So may those in router pods of an earlier spec, as long as they are there.
         """
         router = self.workloads.get(Role.ROUTER)
-        return router is not None and router.ready > 0 and (self._has_pair or not (self.holds or self.routers_change))
+        return (
+            router is not None
+            and router.ready > 0
+            and (self._has_ready_revision or not (self.queues_requests or self.routers_change))
+        )
 
     @property
     def routers_change(self) -> bool:
@@ -101,7 +105,7 @@ class Situation:
         return router is None or not router.complete
 
     @property
-    def _has_pair(self) -> bool:
+    def _has_ready_revision(self) -> bool:
         live = [pod for pod in self.pods if pod.ready and not pod.terminating and pod.node_rank == 0]
         routed = {pod.revision for pod in live if pod.role is Role.ROUTER} or {self.rollout.serving}
         pairs = ({pod.role for pod in live if pod.revision == revision} for revision in routed)

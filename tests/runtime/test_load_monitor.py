@@ -11,9 +11,9 @@ from pdinference.controller.metrics import Metrics
 from pdinference.controller.supervisor import Supervisor
 from pdinference.loadmetrics.activity import ActivityMonitor
 from pdinference.loadmetrics.scraping.scrape import Scraper
-from pdinference.runtime.answering import Answering
-from pdinference.runtime.measuring import Measuring
+from pdinference.runtime.load_monitor import LoadMonitor
 from pdinference.runtime.settings import OperatorSettings
+from pdinference.runtime.tls_endpoint import TlsEndpoint
 from tests.cluster.fake_api import FakeApi
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ async def test_what_reads_pods_is_supervised(part: type, name: str, monkeypatch:
     metrics, settings = Metrics(), OperatorSettings()
     api = cast("ApiServer", FakeApi())
     supervisor = Supervisor(metrics)
-    answering = Answering(settings, api, supervisor, [])
-    measuring = Measuring(
-        settings, api, Cache(), answering, supervisor, registry=metrics.registry, enqueue=lambda _: None
+    tls_endpoint = TlsEndpoint(settings, api, supervisor, [])
+    load_monitor = LoadMonitor(
+        settings, api, Cache(), tls_endpoint, supervisor, registry=metrics.registry, enqueue=lambda _: None
     )
-    async with measuring.run():
+    async with load_monitor.run():
         while not supervisor.failed:  # noqa: ASYNC110 - what is waited for is in this loop
             await asyncio.sleep(0)
     assert supervisor.failed == [name]

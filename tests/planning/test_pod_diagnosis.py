@@ -1,19 +1,19 @@
-"""Advice names the pod, the reason, and the command to run next."""
+"""Diagnosis names the pod, the reason, and the command to run next."""
 
 import pytest
 
 from pdinference.api.names import GROUP_BROKEN_EXIT, Role
-from pdinference.planning.observed import PREPARING_MODEL, PodSummary, PodTrouble
-from pdinference.planning.troubles import advise, worst
+from pdinference.planning.observed import PREPARING_MODEL, PodProblem, PodSummary
+from pdinference.planning.pod_diagnosis import diagnose, most_severe
 
 
-def pod(trouble: PodTrouble | None = None, *, name: str = "p-0", restarts: int = 0, ready: bool = False) -> PodSummary:
-    return PodSummary(name, Role.PARAMETER, "r1", "Running", ready=ready, restarts=restarts, trouble=trouble)
+def pod(problem: PodProblem | None = None, *, name: str = "p-0", restarts: int = 0, ready: bool = False) -> PodSummary:
+    return PodSummary(name, Role.PARAMETER, "r1", "Running", ready=ready, restarts=restarts, problem=problem)
 
 
 def test_a_crash_loop_points_to_the_log_of_the_run_that_ended() -> None:
-    trouble = PodTrouble("CrashLoopBackOff", "Error", "vllm", exit_code=1, restarts=3)
-    reason, message = advise(pod(trouble, restarts=3), "ns")
+    problem = PodProblem("CrashLoopBackOff", "Error", "vllm", exit_code=1, restarts=3)
+    reason, message = diagnose(pod(problem, restarts=3), "ns")
     assert reason == "CrashLooping"
     assert "container vllm stops again and again, last with exit code 1." in message
     assert "kubectl logs -n ns p-0 -c vllm --previous" in message
@@ -40,13 +40,13 @@ def test_a_crash_loop_points_to_the_log_of_the_run_that_ended() -> None:
 def test_a_crash_has_the_log_of_the_run_that_crashed(
     restarts: int, exit_code: int | None, last_words: str, message: str
 ) -> None:
-    trouble = PodTrouble("Error", "", "vllm", exit_code=exit_code, last_words=last_words)
-    assert advise(pod(trouble, restarts=restarts), "ns").message.startswith(f"Pod p-0: container vllm {message}")
+    problem = PodProblem("Error", "", "vllm", exit_code=exit_code, last_words=last_words)
+    assert diagnose(pod(problem, restarts=restarts), "ns").message.startswith(f"Pod p-0: container vllm {message}")
 
 
 @pytest.mark.parametrize(("said", "quoted"), [("", "x:1."), ("denied. ", "x:1 (denied).")])
 def test_the_kubelets_reason_is_quoted_if_there_is_one(said: str, quoted: str) -> None:
-    message = advise(pod(PodTrouble("ErrImagePull", said, "vllm", "x:1")), "ns").message
+    message = diagnose(pod(PodProblem("ErrImagePull", said, "vllm", "x:1")), "ns").message
     assert message.startswith(f"Pod p-0 cannot get the image {quoted} Check the image")
 
 
@@ -54,89 +54,89 @@ def test_the_kubelets_reason_is_quoted_if_there_is_one(said: str, quoted: str) -
     ("restarts", "expected"), [(0, "CrashLoopBackOff"), (1, "CrashLoopBackOff"), (2, "CrashLooping")]
 )
 def test_a_container_in_back_off_loops_from_its_third_stop_on(restarts: int, expected: str) -> None:
-    trouble = PodTrouble("CrashLoopBackOff", "Error", "vllm", exit_code=1, restarts=restarts)
-    assert advise(pod(trouble, restarts=restarts), "ns").reason == expected
+    problem = PodProblem("CrashLoopBackOff", "Error", "vllm", exit_code=1, restarts=restarts)
+    assert diagnose(pod(problem, restarts=restarts), "ns").reason == expected
 
 
 def test_a_crash_loop_has_the_same_message_after_each_crash() -> None:
-    crashed = [PodTrouble("CrashLoopBackOff", "Error", "vllm", exit_code=1, restarts=count) for count in (2, 3, 40)]
-    assert len({advise(pod(trouble, restarts=trouble.restarts), "ns") for trouble in crashed}) == 1
+    crashed = [PodProblem("CrashLoopBackOff", "Error", "vllm", exit_code=1, restarts=count) for count in (2, 3, 40)]
+    assert len({diagnose(pod(problem, restarts=problem.restarts), "ns") for problem in crashed}) == 1
 
 
 def test_an_image_pull_has_one_reason_and_message_while_the_kubelet_retries() -> None:
     """The texts are those of Kubernetes 1.34, pkg/kubelet/images/image_manager.go."""
-    fails = PodTrouble("ErrImagePull", "pull access denied", "vllm", "x:1")
-    waits = PodTrouble(
+    fails = PodProblem("ErrImagePull", "pull access denied", "vllm", "x:1")
+    waits = PodProblem(
         "ImagePullBackOff", 'Back-off pulling image "x:1": ErrImagePull: pull access denied', "vllm", "x:1"
     )
-    assert advise(pod(fails), "ns") == advise(pod(waits), "ns")
-    assert advise(pod(waits), "ns").reason == "ImagePullBackOff"
-    down = PodTrouble("RegistryUnavailable", "connection refused", "vllm", "x:1")
-    assert advise(pod(down), "ns").reason == "ImagePullBackOff"
-    older = PodTrouble("ImagePullBackOff", 'Back-off pulling image "x:1"', "vllm", "x:1")
-    assert "cannot get the image x:1. Check" in advise(pod(older), "ns").message
+    assert diagnose(pod(fails), "ns") == diagnose(pod(waits), "ns")
+    assert diagnose(pod(waits), "ns").reason == "ImagePullBackOff"
+    down = PodProblem("RegistryUnavailable", "connection refused", "vllm", "x:1")
+    assert diagnose(pod(down), "ns").reason == "ImagePullBackOff"
+    older = PodProblem("ImagePullBackOff", 'Back-off pulling image "x:1"', "vllm", "x:1")
+    assert "cannot get the image x:1. Check" in diagnose(pod(older), "ns").message
 
 
 def test_all_missing_devices_are_listed() -> None:
     said = "1 Insufficient nvidia.com/gpu, 1 Insufficient rdma/ib, 1 had untolerated taint."
-    message = advise(pod(PodTrouble("Unschedulable", said)), "ns").message
+    message = diagnose(pod(PodProblem("Unschedulable", said)), "ns").message
     assert "Too few free nvidia.com/gpu and rdma/ib: a pod gets all of its devices from one node. If these" in message
 
 
 def test_out_of_memory_names_the_field_to_raise() -> None:
-    for trouble in (PodTrouble("OOMKilled", "", "vllm"), PodTrouble("CrashLoopBackOff", "OOMKilled", "vllm")):
-        assert "spec.parameter.resources.limits" in advise(pod(trouble, restarts=1), "ns").message
+    for problem in (PodProblem("OOMKilled", "", "vllm"), PodProblem("CrashLoopBackOff", "OOMKilled", "vllm")):
+        assert "spec.parameter.resources.limits" in diagnose(pod(problem, restarts=1), "ns").message
 
 
 def test_of_a_batch_runner_only_fields_that_it_has_are_named() -> None:
-    killed = PodSummary("b", None, "", "Failed", trouble=PodTrouble("OOMKilled", "", "runner"))
-    assert "Raise the memory limit in spec.resources.limits. " in advise(killed, "ns").message
-    tainted = PodSummary("b", None, "", trouble=PodTrouble("Unschedulable", "1 node had untolerated taint."))
-    assert advise(tainted, "ns").message == "Pod b fits on no node: 1 node had untolerated taint."
+    killed = PodSummary("b", None, "", "Failed", problem=PodProblem("OOMKilled", "", "runner"))
+    assert "Raise the memory limit in spec.resources.limits. " in diagnose(killed, "ns").message
+    tainted = PodSummary("b", None, "", problem=PodProblem("Unschedulable", "1 node had untolerated taint."))
+    assert diagnose(tainted, "ns").message == "Pod b fits on no node: 1 node had untolerated taint."
 
 
 def test_an_unschedulable_pod_quotes_the_scheduler() -> None:
     said = '0/2 nodes are available: persistentvolumeclaim "models" not found.'
-    reason, message = advise(pod(PodTrouble("Unschedulable", said)), "ns")
+    reason, message = diagnose(pod(PodProblem("Unschedulable", said)), "ns")
     assert reason == "Unschedulable"
     assert 'persistentvolumeclaim "models" not found' in message
 
 
 def test_an_image_that_cannot_be_pulled_is_named() -> None:
-    assert "r.io/x:1" in advise(pod(PodTrouble("ErrImagePull", "denied", "vllm", "r.io/x:1")), "ns").message
+    assert "r.io/x:1" in diagnose(pod(PodProblem("ErrImagePull", "denied", "vllm", "r.io/x:1")), "ns").message
 
 
 def test_a_configuration_error_is_quoted() -> None:
-    trouble = PodTrouble("CreateContainerConfigError", 'configmap "tpl" not found', "vllm")
-    assert 'configmap "tpl" not found' in advise(pod(trouble), "ns").message
+    problem = PodProblem("CreateContainerConfigError", 'configmap "tpl" not found', "vllm")
+    assert 'configmap "tpl" not found' in diagnose(pod(problem), "ns").message
 
 
 def test_a_pod_without_trouble_is_starting() -> None:
-    assert advise(pod(), "ns").reason == "Starting"
+    assert diagnose(pod(), "ns").reason == "Starting"
 
 
 @pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
 def test_a_pod_that_does_not_get_as_far_as_a_container_has_a_command_that_says_why(reason: str) -> None:
     """As where a node lacks the folder of the model: the kubelet says that in an Event, and in no status."""
-    found = advise(pod(PodTrouble(reason)), "ns")
+    found = diagnose(pod(PodProblem(reason)), "ns")
     assert found.reason == "Starting"
     assert "if this lasts, see `kubectl describe -n ns pod p-0`." in found.message
 
 
 def test_a_crash_is_worse_than_a_slow_start() -> None:
-    found = worst([pod(name="z"), pod(PodTrouble("CrashLoopBackOff", "", "vllm"), name="a"), pod(name="y")], "ns")
+    found = most_severe([pod(name="z"), pod(PodProblem("CrashLoopBackOff", "", "vllm"), name="a"), pod(name="y")], "ns")
     assert found is not None
     assert "Pod a" in found.message
 
 
 def test_ready_and_leaving_pods_need_no_advice() -> None:
     leaving = PodSummary("q", Role.DECODE, "r1", terminating=True)
-    assert worst([pod(ready=True), leaving], "ns") is None
+    assert most_severe([pod(ready=True), leaving], "ns") is None
 
 
 def test_a_crash_quotes_what_the_container_said_last() -> None:
-    trouble = PodTrouble("Error", "", "vllm", exit_code=2, last_words="error: unrecognized arguments: --no-such-flag")
-    assert "«error: unrecognized arguments: --no-such-flag»" in advise(pod(trouble), "ns").message
+    problem = PodProblem("Error", "", "vllm", exit_code=2, last_words="error: unrecognized arguments: --no-such-flag")
+    assert "«error: unrecognized arguments: --no-such-flag»" in diagnose(pod(problem), "ns").message
 
 
 class TestSchedulerMessages:
@@ -155,19 +155,19 @@ class TestSchedulerMessages:
         ],
     )
     def test_each_reason_gets_its_advice(self, said: str, advised: str) -> None:
-        message = advise(pod(PodTrouble("Unschedulable", f"0/2 nodes are available: {said}")), "ns").message
+        message = diagnose(pod(PodProblem("Unschedulable", f"0/2 nodes are available: {said}")), "ns").message
         assert said in message
         assert advised in message
 
     @pytest.mark.parametrize("before", [". ", ". no new claims to deallocate, ", ". still not schedulable, "])
     def test_what_preemption_would_do_is_left_out(self, before: str) -> None:
         said = f"0/1 nodes are available: 1 Insufficient cpu{before}preemption: 0/1 nodes are available: 1 No victims."
-        message = advise(pod(PodTrouble("Unschedulable", said)), "ns").message
+        message = diagnose(pod(PodProblem("Unschedulable", said)), "ns").message
         assert message == "Pod p-0 fits on no node: 0/1 nodes are available: 1 Insufficient cpu."
 
 
 def test_a_pod_that_prepares_its_model_points_to_the_log_that_tells_how_far_it_is() -> None:
-    reason, message = advise(pod(PodTrouble(PREPARING_MODEL, container="pdinference-model")), "ns")
+    reason, message = diagnose(pod(PodProblem(PREPARING_MODEL, container="pdinference-model")), "ns")
     assert reason == PREPARING_MODEL
     assert "downloads or checks its model" in message
     assert "kubectl logs -n ns p-0 -c pdinference-model" in message
@@ -175,13 +175,13 @@ def test_a_pod_that_prepares_its_model_points_to_the_log_that_tells_how_far_it_i
 
 def test_the_job_for_the_model_is_placed_by_the_fields_of_p() -> None:
     said = "0/2 nodes are available: 2 node(s) had untolerated taint {gpu: true}."
-    stuck = PodSummary("x-model-1", Role.MODEL, "", trouble=PodTrouble("Unschedulable", said))
-    assert "spec.parameter.placement.tolerations" in advise(stuck, "ns").message
+    stuck = PodSummary("x-model-1", Role.MODEL, "", problem=PodProblem("Unschedulable", said))
+    assert "spec.parameter.placement.tolerations" in diagnose(stuck, "ns").message
 
 
 def test_the_node_that_failed_is_named_and_not_those_that_restart_with_it() -> None:
-    broken = PodTrouble("CrashLoopBackOff", "", "vllm", exit_code=GROUP_BROKEN_EXIT, last_words="node 1 is gone")
-    failed = PodTrouble("CrashLoopBackOff", "", "vllm", exit_code=1, last_words="ValueError: no such layer")
-    found = worst([pod(broken, name="x-parameter-r-0"), pod(failed, name="x-node1-r-0")], "ns")
+    broken = PodProblem("CrashLoopBackOff", "", "vllm", exit_code=GROUP_BROKEN_EXIT, last_words="node 1 is gone")
+    failed = PodProblem("CrashLoopBackOff", "", "vllm", exit_code=1, last_words="ValueError: no such layer")
+    found = most_severe([pod(broken, name="x-parameter-r-0"), pod(failed, name="x-node1-r-0")], "ns")
     assert found is not None
     assert "x-node1-r-0" in found.message

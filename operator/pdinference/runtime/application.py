@@ -24,17 +24,17 @@ from pdinference.controller.supervisor import Supervisor
 from pdinference.controller.workers import ByKind, Workers
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import PROGRAM
+from pdinference.inference.camera import Camera
 from pdinference.inference.execute import Executor
 from pdinference.inference.in_effect import SpecsInEffect
 from pdinference.inference.reconcile import Reconciler
-from pdinference.inference.snapshot import Camera
 from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
-from pdinference.runtime.answering import Answering
 from pdinference.runtime.freshness import Freshness
 from pdinference.runtime.leader import AlwaysLeader, Leader
-from pdinference.runtime.measuring import Measuring
+from pdinference.runtime.load_monitor import LoadMonitor
 from pdinference.runtime.resync import Resync
 from pdinference.runtime.settings import OperatorSettings
+from pdinference.runtime.tls_endpoint import TlsEndpoint
 
 _LOG = logging.getLogger(__name__)
 _COALESCE_S = 0.1
@@ -44,7 +44,7 @@ _LANES = {
 }
 
 
-class Parts:
+class Application:
     """What the process consists of."""
 
     def __init__(self, settings: OperatorSettings, api: ApiServer) -> None:
@@ -67,12 +67,12 @@ class Parts:
         self.leader = self._leader(settings, api, identity)
         self.isolated = IsolatedProcess(Program(PROGRAM, settings.render), _LANES, self.metrics.registry)
         admission = admission_routes(self.isolated.lanes["admission"], self.metrics.registry)
-        self.answering = Answering(settings, api, self.supervisor, admission)
-        self.measuring = Measuring(
+        self.tls_endpoint = TlsEndpoint(settings, api, self.supervisor, admission)
+        self.load_monitor = LoadMonitor(
             settings,
             api,
             self.cache,
-            self.answering,
+            self.tls_endpoint,
             self.supervisor,
             registry=self.metrics.registry,
             enqueue=self._enqueue,
@@ -113,7 +113,7 @@ class Parts:
         reporter = Reporter(api, self.cache, events, self.metrics)
         examinations = Examinations(self.isolated.lanes["reconcile"])
         history = History(api, self.cache)
-        camera = Camera(self.cache, self.measuring.measured, self.measuring.activity, history_due=history.is_due)
+        camera = Camera(self.cache, self.load_monitor.measured, self.load_monitor.activity, history_due=history.is_due)
         inferences = Reconciler(
             cache=self.cache,
             camera=camera,
@@ -137,6 +137,6 @@ class Parts:
             metrics=self.metrics,
             settings=settings.render,
             examinations=examinations,
-            progress=self.measuring.progress,
+            progress=self.load_monitor.progress,
         )
         return ByKind({names.KIND: inferences, names.BATCH_KIND: batches})
