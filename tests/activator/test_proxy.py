@@ -12,7 +12,7 @@ from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from pdinference.activator.gate import Gate
-from pdinference.activator.run import Places, serving
+from pdinference.activator.run import Ports, serving
 from pdinference.api.names import METRIC_HELD_REQUESTS
 
 LONG = b"x" * 3_000_000
@@ -123,7 +123,7 @@ async def front() -> AsyncIterator[Front]:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(runner.cleanup)
         client = await stack.enter_async_context(aiohttp.ClientSession())
-        places = Places(0, 0, runner.addresses[0][1])
+        places = Ports(0, 0, runner.addresses[0][1])
         found = Front(router, gate, client)
         requests, state = await stack.enter_async_context(serving(places, gate, drain_seconds=5))
         found.router_url = f"http://127.0.0.1:{places.router}"
@@ -254,7 +254,7 @@ async def test_it_is_ready_once_the_router_was_and_stays_so(front: Front) -> Non
 async def test_it_is_not_ready_before(front: Front) -> None:
     fresh = Gate(limit=1, max_wait=1)
     async with (
-        serving(Places(0, 0, 1), fresh, drain_seconds=1) as (_, state),
+        serving(Ports(0, 0, 1), fresh, drain_seconds=1) as (_, state),
         front.client.get(f"http://127.0.0.1:{state}/readyz") as answer,
     ):
         assert answer.status == 503
@@ -266,7 +266,7 @@ async def test_what_is_being_answered_when_it_stops_is_finished(front: Front) ->
     gate, url = Gate(limit=1, max_wait=1), asyncio.get_running_loop().create_future()
 
     async def process() -> None:
-        async with serving(Places(0, 0, router_port), gate, drain_seconds=600) as (port, _):
+        async with serving(Ports(0, 0, router_port), gate, drain_seconds=600) as (port, _):
             url.set_result(f"http://127.0.0.1:{port}/v1/stream")
             await stop.wait()
 

@@ -22,7 +22,7 @@ _MISSING: Final = "MetricsApiMissing"
 _ELSEWHERE: Final = "MetricsApiElsewhere"
 OFF: Final = (
     "MetricsApiOff",
-    "The operator serves no metrics API (chart values metricsApi.enabled, watchNamespaces). Set spec.autoscaling.source.",
+    "The operator serves no metrics (chart: metricsApi.enabled, watchNamespaces). Set spec.autoscaling.source.",
 )
 
 
