@@ -171,7 +171,7 @@ async def test_what_cannot_be_sent_again_is_told_to_come_back(front: Front) -> N
     await front.opened()
     async with front.client.post(front.url + "/v1/vanishing", data=LONG) as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (503, "10")
-        assert "ask again" in (await answer.json())["error"]["message"]
+        assert "Retry the request" in (await answer.json())["error"]["message"]
 
 
 async def test_what_is_too_long_to_be_kept_is_passed_on_as_it_comes(front: Front) -> None:

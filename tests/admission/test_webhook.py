@@ -163,7 +163,7 @@ def test_batches_are_looked_at_too(batch_document: Make, tmp_path: Any) -> None:
 def test_answers_in_a_configmap_need_the_right_to_write_one(batch_document: Make, tmp_path: Any) -> None:
     batch = batch_document(output={"configMap": {"name": "answers"}})
     message = answer(batch)["status"]["message"]
-    assert "spec.output.configMap: The operator is not installed to write ConfigMaps." in message
+    assert "spec.output.configMap: The operator may not write ConfigMaps." in message
     assert "chart value rbac.batchConfigMaps: true" in message
     file = tmp_path / "batch.yaml"
     file.write_text(str(batch))
