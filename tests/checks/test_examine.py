@@ -260,7 +260,7 @@ def test_the_real_rank_of_an_adapter_counts_where_it_is_known(document: Make) ->
     assert problem.message == "Adapter sql has rank 64, but spec.model.lora.maxRank is 16. Set maxRank: 64."
     assert with_adapter(document, max_rank=64).problems == ()
     assert "Set maxRank: 128." in str(with_adapter(document, rank=65).problems)
-    assert "up to 512" in str(with_adapter(document, rank=1024).problems)
+    assert "maximum rank is 512" in str(with_adapter(document, rank=1024).problems)
     assert with_adapter(document, path="owner/another").problems == (), "what is not known is no problem"
 
 
@@ -268,7 +268,7 @@ def test_adapters_of_other_models_and_kinds_are_found(document: Make) -> None:
     found = with_adapter(document, rank=8, modules=["c_attn"], base="openai/gpt2").problems
     assert "targets c_attn, but models of type llama do not have" in str(found)
     assert "(openai/gpt2)" in str(found)
-    assert "use_dora, which vLLM cannot load" in str(with_adapter(document, rank=8, unsupported=["use_dora"]).problems)
+    assert "use_dora, which vLLM does not support" in str(with_adapter(document, rank=8, unsupported=["use_dora"]).problems)
 
 
 def test_an_adapter_trained_on_another_model_is_worth_a_warning(document: Make) -> None:

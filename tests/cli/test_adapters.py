@@ -70,7 +70,7 @@ def test_an_adapter_in_the_cache_of_the_hubs_client_is_read(run: Run, tmp_path: 
     for name in ("validate", "plan"):
         said = run(name, "owner/sql").output
         assert "Adapter sql uses use_dora, which vLLM does not support. Remove the adapter." in said
-        assert "sql changes c_attn, which a model of type llama does not have" in said
+        assert "Adapter sql targets c_attn, but models of type llama do not have" in said
 
 
 def test_another_base_is_worth_a_warning(run: Run, tmp_path: Path) -> None:

@@ -172,12 +172,12 @@ def test_a_stated_size_stays_with_another_config(tmp_path: Path) -> None:
     [
         ({"config.json": b"{}", "x.bin": b""}, "x.bin is empty"),
         ({}, "has no config.json"),
-        ({"config.json": b"{"}, "cannot be read as JSON"),
-        ({"config.json": b"[]"}, "has to be a JSON object"),
+        ({"config.json": b"{"}, "is not usable as JSON"),
+        ({"config.json": b"[]"}, "must be a JSON object"),
         ({"config.json": b"{}"}, "no usable num_hidden_layers"),
         ({"config.json": b"{}", "x.safetensors": b"\xff" * 9}, "is not a safetensors file"),
-        ({"config.json": b"{}", "x.safetensors": b"\x04"}, "ends within its header, after 1 bytes"),
-        ({"config.json": b"{}", "model.safetensors.index.json": b"{}"}, "is no index of safetensors files"),
+        ({"config.json": b"{}", "x.safetensors": b"\x04"}, "is truncated within its header, after 1 bytes"),
+        ({"config.json": b"{}", "model.safetensors.index.json": b"{}"}, "is not a valid index of safetensors files"),
         (
             {"config.json": b"{}", "model.safetensors.index.json": b'{"weight_map": {"a": "gone.safetensors"}}'},
             "lists files that do not exist: gone.safetensors",
