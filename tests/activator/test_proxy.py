@@ -212,7 +212,7 @@ async def test_requests_wait_for_a_pair_and_are_counted(front: Front) -> None:
     assert {s.name: s.value for f in families for s in f.samples}[METRIC_HELD_REQUESTS] == 2
     status, text = await front.post()
     assert status == 503
-    assert "2 requests wait" in text
+    assert "full (2 requests)" in text
     front.router.pair = True
     assert await asyncio.gather(*tasks) == [(201, "answer")] * 2
 
@@ -290,4 +290,4 @@ async def test_a_router_that_stops_turns_away_whom_the_last_pods_have_left(front
     front.router.pair = False
     front.router.go_on.set()
     status, text = await asyncio.wait_for(asking, 60)
-    assert (status, "This router stops" in text) == (503, True)
+    assert (status, "shutting down" in text) == (503, True)

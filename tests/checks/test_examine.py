@@ -268,7 +268,9 @@ def test_adapters_of_other_models_and_kinds_are_found(document: Make) -> None:
     found = with_adapter(document, rank=8, modules=["c_attn"], base="openai/gpt2").problems
     assert "targets c_attn, but models of type llama do not have" in str(found)
     assert "(openai/gpt2)" in str(found)
-    assert "use_dora, which vLLM does not support" in str(with_adapter(document, rank=8, unsupported=["use_dora"]).problems)
+    assert "use_dora, which vLLM does not support" in str(
+        with_adapter(document, rank=8, unsupported=["use_dora"]).problems
+    )
 
 
 def test_an_adapter_trained_on_another_model_is_worth_a_warning(document: Make) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from pdinference.runtime.stream import EventStream, without_objects
+from pdinference.runtime.stream import EventStream, Take, without_objects
 
 
 class Freshness:
@@ -71,8 +71,15 @@ def trace(freshness: Freshness) -> aiohttp.TraceConfig:
     return config
 
 
-def response_class(freshness: Freshness) -> type[aiohttp.ClientResponse]:
-    """A response that notices the bytes of a watch as they arrive, and holds nothing that Kopf cannot parse."""
+def response_class(
+    freshness: Freshness, taker: Callable[[str], Take | None] = lambda _: None
+) -> type[aiohttp.ClientResponse]:
+    """A response that notices the bytes of a watch as they arrive, takes its objects, and leaves Kopf the versions.
+
+    Args:
+        freshness: Where the bytes are noticed.
+        taker: What to do with the objects of the watch at this path; None to leave them to Kopf.
+    """
 
     class WatchedResponse(aiohttp.ClientResponse):
         async def start(self, connection: Any) -> aiohttp.ClientResponse:
@@ -80,7 +87,9 @@ def response_class(freshness: Freshness) -> type[aiohttp.ClientResponse]:
             if "watch" in self.url.query:
                 stream = self.url.path
                 freshness.heard(stream)
-                self.content = EventStream(self.content, stream, lambda: freshness.heard(stream))  # type: ignore[assignment]
+                self.content = EventStream(  # type: ignore[assignment]
+                    self.content, stream, lambda: freshness.heard(stream), taker(stream)
+                )
             return response
 
         async def read(self) -> bytes:

@@ -31,7 +31,7 @@ class StatusInputs:
         measured: What is known of the load that they go by.
         minimums: The least pods that each autoscaled role is to have.
         allocation: The replica count of each role, and what limits it.
-        queues_requests: Whether requests wait in router pods while P and D have none, so that a ready router says little.
+        queues_requests: Whether requests wait in router pods while P and D have none.
         asleep: Whether P and D have no pods because nobody asks.
         invalid: What is wrong with the stored spec; all else is by the last valid one then. Empty for a valid one.
         activity_known: Whether router pods tell how many requests there are.
