@@ -104,8 +104,7 @@ def test_one_file_is_left_to_vllm(tmp_path: Path) -> None:
     [
         (
             {},
-            "has no config.json, which vLLM needs. "
-            "It contains nothing. Check spec.model.source.persistentVolumeClaim.path",
+            "which vLLM needs. It contains nothing. Check spec.model.source.persistentVolumeClaim.path",
         ),
         ({"llama/config.json": CONFIG}, "It contains llama. Set spec.model.source"),
         (
