@@ -154,7 +154,7 @@ async def test_without_a_pdinference_it_waits_and_says_for_what(world: World) ->
     running = world.condition("Running")
     assert (running["status"], running["reason"]) == ("False", "WaitingForService")
     assert "There is no PDInference llama in namespace models" in running["message"]
-    assert result.again_after
+    assert result.requeue_after
 
 
 async def test_it_waits_until_the_pdinference_is_ready(world: World) -> None:
@@ -208,7 +208,7 @@ async def test_progress_comes_from_the_runner_while_it_runs(world: World) -> Non
     result = await world.reconcile()
     assert (world.status["phase"], world.status["progress"]) == ("Running", "8/20")
     assert (world.status["total"], world.status["completed"], world.status["failed"]) == (20, 7, 1)
-    assert result.again_after
+    assert result.requeue_after
     world.seen = None  # no answer: what is known stays
     await world.reconcile()
     assert world.status["progress"] == "8/20"
@@ -225,7 +225,7 @@ async def test_the_end_is_told_from_the_runners_last_words(world: World) -> None
     assert world.status["completionTime"] == "2026-11-21T01:00:00Z"
     assert world.condition("Complete")["status"] == "True"
     assert world.condition("Complete")["message"] == "19 of 20 requests answered; 1 failed."
-    assert not result.again_after
+    assert not result.requeue_after
     assert "Complete" in world.events()
 
 
@@ -236,7 +236,7 @@ async def test_it_is_not_over_before_the_last_words_have_arrived(world: World) -
     world.job(("Complete", "CompletionsReached"))
     result = await world.reconcile()
     assert world.status["phase"] == "Running"
-    assert result.again_after
+    assert result.requeue_after
     world.pod(phase="Succeeded", report=REPORT)
     await world.reconcile()
     assert world.status["progress"] == "20/20"
@@ -340,7 +340,7 @@ async def test_suspend_reaches_the_job_and_back(world: World) -> None:
     world.edit(suspend=True)
     result = await world.reconcile()
     assert world.api.objects[JOB_PATH]["spec"]["suspend"] is True
-    assert (world.status["phase"], result.again_after) == ("Suspended", None)
+    assert (world.status["phase"], result.requeue_after) == ("Suspended", None)
     world.edit()
     await world.reconcile()
     assert world.api.objects[JOB_PATH]["spec"]["suspend"] is False

@@ -89,7 +89,7 @@ async def test_back_off_doubles_up_to_five_minutes_and_starts_over_after_success
 
 
 async def test_the_servers_wish_to_wait_is_the_least_delay() -> None:
-    assert queue().retry("a", at_least=30) == 30
+    assert queue().retry("a", retry_after=30) == 30
 
 
 async def test_a_closed_queue_gives_nothing_out() -> None:

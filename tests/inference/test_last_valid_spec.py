@@ -193,7 +193,7 @@ async def test_a_model_that_turns_out_not_to_fit_leaves_the_one_before_in_effect
     assert history(world) == [1], "nobody knows yet whether it is valid"
     facts = {"config": {"num_hidden_layers": 1}, "adapters": [{"path": "owner/sql", "rank": 64}]}
     model_job.report(world, complete=True, phase="Ready", facts=facts)
-    assert (await world.reconcile()).again_after == pytest.approx(0.1)
+    assert (await world.reconcile()).requeue_after == pytest.approx(0.1)
     for restarted in (False, True):
         if restarted:
             world.restart()
@@ -228,7 +228,7 @@ async def test_an_examination_that_was_ended_leaves_the_last_valid_spec_in_effec
     world.edit(decode=SCALED, parameter={"seed": 13})
     await world.reconcile()
     result = await world.reconcile()
-    assert (result.retry, result.again_after) == (False, AGAIN_AFTER_S)
+    assert (result.retry, result.requeue_after) == (False, AGAIN_AFTER_S)
     assert "could not be examined, so the last valid spec stays in effect" in world.condition("Progressing")["message"]
     recommend(world, 5)
     await world.reconcile()

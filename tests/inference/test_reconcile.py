@@ -21,13 +21,13 @@ from pdinference.controller.report import Reporter
 from pdinference.controller.results import Result
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import tasks
+from pdinference.inference.effective_spec import EffectiveSpecs
 from pdinference.inference.execute import Executor
-from pdinference.inference.in_effect import SpecsInEffect
 from pdinference.inference.reconcile import Reconciler
-from pdinference.inference.snapshot import Camera
+from pdinference.inference.snapshot import Snapshotter
 from pdinference.isolation.calls import Calls, InProcess
 from pdinference.manifests import RenderSettings
-from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.sleep import Activity
 from tests.cluster.fake_api import FakeApi
 
@@ -43,7 +43,7 @@ class World:
     def __init__(self, document: Json, settings: RenderSettings = RenderSettings()) -> None:  # noqa: B008 - frozen
         self.api = FakeApi()
         self.settings = settings
-        self.measured = Measured()
+        self.measured = MeasuredLoad()
         self.metrics = Metrics()
         self.document = document
         self.activity: Activity | None = Activity(held=False, idle_seconds=0)
@@ -63,7 +63,7 @@ class World:
         history = History(self.api, self.cache)
         self.reconciler = Reconciler(
             cache=self.cache,
-            camera=Camera(
+            snapshotter=Snapshotter(
                 self.cache,
                 measured=lambda _: self.measured,
                 activity=lambda _: self.activity,
@@ -80,7 +80,7 @@ class World:
             ),
             reporter=Reporter(self.api, self.cache, events, self.metrics),
             metrics=self.metrics,
-            specs=SpecsInEffect(Examinations(calls), history),
+            specs=EffectiveSpecs(Examinations(calls), history),
         )
 
     def later(self, seconds: float) -> None:
@@ -168,7 +168,7 @@ def world(document: Callable[..., Json]) -> World:
 
 async def test_a_rollout_is_looked_at_again_when_its_deadline_passes(world: World) -> None:
     await world.reconcile()
-    looks = [(await world.reconcile()).again_after for _ in range(2)]
+    looks = [(await world.reconcile()).requeue_after for _ in range(2)]
     assert looks[-1] == pytest.approx(4200, abs=30)
 
 

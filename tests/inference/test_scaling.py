@@ -7,7 +7,7 @@ import pytest
 
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, SCALER, STATEFUL_SET
-from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.condition import MeasuredLoad
 from tests.inference.test_reconcile import World
 
 Json = dict[str, Any]
@@ -287,12 +287,12 @@ async def test_an_event_of_a_count_that_a_person_recommended_has_no_load(world: 
 
 async def test_the_baseline_latency_outlives_the_operator(world: World) -> None:
     first = await serving(world)
-    world.measured = Measured(paces={first: 0.01})
+    world.measured = MeasuredLoad(baselines={first: 0.01})
     await world.reconcile()
     assert world.api.objects[TARGET]["status"]["baselineInterTokenMicroseconds"] == 10_000
     world.restart()
     for seen in ({}, {first: 0.03}, {first: 0.0099}):
-        world.measured = Measured(paces=seen)
+        world.measured = MeasuredLoad(baselines=seen)
         await world.reconcile()
         assert world.api.writes() == 0
 

@@ -270,7 +270,7 @@ async def test_a_ready_router_alone_is_not_called_ready(world: World) -> None:
 async def test_it_is_looked_at_when_it_may_be_time_to_sleep(world: World) -> None:
     await serving(world)
     world.activity = Activity(held=False, idle_seconds=880)
-    assert (await world.reconcile()).again_after == 20
+    assert (await world.reconcile()).requeue_after == 20
 
 
 async def test_zero_replicas_stop_the_role_and_no_request_starts_it(document: Callable[..., Json]) -> None:

@@ -9,7 +9,7 @@ from pdinference.api.names import Role
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
 from pdinference.manifests import KedaSettings, RenderSettings
-from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.condition import MeasuredLoad
 from tests.inference.test_reconcile import World
 from tests.inference.test_scaling import count, recommend, serving
 
@@ -18,7 +18,7 @@ SCALED = {"replicas": 2, "autoscaling": {"maxReplicas": 6}}
 HPA = AUTOSCALER.path("ns", "llama-decode")
 KEDA = SCALED_OBJECT.path("ns", "llama-decode")
 KEDAS_HPA = AUTOSCALER.path("ns", "keda-hpa-llama-decode")
-OURS, ELSEWHERE = Measured(), Measured(problem=("MetricsApiElsewhere", "Another server has the API group."))
+OURS, ELSEWHERE = MeasuredLoad(), MeasuredLoad(problem=("MetricsApiElsewhere", "Another server has the API group."))
 
 
 @pytest.fixture

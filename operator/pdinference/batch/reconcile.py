@@ -92,7 +92,7 @@ class BatchReconciler:
             )
             return Result(
                 retry=not await self._publish(resource, previous, status),
-                again_after=AGAIN_AFTER_S if isinstance(error, ExaminationEndedError) else None,
+                requeue_after=AGAIN_AFTER_S if isinstance(error, ExaminationEndedError) else None,
             )
         except BusyError:
             return Result(retry=True)
@@ -106,8 +106,8 @@ class BatchReconciler:
             self._examinations.forget(owner)
         return Result(
             retry=bool(outcome.failures or outcome.waiting or not written),
-            at_least=outcome.retry_after or 0.0,
-            again_after=None if status.finished or status.phase == "Suspended" else _LOOK_S,
+            retry_after=outcome.retry_after or 0.0,
+            requeue_after=None if status.finished or status.phase == "Suspended" else _LOOK_S,
         )
 
     def _service(self, batch: PDBatch) -> tuple[Service | None, str]:

@@ -79,12 +79,12 @@ class WorkQueue(Generic[KeyT]):
         heapq.heappush(self._timers, _Timer(due, key))
         self._wake.set()
 
-    def retry(self, key: KeyT, at_least: float = 0.0) -> float:
+    def retry(self, key: KeyT, retry_after: float = 0.0) -> float:
         """Work on this key again after a back-off that doubles with each failure; the delay comes back."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay = min(_BACKOFF_LIMIT_S, _BACKOFF_FIRST_S * 2.0 ** min(failures, 16)) * self._jitter()
-        delay = max(delay, at_least)
+        delay = max(delay, retry_after)
         self._metrics.queue_retries.inc()
         self.add_after(key, delay)
         return delay

@@ -15,13 +15,13 @@ class Result:
 
     Attributes:
         retry: Come back after a back-off.
-        at_least: Seconds that the API server asked to wait.
-        again_after: Look again after so many seconds, although nothing failed; None for never.
+        retry_after: Seconds that the API server asked to wait.
+        requeue_after: Look again after so many seconds, although nothing failed; None for never.
     """
 
     retry: bool = False
-    at_least: float = 0.0
-    again_after: float | None = None
+    retry_after: float = 0.0
+    requeue_after: float | None = None
 
 
 def count_writes(metrics: Metrics, *written: Outcome, pruned: Outcome | None = None) -> None:

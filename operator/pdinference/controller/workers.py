@@ -20,7 +20,7 @@ class Reconciles(Protocol):
     async def reconcile(self, owner: Owner) -> Result: ...  # noqa: D102
 
 
-class ByKind:
+class KindDispatcher:
     """One reconciler for each kind of resource."""
 
     def __init__(self, reconcilers: Mapping[str, Reconciles]) -> None:
@@ -88,12 +88,12 @@ class Workers:
             self._queue.retry(owner)
         elif result.retry:
             self._metrics.reconciles.labels("retry").inc()
-            self._queue.retry(owner, result.at_least)
+            self._queue.retry(owner, result.retry_after)
         else:
             self._metrics.reconciles.labels("success").inc()
             self._queue.forget(owner)
-            if result.again_after is not None:
-                self._queue.add_after(owner, result.again_after)
+            if result.requeue_after is not None:
+                self._queue.add_after(owner, result.requeue_after)
 
     async def _guarded(self, owner: Owner) -> Result | None:
         """A fault in one resource's reconcile must not take the others down with it."""

@@ -11,7 +11,7 @@ from pdinference.api.v1alpha1 import PDBatch
 from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.state.records import ResourceRecord
-from pdinference.examination.desired import Asked, Desired, InvalidSpecError, asked_by
+from pdinference.examination.desired import Desired, InvalidSpecError, SpecIdentity, spec_identity
 from pdinference.examination.tasks import BATCH, COMPILE
 from pdinference.isolation.calls import Calls, EndedError
 
@@ -45,9 +45,9 @@ class Examinations:
     def __init__(self, calls: Calls, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._calls = calls
         self._clock = clock
-        self._refusals: dict[Owner, dict[Asked, _Refusal]] = {}
+        self._refusals: dict[Owner, dict[SpecIdentity, _Refusal]] = {}
         # A batch that runs is looked at every few seconds.
-        self._batches: dict[Owner, tuple[tuple[Asked, bool], PDBatch]] = {}
+        self._batches: dict[Owner, tuple[tuple[SpecIdentity, bool], PDBatch]] = {}
 
     async def compiled(self, record: ResourceRecord) -> tuple[Desired, tuple[Child, ...]]:
         """Examine and render a PDInference.
@@ -57,7 +57,7 @@ class Examinations:
             BusyError: Others are examined.
         """
         if record.unreadable:
-            raise InvalidSpecError.of([record.unreadable])
+            raise InvalidSpecError.from_problems([record.unreadable])
         found: tuple[Desired, tuple[Child, ...]] = await self._asked(COMPILE, record)
         return found
 
@@ -69,8 +69,8 @@ class Examinations:
             begun: Whether its Job was made already.
         """
         if record.unreadable:
-            raise InvalidSpecError.of([record.unreadable])
-        asked = (asked_by(record), begun)
+            raise InvalidSpecError.from_problems([record.unreadable])
+        asked = (spec_identity(record), begun)
         known = self._batches.get(record.owner)
         if known is not None and known[0] == asked:
             return known[1]
@@ -84,7 +84,7 @@ class Examinations:
         self._batches.pop(owner, None)
 
     async def _asked(self, task: str, record: ResourceRecord, **options: object) -> Any:
-        asked = asked_by(record)
+        asked = spec_identity(record)
         known = self._refusals.get(record.owner, {}).get(asked)
         if known is not None and self._clock() < known.until:
             raise known.error
@@ -97,7 +97,7 @@ class Examinations:
             raise self._refused(record.owner, asked, found, math.inf)
         return found
 
-    def _refused(self, owner: Owner, asked: Asked, error: InvalidSpecError, seconds: float) -> InvalidSpecError:
+    def _refused(self, owner: Owner, asked: SpecIdentity, error: InvalidSpecError, seconds: float) -> InvalidSpecError:
         kept = self._refusals.setdefault(owner, {})
         kept.pop(asked, None)
         kept[asked] = _Refusal(error, self._clock() + seconds)

@@ -37,7 +37,7 @@ class InvalidSpecError(Exception):
         self.memory = memory
 
     @classmethod
-    def of(cls, problems: Iterable[object], memory: MemoryVerdict = NO_VERDICT) -> "InvalidSpecError":
+    def from_problems(cls, problems: Iterable[object], memory: MemoryVerdict = NO_VERDICT) -> "InvalidSpecError":
         """Of a resource with these problems."""
         return cls(f"Correct it: {'; '.join(map(str, problems))}", memory)
 
@@ -106,7 +106,7 @@ class Desired:
 
     def is_of(self, record: ResourceRecord) -> bool:
         """Whether this is still what the resource asks for."""
-        return (self.uid, self.generation, self.spec, self.facts) == asked_by(record)
+        return (self.uid, self.generation, self.spec, self.facts) == spec_identity(record)
 
 
 def model_of(record: ResourceRecord) -> Mapping[str, Any]:
@@ -114,10 +114,10 @@ def model_of(record: ResourceRecord) -> Mapping[str, Any]:
     return json.loads(record.status).get("model") or {}
 
 
-Asked = tuple[str, int, bytes, str]
+SpecIdentity = tuple[str, int, bytes, str]
 
 
-def asked_by(record: ResourceRecord) -> Asked:
+def spec_identity(record: ResourceRecord) -> SpecIdentity:
     """Identity of all that an examination of the resource depends on; its spec may be the last valid one."""
     return record.uid, record.generation, digest(record.spec), _facts(model_of(record))
 
@@ -135,7 +135,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
     model = model_of(record)
     examination = examine(record.body(), settings, lambda _: model)
     if (resource := examination.resource) is None:
-        raise InvalidSpecError.of(examination.problems, examination.memory)
+        raise InvalidSpecError.from_problems(examination.problems, examination.memory)
     rendered = render(resource, settings)
     children = tuple(Child.of(manifest) for manifest in rendered.objects)
     spec = resource.spec

@@ -43,5 +43,5 @@ def _of_record(function: Callable[..., object]) -> Task:
 def _valid_batch(record: ResourceRecord, settings: RenderSettings, *, begun: bool) -> PDBatch:
     examination = examine_batch(record.body(), settings, begun=begun)
     if examination.batch is None:
-        raise InvalidSpecError.of(examination.problems)
+        raise InvalidSpecError.from_problems(examination.problems)
     return examination.batch

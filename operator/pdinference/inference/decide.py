@@ -16,7 +16,7 @@ from pdinference.inference.snapshot import Snapshot
 from pdinference.planning.model_report import model_status
 from pdinference.planning.rollout import RolloutPlan, plan_rollout
 from pdinference.planning.scaling.allocation import Allocation, allocate
-from pdinference.planning.scaling.sleep import next_look, sleeps
+from pdinference.planning.scaling.sleep import seconds_until_sleep, sleeps
 
 
 def decide(snapshot: Snapshot) -> Plan:
@@ -56,7 +56,7 @@ def decide(snapshot: Snapshot) -> Plan:
         report=reports(snapshot, allocation, rollout),
         delete=tuple(_unneeded(snapshot, rollout)),
         remember=snapshot.history_due and _is_valid_for_good(snapshot, rollout),
-        look_again=_seconds_to_sleep(snapshot, asleep=asleep),
+        requeue_after=_seconds_to_sleep(snapshot, asleep=asleep),
     )
 
 
@@ -91,7 +91,7 @@ def _sleeps(snapshot: Snapshot) -> bool:
 def _seconds_to_sleep(snapshot: Snapshot, *, asleep: bool) -> float | None:
     """When P and D that have pods may be put to sleep; None when that is not to be expected."""
     after = snapshot.desired.sleeps_after
-    return None if after is None or asleep or snapshot.empty else next_look(after, snapshot.activity)
+    return None if after is None or asleep or snapshot.empty else seconds_until_sleep(after, snapshot.activity)
 
 
 def _replicas(snapshot: Snapshot, allocation: Allocation) -> dict[ChildKey, int]:
@@ -134,5 +134,5 @@ def _unneeded(snapshot: Snapshot, rollout: RolloutPlan) -> Iterator[ChildRecord]
     for child in snapshot.owned():
         if child.key in snapshot.desired.fingerprints or child.deleting:
             continue
-        if not child.pair or rollout.may_go(child.pair):
+        if not child.revision or rollout.may_be_deleted(child.revision):
             yield child

@@ -21,7 +21,7 @@ from pdinference.planning.observed import Failure
 
 
 @dataclass(frozen=True, slots=True)
-class Executed:
+class ExecutionResult:
     """What became of a plan.
 
     Attributes:
@@ -61,7 +61,7 @@ class Executor:
 
     async def execute(
         self, snapshot: Snapshot, plan: Plan, rendered: Callable[[], Awaitable[Iterable[Child]]]
-    ) -> Executed:
+    ) -> ExecutionResult:
         """Write what the plan says, in an order that loses no request: what serves is deleted last.
 
         Args:
@@ -74,7 +74,7 @@ class Executor:
             BusyError: Others are rendered.
         """
         if plan.empty:
-            return Executed()
+            return ExecutionResult()
         uid = snapshot.resource.uid
         applied = Outcome()
         if plan.apply:
@@ -90,11 +90,11 @@ class Executor:
         count_writes(self._metrics, applied, counted, reported, remembered, pruned=pruned)
         return self._summary(applied, counted, reported, remembered, pruned)
 
-    def _summary(self, *outcomes: Outcome) -> Executed:
+    def _summary(self, *outcomes: Outcome) -> ExecutionResult:
         found = (failure for outcome in outcomes for failure in outcome.failures)
         keys = [key for outcome in outcomes for key in outcome.applied]
         records = ((key, self._cache.children.get(key)) for key in keys)
-        return Executed(
+        return ExecutionResult(
             failures=tuple(sorted(found, key=lambda f: (f.transient, f.kind, f.name))),
             written={key: record for key, record in records if record is not None},
             waiting=any(outcome.waiting for outcome in outcomes),

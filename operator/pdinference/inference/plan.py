@@ -27,7 +27,7 @@ class Plan:
         report: The status of scale targets, as merge patches.
         remember: Whether the history lacks the spec as its newest entry, or has entries to delete.
         delete: Children that are no longer needed.
-        look_again: Seconds after which to decide again although nothing changed; None for never.
+        requeue_after: Seconds after which to decide again although nothing changed; None for never.
     """
 
     rollout: RolloutPlan
@@ -41,7 +41,7 @@ class Plan:
     report: Mapping[ChildKey, Mapping[str, Any]] = field(default_factory=dict)
     delete: tuple[ChildRecord, ...] = ()
     remember: bool = False
-    look_again: float | None = None
+    requeue_after: float | None = None
 
     @property
     def empty(self) -> bool:

@@ -80,7 +80,7 @@ def _statuses(
                 replicas=counts[revision] if role in snapshot.leading_workloads(revision) else 0,
                 selector=names.selector_text(names.role_selector(snapshot.owner.name, role, revision)),
                 revision=revision,
-                baseline_inter_token_microseconds=best_baseline(state, revision, snapshot.measured.paces)
+                baseline_inter_token_microseconds=best_baseline(state, revision, snapshot.measured.baselines)
                 if role is Role.DECODE
                 else None,
                 conditions=conditions.carry_over(limited, state.conditions),

@@ -15,7 +15,7 @@ from pdinference.examination.desired import Desired
 from pdinference.planning.model_report import ModelView
 from pdinference.planning.observed import AutoscalerState, PodSummary, WorkloadState
 from pdinference.planning.scale_target import ScalerState
-from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.fleet import Fleet
 from pdinference.planning.scaling.sleep import Activity
 
@@ -42,7 +42,7 @@ class Snapshot:
     previous: Status
     children: Mapping[ChildKey, ChildRecord]
     pods: tuple[PodSummary, ...]
-    measured: Measured
+    measured: MeasuredLoad
     activity: Activity | None
     now: datetime
     invalid: str = ""
@@ -106,7 +106,11 @@ class Snapshot:
             key = self.role_key(AUTOSCALER.name, role)._replace(name=names.keda_autoscaler(self.owner.name, role))
             made = self.children.get(key) if kind == SCALED_OBJECT.name else None
             by_keda = made is not None and made.autoscaler is not None and made.owner_uid == record.uid
-            return record.autoscaler.by(made.autoscaler) if by_keda and made and made.autoscaler else record.autoscaler
+            return (
+                record.autoscaler.with_hpa(made.autoscaler)
+                if by_keda and made and made.autoscaler
+                else record.autoscaler
+            )
         return None
 
     def role_key(self, kind: str, role: Role) -> ChildKey:
@@ -138,7 +142,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Camera:
+class Snapshotter:
     """Takes snapshots.
 
     Attributes:
@@ -150,7 +154,7 @@ class Camera:
     """
 
     cache: Cache
-    measured: Callable[[Owner], Measured] = lambda _: Measured()
+    measured: Callable[[Owner], MeasuredLoad] = lambda _: MeasuredLoad()
     activity: Callable[[Owner], Activity | None] = lambda _: None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     history_due: Callable[[ResourceRecord], bool] = lambda _: False

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from pdinference.isolation import wire
 from pdinference.isolation.calls import BusyError, EndedError
-from pdinference.isolation.turns import Turns
+from pdinference.isolation.fair_queue import FairQueue
 from pdinference.isolation.worker import MEMORY, READY
 
 _LOG = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Lane:
         self._name = name
         self._limits = limits
         self._ended = ended
-        self._turns: Turns[_Call] = Turns(most=_MOST_WAITING, most_of_one=_MOST_WAITING_OF_ONE)
+        self._turns: FairQueue[_Call] = FairQueue(most=_MOST_WAITING, most_of_one=_MOST_WAITING_OF_ONE)
 
     async def call(self, task: str, payload: bytes, *, turn: str) -> bytes:
         """See `Calls`."""

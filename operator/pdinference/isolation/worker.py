@@ -43,12 +43,12 @@ def main() -> None:
     tasks = getattr(importlib.import_module(module), name)(settings)
     gc.collect()
     gc.freeze()  # so that collections in the workers do not write into memory that they share
-    nursery = _Nursery(lanes, tasks)
+    supervisor = _WorkerSupervisor(lanes, tasks)
     os.write(1, READY)
-    sys.exit(nursery.run())
+    sys.exit(supervisor.run())
 
 
-class _Nursery:
+class _WorkerSupervisor:
     """Keeps one worker for each lane."""
 
     def __init__(self, lanes: list[socket.socket], tasks: Mapping[str, Callable[[bytes], bytes]]) -> None:

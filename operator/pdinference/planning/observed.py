@@ -134,7 +134,7 @@ class AutoscalerState:
     limited: Verdict | None = None
 
     @property
-    def sees(self) -> bool:
+    def load_known(self) -> bool:
         """Whether it knows the load."""
         return self.active is not None and self.active.status == "True"
 
@@ -150,7 +150,7 @@ class AutoscalerState:
         lowered = self.limited.reason == "TooFewReplicas" and self.desired is not None and self.desired > self.minimum
         return "" if raised or lowered else self.limited.reason
 
-    def by(self, hpa: "AutoscalerState") -> "AutoscalerState":
+    def with_hpa(self, hpa: "AutoscalerState") -> "AutoscalerState":
         """A ScaledObject as the HPA sees it that KEDA has made of it, unless KEDA itself complains."""
         return replace(
             hpa,

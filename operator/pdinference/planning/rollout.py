@@ -29,7 +29,7 @@ class RolloutPlan:
     complete: bool
     keep: frozenset[str] | None
 
-    def may_go(self, revision: str) -> bool:
+    def may_be_deleted(self, revision: str) -> bool:
         """Whether the workloads of this revision serve nobody."""
         return self.keep is not None and revision not in self.keep
 

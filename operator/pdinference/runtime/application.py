@@ -21,13 +21,13 @@ from pdinference.controller.metrics import Metrics
 from pdinference.controller.queue import WorkQueue
 from pdinference.controller.report import Reporter
 from pdinference.controller.supervisor import Supervisor
-from pdinference.controller.workers import ByKind, Workers
+from pdinference.controller.workers import KindDispatcher, Workers
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import PROGRAM
+from pdinference.inference.effective_spec import EffectiveSpecs
 from pdinference.inference.execute import Executor
-from pdinference.inference.in_effect import SpecsInEffect
 from pdinference.inference.reconcile import Reconciler
-from pdinference.inference.snapshot import Camera
+from pdinference.inference.snapshot import Snapshotter
 from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
 from pdinference.runtime.freshness import Freshness
 from pdinference.runtime.leader import AlwaysLeader, Leader
@@ -107,16 +107,18 @@ class Application:
             return AlwaysLeader(on_change)
         return Leader(api, namespace=settings.lease_namespace, identity=identity, on_change=on_change)
 
-    def _reconcilers(self, settings: OperatorSettings, api: ApiServer, events: EventRecorder) -> ByKind:
+    def _reconcilers(self, settings: OperatorSettings, api: ApiServer, events: EventRecorder) -> KindDispatcher:
         """One for each kind of resource; they share cache, applier and reporter."""
         applier = Applier(api, self.cache, concurrency=settings.applies)
         reporter = Reporter(api, self.cache, events, self.metrics)
         examinations = Examinations(self.isolated.lanes["reconcile"])
         history = History(api, self.cache)
-        camera = Camera(self.cache, self.load_monitor.measured, self.load_monitor.activity, history_due=history.is_due)
+        snapshotter = Snapshotter(
+            self.cache, self.load_monitor.measured, self.load_monitor.activity, history_due=history.is_due
+        )
         inferences = Reconciler(
             cache=self.cache,
-            camera=camera,
+            snapshotter=snapshotter,
             executor=Executor(
                 api=api,
                 cache=self.cache,
@@ -127,7 +129,7 @@ class Application:
             ),
             reporter=reporter,
             metrics=self.metrics,
-            specs=SpecsInEffect(examinations, history),
+            specs=EffectiveSpecs(examinations, history),
         )
         batches = BatchReconciler(
             api=api,
@@ -139,4 +141,4 @@ class Application:
             examinations=examinations,
             progress=self.load_monitor.progress,
         )
-        return ByKind({names.KIND: inferences, names.BATCH_KIND: batches})
+        return KindDispatcher({names.KIND: inferences, names.BATCH_KIND: batches})

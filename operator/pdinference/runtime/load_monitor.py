@@ -24,7 +24,7 @@ from pdinference.loadmetrics.metrics_api.registration import Registration
 from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.planning.batch import Progress
-from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.sleep import Activity
 from pdinference.runtime.settings import OperatorSettings
 from pdinference.runtime.tls_endpoint import TlsEndpoint
@@ -84,10 +84,10 @@ class LoadMonitor:
                 ).routes()
             )
 
-    def measured(self, owner: Owner) -> Measured:
+    def measured(self, owner: Owner) -> MeasuredLoad:
         """What the status of a resource should know."""
         caches = {role: self._scraper.kv_caches(owner, role) for role in ENGINE_ROLES}
-        return Measured(
+        return MeasuredLoad(
             self._registration.problem if self._policies.uses_metrics_api(owner) else None,
             self._scraper.silent(owner),
             caches,
@@ -102,7 +102,7 @@ class LoadMonitor:
         """How far a batch is; None when its runner does not report it."""
         return self._progress.of(owner)
 
-    async def begun(self) -> None:
+    async def wait_for_activity(self) -> None:
         """Wait until pairs that may sleep were asked once, but not for long where they do not answer.
 
         What is decided before would be taken back a moment later, in the status at least.

@@ -122,7 +122,7 @@ class Operator:
         return status
 
     async def _work(self) -> None:
-        await self._application.load_monitor.first_activity()
+        await self._application.load_monitor.wait_for_activity()
         await self._application.leader.acquire()
         self._application.workers.start(self._settings.workers)
         await self._application.leader.hold()

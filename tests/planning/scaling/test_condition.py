@@ -7,7 +7,7 @@ import pytest
 from pdinference.api.names import Role
 from pdinference.planning.conditions import ConditionResult
 from pdinference.planning.observed import AutoscalerState, Load, Verdict
-from pdinference.planning.scaling.condition import Measured, autoscaling_result, scaling_text
+from pdinference.planning.scaling.condition import MeasuredLoad, autoscaling_result, scaling_text
 from pdinference.planning.scaling.limited import Limit, LimitReason
 
 P, D = Role.PARAMETER, Role.DECODE
@@ -20,10 +20,10 @@ FINE = AutoscalerState(
     active=Verdict("True", "ValidMetricFound"),
     limited=Verdict("False", "DesiredWithinRange", "the desired count is within the acceptable range"),
 )
-ELSEWHERE = Measured(problem=("MetricsApiElsewhere", "Another server has it."))
+ELSEWHERE = MeasuredLoad(problem=("MetricsApiElsewhere", "Another server has it."))
 
 
-def of(hpa: AutoscalerState | None, measured: Measured = Measured()) -> ConditionResult:  # noqa: B008
+def of(hpa: AutoscalerState | None, measured: MeasuredLoad = MeasuredLoad()) -> ConditionResult:  # noqa: B008
     return autoscaling_result({D: hpa}, measured)
 
 
@@ -90,7 +90,7 @@ def test_an_hpa_that_brought_pods_into_its_range_has_not_looked_and_is_not_blind
 def test_what_is_said_of_a_role_ends_before_what_is_said_of_the_other() -> None:
     """Messages of Kubernetes and of KEDA have no full stop."""
     blind = replace(FINE, active=Verdict("False", "NoMetric", "no such metric"))
-    assert "no such metric. D: The" in autoscaling_result({P: blind, D: FINE}, Measured()).message
+    assert "no such metric. D: The" in autoscaling_result({P: blind, D: FINE}, MeasuredLoad()).message
 
 
 def test_a_metrics_api_that_is_not_ours_is_named_once_the_hpa_is_blind() -> None:
@@ -119,18 +119,18 @@ def test_another_hpa_for_the_same_pods_is_told_as_what_it_is() -> None:
 
 def test_silent_pods_do_not_matter_where_no_metric_is_the_operators() -> None:
     others = replace(FINE, loads=(Load("cpu", 5, 900),))
-    assert of(others, Measured(silent={D: ("a",)})) == of(others)
+    assert of(others, MeasuredLoad(silent={D: ("a",)})) == of(others)
 
 
 @pytest.mark.parametrize("metric", ["decodeLoad", "pdinference_decode_load"])
 def test_silent_pods_are_named_whichever_source_reads_the_load(metric: str) -> None:
-    found = of(replace(FINE, loads=(Load(metric, 5, 900),)), Measured(silent={D: ("a",)}))
+    found = of(replace(FINE, loads=(Load(metric, 5, 900),)), MeasuredLoad(silent={D: ("a",)}))
     assert found.message.endswith(": a.")
 
 
 def test_latencies_are_metrics_of_the_operator_too() -> None:
     slow = replace(FINE, loads=(Load("pdinference_time_to_first_token_milliseconds_p90", 5, 500_000, averaged=False),))
-    assert "do not tell their load" in of(slow, Measured(silent={D: ("a",)})).message
+    assert "do not tell their load" in of(slow, MeasuredLoad(silent={D: ("a",)})).message
     blind = replace(slow, active=Verdict("False", "FailedGetExternalMetric", "404"))
     assert of(blind, ELSEWHERE).reason == "MetricsApiElsewhere"
 
@@ -156,14 +156,14 @@ def test_a_limit_that_was_moved_is_no_limit_until_the_hpa_has_looked(
 
 
 def test_silent_pods_are_named() -> None:
-    found = of(FINE, Measured(silent={D: ("a", "b", "c", "d")}))
+    found = of(FINE, MeasuredLoad(silent={D: ("a", "b", "c", "d")}))
     assert found.status == "True"
     assert "a, b, c and others" in found.message
 
 
 def test_the_worse_of_two_roles_decides_and_both_are_told() -> None:
     blind = replace(FINE, active=Verdict("False", "FailedGetExternalMetric", "no pod serves yet"))
-    found = autoscaling_result({P: blind, D: FINE}, Measured())
+    found = autoscaling_result({P: blind, D: FINE}, MeasuredLoad())
     assert (found.status, found.reason) == ("False", "FailedGetExternalMetric")
     assert found.message.startswith("P: ")
     assert "D: The number of pods follows the load." in found.message
@@ -172,7 +172,7 @@ def test_the_worse_of_two_roles_decides_and_both_are_told() -> None:
 def test_the_reason_is_that_of_the_role_that_gets_least_of_what_it_wants() -> None:
     few, many = (replace(FINE, limited=Verdict("True", reason)) for reason in ("TooFewReplicas", "TooManyReplicas"))
     for p, d, reason in ((FINE, few, "TooFewReplicas"), (few, many, "TooManyReplicas"), (FINE, FINE, "Active")):
-        assert autoscaling_result({P: p, D: d}, Measured()).reason == reason
+        assert autoscaling_result({P: p, D: d}, MeasuredLoad()).reason == reason
 
 
 def test_loads_are_shown_as_users_write_their_targets() -> None:
@@ -188,7 +188,7 @@ def test_loads_are_shown_as_users_write_their_targets() -> None:
 @pytest.mark.parametrize("reason", [LimitReason.GPU_BUDGET, LimitReason.RATIO])
 def test_a_limit_of_both_roles_together_is_the_reason(reason: LimitReason) -> None:
     found = autoscaling_result(
-        {P: FINE, D: FINE}, Measured(), limited={D: Limit(reason, 6, 4, "4 of 4 GPUs are in use.")}
+        {P: FINE, D: FINE}, MeasuredLoad(), limited={D: Limit(reason, 6, 4, "4 of 4 GPUs are in use.")}
     )
     assert (found.status, found.reason) == ("True", reason)
     assert found.message.endswith("D: 4 of 4 GPUs are in use.")
@@ -196,11 +196,11 @@ def test_a_limit_of_both_roles_together_is_the_reason(reason: LimitReason) -> No
 
 @pytest.mark.parametrize("reason", [LimitReason.TOO_MANY, LimitReason.STARTING])
 def test_a_limit_of_one_role_is_left_to_its_hpa(reason: LimitReason) -> None:
-    found = autoscaling_result({D: FINE}, Measured(), limited={D: Limit(reason, 6, 4, "maxReplicas is 4.")})
+    found = autoscaling_result({D: FINE}, MeasuredLoad(), limited={D: Limit(reason, 6, 4, "maxReplicas is 4.")})
     assert found.reason == "Active"
 
 
 def test_an_unknown_load_comes_before_a_limit() -> None:
     blind = replace(FINE, active=Verdict("False", "NoMetric", "no such metric"))
-    found = autoscaling_result({D: blind}, Measured(), limited={D: Limit(LimitReason.GPU_BUDGET, 6, 4, "In use.")})
+    found = autoscaling_result({D: blind}, MeasuredLoad(), limited={D: Limit(LimitReason.GPU_BUDGET, 6, 4, "In use.")})
     assert (found.status, found.reason) == ("False", "NoMetric")

@@ -198,7 +198,7 @@ class _Decision:
         for role, moving in roles.items():
             for revision, count in moving.counts.items():
                 counts[role, revision] = max(count, counts.get((role, revision), 0))
-        return sum(count * self._gpus(*place) for place, count in counts.items()) + self._fleet.leaving
+        return sum(count * self._gpus(*place) for place, count in counts.items()) + self._fleet.uncounted_gpus
 
     def _why_blocked(self, first: Mapping[Role, int], used: int) -> str:
         needed = sum(first[role] * self._spec.roles[role].gpus for role in ENGINE_ROLES)

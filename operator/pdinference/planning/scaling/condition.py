@@ -25,7 +25,7 @@ _NOT_SET_UP: Final = ConditionResult("Unknown", "Starting", "Not set up yet.")
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredLoad:
     """What vLLM's metrics say, and what is known of the load that HPAs go by.
 
     Attributes:
@@ -33,17 +33,17 @@ class Measured:
             for a resource whose autoscalers read the load from Prometheus.
         silent: Names of the pods of each role that should answer and do not.
         kv_caches: The KV cache of each pod of a role that has told its size.
-        paces: The shortest time that a D pod of each revision took for a token, as far as HPAs go by that.
+        baselines: The shortest time that a D pod of each revision took for a token, as far as HPAs go by that.
     """
 
     problem: tuple[str, str] | None = None
     silent: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
     kv_caches: Mapping[Role, Mapping[str, KvCache]] = field(default_factory=dict)
-    paces: Mapping[str, float] = field(default_factory=dict)
+    baselines: Mapping[str, float] = field(default_factory=dict)
 
 
 def autoscaling_result(
-    hpas: Mapping[Role, AutoscalerState | None], measured: Measured, *, limited: Mapping[Role, Limit] = _UNLIMITED
+    hpas: Mapping[Role, AutoscalerState | None], measured: MeasuredLoad, *, limited: Mapping[Role, Limit] = _UNLIMITED
 ) -> ConditionResult:
     """The condition over all autoscaled roles: as bad as the worst of them.
 
@@ -91,8 +91,8 @@ def _label(load: Load) -> str:
     return load.metric if signal is None else label(signal)
 
 
-def _role(hpa: AutoscalerState, measured: Measured, role: Role, limit: Limit | None) -> ConditionResult:
-    if measured.problem is not None and not hpa.sees and reads_operator(hpa):
+def _role(hpa: AutoscalerState, measured: MeasuredLoad, role: Role, limit: Limit | None) -> ConditionResult:
+    if measured.problem is not None and not hpa.load_known and reads_operator(hpa):
         return ConditionResult("False", *measured.problem)
     if not hpa.evaluated:
         return ConditionResult("Unknown", "Starting", "Kubernetes has not looked at the load yet.")

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from pdinference.planning.scaling.signals import DRAIN_SECONDS
 
-KEEPS = 0.9
+BUSY_POD_CAP = 0.9
 """What a busy pod counts for at most, where it is known what arrives: enough to keep it at any target up to 90 %, and
 too little to bring another. Pods that are full for a while, because they catch up, need no more of them; where that
 does not end, more arrives than they can do, and waits."""
@@ -96,7 +96,7 @@ def decode_load(
     finished = sum(pod.finished for pod in windows)
     if not generated or not finished or arrivals is None:
         return sum(pod.load(idle) * pod.seconds for pod in windows) / seconds
-    served = sum(min(KEEPS, pod.load(idle)) * pod.seconds for pod in windows) / seconds
+    served = sum(min(BUSY_POD_CAP, pod.load(idle)) * pod.seconds for pod in windows) / seconds
     seconds_per_token = sum(pod.load(idle) * pod.seconds for pod in windows) / generated
     each = seconds_per_token * sum(pod.finished_tokens for pod in windows) / finished
     waiting = sum(pod.waiting for pod in windows) + waiting_for_prefill

@@ -40,7 +40,7 @@ class Fleet:
         return sum(workload.gpus for workload in self._of(role, revision))
 
     @property
-    def leaving(self) -> int:
+    def uncounted_gpus(self) -> int:
         """GPUs of pods that no workload counts any more: of those that end, and those that are about to.
 
         A pod that ends is counted beside the one that takes its place: Deployments do not wait for its end.

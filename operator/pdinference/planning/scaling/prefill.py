@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pdinference.planning.scaling.signals import DRAIN_SECONDS
 
-LATELY_SECONDS = 10
+RECENT_SECONDS = 10
 """How far back is looked for the beginning of a burst: two scrapes."""
 _SURE = 4
 """How many standard deviations of a Poisson process more than before are no accident: one look in 10,000 is."""
@@ -23,8 +23,8 @@ class PrefillWindow:
         arrived: Requests that came in: what finished, and by how much more are waiting and running.
         waiting: Requests waiting at the second scrape.
         running: Requests running at the second scrape.
-        late_seconds: Length of the end of the window, about `LATELY_SECONDS`.
-        late_arrived: Requests that came in then.
+        recent_seconds: Length of the end of the window, about `RECENT_SECONDS`.
+        recent_arrived: Requests that came in then.
     """
 
     seconds: float
@@ -33,8 +33,8 @@ class PrefillWindow:
     arrived: float
     waiting: float
     running: float
-    late_seconds: float
-    late_arrived: float
+    recent_seconds: float
+    recent_arrived: float
 
     @property
     def busy_seconds(self) -> float:
@@ -54,13 +54,13 @@ def arrival_rate(pods: Iterable[PrefillWindow]) -> float:
     windows = [pod for pod in pods if pod.seconds > 0]
     if not windows:
         return 0.0
-    seconds, late_seconds = max(pod.seconds for pod in windows), max(pod.late_seconds for pod in windows)
-    arrived, late = sum(pod.arrived for pod in windows), sum(pod.late_arrived for pod in windows)
-    before = seconds - late_seconds
-    if before >= LATELY_SECONDS:
-        expected = max(0.0, arrived - late) / before * late_seconds
+    seconds, recent_seconds = max(pod.seconds for pod in windows), max(pod.recent_seconds for pod in windows)
+    arrived, late = sum(pod.arrived for pod in windows), sum(pod.recent_arrived for pod in windows)
+    before = seconds - recent_seconds
+    if before >= RECENT_SECONDS:
+        expected = max(0.0, arrived - late) / before * recent_seconds
         if late > expected + _SURE * math.sqrt(max(expected, 1.0)):
-            return late / late_seconds
+            return late / recent_seconds
     return arrived / seconds
 
 

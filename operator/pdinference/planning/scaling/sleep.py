@@ -38,6 +38,6 @@ def sleeps(after_seconds: float, *, asleep: bool, settled: bool, activity: Activ
     return not activity.held and activity.idle_seconds >= after_seconds
 
 
-def next_look(after_seconds: float, activity: Activity | None) -> float | None:
+def seconds_until_sleep(after_seconds: float, activity: Activity | None) -> float | None:
     """After how many seconds a pair that is awake might be put to sleep; None when its requests are not known."""
     return None if activity is None else max(1.0, after_seconds - activity.idle_seconds)

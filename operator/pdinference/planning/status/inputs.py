@@ -11,7 +11,7 @@ from pdinference.planning.model_report import ModelView
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
-from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.limited import LimitReason
 
 
@@ -53,7 +53,7 @@ class StatusInputs:
     model: ModelView | None = None
     verifies_model: bool = False
     autoscalers: Mapping[Role, AutoscalerState | None] = field(default_factory=dict)
-    measured: Measured = field(default_factory=Measured)
+    measured: MeasuredLoad = field(default_factory=MeasuredLoad)
     minimums: Mapping[Role, int] = field(default_factory=dict)
     allocation: Allocation = field(default_factory=lambda: Allocation({}))
     queues_requests: bool = False
@@ -108,5 +108,5 @@ class StatusInputs:
     def _has_ready_revision(self) -> bool:
         live = [pod for pod in self.pods if pod.ready and not pod.terminating and pod.node_rank == 0]
         routed = {pod.revision for pod in live if pod.role is Role.ROUTER} or {self.rollout.serving}
-        pairs = ({pod.role for pod in live if pod.revision == revision} for revision in routed)
-        return any(pair >= set(ENGINE_ROLES) for pair in pairs)
+        ready_roles = ({pod.role for pod in live if pod.revision == revision} for revision in routed)
+        return any(roles >= set(ENGINE_ROLES) for roles in ready_roles)

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 ItemT = TypeVar("ItemT")
 
 
-class Turns(Generic[ItemT]):
+class FairQueue(Generic[ItemT]):
     """Items of several, taken in turns.
 
     Args:

@@ -12,22 +12,22 @@ from pdinference.examination.desired import Desired, InvalidSpecError
 
 
 @dataclass(frozen=True, slots=True)
-class InEffect:
+class EffectiveSpec:
     """What a resource asks for by the spec that is in effect.
 
     Attributes:
         rendered: Renders all children; they are too large to be kept.
         invalid: What is wrong with the stored spec; empty while that is in effect.
-        examine_after: Seconds after which to examine the stored spec again; None for when it changes.
+        examine_again_after: Seconds after which to examine the stored spec again; None for when it changes.
     """
 
     desired: Desired
     rendered: Callable[[], Awaitable[Iterable[Child]]]
     invalid: str = ""
-    examine_after: float | None = None
+    examine_again_after: float | None = None
 
 
-class SpecsInEffect:
+class EffectiveSpecs:
     """Finds the spec in effect of each resource, and remembers what it asks for."""
 
     def __init__(self, examinations: Examinations, history: History) -> None:
@@ -35,7 +35,7 @@ class SpecsInEffect:
         self._history = history
         self._desired: dict[Owner, Desired] = {}
 
-    async def of(self, resource: ResourceRecord) -> InEffect:
+    async def find(self, resource: ResourceRecord) -> EffectiveSpec:
         """What a resource asks for.
 
         Raises:
@@ -56,7 +56,7 @@ class SpecsInEffect:
         self._history.forget(owner)
         self._examinations.forget(owner)
 
-    async def _last_valid(self, resource: ResourceRecord, error: InvalidSpecError) -> InEffect:
+    async def _last_valid(self, resource: ResourceRecord, error: InvalidSpecError) -> EffectiveSpec:
         last_valid = await self._history.last_valid(resource)
         if last_valid is None:
             raise error
@@ -65,25 +65,25 @@ class SpecsInEffect:
         except InvalidSpecError:  # valid by the rules of another version of the operator
             raise error from None
         invalid = error.with_consequence("the last valid spec stays in effect")
-        return replace(found, invalid=invalid, examine_after=examine_after(error))
+        return replace(found, invalid=invalid, examine_again_after=examine_again_after(error))
 
-    async def _compiled(self, resource: ResourceRecord) -> InEffect:
+    async def _compiled(self, resource: ResourceRecord) -> EffectiveSpec:
         known = self._desired.get(resource.owner)
         if known is not None and known.is_of(resource):
 
             async def render() -> Iterable[Child]:
                 return (await self._examinations.compiled(resource))[1]
 
-            return InEffect(known, render)
+            return EffectiveSpec(known, render)
         desired, children = await self._examinations.compiled(resource)
         self._desired[resource.owner] = desired
 
         async def just_rendered() -> Iterable[Child]:
             return children
 
-        return InEffect(desired, just_rendered)
+        return EffectiveSpec(desired, just_rendered)
 
 
-def examine_after(error: InvalidSpecError) -> float | None:
+def examine_again_after(error: InvalidSpecError) -> float | None:
     """Seconds after which the same spec may be found valid; None for never."""
     return AGAIN_AFTER_S if isinstance(error, ExaminationEndedError) else None
