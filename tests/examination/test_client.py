@@ -12,7 +12,7 @@ from pdinference.examination.desired import InvalidSpecError
 from pdinference.examination.tasks import tasks
 from pdinference.isolation.calls import BusyError, EndedError, InProcess
 from pdinference.manifests import RenderSettings
-from tests.inference.test_reconcile import World
+from tests.inference.world import World
 
 Make = Callable[..., dict[str, Any]]
 

@@ -7,8 +7,8 @@ import pytest
 
 from pdinference.api.names import Role
 from pdinference.cluster.kinds import DEPLOYMENT, POD, SCALER, STATEFUL_SET
-from tests.inference.test_reconcile import World
-from tests.inference.test_scaling import recommend, rests, serving
+from tests.inference.scaled import recommend, rests, serving
+from tests.inference.world import World
 
 Json = dict[str, Any]
 SCALED = {"autoscaling": {"maxReplicas": 6, "targets": {"kvDemand": 80}}}

@@ -1,72 +1,31 @@
 """A pair that nobody asks has no pods, gets them back with the next request, and nothing flaps in between."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from pdinference.cluster.kinds import DEPLOYMENT, SCALER, STATEFUL_SET
 from pdinference.planning.scaling.sleep import Activity
-from tests.inference.test_reconcile import ROUTER, World
-from tests.inference.test_scaling import recommend
-
-Json = dict[str, Any]
-BUSY, IDLE = Activity(held=False, idle_seconds=0), Activity(held=False, idle_seconds=901)
-HELD = Activity(held=True, idle_seconds=0)
-SCALED = {
-    "replicas": 3,
-    "parallelism": {"tensor": 2},
-    "autoscaling": {"minReplicas": 2, "maxReplicas": 6},
-}
-NODES = {**SCALED, "parallelism": {"tensor": 2, "nodes": 2}}
-SLEEPY = {"scaleToZero": {"afterSeconds": 900}}
+from tests.inference.scaled import recommend
+from tests.inference.sleeping import (
+    BUSY,
+    HELD,
+    NODES,
+    SCALED,
+    SLEEPY,
+    Json,
+    asleep,
+    counts,
+    no_requests,
+    serving,
+    take_pods_away,
+)
+from tests.inference.world import ROUTER, World
 
 
 @pytest.fixture
 def world(document: Callable[..., Json]) -> World:
     return World(document(parameter=NODES, decode=SCALED, autoscaling=SLEEPY))
-
-
-def counts(world: World) -> list[int]:
-    """Pods of D, and of each node of P."""
-    revision = world.status["revision"]
-    paths = [
-        DEPLOYMENT.path("ns", f"llama-decode-{revision}"),
-        STATEFUL_SET.path("ns", f"llama-parameter-{revision}"),
-        STATEFUL_SET.path("ns", f"llama-node1-{revision}"),
-    ]
-    return [world.api.objects[path]["spec"]["replicas"] for path in paths]
-
-
-async def serving(world: World) -> None:
-    for _ in range(2):
-        await world.reconcile()
-        world.roll_out()
-    await world.reconcile()
-    assert world.condition("Ready")["reason"] == "Serving"
-
-
-async def asleep(world: World) -> None:
-    """Nobody asks for long enough, and Kubernetes has taken the pods away."""
-    await serving(world)
-    await nobody_asks(world)
-    take_pods_away(world)
-    await world.reconcile()
-    assert counts(world) == [0, 0, 0]
-
-
-async def nobody_asks(world: World) -> None:
-    """For long enough, so that the operator takes the pods away."""
-    world.activity = IDLE
-    await world.reconcile()
-    await world.reconcile()
-
-
-def take_pods_away(world: World) -> None:
-    world.roll_out()
-    for path in [p for p in world.api.objects if "/pods/" in p and "/pods/llama-router" not in p]:
-        del world.api.objects[path]
-    world.sync()
 
 
 def looked_at(world: World, **status: int) -> None:
@@ -99,7 +58,7 @@ async def test_asleep_the_recommendation_is_the_minimum_with_which_it_wakes(worl
         recommend(world, 5, role)
     await world.reconcile()
     assert counts(world) == [5, 5, 5]
-    await nobody_asks(world)
+    await no_requests(world)
     for path in (SCALER.path("ns", f"llama-{role}") for role in ("parameter", "decode")):
         target = world.api.objects[path]
         assert (target["spec"]["replicas"], target["status"]["replicas"]) == (2, 0)
@@ -148,7 +107,7 @@ async def test_a_request_that_goes_away_while_the_pods_start_does_not_stop_them(
 
 async def test_pods_that_end_do_not_answer_for_a_pair_that_wakes(world: World) -> None:
     await serving(world)
-    await nobody_asks(world)
+    await no_requests(world)
     for path in [p for p in world.api.objects if "/pods/" in p and "/pods/llama-router" not in p]:
         pod = world.api.objects[path]
         world.api.put(path, {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-11-21T00:00:00Z"}})
@@ -305,7 +264,7 @@ SMALL = {"replicas": 3, "autoscaling": {"minReplicas": 2, "maxReplicas": 6}}
 async def test_both_roles_wake_at_once_when_the_budget_is_just_enough(world: World) -> None:
     world.edit(parameter=SMALL, decode=SMALL, autoscaling={**SLEEPY, "gpuBudget": 4})
     await serving(world)
-    await nobody_asks(world)
+    await no_requests(world)
     take_pods_away(world)
     world.activity = HELD
     await world.reconcile()
@@ -315,7 +274,7 @@ async def test_both_roles_wake_at_once_when_the_budget_is_just_enough(world: Wor
 async def test_a_pair_that_wakes_waits_for_the_gpus_of_pods_that_still_end(world: World) -> None:
     world.edit(parameter=SMALL, decode=SMALL, autoscaling={**SLEEPY, "gpuBudget": 4})
     await serving(world)
-    await nobody_asks(world)
+    await no_requests(world)
     assert replicas(world) == [0, 0]
     world.activity = HELD  # while a pod of each role ends
     await world.reconcile()
@@ -334,7 +293,7 @@ async def test_a_restarted_operator_lets_a_revision_wait_that_wakes(world: World
     role = {"replicas": 1, "parallelism": {"tensor": 2}, "autoscaling": {"maxReplicas": 2}}
     world.edit(parameter=role, decode=role, autoscaling={**SLEEPY, "gpuBudget": 4})
     await serving(world)
-    await nobody_asks(world)
+    await no_requests(world)
     world.activity = HELD
     await world.reconcile()
     assert replicas(world) == [0, 0]

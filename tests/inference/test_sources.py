@@ -10,8 +10,8 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
 from pdinference.manifests import KedaSettings, RenderSettings
 from pdinference.planning.scaling.condition import MeasuredLoad
-from tests.inference.test_reconcile import World
-from tests.inference.test_scaling import count, recommend, serving
+from tests.inference.scaled import count, recommend, serving
+from tests.inference.world import World
 
 Json = dict[str, Any]
 SCALED = {"replicas": 2, "autoscaling": {"maxReplicas": 6}}

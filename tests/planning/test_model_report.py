@@ -12,7 +12,7 @@ from pdinference.api.v1alpha1.status import KnownModel, ModelStatus
 from pdinference.planning.model_report import ModelView, model_diagnosis, model_status
 from pdinference.planning.observed import JobState, PodProblem, PodSummary
 from pdinference.planning.transitions import transitions
-from tests.planning.test_status import STARTING, built, conditions, pod
+from tests.planning.statuses import STARTING, built, conditions, pod
 
 GIB = 2**30
 FACTS = {"config": {"num_hidden_layers": 32}, "checkpoint": {"elements": 5}}

@@ -3,43 +3,21 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.api.v1alpha1.conditions import BY_NAME, FINAL_REASONS
 from pdinference.planning.model_report import ModelView
 from pdinference.planning.observed import AutoscalerState, JobState, PodProblem, PodSummary
-from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
 from pdinference.planning.status import StatusInputs, due
 from pdinference.planning.transitions import transitions
-from tests.planning.test_status import ASLEEP, NOW, SERVING, STARTING, built, conditions, pod, workload
-
-DEADLINE = timedelta(seconds=600)
-FIRST = replace(STARTING, progress_deadline=DEADLINE)
-SECOND = replace(
-    FIRST,
-    rollout=RolloutPlan(serving="r0", complete=False, keep=frozenset({"r0", "r1"})),
-    workloads={**STARTING.workloads, Role.ROUTER: replace(workload(Role.ROUTER), replicas=2, updated=1)},
-    pods=(*STARTING.pods, pod(Role.ROUTER, revision="r0"), *(pod(role, revision="r0") for role in ENGINE_ROLES)),
-)
-"""r0 serves, r1 starts."""
-
-PULL = PodProblem("ErrImagePull", "not found", "vllm", "x:1")
-LOOP = PodProblem("CrashLoopBackOff", "Error", "vllm", "x:1", exit_code=1, last_words="no", restarts=2)
-NO_ROOM = PodProblem("Unschedulable", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")
-
-
-def with_decode(inputs: StatusInputs, problem: PodProblem | None = None, **pod_fields: Any) -> StatusInputs:
-    """Replace the D pod of r1."""
-    fields = {"ready": False, "problem": problem, **pod_fields}
-    other = (p for p in inputs.pods if (p.role, p.revision) != (Role.DECODE, "r1"))
-    return replace(inputs, pods=(*other, PodSummary("x-decode-0", Role.DECODE, "r1", "Running", **fields)))
+from tests.planning.rollouts import DEADLINE, FIRST, LOOP, NO_ROOM, PULL, SECOND, with_decode
+from tests.planning.statuses import ASLEEP, NOW, SERVING, built, conditions, workload
 
 
 def after(inputs: StatusInputs, previous: Status, seconds: float) -> Status:

@@ -1,67 +1,20 @@
 """The status says what is wrong, where, and what to do."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
-from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
-from pdinference.api.v1alpha1 import Condition, PlanStatus, RoleMemory, Status
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1 import PlanStatus, RoleMemory
 from pdinference.planning.conditions import ConditionResult
 from pdinference.planning.memory import MemoryVerdict
-from pdinference.planning.observed import Failure, PodProblem, PodSummary, WorkloadState
+from pdinference.planning.observed import Failure, PodProblem, PodSummary
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
-from pdinference.planning.status import StatusInputs, build_status, service_url
+from pdinference.planning.status import StatusInputs, service_url
 from pdinference.planning.transitions import transitions
-
-NOW = datetime(2026, 11, 5, 12, 0, tzinfo=UTC)
-NAMES = {Role.PARAMETER: "x-parameter-r1", Role.DECODE: "x-decode-r1", Role.ROUTER: "x-router"}
-
-
-def workload(role: Role, ready: int = 1) -> WorkloadState:
-    return WorkloadState(NAMES[role], role, "r1", 1, 1, 1, ready, ready, observed=True)
-
-
-def pod(role: Role, *, ready: bool = True, problem: PodProblem | None = None, revision: str = "r1") -> PodSummary:
-    return PodSummary(f"x-{role}-0", role, revision, "Running", ready=ready, problem=problem)
-
-
-SERVING = StatusInputs(
-    namespace="ns",
-    name="x",
-    generation=3,
-    port=80,
-    target="r1",
-    desired=dict.fromkeys(Role, 1),
-    rollout=RolloutPlan(serving="r1", complete=True, keep=frozenset({"r1"})),
-    workloads={role: workload(role) for role in SERVING_ROLES},
-    pods=tuple(pod(role) for role in SERVING_ROLES),
-)
-STARTING = replace(
-    SERVING,
-    rollout=RolloutPlan(serving="", complete=False, keep=None),
-    workloads={role: workload(role, ready=0) for role in SERVING_ROLES},
-    pods=tuple(pod(role, ready=False) for role in SERVING_ROLES),
-)
-
-ASLEEP = replace(
-    SERVING,
-    workloads={**SERVING.workloads, **{role: replace(workload(role), desired=0) for role in ENGINE_ROLES}},
-    pods=(pod(Role.ROUTER),),
-    autoscalers={Role.PARAMETER: None, Role.DECODE: None},
-    queues_requests=True,
-    asleep=True,
-)
-
-
-def built(inputs: StatusInputs, previous: Status | None = None, now: datetime = NOW) -> Status:
-    return build_status(inputs, previous=previous or Status(), now=now)
-
-
-def conditions(status: Status) -> Mapping[str, Condition]:
-    return {condition.type: condition for condition in status.conditions}
+from tests.planning.statuses import ASLEEP, NOW, SERVING, STARTING, built, conditions, pod, workload
 
 
 def test_all_is_well() -> None:
