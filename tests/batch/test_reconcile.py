@@ -273,7 +273,7 @@ async def test_a_runner_that_died_without_words_is_told_from_its_log(world: Worl
     await world.reconcile()
     message = world.condition("Running")["message"]
     assert world.status["phase"] == "Running"
-    assert message == "Requests are being sent. The attempt before failed: ValueError: odd"
+    assert message == "Requests are being sent. The previous attempt failed: ValueError: odd"
 
 
 @pytest.mark.parametrize(

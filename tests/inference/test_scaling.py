@@ -230,7 +230,7 @@ async def test_an_event_says_from_what_load_a_count_follows(world: World) -> Non
     autoscaling = world.condition("Autoscaling")
     assert (autoscaling["status"], autoscaling["reason"]) == ("True", "TooManyReplicas")
     (event,) = [b for p, b in world.api.objects.items() if "/events/" in p and b["reason"] == "ScaledUp"]
-    assert event["note"] == "decode: 2 to 6 pods. Load of a pod/target was kvDemand 120%/80%."
+    assert event["note"] == "decode: 2 to 6 pods. Load per pod/target: kvDemand 120%/80%."
 
 
 async def test_an_event_of_a_count_that_a_person_recommended_has_no_load(world: World) -> None:

@@ -133,10 +133,10 @@ async def test_blindness_neither_sends_to_sleep_nor_wakes(world: World) -> None:
 async def test_routers_that_do_not_tell_are_mentioned(world: World) -> None:
     world.activity = None
     await serving(world)
-    assert "Router pods do not tell" in world.condition("Autoscaling")["message"]
+    assert "Router pods do not report" in world.condition("Autoscaling")["message"]
     world.activity = BUSY
     await world.reconcile()
-    assert "Router pods do not tell" not in world.condition("Autoscaling")["message"]
+    assert "Router pods do not report" not in world.condition("Autoscaling")["message"]
 
 
 async def test_a_restarted_operator_lets_it_sleep(world: World) -> None:

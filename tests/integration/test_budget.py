@@ -167,7 +167,7 @@ async def test_a_role_pulls_the_other_along_and_both_go_down_again(scaling: Scal
     async with serving(scaling, band, parameter=SCALED, decode=SCALED) as pair:
         pair.running[D] = 60
         await pair.come_to(3, 6)
-        await pair.says("Autoscaling", "Ratio", "P: The load asks for fewer pods", "keeps 3")
+        await pair.says("Autoscaling", "Ratio", "P: The load requires fewer pods", "keeps 3")
         await scaling.looks(3)
         assert await pair.counts() == (3, 6)
         pair.running[D] = 0

@@ -75,7 +75,7 @@ async def test_a_pair_that_wakes_waits_for_the_gpus_of_its_old_pods(scaling: Sca
 
         router.pair = False
         answer = asyncio.create_task(client.post(f"{url}/v1/completions", json={"prompt": "Hello"}))
-        await pair.says("Ready", "GpuBudget", "leaves no GPUs until other pods let go of theirs")
+        await pair.says("Ready", "GpuBudget", "leaves no GPUs until other pods have ended")
         assert await counts(world, revision) == [0, 0]
         await pair.release(P)
         await pair.come_to(0, 1)

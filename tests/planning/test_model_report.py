@@ -42,7 +42,7 @@ def test_a_download_tells_how_far_it_is() -> None:
 
 def test_a_finished_download_leaves_what_is_known() -> None:
     model = view(complete=True, phase="Ready", totalBytes=15 * GIB, facts=FACTS)
-    assert message(model) == "owner/name revision main is in the cache, whole, 15.0 GiB."
+    assert message(model) == "owner/name revision main is complete in the cache, 15.0 GiB."
     facts = model_status(model, None).facts
     assert facts is not None
     assert (facts.source, facts.config) == ("id", {"num_hidden_layers": 32})
@@ -127,15 +127,13 @@ WITHOUT = pod(
     Role.DECODE, ready=False, problem=PodProblem(NO_MODEL, last_words="/models has no config.json. Copy the model.")
 )
 WITH = replace(pod(Role.PARAMETER), has_model=True)
-TOLD = (
-    "Pod x-decode-0 has no model to load: /models has no config.json. Copy the model. It tries again within 5 minutes."
-)
+TOLD = "Pod x-decode-0 has no model to load: /models has no config.json. Copy the model. It retries within 5 minutes."
 
 
 def test_pods_tell_whether_the_model_on_a_volume_is_whole() -> None:
     assert "ModelReady" not in conditions(built(STARTING))
     assert (looking().status, looking().reason) == ("Unknown", "NotChecked")
-    assert looking().message.startswith("There is no pod"), "of a pair that sleeps, pods have looked"
+    assert looking().message.startswith("No pod of the current revision"), "of a pair that sleeps, pods have looked"
     found = looking(WITH, pod(Role.DECODE, ready=False))
     assert (found.status, found.reason) == ("True", "Checked")
     found = looking(WITH, WITHOUT)

@@ -142,7 +142,7 @@ def test_a_pair_that_sleeps_and_of_which_one_role_is_stopped_answers_nobody() ->
     status = built(stopped, previous=before)
     assert (conditions(status)["Ready"].status, conditions(status)["Ready"].reason) == ("False", "ScaledToZero")
     assert "spec.decode.replicas is 0" in conditions(status)["Ready"].message
-    assert "the next request starts its pods" in conditions(status)["ParameterReady"].message
+    assert "The next request starts its pods" in conditions(status)["ParameterReady"].message
     assert [event.reason for event in transitions(before, status)] == ["NotReady"]
 
 
@@ -170,16 +170,16 @@ def test_routers_that_do_not_tell_who_asks_are_named_unless_they_have_just_start
     unheard = replace(
         SERVING, queues_requests=True, activity_known=False, autoscalers={Role.PARAMETER: None, Role.DECODE: None}
     )
-    assert "do not tell on port 8082" in conditions(built(unheard))["Autoscaling"].message
+    assert "do not report their requests on port 8082" in conditions(built(unheard))["Autoscaling"].message
     starts = {**SERVING.workloads, Role.ROUTER: replace(workload(Role.ROUTER), updated=0)}
-    assert "do not tell" not in conditions(built(replace(unheard, workloads=starts)))["Autoscaling"].message
+    assert "do not report" not in conditions(built(replace(unheard, workloads=starts)))["Autoscaling"].message
 
 
 def test_a_pair_that_sleeps_and_that_no_request_could_start_is_not_called_ready() -> None:
     before, now = built(ASLEEP), built(replace(ASLEEP, activity_known=False))
     ready = conditions(now)["Ready"]
     assert (ready.status, ready.reason) == ("Unknown", "Asleep")
-    assert "would not start them" in ready.message
+    assert "do not start P and D" in ready.message
     assert "next request" not in conditions(now)["DecodeReady"].message
     assert [event.reason for event in transitions(before, now)] == ["NotReady"]
     assert [event.reason for event in transitions(now, before)] == ["Ready"]
@@ -230,7 +230,7 @@ def test_a_budget_that_leaves_no_gpus_is_the_reason_for_no_pods() -> None:
     without_gpus = replace(SERVING, workloads=none, autoscalers=hpas, allocation=Allocation({}, budget=1))
     found = conditions(built(without_gpus))["DecodeReady"]
     assert (found.status, found.reason) == ("False", "GpuBudget")
-    assert found.message == "D: spec.autoscaling.gpuBudget leaves no GPUs until other pods let go of theirs."
+    assert found.message == "D: spec.autoscaling.gpuBudget leaves no GPUs until other pods have ended."
     unlimited = conditions(built(replace(without_gpus, allocation=Allocation({}))))["DecodeReady"]
     assert unlimited.reason == "ScaledToZero"
 

@@ -56,7 +56,7 @@ def test_a_rollout_has_a_start_and_an_end() -> None:
 
 
 def test_a_start_is_no_warning_and_names_the_revisions() -> None:
-    for old, words in ((Status(), "Revision r2 is being created."), (status(), "Revision r2 is to replace r1.")):
+    for old, words in ((Status(), "Revision r2 is being created."), (status(), "Revision r2 replaces r1.")):
         (started,) = transitions(old, status(revision="r2"))
         assert (started.type, started.note) == ("Normal", words)
 
@@ -106,7 +106,7 @@ def test_a_changed_number_of_pods_is_told_with_the_load_that_decided() -> None:
     (event,) = transitions(scaled(1), scaled(3), loads={Role.DECODE: "kvDemand 200%/80%"})
     assert (event.reason, event.note) == (
         "ScaledUp",
-        "decode: 1 to 3 pods. Load of a pod/target was kvDemand 200%/80%.",
+        "decode: 1 to 3 pods. Load per pod/target: kvDemand 200%/80%.",
     )
     (event,) = transitions(scaled(3), scaled(1))
     assert (event.reason, event.note) == ("ScaledDown", "decode: 3 to 1 pods.")

@@ -2,10 +2,9 @@
 
 import re
 
-from tests.planning.memory.logged import CAPACITIES, GIB, ROWS
-
 from pdinference.planning.memory.model.architectures import ARCHITECTURES, LAST_VERSIONS
 from tests.conftest import REPOSITORY
+from tests.planning.memory.logged import CAPACITIES, GIB, ROWS
 from tests.planning.memory.plans import known
 
 PAGE = (REPOSITORY / "docs" / "memory.md").read_text(encoding="utf-8")

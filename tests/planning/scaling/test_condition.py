@@ -28,7 +28,7 @@ def of(hpa: AutoscalerState | None, measured: MeasuredLoad = MeasuredLoad()) -> 
 
 
 def test_a_role_that_follows_its_load() -> None:
-    assert of(FINE) == ("True", "Active", "D: The number of pods follows the load.")
+    assert of(FINE) == ("True", "Active", "D: The replica count follows the load.")
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_role_that_follows_its_load() -> None:
         (replace(FINE, limited=Verdict("True", "TooFewReplicas")), "TooFewReplicas", "minReplicas (1)"),
         (replace(FINE, limited=Verdict("True", "ScaleUpLimit")), "ScaleUpLimit", "behavior"),
         (replace(FINE, limited=Verdict("True", "ScaleDownLimit")), "ScaleDownLimit", "behavior"),
-        (replace(FINE, able=Verdict("True", "ScaleDownStabilized")), "ScaleDownStabilized", "when that lasts"),
+        (replace(FINE, able=Verdict("True", "ScaleDownStabilized")), "ScaleDownStabilized", "Scale-down waits"),
     ],
 )
 def test_limits_are_told_without_alarm(hpa: AutoscalerState, reason: str, word: str) -> None:
@@ -50,12 +50,12 @@ def test_limits_are_told_without_alarm(hpa: AutoscalerState, reason: str, word: 
 @pytest.mark.parametrize(
     ("hpa", "status", "word"),
     [
-        (None, "Unknown", "Not set up yet"),
-        (replace(FINE, evaluated=False, able=None, active=None), "Unknown", "has not looked"),
+        (None, "Unknown", "does not exist yet"),
+        (replace(FINE, evaluated=False, able=None, active=None), "Unknown", "has not evaluated"),
         (
             replace(FINE, active=Verdict("False", "FailedGetExternalMetric", "no pod serves yet")),
             "False",
-            "stays as it is",
+            "does not change",
         ),
         (replace(FINE, able=Verdict("False", "FailedGetScale", "not found")), "False", "cannot be changed: not found"),
     ],
@@ -72,14 +72,14 @@ def test_the_server_of_the_metrics_is_quoted_without_the_controllers_preface() -
         "&LabelSelector{}: unable to fetch metrics from external metrics API: decode of ns/x: no pod serves yet"
     )
     blind = replace(FINE, active=Verdict("False", "FailedGetExternalMetric", said))
-    assert of(blind).message.endswith("stays as it is: decode of ns/x: no pod serves yet.")
+    assert of(blind).message.endswith("does not change: decode of ns/x: no pod serves yet.")
 
 
 def test_a_metric_that_cannot_be_read_beside_others_is_named() -> None:
     loads = (*FINE.loads, Load("pdinference_waiting_requests", None, 4000))
     found = of(replace(FINE, loads=loads))
     assert found.status == "True"
-    assert found.message.endswith(" No pod goes as long as waitingRequests cannot be read.")
+    assert found.message.endswith(" No scale-down while waitingRequests cannot be read.")
 
 
 def test_an_hpa_that_brought_pods_into_its_range_has_not_looked_and_is_not_blind() -> None:
@@ -112,7 +112,7 @@ def test_another_hpa_for_the_same_pods_is_told_as_what_it_is() -> None:
     found = of(replace(FINE, active=Verdict("False", "AmbiguousSelector", said)))
     assert (found.status, found.reason) == ("False", "AmbiguousSelector")
     assert found.message == (
-        "D: Another HorizontalPodAutoscaler scales the same pods, so neither does; delete it: "
+        "D: Another HorizontalPodAutoscaler selects the same pods, so both are inactive; delete it: "
         "pods by selector x are controlled by multiple HPAs: [ns/llama-decode ns/mine]."
     )
 
@@ -125,12 +125,12 @@ def test_silent_pods_do_not_matter_where_no_metric_is_the_operators() -> None:
 @pytest.mark.parametrize("metric", ["decodeLoad", "pdinference_decode_load"])
 def test_silent_pods_are_named_whichever_source_reads_the_load(metric: str) -> None:
     found = of(replace(FINE, loads=(Load(metric, 5, 900),)), MeasuredLoad(silent={D: ("a",)}))
-    assert found.message.endswith(": a.")
+    assert "No metrics from these pods: a." in found.message
 
 
 def test_latencies_are_metrics_of_the_operator_too() -> None:
     slow = replace(FINE, loads=(Load("pdinference_time_to_first_token_milliseconds_p90", 5, 500_000, averaged=False),))
-    assert "do not tell their load" in of(slow, MeasuredLoad(silent={D: ("a",)})).message
+    assert "No metrics from these pods" in of(slow, MeasuredLoad(silent={D: ("a",)})).message
     blind = replace(slow, active=Verdict("False", "FailedGetExternalMetric", "404"))
     assert of(blind, ELSEWHERE).reason == "MetricsApiElsewhere"
 
@@ -166,7 +166,7 @@ def test_the_worse_of_two_roles_decides_and_both_are_told() -> None:
     found = autoscaling_result({P: blind, D: FINE}, MeasuredLoad())
     assert (found.status, found.reason) == ("False", "FailedGetExternalMetric")
     assert found.message.startswith("P: ")
-    assert "D: The number of pods follows the load." in found.message
+    assert "D: The replica count follows the load." in found.message
 
 
 def test_the_reason_is_that_of_the_role_that_gets_least_of_what_it_wants() -> None:
