@@ -1,6 +1,10 @@
 """How fast, how small and how quiet the operator is: N resources at once, against bare applies on the same API server.
 
     uv run python -m benchmarks.burst            # 500 resources on a control plane of its own
+    uv run python -m benchmarks.burst 200 --rounds 3 --operators ../old/.venv/bin/pdinference .venv/bin/pdinference
+
+With several operators each round measures all of them, one after the other, in a namespace of its own each: what the
+machine does besides then meets all alike. Medians and the ratio to the first are reported.
 
 No kubelet is needed: the bar is what reaches the API server. Three things are measured in one run, one after the other:
 
@@ -19,15 +23,16 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import yaml
 
-from benchmarks.memory import family_pss_mib
+from benchmarks.memory import cpu_seconds, family_cpu_seconds, family_pss_mib
 from e2e.cluster import Cluster
 from pdinference.api import names
 from pdinference.api.crd import definitions
@@ -42,6 +47,7 @@ EXAMPLE = Path(__file__).parent.parent / "examples" / "tiny-cpu.yaml"
 NAMESPACE, BARE_NAMESPACE = "burst", "burst-bare"
 IN_FLIGHT = 32
 QUIET_S = 10.0
+OPERATOR = str(Path(sys.executable).with_name("pdinference"))
 PORT = 18099
 
 
@@ -49,12 +55,15 @@ PORT = 18099
 class Result:
     """All measured figures."""
 
+    operator: str
+    load: float
     resources: int
     children: int
     bare_children_per_second: float
     operator_children_per_second: float
     operator_seconds: float
     operator_cpu_seconds: float
+    family_cpu_seconds: float
     operator_mib: float
     processes_mib: float
     operator_mib_before: float
@@ -69,63 +78,85 @@ class Result:
         return self.operator_children_per_second / self.bare_children_per_second
 
 
-async def measure(cluster: Cluster, count: int, steady_seconds: float) -> Result:
-    """Run all three parts."""
+async def measure(
+    cluster: Cluster, count: int, steady_seconds: float, operators: Sequence[str], rounds: int
+) -> list[Result]:
+    """Run all three parts, with each operator in each round."""
     api = ApiServer(await load_configuration(cluster.kubeconfig), user_agent="benchmark")
+    results = []
     try:
-        await _prepare(api)
-        bare_rate = await _bare(api, count)
-        with _operator(cluster) as process:
-            await _until_ready()
-            before = family_pss_mib(process.pid)
-            started, cpu = time.monotonic(), _cpu_seconds(process.pid)
-            await _each(api.create, [(RESOURCE.path(NAMESPACE), _resource(n, NAMESPACE)) for n in range(count)])
-            children = count * len(_children(0, NAMESPACE))
-            await _until_children(api, children)
-            took = time.monotonic() - started
-            cpu = _cpu_seconds(process.pid) - cpu
-            await _until_quiet(cluster.audit_log)
-            offset = _size(cluster.audit_log)
-            await asyncio.sleep(steady_seconds)
-            verbs = _requests(cluster.audit_log, offset)
-            after = family_pss_mib(process.pid)
-        return Result(
-            resources=count,
-            children=children,
-            bare_children_per_second=bare_rate,
-            operator_children_per_second=children / took,
-            operator_seconds=took,
-            operator_cpu_seconds=cpu,
-            operator_mib=after[0],
-            processes_mib=sum(after),
-            operator_mib_before=before[0],
-            processes_mib_before=sum(before),
-            steady_seconds=steady_seconds,
-            steady_writes=sum(verbs[verb] for verb in ("create", "update", "patch", "delete")),
-            steady_reads=verbs["get"] + verbs["list"],
-        )
+        await prepare(api)
+        for number, operator in enumerate(tuple(operators) * rounds):
+            results.append(
+                await _once(cluster, api, operator, count, steady_seconds, namespace=f"{NAMESPACE}-{number}")
+            )
+            _report(results[-1])
     finally:
         await api.close()
+    return results
 
 
-async def _prepare(api: ApiServer) -> None:
+async def _once(
+    cluster: Cluster, api: ApiServer, operator: str, count: int, steady_seconds: float, *, namespace: str
+) -> Result:
+    await _namespace(api, namespace)
+    bare_rate = await _bare(api, count)
+    with operator_process(cluster, operator, namespace) as process:
+        await until_ready()
+        before = family_pss_mib(process.pid)
+        started, cpu, family = time.monotonic(), cpu_seconds(process.pid), family_cpu_seconds(process.pid)
+        await create_resources(api, namespace, count)
+        children = count * len(_children(0, namespace))
+        await until_children(api, namespace, children)
+        took = time.monotonic() - started
+        cpu, family = cpu_seconds(process.pid) - cpu, family_cpu_seconds(process.pid) - family
+        await until_quiet(cluster.audit_log)
+        offset = _size(cluster.audit_log)
+        await asyncio.sleep(steady_seconds)
+        verbs = _requests(cluster.audit_log, offset)
+        after = family_pss_mib(process.pid)
+    return Result(
+        operator=operator,
+        load=os.getloadavg()[0],
+        resources=count,
+        children=children,
+        bare_children_per_second=bare_rate,
+        operator_children_per_second=children / took,
+        operator_seconds=took,
+        operator_cpu_seconds=cpu,
+        family_cpu_seconds=family,
+        operator_mib=after[0],
+        processes_mib=sum(after),
+        operator_mib_before=before[0],
+        processes_mib_before=sum(before),
+        steady_seconds=steady_seconds,
+        steady_writes=sum(verbs[verb] for verb in ("create", "update", "patch", "delete")),
+        steady_reads=verbs["get"] + verbs["list"],
+    )
+
+
+async def create_resources(api: ApiServer, namespace: str, count: int) -> None:
+    """Create so many resources at once."""
+    await _each(api.create, [(RESOURCE.path(namespace), _resource(n, namespace)) for n in range(count)])
+
+
+async def prepare(api: ApiServer) -> None:
+    """Install the CRDs."""
     for name, crd in definitions().items():
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
         await api.apply(path, crd, manager="benchmark")
-    for namespace in (NAMESPACE, BARE_NAMESPACE):
-        await _again(api, namespace)
+    await _namespace(api, BARE_NAMESPACE)
     while True:
         try:
-            await api.get(RESOURCE.path(NAMESPACE))
-            await api.get(BATCH.path(NAMESPACE))
+            await api.get(RESOURCE.path(BARE_NAMESPACE))
+            await api.get(BATCH.path(BARE_NAMESPACE))
         except ApiError:
             await asyncio.sleep(0.2)
         else:
             return
 
 
-async def _again(api: ApiServer, namespace: str) -> None:
-    """An empty namespace."""
+async def _namespace(api: ApiServer, namespace: str) -> None:
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     await api.apply(f"/api/v1/namespaces/{namespace}", body, manager="benchmark")
 
@@ -166,7 +197,8 @@ async def _each(call: Any, arguments: list[tuple[Any, ...]]) -> None:
     await asyncio.gather(*(lane() for _ in range(IN_FLIGHT)))
 
 
-async def _until_ready() -> None:
+async def until_ready() -> None:
+    """Wait for /readyz."""
     for _ in range(300):
         connection = asyncio.open_connection("127.0.0.1", PORT)
         try:
@@ -182,13 +214,13 @@ async def _until_ready() -> None:
     raise SystemExit("The operator did not get ready within 30 s.")
 
 
-async def _until_children(api: ApiServer, wanted: int) -> None:
+async def until_children(api: ApiServer, namespace: str, wanted: int) -> None:
     """Wait for the last child; one object of each kind is read, and the API server tells how many more there are."""
-    while await _count(api) < wanted:  # noqa: ASYNC110
+    while await _count(api, namespace) < wanted:  # noqa: ASYNC110
         await asyncio.sleep(0.5)
 
 
-async def _until_quiet(audit_log: Path) -> None:
+async def until_quiet(audit_log: Path) -> None:
     """Wait until Kubernetes' controllers have written their statuses, and the operator has taken them in."""
     while True:
         offset = _size(audit_log)
@@ -197,19 +229,20 @@ async def _until_quiet(audit_log: Path) -> None:
             return
 
 
-async def _count(api: ApiServer) -> int:
+async def _count(api: ApiServer, namespace: str) -> int:
     total = 0
     for kind in CHILDREN:
-        page = await api.get(kind.path(NAMESPACE), limit="1")
+        page = await api.get(kind.path(namespace), limit="1")
         total += len(page["items"]) + page["metadata"].get("remainingItemCount", 0)
     return total - 1  # the namespace's own service account
 
 
 @contextmanager
-def _operator(cluster: Cluster) -> Iterator[subprocess.Popen[bytes]]:
+def operator_process(cluster: Cluster, operator: str, namespace: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The operator of one namespace, as a process."""
     command = [
-        *(str(Path(sys.executable).with_name("pdinference")), "run", "--namespace", NAMESPACE, "--no-leader-elect"),
-        *("--kubeconfig", str(cluster.kubeconfig), "--health-port", str(PORT), "--log-level", "warning"),
+        *(operator, "run", "--namespace", namespace, "--no-leader-elect", "--kubeconfig", str(cluster.kubeconfig)),
+        *("--health-port", str(PORT), "--log-level", "warning"),
     ]
     process = subprocess.Popen(command)
     try:
@@ -257,17 +290,16 @@ def _size(path: Path) -> int:
     return path.stat().st_size
 
 
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def _report(result: Result) -> None:
     rows = [
+        ("operator", f"{result.operator} (load {result.load:.0f})"),
         ("children, bare applies", f"{result.bare_children_per_second:.0f}/s"),
         ("children, operator", f"{result.operator_children_per_second:.0f}/s ({result.ratio:.0%} of bare)"),
         ("burst took", f"{result.operator_seconds:.1f} s for {result.children} children"),
-        ("operator CPU", f"{result.operator_cpu_seconds:.1f} s"),
+        (
+            "operator CPU",
+            f"{result.operator_cpu_seconds:.1f} s, {result.family_cpu_seconds:.1f} s with its processes",
+        ),
         ("operator memory", f"{result.operator_mib:.0f} MiB (empty: {result.operator_mib_before:.0f})"),
         ("with its processes", f"{result.processes_mib:.0f} MiB (empty: {result.processes_mib_before:.0f})"),
         (
@@ -277,7 +309,18 @@ def _report(result: Result) -> None:
     ]
     for label, value in rows:
         print(f"{label:24}{value}")
-    print(json.dumps({**asdict(result), "ratio": result.ratio}))
+    print(json.dumps({**asdict(result), "ratio": result.ratio}), flush=True)
+
+
+def _compare(results: Sequence[Result], operators: Sequence[str]) -> None:
+    """Medians of each operator, and CPU time beside the first one's."""
+    first = None
+    for operator in operators:
+        own = [result for result in results if result.operator == operator]
+        cpu = median(result.family_cpu_seconds for result in own) / own[0].resources
+        first = first or cpu
+        rate, mib = median(result.ratio for result in own), median(result.processes_mib for result in own)
+        print(f"{operator}: {cpu * 1000:.1f} ms CPU a resource ({cpu / first:.2f}), {rate:.0%} of bare, {mib:.0f} MiB")
 
 
 def main() -> None:
@@ -286,9 +329,14 @@ def main() -> None:
     parser.add_argument("count", nargs="?", type=int, default=500, help="number of resources (default: 500)")
     parser.add_argument("--steady-seconds", type=float, default=60, help="length of the quiet window (default: 60)")
     parser.add_argument("--cluster", default="burst", help="name of the cluster (default: burst)")
+    parser.add_argument("--operators", nargs="+", default=[OPERATOR], help="programs to compare (default: this one)")
+    parser.add_argument("--rounds", type=int, default=1, help="times that each is measured (default: 1)")
     arguments = parser.parse_args()
     with Cluster.fresh(arguments.cluster, nodes=0) as cluster:
-        _report(asyncio.run(measure(cluster, arguments.count, arguments.steady_seconds)))
+        results = asyncio.run(
+            measure(cluster, arguments.count, arguments.steady_seconds, arguments.operators, arguments.rounds)
+        )
+    _compare(results, arguments.operators)
 
 
 if __name__ == "__main__":

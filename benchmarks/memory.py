@@ -1,11 +1,29 @@
-"""Memory of a process and of those that it started: proportional set size, in which each shared page counts once."""
+"""Memory and CPU time of a process and of those that it started.
 
+Memory is the proportional set size, in which each shared page counts once.
+"""
+
+import os
 from pathlib import Path
 
 
 def family_pss_mib(pid: int) -> list[float]:
     """MiB of the process itself, then of each of its descendants; 0 for one that has just ended."""
     return [_pss_mib(one) for one in (pid, *_descendants(pid))]
+
+
+def family_cpu_seconds(pid: int) -> float:
+    """CPU time of the process and of its descendants, those that have ended included."""
+    return sum(cpu_seconds(one) for one in (pid, *_descendants(pid)))
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of the process, and of those of its children that have ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")  # user, system; of ended children
 
 
 def _descendants(pid: int) -> list[int]:

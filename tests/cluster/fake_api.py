@@ -18,7 +18,7 @@ class FakeApi(ApiServer):
         self.objects: dict[str, Json] = {}
         self.requests: Counter[str] = Counter()
         self.faults: dict[tuple[str, str], list[ApiError]] = {}
-        self._versions = count(1)
+        self._versions = count(2)  # as in etcd: the empty store has the first
 
     def put(self, path: str, manifest: Json) -> Json:
         """Store an object as somebody else would."""
@@ -44,8 +44,12 @@ class FakeApi(ApiServer):
 
     async def apply(self, path: str, manifest: Json, *, manager: str, force: bool = True) -> Json:
         """Like the real one, in what concerns `replicas`: a manager that applies without it gives it up."""
-        self._note("apply", path)
         old = self.objects.get(path, {})
+        version = manifest["metadata"].get("resourceVersion")
+        conflict = old and version not in {None, old["metadata"]["resourceVersion"]}
+        self._note("refused" if conflict else "apply", path)
+        if conflict:
+            raise ApiError(409, "Conflict", "the object has been modified")
         asked = manifest.get("spec", {}).get("replicas")
         live, holder = old.get("spec", {}).get("replicas"), old.get("metadata", {}).get("replicasHeldBy")
         if asked is not None:
@@ -123,7 +127,7 @@ class FakeApi(ApiServer):
 
     def writes(self) -> int:
         """How many requests changed something."""
-        return sum(number for verb, number in self.requests.items() if verb != "get")
+        return sum(number for verb, number in self.requests.items() if verb not in {"get", "refused"})
 
     def _note(self, verb: str, path: str) -> None:
         self.requests[verb] += 1

@@ -41,6 +41,28 @@ async def test_an_absent_child_is_applied_with_its_hash() -> None:
     assert names.ANNOTATION_APPLIED_HASH in world.api.objects[path(manifest())]["metadata"]["annotations"]
 
 
+async def test_an_absent_child_takes_one_request() -> None:
+    world = World()
+    await world.apply(manifest())
+    assert world.api.requests == {"apply": 1}
+
+
+async def test_a_strangers_object_that_comes_at_the_last_moment_is_not_touched() -> None:
+    """Nothing can come between the look for it and the apply: both are one request."""
+    world = World()
+    stranger = {"metadata": {"name": "llama", "namespace": "ns"}, "spec": {"mine": True}}
+    sent = world.api.apply
+
+    async def late(at: str, body: Json, *, manager: str) -> Json:
+        world.api.put(at, stranger)
+        return await sent(at, body, manager=manager)
+
+    world.api.apply = late  # type: ignore[method-assign, assignment]
+    outcome = await world.apply(manifest())
+    assert [failure.reason for failure in outcome.failures] == ["NameConflict"]
+    assert world.api.objects[path(manifest())]["spec"] == {"mine": True}
+
+
 async def test_the_second_time_nothing_is_asked_for() -> None:
     world = World()
     await world.apply(manifest())
@@ -153,7 +175,7 @@ async def test_a_child_of_ours_that_lost_its_label_gets_it_back() -> None:
     found = world.api.objects[path(manifest())]
     world.cache.observe(SERVICE, found, deleted=True)
     await world.apply(manifest())
-    assert world.api.requests == {"get": 1, "apply": 1}
+    assert world.api.requests == {"refused": 1, "get": 1, "apply": 1}
 
 
 async def test_one_refusal_does_not_stop_the_others() -> None:

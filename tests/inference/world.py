@@ -19,7 +19,7 @@ from pdinference.examination.tasks import tasks
 from pdinference.inference.effective_spec import EffectiveSpecs
 from pdinference.inference.execute import Executor
 from pdinference.inference.reconcile import Reconciler
-from pdinference.inference.snapshot import Snapshotter
+from pdinference.inference.snapshotter import Snapshotter
 from pdinference.isolation.calls import Calls, InProcess
 from pdinference.manifests import RenderSettings
 from pdinference.planning.scaling.condition import MeasuredLoad

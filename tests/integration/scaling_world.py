@@ -13,7 +13,7 @@ from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, POD
+from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, POD, SCALER
 from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
 from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
 from tests.integration.operator_process import OperatorProcess
@@ -144,6 +144,10 @@ class ScalingWorld:
 
     async def hpa(self, role: Role = Role.DECODE) -> Json:
         return await self.world.get(AUTOSCALER, f"llama-{role}") or {}
+
+    async def scaler(self, role: Role = Role.DECODE) -> Json:
+        """The scale target of a role."""
+        return await self.world.get(SCALER, f"llama-{role}") or {}
 
     async def looks(self, count: int) -> None:
         """Wait until the HPA controller has looked a few times more, whatever it saw."""

@@ -1,98 +1,102 @@
-"""Replicas under an HPA, on a real API server: server-side apply gives the field up without losing its value."""
+"""Replica counts that follow a recommendation, on a real API server: the operator alone writes them."""
 
 from typing import Any
 
-from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.cluster.client import Json
+from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, SCALER
 from tests.integration.operators import Operators
 from tests.integration.world import World, until
 
-SCALED = {"replicas": 3, "autoscaling": {"maxReplicas": 6}}
+SCALED: dict[str, Any] = {"replicas": 3, "autoscaling": {"maxReplicas": 6}}
 SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale"}
 
 
-async def replicas(world: World, revision: str) -> int:
-    found = await world.get(DEPLOYMENT, f"llama-decode-{revision}") or {}
+async def deployment(world: World, revision: str) -> Json:
+    return await world.get(DEPLOYMENT, f"llama-decode-{revision}") or {"spec": {"replicas": None}}
+
+
+async def comes_to(world: World, revision: str, count: int) -> None:
+    """Wait until the Deployment of D has so many replicas."""
+
+    async def so() -> bool:
+        return bool((await deployment(world, revision))["spec"]["replicas"] == count)
+
+    await until(so, f"revision {revision} has {count} D pods")
+
+
+async def recommend(world: World, count: int) -> None:
+    """What the HPA controller and a person do: write the scale subresource of the scale target."""
+    metadata = {"name": "llama-decode", "namespace": world.namespace}
+    path = SCALER.path(world.namespace, "llama-decode") + "/scale"
+    await world.api.replace(path, {**SCALE, "metadata": metadata, "spec": {"replicas": count}})
+
+
+async def recommended(world: World) -> int:
+    found = await world.get(SCALER, "llama-decode") or {}
     count: int = found["spec"]["replicas"]
     return count
 
 
-async def hpa_writes(world: World, revision: str, count: int) -> None:
-    """What the HPA controller does: it writes the scale subresource."""
-    name = f"llama-decode-{revision}"
-    metadata = {"name": name, "namespace": world.namespace}
-    path = DEPLOYMENT.path(world.namespace, name) + "/scale"
-    await world.api.replace(path, {**SCALE, "metadata": metadata, "spec": {"replicas": count}})
+async def exists(world: World, kind: Any, name: str = "llama-decode") -> bool:
+    return await world.get(kind, name) is not None
 
 
-async def follows(world: World) -> str:
-    hpa = await world.get(AUTOSCALER, "llama-decode")
-    return "" if hpa is None else str(hpa["spec"]["scaleTargetRef"]["name"]).rsplit("-", 1)[1]
-
-
-async def test_turning_autoscaling_on_keeps_every_pod(world: World, operators: Operators) -> None:
+async def test_autoscaling_turned_on_keeps_every_pod_and_one_writer(world: World, operators: Operators) -> None:
     await operators.start()
     await world.apply(decode={"replicas": 4})
     revision = await world.serving()
-    before = {pod["metadata"]["uid"] for pod in await world.pods("decode", revision)}  # type: ignore[arg-type]
+    before = {pod["metadata"]["uid"] for pod in await world.pods(Role.DECODE, revision)}
     await world.apply(decode={**SCALED, "replicas": 4})
-    await world.settled()
-
-    async def followed() -> bool:
-        return await follows(world) == revision
-
-    await until(followed, "there is an HPA")
-    deployment = await world.get(DEPLOYMENT, f"llama-decode-{revision}") or {}
-    holders = [
+    await until(lambda: exists(world, AUTOSCALER), "there is an HPA")
+    assert await recommended(world) == 4
+    await recommend(world, 5)
+    await comes_to(world, revision, 5)
+    holders = {
         entry["manager"]
-        for entry in deployment["metadata"]["managedFields"]
+        for entry in (await deployment(world, revision))["metadata"]["managedFields"]
         if "f:replicas" in entry["fieldsV1"].get("f:spec", {})
-    ]
-    assert holders == ["pdinference-operator-replicas"]
-    assert deployment["spec"]["replicas"] == 4
-    assert {pod["metadata"]["uid"] for pod in await world.pods("decode", revision)} == before  # type: ignore[arg-type]
+    }
+    assert holders == {names.FIELD_MANAGER}
+    assert {pod["metadata"]["uid"] for pod in await world.pods(Role.DECODE, revision)} >= before
 
 
-async def test_what_the_hpa_writes_outlives_restarts_and_repairs(world: World, operators: Operators) -> None:
+async def test_a_recommended_count_outlives_restarts_and_repairs(world: World, operators: Operators) -> None:
     first = await operators.start()
     await world.apply(decode=SCALED)
     revision = await world.serving()
-    assert await replicas(world, revision) == 3
-    await hpa_writes(world, revision, 5)
+    await comes_to(world, revision, 3)
     first.kill()
+    await recommend(world, 5)
     await operators.start()
-    name = f"llama-decode-{revision}"
-    await world.api.merge(DEPLOYMENT.path(world.namespace, name), {"spec": {"progressDeadlineSeconds": 77}})
+    await comes_to(world, revision, 5)
+    path = DEPLOYMENT.path(world.namespace, f"llama-decode-{revision}")
+    await world.api.merge(path, {"spec": {"replicas": 2, "progressDeadlineSeconds": 77}})
 
     async def repaired() -> bool:
-        deployment: dict[str, Any] = await world.get(DEPLOYMENT, name) or {}
-        return bool(deployment["spec"]["progressDeadlineSeconds"] != 77)
+        spec = (await deployment(world, revision))["spec"]
+        return bool(spec["progressDeadlineSeconds"] != 77 and spec["replicas"] == 5)
 
     await until(repaired, "the edit is undone")
-    assert await replicas(world, revision) == 5
+    assert await recommended(world) == 5
 
 
-async def test_a_new_revision_is_as_large_as_the_one_that_serves(world: World, operators: Operators) -> None:
+async def test_a_new_revision_has_the_recommended_count_from_the_start(world: World, operators: Operators) -> None:
     await operators.start()
     await world.apply(decode=SCALED)
     first = await world.serving()
-    await hpa_writes(world, first, 5)
+    hpa = (await world.get(AUTOSCALER, "llama-decode") or {})["spec"]
+    await recommend(world, 5)
+    await comes_to(world, first, 5)
     await world.apply(decode=SCALED, engine={"image": "example/vllm:2"})
     await world.settled()
     second = (await world.status())["revision"]
-
-    async def grown(count: int) -> bool:
-        deployment = await world.get(DEPLOYMENT, f"llama-decode-{second}")
-        found: int = (deployment or {"spec": {"replicas": 0}})["spec"]["replicas"]
-        return found == count
-
-    await until(lambda: grown(5), "the new revision has as many pods")
-    await hpa_writes(world, first, 6)
-    await until(lambda: grown(6), "the new revision keeps up")
-    assert await follows(world) == first
-    await world.serving()
-
-    async def moved() -> bool:
-        return await follows(world) == str(second)
-
-    await until(moved, "the HPA has moved")
-    assert await replicas(world, second) == 6
+    await comes_to(world, second, 5)
+    await recommend(world, 6)
+    await comes_to(world, first, 6)
+    await comes_to(world, second, 6)
+    assert await world.serving() == second != first
+    assert (await deployment(world, second))["spec"]["replicas"] == 6
+    assert (await world.get(AUTOSCALER, "llama-decode") or {})["spec"] == hpa
+    assert hpa["scaleTargetRef"]["kind"] == SCALER.name

@@ -14,7 +14,6 @@ from tests.integration.vllm_metrics import Load
 from tests.integration.world import until
 
 P, D = Role.PARAMETER, Role.DECODE
-SETTLE = "--hpa-settle-seconds=8"  # four rounds of the controller here, as in a cluster with its defaults
 QUICK = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 8, "periodSeconds": 1}]}
 SCALING = {
     "maxReplicas": 6,
@@ -79,15 +78,13 @@ class Budgeted:
 
         await until(there, f"there are {p} P and {d} D", within=PATIENCE_S)
 
-    async def maximums(self) -> tuple[int, int]:
-        p, d = [(await self.scaling.hpa(role)).get("spec", {}).get("maxReplicas", 0) for role in (P, D)]
-        return p, d
+    async def recommends(self, role: Role, count: int) -> None:
+        """Wait until the HPA recommends so many pods of a role."""
 
-    async def divided(self, p: int, d: int) -> None:
         async def so() -> bool:
-            return await self.maximums() == (p, d)
+            return bool((await self.scaling.scaler(role))["spec"]["replicas"] == count)
 
-        await until(so, f"the HPAs may have {p} P and {d} D", within=PATIENCE_S)
+        await until(so, f"the HPA recommends {count} {role} pods", within=PATIENCE_S)
 
     async def says(self, type_: str, reason: str, *words: str) -> None:
         async def said() -> bool:
@@ -110,7 +107,7 @@ class Budgeted:
 async def serving(scaling: ScalingWorld, together: Mapping[str, Any], **spec: Any) -> AsyncIterator[Budgeted]:
     """A pair under a load, whose HPAs see it."""
     pair = Budgeted(scaling)
-    await scaling.start(SETTLE)
+    await scaling.start()
     await scaling.available()
     await scaling.world.apply(autoscaling=together, **spec)
     await scaling.world.serving()
@@ -131,45 +128,60 @@ async def test_the_budget_moves_between_the_roles_and_is_never_exceeded(
         GpuWatch(scaling.world) as gpus,
         serving(scaling, {"gpuBudget": 8}, parameter=SCALED, decode=TWO_GPUS) as pair,
     ):
-        await pair.divided(4, 2)
         pair.drains = True
         pair.running[D] = 60  # wants 6 pods of 2 GPUs each
-        await pair.come_to(1, 2)
+        await pair.recommends(D, 6)
         operators.kill_all()  # at whatever write it was
-        await scaling.start(SETTLE)
+        await scaling.start()
         await pair.come_to(1, 3)
-        await pair.says("Autoscaling", "GpuBudget", "D: The load asks for more", "7 of 8 GPUs are in use")
+        await pair.says("Autoscaling", "GpuBudget", "D: 6 pods recommended, 3 allocated: 7 of the 8 GPUs")
+        await expect_limited(scaling, D, allocated=3, reason="GpuBudget")
         pair.running = {P: 60, D: 10}
         await pair.come_to(2, 1)  # and no more, as long as the pods of D drain
         assert len(await pair.leaving(D)) == 2
         operators.kill_all()
-        await scaling.start(SETTLE)
+        await scaling.start()
         await scaling.looks(3)
         assert await pair.counts() == (2, 1)
         await pair.release(D)
         await pair.come_to(6, 1)
+        assert await ranges(scaling) == [(1, 6), (1, 6)]
     assert gpus.most == 8
 
 
-async def test_a_steady_state_costs_no_write(scaling: ScalingWorld) -> None:
-    together = {"gpuBudget": 8, "ratio": {"min": {"decode": 4}}}
-    async with serving(scaling, together, parameter=SCALED, decode=TWO_GPUS) as pair:
-        pair.running = {P: 15, D: 15}
-        await pair.come_to(2, 2)
-        await scaling.looks(8)
-        mark = scaling.world.audit_mark()
-        await scaling.looks(5)
-        assert not scaling.world.writes(mark)
+async def expect_limited(scaling: ScalingWorld, role: Role, *, allocated: int, reason: str) -> None:
+    """Wait until the scale target says that the role has other pods than recommended, and why."""
+
+    async def limited() -> bool:
+        scaler = await scaling.scaler(role)
+        limit = condition(scaler, "Limited")
+        return (scaler["status"].get("replicas"), limit.get("status"), limit.get("reason")) == (
+            allocated,
+            "True",
+            reason,
+        )
+
+    await until(limited, f"{role} has {allocated} pods because of {reason}")
+
+
+async def ranges(scaling: ScalingWorld) -> list[tuple[int, int]]:
+    """The ranges of both HPAs."""
+    specs = [(await scaling.hpa(role))["spec"] for role in (P, D)]
+    return [(spec["minReplicas"], spec["maxReplicas"]) for spec in specs]
 
 
 async def test_a_role_pulls_the_other_along_and_both_go_down_again(scaling: ScalingWorld) -> None:
+    """Once the counts fit the load, no reconcile writes anything."""
     band = {"ratio": {"min": {"parameter": 1, "decode": 2}, "max": {"parameter": 2, "decode": 1}}}
-    async with serving(scaling, band, parameter=SCALED, decode=SCALED) as pair:
+    async with serving(scaling, {"gpuBudget": 12, **band}, parameter=SCALED, decode=SCALED) as pair:
         pair.running[D] = 60
         await pair.come_to(3, 6)
-        await pair.says("Autoscaling", "Ratio", "P: The load requires fewer pods", "keeps 3")
+        await pair.says("Autoscaling", "Ratio", "P: 1 pods recommended, 3 allocated: spec.autoscaling.ratio")
         await scaling.looks(3)
         assert await pair.counts() == (3, 6)
+        mark = scaling.world.audit_mark()
+        await scaling.looks(3)
+        assert not scaling.world.writes(mark)
         pair.running[D] = 0
         await pair.come_to(1, 1)
 
@@ -243,7 +255,7 @@ async def test_p_instances_of_several_nodes_come_and_go_whole(scaling: ScalingWo
         pair.running[P] = 60
         await pair.come_to(2, 1)
         await until(lambda: whole(2), "each instance has its second node")
-        await pair.says("Autoscaling", "GpuBudget", "P: The load asks for more", "12 of 14 GPUs are in use")
+        await pair.says("Autoscaling", "GpuBudget", "P: 6 pods recommended, 2 allocated: 12 of the 14 GPUs")
         await scaling.looks(3)
         assert await pair.counts() == (2, 1)
         pair.running[P] = 0

@@ -175,8 +175,8 @@ async def test_an_invalid_edit_does_not_blind_the_hpa(scaling: ScalingWorld, ope
         pod.load = Load(kv_usage=0.7)
     operators.kill_all()
     await scaling.start()
-    told = await autoscaling(scaling, "True")
-    assert told["message"].endswith("The spec is invalid, so targets and range stay as they were.")
+    await autoscaling(scaling, "True")
+    assert "spec.engine.args.no-such-option" in await scaling.world.refusal_of()
     await until(lambda: shown(scaling, "kvDemand 72%/80%"), "its load is told, in tenths of the target")
     assert await scaling.pods_wanted() == 2
 

@@ -9,7 +9,7 @@ from pdinference.activator.gate import Gate
 from pdinference.api.names import ENGINE_ROLES
 from tests.integration.gpu_watch import GpuWatch
 from tests.integration.scaling_world import ScalingWorld
-from tests.integration.sleeping import Router, activator, counts, hpas, is_ready, tell
+from tests.integration.sleeping import Router, activator, counts, is_ready, tell
 from tests.integration.test_budget import SCALED, TWO_GPUS, D, P, held, serving
 from tests.integration.world import until
 
@@ -33,7 +33,6 @@ async def test_a_pair_that_sleeps_frees_its_share_and_another_revision_waits_for
         await tell(world, first)
         await is_ready(world, "Asleep")
         await pair.come_to(0, 0)
-        assert not await hpas(world)
         assert gpus.now == 7, "pods that drain hold their GPUs"
         await world.apply(autoscaling=TOGETHER, engine={"image": "example/vllm:2"}, **PAIR)
         await world.settled()
@@ -53,7 +52,7 @@ async def test_a_pair_that_sleeps_frees_its_share_and_another_revision_waits_for
 
 
 async def test_a_pair_that_wakes_waits_for_the_gpus_of_its_old_pods(scaling: ScalingWorld) -> None:
-    """P pods have one GPU, D pods two; so P could start first, and must not."""
+    """P pods have one GPU, D pods two, and one GPU is free: P starts, and D when its old pods are gone."""
     router = Router()
     async with (
         GpuWatch(scaling.world) as gpus,
@@ -75,16 +74,13 @@ async def test_a_pair_that_wakes_waits_for_the_gpus_of_its_old_pods(scaling: Sca
 
         router.pair = False
         answer = asyncio.create_task(client.post(f"{url}/v1/completions", json={"prompt": "Hello"}))
-        await pair.says("Ready", "GpuBudget", "leaves no GPUs until other pods have ended")
-        assert await counts(world, revision) == [0, 0]
-        await pair.release(P)
-        await pair.come_to(0, 1)
-        assert len(await pair.leaving(D)) == 3
-        await pair.says("ParameterReady", "GpuBudget", "leaves no GPUs")
+        await pair.come_to(1, 0)
+        await pair.says("DecodeReady", "GpuBudget", "leaves no GPUs until other pods have ended")
+        assert await counts(world, revision) == [1, 0]
         await pair.release(D)
         await pair.come_to(1, 1)
+        await pair.release(P)
         await is_ready(world, "Serving")
         router.pair = True
         assert (await answer).status == 200
-        assert await hpas(world) == ["llama-decode", "llama-parameter"]
     assert gpus.most == 8

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pdinference.loadmetrics.scraping.exposition import Exposition, Histogram, Reading
-from pdinference.loadmetrics.scraping.window import Dated, Window
+from pdinference.loadmetrics.scraping.window import TimedReading, Window
 from pdinference.loadmetrics.signals import PodLoad
 from pdinference.planning.observed import KvCache
 
@@ -43,7 +43,7 @@ def window(*readings: tuple[float, Reading]) -> Window:
     """What a pod told, and when."""
     found = Window()
     for at, reading in readings:
-        found.add(Dated(at, START + timedelta(seconds=at), reading))
+        found.add(TimedReading(at, START + timedelta(seconds=at), reading))
     return found
 
 

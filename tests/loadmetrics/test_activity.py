@@ -10,7 +10,7 @@ from pdinference.api import names
 from pdinference.api.names import METRIC_HELD_REQUESTS, METRIC_IDLE_SECONDS, Role
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import POD, RESOURCE, Owner
-from pdinference.loadmetrics.activity import Activities
+from pdinference.loadmetrics.activity import ActivityMonitor
 from pdinference.planning.scaling.sleep import Activity
 
 OWNER = Owner("ns", "llama")
@@ -72,82 +72,90 @@ async def routers() -> AsyncIterator[Routers]:
 
 
 @pytest.fixture
-def activities(routers: Routers) -> Activities:
-    return Activities(routers.cache, on_change=routers.changed.append, port=routers.port, clock=lambda: routers.now)
+def activities(routers: Routers) -> ActivityMonitor:
+    return ActivityMonitor(
+        routers.cache, on_change=routers.changed.append, port=routers.port, clock=lambda: routers.now
+    )
 
 
-async def rounds(activities: Activities, count: int = 1) -> None:
+async def rounds(activities: ActivityMonitor, count: int = 1) -> None:
     for _ in range(count):
         await activities.round()
 
 
-async def test_only_resources_that_may_sleep_are_asked(routers: Routers, activities: Activities) -> None:
+async def test_only_resources_that_may_sleep_are_asked(routers: Routers, activities: ActivityMonitor) -> None:
     routers.resource()
     routers.pod()
     await rounds(activities)
     assert routers.asked == 0
-    assert activities.of(OWNER) is None
+    assert activities.activity(OWNER) is None
 
 
 async def test_it_is_told_once_when_requests_begin_to_wait_and_when_they_cease(
-    routers: Routers, activities: Activities
+    routers: Routers, activities: ActivityMonitor
 ) -> None:
     routers.resource(**SLEEPY)
     routers.pod()
-    assert not activities.asked.is_set()
+    assert not activities.first_round_done.is_set()
     await rounds(activities, 2)
-    assert activities.asked.is_set()
-    assert activities.of(OWNER) == Activity(held=False, idle_seconds=7.5)
+    assert activities.first_round_done.is_set()
+    assert activities.activity(OWNER) == Activity(held=False, idle_seconds=7.5)
     assert routers.changed == [OWNER], "it is known now"
     routers.held, routers.idle = 2, 0
     await rounds(activities, 2)
-    assert activities.of(OWNER) == Activity(held=True, idle_seconds=0)
+    assert activities.activity(OWNER) == Activity(held=True, idle_seconds=0)
     assert routers.changed == [OWNER] * 2
     routers.held = 0
     await rounds(activities, 2)
     assert routers.changed == [OWNER] * 3
 
 
-async def test_one_pod_that_does_not_tell_is_enough_to_know_nothing(routers: Routers, activities: Activities) -> None:
+async def test_one_pod_that_does_not_tell_is_enough_to_know_nothing(
+    routers: Routers, activities: ActivityMonitor
+) -> None:
     routers.resource(**SLEEPY)
     routers.pod()
     routers.pod("router-1", address="")
     await rounds(activities)
-    assert activities.of(OWNER) is None
+    assert activities.activity(OWNER) is None
     routers.pod("router-1", address="", terminating=True)
-    assert activities.of(OWNER) == Activity(held=False, idle_seconds=7.5)
+    assert activities.activity(OWNER) == Activity(held=False, idle_seconds=7.5)
 
 
-async def test_a_request_that_waits_is_known_whoever_does_not_tell(routers: Routers, activities: Activities) -> None:
+async def test_a_request_that_waits_is_known_whoever_does_not_tell(
+    routers: Routers, activities: ActivityMonitor
+) -> None:
     routers.resource(**SLEEPY)
     routers.pod()
     routers.pod("router-1", address="")
     routers.held, routers.idle = 1, 0
     await rounds(activities)
-    assert activities.of(OWNER) == Activity(held=True, idle_seconds=0)
+    assert activities.activity(OWNER) == Activity(held=True, idle_seconds=0)
 
 
-async def test_what_is_old_is_not_known(routers: Routers, activities: Activities) -> None:
+async def test_what_is_old_is_not_known(routers: Routers, activities: ActivityMonitor) -> None:
     routers.resource(**SLEEPY)
     routers.pod()
     await rounds(activities)
     routers.status = 500
     routers.now += 11
     await rounds(activities)
-    assert activities.of(OWNER) is None
+    assert activities.activity(OWNER) is None
     assert routers.changed == [OWNER] * 2
 
 
-async def test_where_nothing_may_sleep_there_is_nothing_to_wait_for(routers: Routers, activities: Activities) -> None:
+async def test_where_nothing_may_sleep_there_is_nothing_to_wait_for(
+    routers: Routers, activities: ActivityMonitor
+) -> None:
     routers.resource()
     await rounds(activities)
-    assert activities.asked.is_set()
+    assert activities.first_round_done.is_set()
 
 
 @pytest.mark.parametrize("lie", ["NaN", "-1", "1e999", "x", "1 2 3"])
-async def test_what_is_no_number_is_not_known(routers: Routers, activities: Activities, lie: str) -> None:
+async def test_what_is_no_number_is_not_known(routers: Routers, activities: ActivityMonitor, lie: str) -> None:
     routers.resource(**SLEEPY)
     routers.pod()
     routers.idle = lie  # type: ignore[assignment]
     await rounds(activities)
-    assert activities.of(OWNER) is None
+    assert activities.activity(OWNER) is None

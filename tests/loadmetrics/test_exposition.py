@@ -9,7 +9,7 @@ from pdinference.loadmetrics.latencies import measure_latency
 from pdinference.loadmetrics.scraping.exposition import PREFIX, Exposition, Histogram, Reading
 from pdinference.loadmetrics.scraping.http_answer import HttpAnswer
 from pdinference.loadmetrics.scraping.unreadable import Reason, UnreadableError
-from pdinference.loadmetrics.scraping.window import Dated, Window
+from pdinference.loadmetrics.scraping.window import TimedReading, Window
 from pdinference.loadmetrics.signals import PodLoad, measure
 from pdinference.planning.observed import KvCache
 from pdinference.planning.scaling.signals import Signal
@@ -26,7 +26,7 @@ def pod(*names: str) -> PodLoad:
     """A pod that answered so, every six seconds since the clock stood at 0."""
     window = Window()
     for number, name in enumerate(names):
-        window.add(Dated(6.0 * number, START + timedelta(seconds=6 * number), recorded(name)))
+        window.add(TimedReading(6.0 * number, START + timedelta(seconds=6 * number), recorded(name)))
     return PodLoad(window, expected=True, counted=True)
 
 
@@ -116,7 +116,7 @@ def test_p_holds_kv_cache_for_d_although_it_has_nothing_to_do() -> None:
 def test_latencies_of_d() -> None:
     window = pod("decode-warm").window
     for at, name in ((40.0, "decode-warm"), (50.0, "decode-busy"), (60.0, "decode-later")):
-        window.add(Dated(at, START + timedelta(seconds=at), recorded(name)))
+        window.add(TimedReading(at, START + timedelta(seconds=at), recorded(name)))
     loads = [PodLoad(window, expected=True, counted=True)]
     found = measure_latency("pdinference_inter_token_latency_milliseconds_p50", loads, now=60.0)
     assert 10 < found.value < 25  # 12.5 s for 752 tokens

@@ -11,8 +11,8 @@ from pdinference.loadmetrics.latencies import measure_latency
 from pdinference.loadmetrics.scraping.exposition import PREFIX, Exposition, Reading
 from pdinference.loadmetrics.scraping.http_answer import HttpAnswer
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
-from pdinference.loadmetrics.scraping.window import Dated, Window
-from pdinference.loadmetrics.signals import BlindError, PodLoad, Upstream, measure
+from pdinference.loadmetrics.scraping.window import TimedReading, Window
+from pdinference.loadmetrics.signals import LoadUnavailableError, PodLoad, Upstream, measure
 from pdinference.planning.scaling.signals import LATENCY_METRICS, Signal
 from pdinference.planning.scaling.vllm_metrics import VllmMetric
 from tests.examples import MORE
@@ -74,21 +74,21 @@ def judge(*bodies: bytes) -> None:
     window = Window()
     for number, reading in enumerate(readings):
         at = 60.0 + 6 * number
-        window.add(Dated(at, START + timedelta(seconds=at), reading))
+        window.add(TimedReading(at, START + timedelta(seconds=at), reading))
     pods = [PodLoad(window, expected=True, counted=True)]
     now = 60.0 + 6 * max(0, len(readings) - 1)
     for idle in (None, 1e-6, 0.01):
         for signal in Signal:
             try:
                 value = measure(signal, pods, target=0.8, now=now, upstream=Upstream(pods, idle)).value
-            except BlindError:
+            except LoadUnavailableError:
                 continue
             assert math.isfinite(value)
             assert value >= 0
     for metric in LATENCY_METRICS:
         try:
             value = measure_latency(metric, pods, now=now).value
-        except BlindError:
+        except LoadUnavailableError:
             continue
         assert math.isfinite(value)
         assert value >= 0

@@ -16,7 +16,7 @@ from pdinference.loadmetrics.loads import Loads
 from pdinference.loadmetrics.metrics import ScrapeMetrics
 from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.scraping.scrape import Scraper
-from pdinference.loadmetrics.scraping.window import Dated
+from pdinference.loadmetrics.scraping.window import TimedReading
 from pdinference.planning.scaling.signals import METRICS, Signal
 from tests.loadmetrics.autoscaled import Autoscaled
 from tests.loadmetrics.readings import lengths, told
@@ -64,7 +64,7 @@ class Pods(Autoscaled):
             self.cache.observe(POD, {"metadata": pod, "spec": {"containers": []}, "status": status}, deleted=False)
             window = self.scraper._windows[namespace, f"{name}-{role}"]
             for at, reading in ((self.now - 30, BEFORE), (self.now, AFTER)):
-                window.add(Dated(at, datetime.now(UTC), reading))
+                window.add(TimedReading(at, datetime.now(UTC), reading))
 
     async def samples(self) -> dict[tuple[str, str, str, str], float]:
         """By metric, namespace, name and role."""

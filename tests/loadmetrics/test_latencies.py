@@ -4,7 +4,7 @@ import pytest
 
 from pdinference.loadmetrics.latencies import measure_latency, quantile_of
 from pdinference.loadmetrics.scraping.exposition import Histogram
-from pdinference.loadmetrics.signals import BlindError, Measurement, PodLoad
+from pdinference.loadmetrics.signals import LoadUnavailableError, Measurement, PodLoad
 from pdinference.planning.scaling.signals import LATENCY_METRICS
 from tests.loadmetrics.readings import pod, told
 
@@ -44,14 +44,14 @@ def test_nothing_to_do_is_no_latency() -> None:
 
 
 def test_something_to_do_that_takes_too_long_to_be_measured_is_not_taken_for_quick() -> None:
-    with pytest.raises(BlindError, match="no request came so far"):
+    with pytest.raises(LoadUnavailableError, match="no request came so far"):
         quantile(steady(0, 0, waiting=3.0))
 
 
 def test_the_first_minute_of_a_process_does_not_count() -> None:
     young = pod((NOW - 30, told(first_token=counted(0, 0))), (NOW, told(first_token=counted(0, 10))))
     assert quantile(steady(10, 0), young).value < 100
-    with pytest.raises(BlindError, match="answering for a minute"):
+    with pytest.raises(LoadUnavailableError, match="answering for a minute"):
         quantile(young)
 
 

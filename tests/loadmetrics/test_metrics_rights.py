@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
 from pdinference.loadmetrics.metrics import ScrapeMetrics
-from pdinference.loadmetrics.metrics_api.access import Access
+from pdinference.loadmetrics.metrics_api.access import AccessChecker
 from pdinference.loadmetrics.metrics_api.api import API_VERSION, MetricsApi
-from pdinference.loadmetrics.metrics_api.front_proxy import FrontProxy, User
+from pdinference.loadmetrics.metrics_api.authentication import RequestHeaderAuthenticator, User
 from pdinference.loadmetrics.policies import Policies
 from pdinference.planning.scaling.signals import Signal
 from tests.cluster.fake_api import FakeApi
@@ -45,8 +45,8 @@ class Reviews(FakeApi):
         return {"status": {"allowed": spec["user"] == "hpa" and spec["resourceAttributes"] == asked}}
 
 
-class Passed(FrontProxy):
-    """A front proxy whose certificate was accepted; its header names the user."""
+class Passed(RequestHeaderAuthenticator):
+    """An authenticator that accepted the client certificate; its header names the user."""
 
     def __init__(self) -> None:
         """Nothing is read: the certificate is the subject of tests/serving."""
@@ -61,8 +61,8 @@ async def ask(api: Reviews, user: str) -> tuple[int, str]:
     served = MetricsApi(
         loads=cast("Loads", None),
         policies=Policies(Cache()),
-        proxy=Passed(),
-        access=Access(api),
+        authenticator=Passed(),
+        access=AccessChecker(api),
         metrics=ScrapeMetrics(CollectorRegistry()),
     )
     app = web.Application()

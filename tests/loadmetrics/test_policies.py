@@ -30,11 +30,11 @@ def cluster() -> Cluster:
 
 
 def test_before_there_is_an_hpa_the_spec_says_it(cluster: Cluster) -> None:
-    assert cluster.policies.of(OWNER) == {}
+    assert cluster.policies.policy(OWNER) == {}
     cluster.resource()
-    assert cluster.policies.of(OWNER) == {}
+    assert cluster.policies.policy(OWNER) == {}
     cluster.resource(**SCALED)
-    assert cluster.policies.of(OWNER) == {Role.DECODE: {Signal.KV_DEMAND: 0.8}}
+    assert cluster.policies.policy(OWNER) == {Role.DECODE: {Signal.KV_DEMAND: 0.8}}
 
 
 @pytest.mark.parametrize("later", [INVALID, {**SCALED, **INVALID}, {}])
@@ -43,23 +43,23 @@ def test_an_hpa_goes_on_by_what_it_was_told_whatever_the_spec_has_become(
 ) -> None:
     cluster.resource(**SCALED)
     cluster.aims(Signal.KV_DEMAND, type="AverageValue", averageValue="800m")
-    told = cluster.policies.of(OWNER)
+    told = cluster.policies.policy(OWNER)
     assert told == {Role.DECODE: {Signal.KV_DEMAND: 0.8}}
     cluster.resource(**later)
-    assert cluster.policies.of(OWNER) == told
+    assert cluster.policies.policy(OWNER) == told
 
 
 def test_without_an_hpa_an_invalid_spec_asks_for_nothing(cluster: Cluster) -> None:
     cluster.resource(**SCALED, **INVALID)
-    assert cluster.policies.of(OWNER) == {}
+    assert cluster.policies.policy(OWNER) == {}
 
 
 def test_metrics_of_others_and_targets_of_all_pods_together_are_no_aims_of_a_pod(cluster: Cluster) -> None:
     cluster.resource()
     cluster.aims("queue_length", type="AverageValue", averageValue="3")
-    assert cluster.policies.of(OWNER) == {}
+    assert cluster.policies.policy(OWNER) == {}
     cluster.aims(Signal.WAITING_REQUESTS, type="Value", value="30")
-    assert cluster.policies.of(OWNER) == {Role.DECODE: {}}
+    assert cluster.policies.policy(OWNER) == {Role.DECODE: {}}
 
 
 def test_an_hpa_that_goes_by_latencies_alone_goes_on_too(cluster: Cluster) -> None:
@@ -68,10 +68,10 @@ def test_an_hpa_that_goes_by_latencies_alone_goes_on_too(cluster: Cluster) -> No
     external = {"type": "External", "external": {"metric": {"name": metric}, "target": target}}
     scaled: dict[str, Any] = {"autoscaling": {"maxReplicas": 3, "metrics": [external]}}
     cluster.resource(**scaled)
-    assert cluster.policies.of(OWNER) == {Role.DECODE: {}}
+    assert cluster.policies.policy(OWNER) == {Role.DECODE: {}}
     cluster.aims(metric, **target)
     cluster.resource(**scaled, **INVALID)
-    assert cluster.policies.of(OWNER) == {Role.DECODE: {}}
+    assert cluster.policies.policy(OWNER) == {Role.DECODE: {}}
 
 
 def test_a_fault_at_one_stored_spec_ends_there(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,13 +82,13 @@ def test_a_fault_at_one_stored_spec_ends_there(cluster: Cluster, monkeypatch: py
 
     monkeypatch.setattr("pdinference.loadmetrics.policies.validated", fails)
     cluster.resource(**SCALED)
-    assert cluster.policies.of(OWNER) == {}
+    assert cluster.policies.policy(OWNER) == {}
 
 
 @pytest.mark.parametrize("source", ["Builtin", "KEDA", "PrometheusAdapter"])
 def test_targets_are_known_whichever_source_reads_the_load(cluster: Cluster, source: str) -> None:
     cluster.resource(source=source, **SCALED)
-    assert cluster.policies.of(OWNER) == {Role.DECODE: {Signal.KV_DEMAND: 0.8}}
+    assert cluster.policies.policy(OWNER) == {Role.DECODE: {Signal.KV_DEMAND: 0.8}}
     assert cluster.policies.uses_metrics_api(OWNER) is (source == "Builtin")
     assert [owner for owner, _ in cluster.policies.autoscaled()] == [OWNER]
 
@@ -101,4 +101,4 @@ def test_keda_goes_on_by_its_triggers_while_the_spec_is_invalid(cluster: Cluster
     ]
     cluster.resource(source="KEDA", **SCALED, **INVALID)
     cluster.scaled_object(*triggers)
-    assert cluster.policies.of(OWNER) == {Role.DECODE: {Signal.KV_DEMAND: 0.8}}
+    assert cluster.policies.policy(OWNER) == {Role.DECODE: {Signal.KV_DEMAND: 0.8}}

@@ -214,7 +214,7 @@ async def test_the_pace_of_idle_pods_is_noted_for_operators_to_come(pods: Pods, 
     pods.text = METRICS
     pods.changed.clear()
     await rounds(pods, scraper)
-    seen = scraper.paces(OWNER)["rev"]
+    seen = scraper.baselines(OWNER)["rev"]
     assert scraper.idle_token_seconds(OWNER) == seen > 0
     assert pods.changed == [OWNER]
     pods.serves("rev", seen / 2)
@@ -222,7 +222,7 @@ async def test_the_pace_of_idle_pods_is_noted_for_operators_to_come(pods: Pods, 
     pods.serves("gone", seen / 2)
     assert scraper.idle_token_seconds(OWNER) == seen
     pods.resource(autoscaling={"maxReplicas": 3, "targets": {"kvUsage": 80}})
-    assert scraper.paces(OWNER) == {}, "its HPA does not go by that"
+    assert scraper.baselines(OWNER) == {}, "its HPA does not go by that"
 
 
 async def test_a_pod_that_starts_is_not_called_silent(pods: Pods, scraper: Scraper) -> None:
@@ -319,7 +319,7 @@ async def test_a_fault_in_what_is_made_of_an_answer_ends_at_its_pod(
 
     pods.resource(autoscaling={"maxReplicas": 3})
     pods.pod("a")
-    monkeypatch.setattr("pdinference.loadmetrics.scraping.scrape.lacks", fails)
+    monkeypatch.setattr("pdinference.loadmetrics.scraping.scrape.misses_signals", fails)
     await rounds(pods, scraper, 5)
     assert pods.registry.get_sample_value("pdinference_scrape_failures_total", {"reason": "internal"}) == 5
     assert 0 < caplog.text.count("Traceback") < 5, "logged with its traceback, at a bounded rate"
@@ -349,7 +349,7 @@ async def test_a_pace_that_is_no_time_for_a_token_is_not_noted(pods: Pods, scrap
         count = 1 if text is EARLIER else 10**14
         pods.text = "\n".join([*lines, f"{name}sum 1e-12", f"{name}count {count}", ""])
         await rounds(pods, scraper)
-    assert scraper.paces(OWNER) == {}
+    assert scraper.baselines(OWNER) == {}
 
 
 async def test_pods_that_are_gone_are_forgotten(pods: Pods, scraper: Scraper) -> None:

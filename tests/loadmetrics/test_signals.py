@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdinference.loadmetrics.scraping.window import FRESH_S
-from pdinference.loadmetrics.signals import BlindError, PodLoad, Upstream, measure
+from pdinference.loadmetrics.signals import LoadUnavailableError, PodLoad, Upstream, measure
 from pdinference.planning.scaling.signals import DRAIN_SECONDS, Signal
 from pdinference.runtime.settings import OperatorSettings
 from tests.loadmetrics.readings import START, lengths, pod, told
@@ -63,19 +63,19 @@ class TestBlindness:
             if known:
                 assert value(Signal.KV_USAGE, one) == 0.5
             else:
-                with pytest.raises(BlindError):
+                with pytest.raises(LoadUnavailableError):
                     value(Signal.KV_USAGE, one)
 
     def test_without_any_reading_there_is_no_value(self) -> None:
-        with pytest.raises(BlindError, match="no pod answers the operator"):
+        with pytest.raises(LoadUnavailableError, match="no pod answers the operator"):
             value(KV, pod(SILENT))
 
     def test_pods_that_never_served_are_no_blindness_of_others(self) -> None:
-        with pytest.raises(BlindError, match="no pod serves yet"):
+        with pytest.raises(LoadUnavailableError, match="no pod serves yet"):
             value(KV, pod(expected=False))
 
     def test_a_metric_that_no_pod_tells_is_named(self) -> None:
-        with pytest.raises(BlindError, match="1 of 1 pods answer, but tell no pdinference_kv_demand yet"):
+        with pytest.raises(LoadUnavailableError, match="1 of 1 pods answer, but tell no pdinference_kv_demand yet"):
             value(KV, pod((NOW, told(kv_usage=None))))
 
     def test_a_silent_pod_is_taken_to_be_at_its_target_rather_than_idle(self) -> None:
@@ -117,7 +117,7 @@ class TestRestart:
         assert value(Signal.GENERATION_TOKENS_PER_SECOND, other, pod(*again), target=50) == pytest.approx(60.0)
 
     def test_a_rate_needs_two_readings(self) -> None:
-        with pytest.raises(BlindError):
+        with pytest.raises(LoadUnavailableError):
             value(Signal.GENERATION_TOKENS_PER_SECOND, pod((NOW, told(generation_tokens=50.0))))
 
     def test_after_it_rates_are_those_of_the_new_process(self) -> None:

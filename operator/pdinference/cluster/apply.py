@@ -26,6 +26,7 @@ from pdinference.cluster.verdict import Verdict, has_replicas, is_in_order, judg
 Json = dict[str, Any]
 
 _NOT_FOUND = 404
+_CONFLICT = 409
 _FIRST, _BINDINGS, _LAST = range(3)
 _LATE = WORKLOADS | {AUTOSCALER.name, SCALED_OBJECT.name}
 """Kinds that need others: service accounts, or scale targets."""
@@ -64,7 +65,7 @@ class Applier:
         for wave in (_FIRST, _BINDINGS, _LAST):
             if outcome.lacks_kind:
                 break
-            await self._apply_wave([child for child in children if _wave(child) == wave], needs, parent, outcome)
+            await self._apply_wave([child for child in children if wave_of(child.key) == wave], needs, parent, outcome)
         return outcome
 
     async def _apply_wave(
@@ -101,10 +102,9 @@ class Applier:
         try:
             async with self._slots:
                 if verdict is Verdict.CREATE:
-                    found = await self._look(path)
-                    if found is not None and not is_ours(found, child.key, parent, outcome):
-                        return
-                live = await self._api.apply(path, child.marked(), manager=names.FIELD_MANAGER)
+                    live = await self._create(child, path, parent, outcome)
+                else:
+                    live = await self._api.apply(path, child.marked(), manager=names.FIELD_MANAGER)
         except ApiError as error:
             if child.key.kind == ROLE_BINDING.name and error.status == _NOT_FOUND:
                 # The API server looks up the role in a cache of its own, which may not have seen ours yet.
@@ -114,27 +114,33 @@ class Applier:
             else:
                 outcome.failed(child.key, error)
             return
-        self._cache.applied(child.key.kind, live)
-        outcome.applied.append(child.key)
+        if live is not None:
+            self._cache.applied(child.key.kind, live)
+            outcome.applied.append(child.key)
 
-    async def _look(self, path: str) -> Json | None:
-        """Look before the first apply: apply would take over whatever has this name.
+    async def _create(self, child: Child, path: str, parent: Parent, outcome: Outcome) -> Json | None:
+        """Apply what the cache does not know; None when another's object has the name.
 
-        The cache cannot tell, because it holds labelled objects only. An object of ours whose label was taken away is
-        found here too, and gets it back.
+        A plain apply would take over whatever has this name, and the cache cannot tell, because it holds labelled
+        objects only. An object of ours whose label was taken away is found here too, and gets it back.
         """
+        manifest = child.marked()
         try:
-            return await self._api.get(path, accept=METADATA_ONLY)
+            return await self._api.apply_new(path, manifest, manager=names.FIELD_MANAGER)
         except ApiError as error:
-            if error.status == _NOT_FOUND:
-                return None
-            raise
+            if error.status != _CONFLICT:
+                raise
+        found = await self._api.get(path, accept=METADATA_ONLY)
+        if not is_ours(found, child.key, parent, outcome):
+            return None
+        return await self._api.apply(path, manifest, manager=names.FIELD_MANAGER)
 
 
-def _wave(child: Child) -> int:
-    if child.key.kind == ROLE_BINDING.name:
+def wave_of(key: ChildKey) -> int:
+    """When a child is applied: after all children with a lower number, and at the same time as those with the same."""
+    if key.kind == ROLE_BINDING.name:
         return _BINDINGS
-    return _LAST if child.key.kind in _LATE else _FIRST
+    return _LAST if key.kind in _LATE else _FIRST
 
 
 def _needs(children: Iterable[Child]) -> dict[ChildKey, Collection[ChildKey]]:

@@ -39,6 +39,8 @@ _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _CONNECTIONS = 64
 _TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=10)
 _OK = range(200, 300)
+_OF_NO_OBJECT = "1"
+"""A resource version that no object has: etcd's first revision is that of the empty store."""
 _UNAUTHORIZED = 401
 
 
@@ -180,6 +182,18 @@ class ApiServer:
         """
         query = {"fieldManager": manager, "force": "true" if force else "false"}
         return await self._request("PATCH", path, query=query, body=as_yaml(manifest), content_type=APPLY_TEXT)
+
+    async def apply_new(self, path: str, manifest: Json, *, manager: str) -> Json:
+        """Server-side apply that only creates: an object that exists stays as it is.
+
+        The API server compares the resource version of an apply with that of the object, and ignores it where there is
+        no object. So one request does what a read and an apply would do, and nothing can happen between the two.
+
+        Raises:
+            ApiError: With status 409, an object of this name exists.
+        """
+        metadata = {**manifest["metadata"], "resourceVersion": _OF_NO_OBJECT}
+        return await self.apply(path, {**manifest, "metadata": metadata}, manager=manager)
 
     async def create(self, path: str, manifest: Json) -> Json:
         """Create an object."""

@@ -5,7 +5,7 @@ is in order when the manifest is contained in it: each map entry that we set is 
 same length and contained elements. Only the cache's first look at an object pays for this; from then on a digest tells.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pdinference.api.quantities import quantity
@@ -20,6 +20,33 @@ def contains(live: Any, desired: Any) -> bool:
     if isinstance(desired, list | tuple):
         return _contains_list(live, desired)
     return _same_scalar(live, desired)
+
+
+def difference(live: Any, desired: Any, path: str = "") -> tuple[str, Any, Any] | None:
+    """The first place where the live object lacks what the manifest says; None when it contains all of it.
+
+    Args:
+        live: The live object, or a part of it.
+        desired: The same part of the manifest.
+        path: Of this part, such as `spec.template`.
+
+    Returns:
+        The path, the live value and the value of the manifest.
+    """
+    if contains(live, desired):
+        return None
+    for name, part, wanted in _parts(live, desired):
+        if (found := difference(part, wanted, f"{path}{name}" if path else name.removeprefix("."))) is not None:
+            return found
+    return path, live, desired
+
+
+def _parts(live: Any, desired: Any) -> Iterator[tuple[str, Any, Any]]:
+    """The members of two objects, or the items of two lists of one length, that can be compared."""
+    if isinstance(desired, Mapping) and isinstance(live, Mapping):
+        yield from ((f".{key}", live.get(key), value) for key, value in desired.items())
+    elif isinstance(desired, list | tuple) and isinstance(live, list) and len(live) == len(desired):
+        yield from ((f"[{index}]", part, value) for index, (part, value) in enumerate(zip(live, desired, strict=True)))
 
 
 def _contains_map(live: Any, desired: Mapping[str, Any]) -> bool:

@@ -28,7 +28,7 @@ def model_options(model: Model) -> dict[str, Any]:
 
 
 def model_environment(model: Model) -> list[EnvironmentVariable]:
-    """Access to a hub, or none: a local model never asks the network."""
+    """AccessChecker to a hub, or none: a local model never asks the network."""
     source = model.source
     environment = []
     cached = model.cache is not None and not _needs_hub(model)

@@ -24,7 +24,7 @@ from pdinference.inference.decide import decide
 from pdinference.inference.effective_spec import EffectiveSpecs, examine_again_after
 from pdinference.inference.execute import ExecutionResult, Executor
 from pdinference.inference.plan import Plan
-from pdinference.inference.snapshot import Snapshotter
+from pdinference.inference.snapshotter import Snapshotter
 from pdinference.inference.status import loads, status
 from pdinference.isolation.calls import BusyError
 from pdinference.planning.status import due, left_alone_status

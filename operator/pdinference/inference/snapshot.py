@@ -1,16 +1,14 @@
 """All that a reconcile of a PDInference goes by, of one moment."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Status
-from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, JOB, SCALED_OBJECT, SCALER, ChildKey, Owner
 from pdinference.cluster.state.records import ChildRecord, ResourceRecord
-from pdinference.controller.report import status_of
 from pdinference.examination.desired import Desired
 from pdinference.planning.model_report import ModelView
 from pdinference.planning.observed import AutoscalerState, PodSummary, WorkloadState
@@ -139,45 +137,3 @@ class Snapshot:
 
     def _is_own(self, record: ChildRecord) -> bool:
         return record.owner_uid == self.resource.uid
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshotter:
-    """Takes snapshots.
-
-    Attributes:
-        cache: The live objects.
-        measured: What vLLM's metrics say of a resource.
-        activity: The requests of a resource; None when they are not known.
-        now: The time.
-        history_due: Whether a resource's history has to be written.
-    """
-
-    cache: Cache
-    measured: Callable[[Owner], MeasuredLoad] = lambda _: MeasuredLoad()
-    activity: Callable[[Owner], Activity | None] = lambda _: None
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    history_due: Callable[[ResourceRecord], bool] = lambda _: False
-
-    def take(self, resource: ResourceRecord, desired: Desired, *, invalid: str = "") -> Snapshot:
-        """Everything as it is now; without I/O.
-
-        Args:
-            resource: As it is stored.
-            desired: What the spec asks for that is in effect.
-            invalid: What is wrong with the stored spec; empty while that is in effect.
-        """
-        owner = resource.owner
-        in_place = {key: record for key in desired.fingerprints if (record := self.cache.children.get(key)) is not None}
-        return Snapshot(
-            resource=resource,
-            desired=desired,
-            previous=status_of(resource),
-            children=in_place | {record.key: record for record in self.cache.children_of(owner)},
-            pods=self.cache.pods_of(owner),
-            measured=self.measured(owner),
-            activity=self.activity(owner),
-            now=self.now(),
-            invalid=invalid,
-            history_due=self.history_due(resource),
-        )

@@ -33,7 +33,7 @@ class Calls(Protocol):
 
 
 class InProcess:
-    """Calls in this process, without limits: for tests.
+    """Calls in this process, without limits: for the command line and tests.
 
     Args:
         tasks: The functions by name.

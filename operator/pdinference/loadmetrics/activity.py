@@ -26,12 +26,12 @@ _HELD: Final = METRIC_HELD_REQUESTS.encode()
 _IDLE: Final = METRIC_IDLE_SECONDS.encode()
 
 
-class _Told(NamedTuple):
+class _Report(NamedTuple):
     at: float
     activity: Activity
 
 
-class Activities:
+class ActivityMonitor:
     """What activators tell, asked on every replica of the operator.
 
     Args:
@@ -41,7 +41,7 @@ class Activities:
         clock: Seconds that never jump.
 
     Attributes:
-        asked: Set once every activator has been asked.
+        first_round_done: Set once every activator has been asked.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class Activities:
         port: int = ACTIVATOR_STATE_PORT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.asked = asyncio.Event()
+        self.first_round_done = asyncio.Event()
         self._cache = cache
         self._on_change = on_change
         self._port = port
         self._clock = clock
-        self._told: dict[str, _Told] = {}
-        self._noted: dict[Owner, bool | None] = {}
+        self._reports: dict[str, _Report] = {}
+        self._last_held: dict[Owner, bool | None] = {}
         self._owners: defaultdict[str, list[Owner]] = defaultdict(list)
-        self._rounds = Rounds(self._due, self._ask, after=self._note, interval=interval)
+        self._rounds = Rounds(self._targets, self._read, after=self._note, interval=interval)
 
     async def forever(self) -> None:
         """Rounds for ever."""
@@ -71,7 +71,7 @@ class Activities:
         """Ask every activator once, and report what changed."""
         await self._rounds.once()
 
-    def _due(self) -> Mapping[str, Sequence[PodRecord]]:
+    def _targets(self) -> Mapping[str, Sequence[PodRecord]]:
         """The router pods of resources that may sleep, by namespace.
 
         These are known by their pods: the stored spec may not be the one that is in effect.
@@ -84,46 +84,46 @@ class Activities:
             name: [pod for owner in owners for pod in self._routers(owner)] for name, owners in self._owners.items()
         }
         live = {pod.uid for pods in found.values() for pod in pods}
-        self._told = {uid: told for uid, told in self._told.items() if uid in live}
+        self._reports = {uid: report for uid, report in self._reports.items() if uid in live}
         known = {owner for owners in self._owners.values() for owner in owners}
-        self._noted = {owner: held for owner, held in self._noted.items() if owner in known}
+        self._last_held = {owner: held for owner, held in self._last_held.items() if owner in known}
         self._note_first()
         return found
 
     def _note(self, namespace: str) -> None:
         """A namespace was asked: report what changed."""
         for owner in self._owners.get(namespace, ()):
-            found = self.of(owner)
+            found = self.activity(owner)
             held = None if found is None else found.held
-            if held != self._noted.setdefault(owner, None):
-                self._noted[owner] = held
+            if held != self._last_held.setdefault(owner, None):
+                self._last_held[owner] = held
                 self._on_change(owner)
         self._note_first()
 
     def _note_first(self) -> None:
-        if not self.asked.is_set() and sum(map(len, self._owners.values())) == len(self._noted):
-            self.asked.set()
+        if not self.first_round_done.is_set() and sum(map(len, self._owners.values())) == len(self._last_held):
+            self.first_round_done.set()
 
-    def of(self, owner: Owner) -> Activity | None:
+    def activity(self, owner: Owner) -> Activity | None:
         """What all router pods of a resource tell together; None when one of them does not, and none has requests."""
-        told, silent = [], False
+        reported, silent = [], False
         for pod in self._routers(owner):
-            last = self._told.get(pod.uid)
+            last = self._reports.get(pod.uid)
             if last is not None and self._clock() - last.at <= _FRESH_S:
-                told.append(last.activity)
+                reported.append(last.activity)
             else:
                 silent |= not pod.summary.terminating
-        held = any(one.held for one in told)
-        if not told or (silent and not held):
+        held = any(one.held for one in reported)
+        if not reported or (silent and not held):
             return None
-        return Activity(held, min(one.idle_seconds for one in told))
+        return Activity(held, min(one.idle_seconds for one in reported))
 
     def _routers(self, owner: Owner) -> list[PodRecord]:
         return [
             pod for pod in self._cache.pods.owned_by(owner) if pod.summary.role is Role.ROUTER and not pod.summary.gone
         ]
 
-    async def _ask(self, pod: PodRecord, share: Share) -> None:
+    async def _read(self, pod: PodRecord, share: Share) -> None:
         if not pod.address:
             return
         values: dict[bytes, float] = {}
@@ -139,4 +139,4 @@ class Activities:
             return
         held, idle = values.get(_HELD, math.nan), values.get(_IDLE, math.nan)
         if not math.isnan(held) and not math.isnan(idle):
-            self._told[pod.uid] = _Told(self._clock(), Activity(held > 0, idle))
+            self._reports[pod.uid] = _Report(self._clock(), Activity(held > 0, idle))

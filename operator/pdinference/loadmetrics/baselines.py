@@ -12,7 +12,7 @@ _CREDIBLE_S: Final = (1e-6, 1e4)
 """Anything else is no time for a token. An HPA would carry it for ever."""
 
 
-class Paces:
+class Baselines:
     """The best of each revision of each resource."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Paces:
         self._best[key] = seconds if before is None else min(seconds, before)
         return is_better(seconds, before)
 
-    def of(self, owner: Owner) -> dict[str, float]:
+    def of_resource(self, owner: Owner) -> dict[str, float]:
         """What was seen of a resource."""
         return {revision: seconds for (known, revision), seconds in self._best.items() if known == owner}
 
@@ -38,7 +38,7 @@ class Paces:
 
         The pods may have been busy ever since this one began.
         """
-        known = self.of(owner)
+        known = self.of_resource(owner)
         names = set(revisions)
         earlier = [seconds for name in names if (seconds := known_baseline(scaler, name)) is not None]
         return min([*earlier, *(known[name] for name in names & known.keys())], default=None)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pdinference.loadmetrics.scraping.exposition import Histogram
-from pdinference.loadmetrics.scraping.window import Dated, grown
-from pdinference.loadmetrics.signals import BlindError, Measurement, PodLoad
+from pdinference.loadmetrics.scraping.window import TimedReading, grown
+from pdinference.loadmetrics.signals import LoadUnavailableError, Measurement, PodLoad
 from pdinference.planning.scaling.signals import LATENCY_METRICS, Latency
 
 _WARM_UP_S: Final = 60.0
@@ -16,7 +16,7 @@ def measure_latency(metric: str, pods: Sequence[PodLoad], *, now: float) -> Meas
     """A quantile over all requests that any pod answered lately; 0 when there is nothing to do.
 
     Raises:
-        BlindError: There is something to do, but nothing was measured.
+        LoadUnavailableError: There is something to do, but nothing was measured.
     """
     kind, quantile = LATENCY_METRICS[metric]
     return measure_latencies(kind, pods, (quantile,), now=now)[0]
@@ -28,15 +28,15 @@ def measure_latencies(
     """Several quantiles of the same requests.
 
     Raises:
-        BlindError: There is something to do, but nothing was measured.
+        LoadUnavailableError: There is something to do, but nothing was measured.
     """
     spans = [span for pod in pods if pod.window.age(now) >= _WARM_UP_S and (span := pod.window.span(now)) is not None]
     counts = _summed(found for span in spans if (found := _between(kind, span)) is not None)
     known = any(counts.values())
     if not known and any(last.reading.running or last.reading.waiting for _, last in spans):
-        raise BlindError(f"no request came so far within the last half minute that {kind} could be taken")
+        raise LoadUnavailableError(f"no request came so far within the last half minute that {kind} could be taken")
     if not spans:
-        raise BlindError("no pod has been answering for a minute yet")
+        raise LoadUnavailableError("no pod has been answering for a minute yet")
     oldest = min(last.when for _, last in spans)
     return [Measurement(1000 * (quantile_of(quantile, counts) or 0.0), oldest) for quantile in quantiles]
 
@@ -69,8 +69,8 @@ def _summed(histograms: Iterable[Histogram]) -> dict[float, float]:
     return counts
 
 
-def _between(kind: Latency, span: tuple[Dated, Dated]) -> Histogram | None:
-    first, last = (dated.reading for dated in span)
+def _between(kind: Latency, span: tuple[TimedReading, TimedReading]) -> Histogram | None:
+    first, last = (timed.reading for timed in span)
     if kind is Latency.TIME_TO_FIRST_TOKEN:
         return grown(last.first_token, first.first_token, buckets=True)
     return grown(last.inter_token, first.inter_token, buckets=True)

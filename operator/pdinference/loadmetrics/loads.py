@@ -11,7 +11,7 @@ from pdinference.cluster.kinds import Owner
 from pdinference.loadmetrics.latencies import measure_latencies, measure_latency
 from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.scraping.scrape import Scraper
-from pdinference.loadmetrics.signals import BlindError, Measurement, PodLoad, Upstream, measure
+from pdinference.loadmetrics.signals import LoadUnavailableError, Measurement, PodLoad, Upstream, measure
 from pdinference.planning.scaling.signals import LATENCY_METRICS, Latency, Signal
 
 _LARGEST: Final = 1e12
@@ -35,22 +35,22 @@ class Loads:
         """One of `METRICS`, of one role.
 
         Raises:
-            BlindError: It is not known.
+            LoadUnavailableError: It is not known.
         """
         pods = self._scraper.pods(owner, role)
         if metric in LATENCY_METRICS:
             return measure_latency(metric, pods, now=self._clock())
         signal = Signal(metric)
-        return self._signal(signal, owner, pods, self._policies.of(owner).get(role, {}).get(signal))
+        return self._signal(signal, owner, pods, self._policies.policy(owner).get(role, {}).get(signal))
 
     def known(self, owner: Owner, role: Role, targets: Mapping[Signal, float]) -> Iterator[tuple[str, float]]:
         """Name and value of every metric of a role that is known; `targets` is how much a pod is to bear."""
         pods = self._scraper.pods(owner, role)
         for signal in Signal:
-            with suppress(BlindError):
+            with suppress(LoadUnavailableError):
                 yield signal, self._signal(signal, owner, pods, targets.get(signal)).value
         for kind, quantiles in _QUANTILES.items():
-            with suppress(BlindError):
+            with suppress(LoadUnavailableError):
                 found = measure_latencies(kind, pods, quantiles.values(), now=self._clock())
                 yield from zip(quantiles, (one.value for one in found), strict=True)
 
@@ -58,7 +58,7 @@ class Loads:
         upstream = self._upstream(owner) if signal is Signal.DECODE_LOAD else Upstream()
         found = measure(signal, pods, target=target, now=self._clock(), upstream=upstream)
         if not math.isfinite(found.value):
-            raise BlindError("what the pods report adds up to no number")
+            raise LoadUnavailableError("what the pods report adds up to no number")
         return Measurement(min(max(0.0, found.value), _LARGEST), found.when)
 
     def _upstream(self, owner: Owner) -> Upstream:

@@ -26,14 +26,14 @@ _MARK = b'"autoscaling"'
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _SpecPolicy:
     """What a spec says."""
 
     policy: Policy = field(default_factory=dict)
     source: MetricsSource | None = None
 
 
-_NONE: Final = _Wish()
+_NONE: Final = _SpecPolicy()
 
 
 def autoscaler_of(cache: Cache, owner: Owner, role: Role) -> AutoscalerState | None:
@@ -59,49 +59,51 @@ class Policies:
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._wishes: dict[Owner, tuple[str, int, _Wish]] = {}
+        self._from_specs: dict[Owner, tuple[str, int, _SpecPolicy]] = {}
 
-    def of(self, owner: Owner) -> Policy:
+    def policy(self, owner: Owner) -> Policy:
         """The policy of a resource; empty when no role is autoscaled."""
         record = self._cache.resources.get(owner)
         if record is None:
-            self._wishes.pop(owner, None)
+            self._from_specs.pop(owner, None)
             return _NONE.policy
         scalers = {role: autoscaler_of(self._cache, owner, role) for role in ENGINE_ROLES}
         live = {
-            role: _aims(scaler) for role, scaler in scalers.items() if scaler is not None and reads_operator(scaler)
+            role: _targets_of(scaler)
+            for role, scaler in scalers.items()
+            if scaler is not None and reads_operator(scaler)
         }
-        return {**self._wish(record).policy, **live}
+        return {**self._from_spec(record).policy, **live}
 
     def autoscaled(self) -> list[tuple[Owner, Policy]]:
         """Every resource with a role that is autoscaled."""
-        found = [(record.owner, self.of(record.owner)) for _, record in self._cache.resources.items()]
+        found = [(record.owner, self.policy(record.owner)) for _, record in self._cache.resources.items()]
         return [(owner, policy) for owner, policy in found if policy]
 
     def uses_metrics_api(self, owner: Owner) -> bool:
         """Whether autoscalers of a resource read the load from the operator's metrics API; also when not known."""
         record = self._cache.resources.get(owner)
-        return record is None or self._wish(record).source in {None, "Builtin"}
+        return record is None or self._from_spec(record).source in {None, "Builtin"}
 
-    def _wish(self, record: ResourceRecord) -> _Wish:
+    def _from_spec(self, record: ResourceRecord) -> _SpecPolicy:
         """Read once a generation."""
         if _MARK not in record.spec:
             return _NONE
-        known = self._wishes.get(record.owner)
+        known = self._from_specs.get(record.owner)
         if known is not None and known[:2] == (record.uid, record.generation):
             return known[2]
-        wish = _guarded(record)
-        self._wishes[record.owner] = (record.uid, record.generation, wish)
-        return wish
+        found = _guarded(record)
+        self._from_specs[record.owner] = (record.uid, record.generation, found)
+        return found
 
 
-def _aims(scaler: AutoscalerState) -> dict[Signal, float]:
+def _targets_of(scaler: AutoscalerState) -> dict[Signal, float]:
     """Of each signal that the autoscaler divides by its pods."""
     found = ((signal_of(load.metric), load) for load in scaler.loads if load.averaged)
     return {signal: load.target_milli / 1000 for signal, load in found if signal is not None}
 
 
-def _guarded(record: ResourceRecord) -> _Wish:
+def _guarded(record: ResourceRecord) -> _SpecPolicy:
     """A fault at one stored spec must not end the rounds of all tenants' pods."""
     try:
         return _read(record)
@@ -110,7 +112,7 @@ def _guarded(record: ResourceRecord) -> _Wish:
         return _NONE
 
 
-def _read(record: ResourceRecord) -> _Wish:
+def _read(record: ResourceRecord) -> _SpecPolicy:
     try:
         spec = validated(record.body()).spec
     except InvalidResourceError:  # the reconciler reports it
@@ -121,4 +123,4 @@ def _read(record: ResourceRecord) -> _Wish:
         for role, part in scaled.items()
         if part.autoscaling is not None
     }
-    return _Wish(policy, spec.metrics_source)
+    return _SpecPolicy(policy, spec.metrics_source)

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 from pdinference.loadmetrics.scraping.exposition import Histogram, Reading
-from pdinference.loadmetrics.scraping.window import Dated, Window, decode_window, grown, prefill_window
+from pdinference.loadmetrics.scraping.window import TimedReading, Window, decode_window, grown, prefill_window
 from pdinference.planning.scaling.decode import DecodeWindow, decode_load
 from pdinference.planning.scaling.kv import kv_demand
 from pdinference.planning.scaling.prefill import arrival_rate, prefill_load
@@ -22,10 +22,10 @@ _YOUNG_S: Final = 15.0
 """Rates over less than that are rough: they may keep pods, but bring none. So long are all rates after a restart of the
 operator, and those of a role after its pods have come for the first time or have all restarted."""
 
-Told = TypeVar("Told")
+Known = TypeVar("Known")
 
 
-class BlindError(Exception):
+class LoadUnavailableError(Exception):
     """The load is not known; the message says why, for `kubectl describe hpa`."""
 
 
@@ -34,7 +34,7 @@ class PodLoad:
     """One pod of a role.
 
     Attributes:
-        window: What it told.
+        window: What it reading.
         expected: Whether it ought to tell its load: it is ready, or was before it fell silent. A pod that never was has
             no load yet.
         counted: Whether it is one of the pods that the HPA counts: of the revision that it follows.
@@ -88,51 +88,52 @@ def measure(
         upstream: What else the load of D depends on.
 
     Raises:
-        BlindError: No pod tells.
+        LoadUnavailableError: No pod tells.
     """
     known = {number: last for number, pod in enumerate(pods) if (last := pod.window.latest(now)) is not None}
     match signal:
         case Signal.PREFILL_LOAD:
-            work = _told({number: prefill_window(pods[number].window, now) for number in known})
-            total, told = prefill_load(work.values()), set(work)
+            work = _known({number: prefill_window(pods[number].window, now) for number in known})
+            total, reporting = prefill_load(work.values()), set(work)
         case Signal.DECODE_LOAD:
-            decoding = _told({number: decode_window(pods[number].window, now) for number in known})
-            total, told = _decode_load(decoding.values(), upstream, now), set(decoding)
+            decoding = _known({number: decode_window(pods[number].window, now) for number in known})
+            total, reporting = _decode_load(decoding.values(), upstream, now), set(decoding)
         case _:
             amount = _AMOUNTS[signal]
-            amounts = _told({number: amount(pods[number].window, last, now) for number, last in known.items()})
-            total, told = sum(amounts.values()), set(amounts)
-    if not told:
-        raise BlindError(_why_blind(signal, pods, answering=len(known)))
-    missing = sum(pod.expected and number not in told for number, pod in enumerate(pods))
-    assumed = target if target is not None else total / len(told)
+            amounts = _known({number: amount(pods[number].window, last, now) for number, last in known.items()})
+            total, reporting = sum(amounts.values()), set(amounts)
+    if not reporting:
+        raise LoadUnavailableError(_reason_unavailable(signal, pods, responding=len(known)))
+    missing = sum(pod.expected and number not in reporting for number, pod in enumerate(pods))
+    assumed = target if target is not None else total / len(reporting)
     enough = sum(pod.counted for pod in pods) * assumed
-    if signal in _LOADS and all(pods[number].window.age(now) < _YOUNG_S for number in told):
+    if signal in _LOADS and all(pods[number].window.age(now) < _YOUNG_S for number in reporting):
         total = min(total, enough)
     return Measurement(
-        _cautious(total, missing, assumed, enough), min(last.when for number, last in known.items() if number in told)
+        _cautious(total, missing, assumed, enough),
+        min(last.when for number, last in known.items() if number in reporting),
     )
 
 
-def lacks(window: Window, signals: Iterable[Signal], now: float) -> bool:
-    """Whether a pod answers, but lacks what one of its role's signals is computed from."""
+def misses_signals(window: Window, signals: Iterable[Signal], now: float) -> bool:
+    """Whether a pod answers, but misses_signals what one of its role's signals is computed from."""
     if window.latest(now) is None or window.age(now) < _YOUNG_S:
         return False
     pod = PodLoad(window, expected=True, counted=True)
-    return any(_is_blind(signal, pod, now) for signal in signals)
+    return any(_is_unavailable(signal, pod, now) for signal in signals)
 
 
-def _is_blind(signal: Signal, pod: PodLoad, now: float) -> bool:
+def _is_unavailable(signal: Signal, pod: PodLoad, now: float) -> bool:
     try:
         measure(signal, [pod], target=None, now=now)
-    except BlindError:
+    except LoadUnavailableError:
         return True
     return False
 
 
-def _told(windows: Mapping[int, Told | None]) -> dict[int, Told]:
+def _known(windows: Mapping[int, Known | None]) -> dict[int, Known]:
     """Of the pods that tell this signal."""
-    return {number: told for number, told in windows.items() if told is not None}
+    return {number: value for number, value in windows.items() if value is not None}
 
 
 def _decode_load(pods: Iterable[DecodeWindow], upstream: Upstream, now: float) -> float:
@@ -153,39 +154,39 @@ def _cautious(total: float, missing: int, assumed: float, enough: float) -> floa
     return min(total + missing * assumed, enough)
 
 
-def _why_blind(signal: Signal, pods: Sequence[PodLoad], *, answering: int) -> str:
-    if answering:
-        return f"{answering} of {len(pods)} pods answer, but tell no {signal} yet"
+def _reason_unavailable(signal: Signal, pods: Sequence[PodLoad], *, responding: int) -> str:
+    if responding:
+        return f"{responding} of {len(pods)} pods answer, but tell no {signal} yet"
     if any(pod.expected for pod in pods):
         return "no pod answers the operator on its metrics port; a NetworkPolicy of your own may be in the way"
     return "no pod serves yet"
 
 
-def _kv_usage(_: Window, last: Dated, __: float) -> float | None:
+def _kv_usage(_: Window, last: TimedReading, __: float) -> float | None:
     return last.reading.kv_usage
 
 
-def _kv_demand(window: Window, last: Dated, now: float) -> float | None:
+def _kv_demand(window: Window, last: TimedReading, now: float) -> float | None:
     """Used, and what requests that wait without blocks of their own will need, in caches of a pod."""
-    told = last.reading
-    if told.kv_usage is None or told.waiting is None or told.cache is None:
+    reading = last.reading
+    if reading.kv_usage is None or reading.waiting is None or reading.cache is None:
         return None
     prompts = _mean(window, now, lambda reading: reading.prompt_lengths) or 0.0
     answers = _mean(window, now, lambda reading: reading.answer_lengths) or 0.0
     return kv_demand(
-        usage=told.kv_usage,
-        queued=told.waiting - told.holding,
-        running=told.running or 0.0,
-        tokens=told.cache.tokens,
+        usage=reading.kv_usage,
+        queued=reading.waiting - reading.holding,
+        running=reading.running or 0.0,
+        tokens=reading.cache.tokens,
         usual=prompts + answers,
     )
 
 
-def _queued_prompt_tokens(window: Window, last: Dated, now: float) -> float | None:
-    told = last.reading
-    if told.waiting is None:
+def _queued_prompt_tokens(window: Window, last: TimedReading, now: float) -> float | None:
+    reading = last.reading
+    if reading.waiting is None:
         return None
-    queued = max(0.0, told.waiting - told.holding)
+    queued = max(0.0, reading.waiting - reading.holding)
     length = _mean(window, now, lambda reading: reading.prompt_lengths)
     if length is None:
         return None if queued else 0.0
@@ -204,8 +205,8 @@ def _mean(window: Window, now: float, of: Callable[[Reading], Histogram | None])
     return None
 
 
-def _rate(counter: Callable[[Reading], float | None]) -> Callable[[Window, Dated, float], float | None]:
-    def amount(window: Window, _: Dated, now: float) -> float | None:
+def _rate(counter: Callable[[Reading], float | None]) -> Callable[[Window, TimedReading, float], float | None]:
+    def amount(window: Window, _: TimedReading, now: float) -> float | None:
         span = window.span(now)
         if span is None:
             return None
@@ -216,7 +217,7 @@ def _rate(counter: Callable[[Reading], float | None]) -> Callable[[Window, Dated
     return amount
 
 
-_AMOUNTS: Final[Mapping[Signal, Callable[[Window, Dated, float], float | None]]] = {
+_AMOUNTS: Final[Mapping[Signal, Callable[[Window, TimedReading, float], float | None]]] = {
     Signal.KV_DEMAND: _kv_demand,
     Signal.KV_USAGE: _kv_usage,
     Signal.WAITING_REQUESTS: lambda _, last, __: last.reading.waiting,

@@ -27,7 +27,7 @@ from pdinference.examination.tasks import PROGRAM
 from pdinference.inference.effective_spec import EffectiveSpecs
 from pdinference.inference.execute import Executor
 from pdinference.inference.reconcile import Reconciler
-from pdinference.inference.snapshot import Snapshotter
+from pdinference.inference.snapshotter import Snapshotter
 from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
 from pdinference.runtime.freshness import Freshness
 from pdinference.runtime.leader import AlwaysLeader, Leader

@@ -13,13 +13,13 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.kinds import Owner
 from pdinference.controller.supervisor import Supervisor
-from pdinference.loadmetrics.activity import INTERVAL_S, Activities
+from pdinference.loadmetrics.activity import INTERVAL_S, ActivityMonitor
 from pdinference.loadmetrics.gauges import SignalGauges
 from pdinference.loadmetrics.loads import Loads
 from pdinference.loadmetrics.metrics import ScrapeMetrics
-from pdinference.loadmetrics.metrics_api.access import Access
+from pdinference.loadmetrics.metrics_api.access import AccessChecker
 from pdinference.loadmetrics.metrics_api.api import MetricsApi
-from pdinference.loadmetrics.metrics_api.front_proxy import FrontProxy
+from pdinference.loadmetrics.metrics_api.authentication import RequestHeaderAuthenticator
 from pdinference.loadmetrics.metrics_api.registration import Registration
 from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.scraping.scrape import Scraper
@@ -63,7 +63,7 @@ class LoadMonitor:
             interval=settings.scrape_seconds,
             on_change=lambda owner: enqueue([owner]),
         )
-        self._activities = Activities(
+        self._activities = ActivityMonitor(
             cache, on_change=lambda owner: enqueue([owner]), interval=min(INTERVAL_S, settings.scrape_seconds)
         )
         self._progress = BatchProgress(cache, on_change=lambda owner: enqueue([owner]))
@@ -72,14 +72,18 @@ class LoadMonitor:
         """For /metrics."""
         served = settings.metrics_service if tls_endpoint.clients is not None else None
         self._registration = Registration(api, served, on_change=self._all_changed)
-        self._proxy = FrontProxy(api, tls_endpoint.clients) if served and tls_endpoint.clients is not None else None
-        if self._proxy is not None:
+        self._authenticator = (
+            RequestHeaderAuthenticator(api, tls_endpoint.clients)
+            if served and tls_endpoint.clients is not None
+            else None
+        )
+        if self._authenticator is not None:
             tls_endpoint.add(
                 MetricsApi(
                     loads=loads,
                     policies=self._policies,
-                    proxy=self._proxy,
-                    access=Access(api),
+                    authenticator=self._authenticator,
+                    access=AccessChecker(api),
                     metrics=metrics,
                 ).routes()
             )
@@ -91,12 +95,12 @@ class LoadMonitor:
             self._registration.problem if self._policies.uses_metrics_api(owner) else None,
             self._scraper.silent(owner),
             caches,
-            self._scraper.paces(owner),
+            self._scraper.baselines(owner),
         )
 
     def activity(self, owner: Owner) -> Activity | None:
         """Whether anybody asks a resource that may sleep; None when that is not known."""
-        return self._activities.of(owner)
+        return self._activities.activity(owner)
 
     def progress(self, owner: Owner) -> Progress | None:
         """How far a batch is; None when its runner does not report it."""
@@ -109,7 +113,7 @@ class LoadMonitor:
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_S):
-                await self._activities.asked.wait()
+                await self._activities.first_round_done.wait()
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -119,8 +123,8 @@ class LoadMonitor:
             "activities": self._activities.forever(),
             "batch-progress": self._progress.forever(),
         }
-        if self._proxy is not None:
-            work |= {"registration": self._registration.keep(), "front-proxy": self._proxy.keep()}
+        if self._authenticator is not None:
+            work |= {"registration": self._registration.keep(), "front-proxy": self._authenticator.keep()}
         async with AsyncExitStack() as tasks:
             for name, forever in work.items():
                 await tasks.enter_async_context(self._supervisor.running(name, forever))

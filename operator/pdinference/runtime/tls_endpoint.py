@@ -83,7 +83,7 @@ class TlsEndpoint:
             yield
 
     async def drain(self) -> None:
-        """Go on tls_endpoint for a while after the process was told to stop: the API server hears of it later than we."""
+        """Serve for a while after the process was told to stop, because the API server notices it later."""
         if self._server is not None:
             self._server.leave()
             await asyncio.sleep(self._settings.tls.drain_seconds)

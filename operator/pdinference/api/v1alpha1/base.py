@@ -97,7 +97,7 @@ Quantity = Annotated[
             "x-kubernetes-int-or-string": True,
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "maxLength": 32,
-            # No rule in CEL: before 1.31 an API server estimates this text at a request's length, which is too costly.
+            # No rule in CEL: to Kubernetes 1.30 such text is as long as a request, and the rule too costly.
             "minimum": 0,
             "pattern": _QUANTITY.pattern,
         }

@@ -12,7 +12,7 @@ from pdinference.cli.plain_yaml import PlainDumper
 
 Json = Mapping[str, Any]
 
-_ABSENT: Final = object()
+ABSENT: Final = object()
 _MOST_SHOWN: Final = 3
 _LONGEST_PATH: Final = 60
 _LONGEST_VALUE: Final = 40
@@ -33,9 +33,9 @@ class Change:
 
     def __str__(self) -> str:
         path = plain(self.path, _LONGEST_PATH)
-        if self.before is _ABSENT:
+        if self.before is ABSENT:
             return f"{path} {_shown(self.after)} added"
-        if self.after is _ABSENT:
+        if self.after is ABSENT:
             return f"{path} removed"
         return f"{path} {_shown(self.before)} -> {_shown(self.after)}"
 
@@ -43,7 +43,7 @@ class Change:
 def changes(before: Json, after: Json, path: str = "") -> Iterator[Change]:
     """Every field that differs, in the order of their paths; a list is one field."""
     for key in sorted(before.keys() | after.keys()):
-        old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
+        old, new = before.get(key, ABSENT), after.get(key, ABSENT)
         where = f"{path}.{key}" if path else key
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             yield from changes(old, new, where)

@@ -52,10 +52,9 @@ class Live:
             await api.close()
 
 
-def live_resource(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the argument NAME and the options for the cluster; the command gets them as `live`."""
+def live_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for the cluster; the command gets a function from a name to the resource, as `live`."""
 
-    @click.argument("name")
     @click.option("-n", "--namespace", help="Namespace of the resource.  [default: that of the context]")
     @click.option(
         "--kubeconfig",
@@ -64,9 +63,19 @@ def live_resource(command: Callable[..., None]) -> Callable[..., None]:
     )
     @click.option("--context", help="Context in the kubeconfig.  [default: the current one]")
     @wraps(command)
-    def with_live(
-        *, name: str, namespace: str | None, kubeconfig: Path | None, context: str | None, **options: Any
-    ) -> None:
-        command(live=Live(name, namespace, kubeconfig, context), **options)
+    def with_live(*, namespace: str | None, kubeconfig: Path | None, context: str | None, **options: Any) -> None:
+        command(live=lambda name: Live(name, namespace, kubeconfig, context), **options)
 
     return with_live
+
+
+def live_resource(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the argument NAME and the options for the cluster; the command gets the resource as `live`."""
+
+    @click.argument("name")
+    @live_options
+    @wraps(command)
+    def with_resource(*, name: str, live: Callable[[str], Live], **options: Any) -> None:
+        command(live=live(name), **options)
+
+    return with_resource

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from pdinference.cluster.client import ApiServer
-from pdinference.loadmetrics.metrics_api.front_proxy import User
+from pdinference.loadmetrics.metrics_api.authentication import User
 
 _PATH: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _REMEMBERED_S: Final = 10.0  # as Kubernetes' own aggregated API servers do
 _MOST: Final = 1024
 
 
-class Question(NamedTuple):
+class AccessReview(NamedTuple):
     """A user, and what he wants to read."""
 
     user: User
@@ -22,38 +22,38 @@ class Question(NamedTuple):
     namespace: str
 
 
-class Access:
+class AccessChecker:
     """Asks the API server, and remembers its answer for a few seconds."""
 
     def __init__(self, api: ApiServer, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._clock = clock
-        self._answers: OrderedDict[Question, tuple[float, bool]] = OrderedDict()
+        self._answers: OrderedDict[AccessReview, tuple[float, bool]] = OrderedDict()
 
-    async def allows(self, question: Question) -> bool:
+    async def allows(self, review: AccessReview) -> bool:
         """Whether the user may list this resource in this namespace.
 
         Raises:
             ApiError: The API server does not say.
         """
         now = self._clock()
-        known = self._answers.get(question)
+        known = self._answers.get(review)
         if known is not None and now - known[0] < _REMEMBERED_S:
             return known[1]
-        allowed = await self._ask(question)
-        self._answers[question] = (now, allowed)
-        self._answers.move_to_end(question)
+        allowed = await self._request(review)
+        self._answers[review] = (now, allowed)
+        self._answers.move_to_end(review)
         if len(self._answers) > _MOST:
             self._answers.popitem(last=False)
         return allowed
 
-    async def _ask(self, question: Question) -> bool:
-        user = question.user
+    async def _request(self, review: AccessReview) -> bool:
+        user = review.user
         attributes = {
             "verb": "list",
-            "group": question.group,
-            "resource": question.resource,
-            "namespace": question.namespace,
+            "group": review.group,
+            "resource": review.resource,
+            "namespace": review.namespace,
         }
         spec = {
             "user": user.name,
@@ -61,6 +61,6 @@ class Access:
             "extra": {key: list(values) for key, values in user.extra},
             "resourceAttributes": attributes,
         }
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-        answer = await self._api.create(_PATH, review)
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        answer = await self._api.create(_PATH, body)
         return bool((answer.get("status") or {}).get("allowed", False))

@@ -13,10 +13,10 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import Owner
 from pdinference.loadmetrics.loads import Loads
 from pdinference.loadmetrics.metrics import ScrapeMetrics
-from pdinference.loadmetrics.metrics_api.access import Access, Question
-from pdinference.loadmetrics.metrics_api.front_proxy import FrontProxy
+from pdinference.loadmetrics.metrics_api.access import AccessChecker, AccessReview
+from pdinference.loadmetrics.metrics_api.authentication import RequestHeaderAuthenticator
 from pdinference.loadmetrics.policies import Policies
-from pdinference.loadmetrics.signals import BlindError
+from pdinference.loadmetrics.signals import LoadUnavailableError
 from pdinference.planning.scaling.gauges import selected_role
 from pdinference.planning.scaling.signals import METRICS, WINDOW_SECONDS
 
@@ -54,26 +54,26 @@ class MetricsApi:
         *,
         loads: Loads,
         policies: Policies,
-        proxy: FrontProxy,
-        access: Access,
+        authenticator: RequestHeaderAuthenticator,
+        access: AccessChecker,
         metrics: ScrapeMetrics,
     ) -> None:
         self._loads = loads
         self._policies = policies
-        self._proxy = proxy
+        self._authenticator = authenticator
         self._access = access
         self._metrics = metrics
 
     def routes(self) -> list[web.RouteDef]:
         """For the HTTPS server."""
         return [
-            web.get("/apis", self._answering(self._groups)),
-            web.get(f"/apis/{GROUP}", self._answering(self._group)),
-            web.get(f"/apis/{API_VERSION}", self._answering(self._resources)),
-            web.get(f"/apis/{API_VERSION}/namespaces/{{namespace}}/{{metric}}", self._answering(self._values)),
+            web.get("/apis", self._handler(self._groups)),
+            web.get(f"/apis/{GROUP}", self._handler(self._group)),
+            web.get(f"/apis/{API_VERSION}", self._handler(self._resources)),
+            web.get(f"/apis/{API_VERSION}/namespaces/{{namespace}}/{{metric}}", self._handler(self._values)),
         ]
 
-    def _answering(self, answer: Callable[[web.Request], Awaitable[dict[str, Any]]]) -> _Handler:
+    def _handler(self, answer: Callable[[web.Request], Awaitable[dict[str, Any]]]) -> _Handler:
         async def handle(request: web.Request) -> web.Response:
             try:
                 return web.json_response(await answer(request))
@@ -90,7 +90,7 @@ class MetricsApi:
         return {"apiVersion": "v1", "kind": "APIGroupList", "groups": [await self._group(request)]}
 
     async def _group(self, request: web.Request) -> dict[str, Any]:
-        self._require_proxy(request)
+        self._require_authenticated(request)
         version = {"groupVersion": API_VERSION, "version": VERSION}
         return {
             "apiVersion": "v1",
@@ -101,7 +101,7 @@ class MetricsApi:
         }
 
     async def _resources(self, request: web.Request) -> dict[str, Any]:
-        self._require_proxy(request)
+        self._require_authenticated(request)
         resources = [
             {"name": name, "singularName": "", "namespaced": True, "kind": "ExternalMetricValueList", "verbs": ["get"]}
             for name in METRICS
@@ -114,7 +114,7 @@ class MetricsApi:
         owner, role = self._selected(request, namespace)
         try:
             found = self._loads.measured(owner, role, metric)
-        except BlindError as error:
+        except LoadUnavailableError as error:
             self._metrics.queries.labels("blind").inc()
             # No value at all, so that the HPA leaves the number of pods alone.
             raise _StatusError(503, "ServiceUnavailable", f"{role} of {owner}: {error}") from None
@@ -128,17 +128,17 @@ class MetricsApi:
         }
         return {"apiVersion": API_VERSION, "kind": "ExternalMetricValueList", "metadata": {}, "items": [item]}
 
-    def _require_proxy(self, request: web.Request) -> None:
-        if self._proxy.user(request) is None:
+    def _require_authenticated(self, request: web.Request) -> None:
+        if self._authenticator.user(request) is None:
             self._refused(401, "Unauthorized", "Only the API server may ask; use kubectl get --raw.")
 
     async def _require_right(self, request: web.Request, namespace: str, metric: str) -> None:
-        user = self._proxy.user(request)
+        user = self._authenticator.user(request)
         if user is None:
             self._refused(401, "Unauthorized", "Only the API server may ask; use kubectl get --raw.")
             return
         try:
-            allowed = await self._access.allows(Question(user, GROUP, metric, namespace))
+            allowed = await self._access.allows(AccessReview(user, GROUP, metric, namespace))
         except ApiError as error:
             _LOG.warning("Whether %s may read metrics could not be asked: %s", user.name, error)
             raise _StatusError(500, "InternalError", "The API server does not say who may read metrics.") from error
@@ -161,7 +161,7 @@ class MetricsApi:
             example = f"{names.LABEL_NAME}=llama,{names.LABEL_ROLE}={Role.DECODE}"
             self._wrong(400, "BadRequest", f"Select one role of one PDInference by its labels, as in {example}.")
         name, role = selected
-        if not self._policies.of(Owner(namespace, name)):
+        if not self._policies.policy(Owner(namespace, name)):
             self._wrong(404, "NotFound", f"There is no PDInference {namespace}/{name} with autoscaling.")
         return Owner(namespace, name), role
 

@@ -8,9 +8,9 @@ from pdinference.cluster.state.records import PodRecord
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.loadmetrics.scraping.sparse_log import SparseLog
 
-Due = Callable[[], Mapping[str, Sequence[PodRecord]]]
+Targets = Callable[[], Mapping[str, Sequence[PodRecord]]]
 """The pods to ask now, by namespace."""
-Ask = Callable[[PodRecord, Share], Awaitable[None]]
+Read = Callable[[PodRecord, Share], Awaitable[None]]
 """Asks one pod."""
 
 _LOG = logging.getLogger(__name__)
@@ -20,17 +20,17 @@ class Rounds:
     """Rounds of all namespaces.
 
     Args:
-        due: Called when rounds begin.
-        ask: Called for each pod.
+        targets: Called when rounds begin.
+        read: Called for each pod.
         interval: Seconds between the beginnings of two rounds of a namespace; one that takes longer delays its next.
         after: Called with a namespace whose round is over.
     """
 
     def __init__(
-        self, due: Due, ask: Ask, *, interval: float, after: Callable[[str], None] = lambda namespace: None
+        self, targets: Targets, read: Read, *, interval: float, after: Callable[[str], None] = lambda namespace: None
     ) -> None:
-        self._due = due
-        self._ask = ask
+        self._targets = targets
+        self._read = read
         self._interval = interval
         self._after = after
         self._log = SparseLog(_LOG)
@@ -50,11 +50,11 @@ class Rounds:
             self._begin(group)
 
     def _begin(self, group: asyncio.TaskGroup) -> None:
-        due = self._due()
-        self._shares = {name: self._shares.get(name) or Share() for name in {*due, *self._under_way}}
-        for namespace in due.keys() - self._under_way:
+        targets = self._targets()
+        self._shares = {name: self._shares.get(name) or Share() for name in {*targets, *self._under_way}}
+        for namespace in targets.keys() - self._under_way:
             self._under_way.add(namespace)
-            group.create_task(self._round(namespace, due[namespace]), name=f"round of {namespace}")
+            group.create_task(self._round(namespace, targets[namespace]), name=f"round of {namespace}")
 
     async def _round(self, namespace: str, pods: Sequence[PodRecord]) -> None:
         share = self._shares[namespace]
@@ -62,7 +62,7 @@ class Rounds:
         async def one(pod: PodRecord) -> None:
             async with share.connections:
                 try:
-                    await self._ask(pod, share)
+                    await self._read(pod, share)
                 except Exception as fault:  # noqa: BLE001 - a fault at one pod must not end the rounds of all
                     self._log.warning("A pod could not be read", namespace=namespace, pod=pod.summary.name, fault=fault)
 

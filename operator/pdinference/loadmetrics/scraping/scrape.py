@@ -11,7 +11,7 @@ from pdinference.api.names import ENGINE_PORT, ENGINE_ROLES, Role
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.state.records import PodRecord
-from pdinference.loadmetrics.baselines import Paces
+from pdinference.loadmetrics.baselines import Baselines
 from pdinference.loadmetrics.metrics import ScrapeMetrics
 from pdinference.loadmetrics.policies import Policies, scaler_of
 from pdinference.loadmetrics.scraping.exposition import PREFIX, Exposition
@@ -19,8 +19,8 @@ from pdinference.loadmetrics.scraping.fetch import Share, fetch
 from pdinference.loadmetrics.scraping.rounds import Rounds
 from pdinference.loadmetrics.scraping.sparse_log import SparseLog
 from pdinference.loadmetrics.scraping.unreadable import COSTLY, Reason, UnreadableError
-from pdinference.loadmetrics.scraping.window import Dated, Window
-from pdinference.loadmetrics.signals import PodLoad, lacks
+from pdinference.loadmetrics.scraping.window import TimedReading, Window
+from pdinference.loadmetrics.signals import PodLoad, misses_signals
 from pdinference.planning.observed import KvCache, PodSummary
 from pdinference.planning.scaling.signals import Signal
 
@@ -35,7 +35,7 @@ _TIMEOUT_S: Final = 4.0
 _REST_ROUNDS: Final = 6
 """A silent pod whose failures are costly is read every so many rounds."""
 
-_Place = tuple[str, str]
+_PodName = tuple[str, str]
 
 
 class Scraper:
@@ -67,12 +67,12 @@ class Scraper:
         self._interval = interval
         self._port = port
         self._clock = clock
-        self._windows: defaultdict[_Place, Window] = defaultdict(Window)
-        self._containers: dict[_Place, tuple[str, int]] = {}
-        self._caches: dict[_Place, KvCache] = {}
-        self._paces = Paces()
-        self._lacking: set[_Place] = set()
-        self._resting: dict[_Place, float] = {}
+        self._windows: defaultdict[_PodName, Window] = defaultdict(Window)
+        self._containers: dict[_PodName, tuple[str, int]] = {}
+        self._caches: dict[_PodName, KvCache] = {}
+        self._baselines = Baselines()
+        self._missing_signals: set[_PodName] = set()
+        self._resting: dict[_PodName, float] = {}
         self._log = SparseLog(_LOG, clock=clock)
         self._number = 0
 
@@ -95,12 +95,12 @@ class Scraper:
 
     def _by_namespace(self, *, others: bool) -> Mapping[str, Sequence[PodRecord]]:
         """The pods to ask now; counts those that are silent."""
-        self._forget_what_is_gone()
+        self._forget_deleted_pods()
         now, silent = self._clock(), 0
         found: defaultdict[str, list[PodRecord]] = defaultdict(list)
-        for pod, scaled in self._due(others=others):
+        for pod, scaled in self._scrape_targets(others=others):
             silent += scaled and self._is_silent(pod)
-            if pod.address and self._resting.get(_place(pod), 0.0) <= now:
+            if pod.address and self._resting.get(_name_of(pod), 0.0) <= now:
                 found[pod.namespace].append(pod)
         self._metrics.silent.set(silent)
         return found
@@ -110,11 +110,11 @@ class Scraper:
         scaler = scaler_of(self._cache, owner, role)
         found = []
         for pod in self._engine_pods(owner, role):
-            window = self._windows[_place(pod)]
+            window = self._windows[_name_of(pod)]
             summary = pod.summary
-            followed = scaler is None or scaler.revision in {"", summary.revision}
+            serving = scaler is None or scaler.revision in {"", summary.revision}
             expected = pod.serves or window.answered or summary.restarts > 0
-            found.append(PodLoad(window, expected=expected, counted=followed))
+            found.append(PodLoad(window, expected=expected, counted=serving))
         return found
 
     def silent(self, owner: Owner) -> dict[Role, tuple[str, ...]]:
@@ -131,66 +131,66 @@ class Scraper:
         }
 
     def _is_silent(self, pod: PodRecord) -> bool:
-        return self._windows[_place(pod)].failures >= _SILENT_AFTER or _place(pod) in self._lacking
+        return self._windows[_name_of(pod)].failures >= _SILENT_AFTER or _name_of(pod) in self._missing_signals
 
     def kv_caches(self, owner: Owner, role: Role) -> dict[str, KvCache]:
         """The KV cache of each pod of a role that has told its size, by the pod's name."""
         return {
             pod.summary.name: cache
             for pod in self._engine_pods(owner, role)
-            if (cache := self._caches.get(_place(pod))) is not None
+            if (cache := self._caches.get(_name_of(pod))) is not None
         }
 
     def idle_token_seconds(self, owner: Owner) -> float | None:
         """The shortest time that a D pod of this resource, of a revision that is there, ever took for a token."""
         revisions = (pod.summary.revision for pod in self._engine_pods(owner, Role.DECODE))
-        return self._paces.shortest(owner, revisions, scaler_of(self._cache, owner, Role.DECODE))
+        return self._baselines.shortest(owner, revisions, scaler_of(self._cache, owner, Role.DECODE))
 
-    def paces(self, owner: Owner) -> dict[str, float]:
+    def baselines(self, owner: Owner) -> dict[str, float]:
         """The shortest time that this operator saw a D pod of each revision take for a token.
 
         Nothing where no HPA goes by it.
         """
-        policy = self._policies.of(owner).get(Role.DECODE, {})
-        return self._paces.of(owner) if Signal.DECODE_LOAD in policy else {}
+        policy = self._policies.policy(owner).get(Role.DECODE, {})
+        return self._baselines.of_resource(owner) if Signal.DECODE_LOAD in policy else {}
 
     def _engine_pods(self, owner: Owner, role: Role) -> Iterator[PodRecord]:
         for pod in self._cache.pods.owned_by(owner):
             summary = pod.summary
-            if summary.role is role and _told_by(summary):
+            if summary.role is role and _reports_load(summary):
                 yield pod
 
-    def _due(self, *, others: bool) -> Iterator[tuple[PodRecord, bool]]:
+    def _scrape_targets(self, *, others: bool) -> Iterator[tuple[PodRecord, bool]]:
         """Whom to ask, and whether an HPA goes by the answer."""
-        everything = [pod for _, pod in self._cache.pods.items()]
-        for pod in everything:
+        pods = [pod for _, pod in self._cache.pods.items()]
+        for pod in pods:
             summary = pod.summary
-            if pod.owner is None or summary.role not in ENGINE_ROLES or not _told_by(summary):
+            if pod.owner is None or summary.role not in ENGINE_ROLES or not _reports_load(summary):
                 continue
-            scaled = bool(self._policies.of(pod.owner))
-            if scaled or (others and summary.ready and _place(pod) not in self._caches):
+            scaled = bool(self._policies.policy(pod.owner))
+            if scaled or (others and summary.ready and _name_of(pod) not in self._caches):
                 yield pod, scaled
 
-    def _forget_what_is_gone(self) -> None:
+    def _forget_deleted_pods(self) -> None:
         """Windows of pods that are gone, and all that was counted in a container that was replaced."""
-        live = {_place(pod): (pod.uid, pod.summary.restarts) for _, pod in self._cache.pods.items()}
-        for place in self._windows.keys() - live.keys():
-            del self._windows[place]
-        for place, container in live.items():
-            known = self._containers.get(place, container)
+        live = {_name_of(pod): (pod.uid, pod.summary.restarts) for _, pod in self._cache.pods.items()}
+        for name in self._windows.keys() - live.keys():
+            del self._windows[name]
+        for name, container in live.items():
+            known = self._containers.get(name, container)
             if known[0] != container[0]:
-                self._windows.pop(place, None)
-            elif known != container and place in self._windows:
-                self._windows[place].restart()
+                self._windows.pop(name, None)
+            elif known != container and name in self._windows:
+                self._windows[name].restart()
             if known != container:
-                self._caches.pop(place, None)
-                self._lacking.discard(place)
-                self._resting.pop(place, None)
+                self._caches.pop(name, None)
+                self._missing_signals.discard(name)
+                self._resting.pop(name, None)
         self._containers = live
-        self._paces.keep({(pod.owner, pod.summary.revision) for _, pod in self._cache.pods.items()})
-        self._caches = {place: cache for place, cache in self._caches.items() if place in live}
-        self._lacking &= live.keys()
-        self._resting = {place: until for place, until in self._resting.items() if place in live}
+        self._baselines.keep({(pod.owner, pod.summary.revision) for _, pod in self._cache.pods.items()})
+        self._caches = {name: cache for name, cache in self._caches.items() if name in live}
+        self._missing_signals &= live.keys()
+        self._resting = {name: until for name, until in self._resting.items() if name in live}
 
     async def _scrape(self, pod: PodRecord, share: Share) -> None:
         """Read one pod. Nothing that it answers raises out of here."""
@@ -198,7 +198,7 @@ class Scraper:
             found = Exposition()
             with self._metrics.seconds.time():
                 await fetch(pod.address, self._port, found.take, prefix=PREFIX, share=share, seconds=_TIMEOUT_S)
-            self._told(pod, Dated(self._clock(), datetime.now(UTC), found.reading()))
+            self._succeeded(pod, TimedReading(self._clock(), datetime.now(UTC), found.reading()))
         except UnreadableError as error:
             self._failed(pod, error)
         except Exception as error:  # noqa: BLE001 - a fault in what is made of one pod's answer ends at that pod
@@ -206,31 +206,31 @@ class Scraper:
             fault.__cause__ = error
             self._failed(pod, fault)
 
-    def _told(self, pod: PodRecord, dated: Dated) -> None:
+    def _succeeded(self, pod: PodRecord, timed: TimedReading) -> None:
         self._metrics.scrapes.labels("success").inc()
-        window = self._windows[_place(pod)]
+        window = self._windows[_name_of(pod)]
         changed = window.failures >= _SILENT_AFTER
-        window.add(dated)
-        changed |= self._note_lack(pod, window)
+        window.add(timed)
+        changed |= self._note_missing_signals(pod, window)
         if pod.summary.role is Role.DECODE and pod.owner is not None:
-            changed |= self._paces.note(pod.owner, pod.summary.revision, window, self._clock())
-        cache = dated.reading.cache
-        if cache is not None and self._caches.get(_place(pod)) != cache:
-            self._caches[_place(pod)] = cache
+            changed |= self._baselines.note(pod.owner, pod.summary.revision, window, self._clock())
+        cache = timed.reading.cache
+        if cache is not None and self._caches.get(_name_of(pod)) != cache:
+            self._caches[_name_of(pod)] = cache
             changed = True
         self._note(pod, changed=changed)
 
-    def _note_lack(self, pod: PodRecord, window: Window) -> bool:
+    def _note_missing_signals(self, pod: PodRecord, window: Window) -> bool:
         """Whether the pod began, or ceased, to keep back what its HPA goes by."""
-        policy = self._policies.of(pod.owner) if pod.owner is not None else {}
+        policy = self._policies.policy(pod.owner) if pod.owner is not None else {}
         signals = policy.get(pod.summary.role, {}) if pod.summary.role is not None else {}
-        now = {_place(pod)} if lacks(window, signals, self._clock()) else set()
-        before = {_place(pod)} & self._lacking
-        self._lacking = self._lacking - before | now
+        now = {_name_of(pod)} if misses_signals(window, signals, self._clock()) else set()
+        before = {_name_of(pod)} & self._missing_signals
+        self._missing_signals = self._missing_signals - before | now
         return now != before
 
     def _failed(self, pod: PodRecord, error: UnreadableError) -> None:
-        window = self._windows[_place(pod)]
+        window = self._windows[_name_of(pod)]
         if not (pod.serves or window.answered):
             return  # it has not started to listen yet
         self._metrics.scrapes.labels("error").inc()
@@ -239,7 +239,7 @@ class Scraper:
         if error.reason is Reason.REFUSED or not pod.summary.ready:
             window.restart()  # its requests go to others, which report them
         if window.failures >= _SILENT_AFTER and error.reason in COSTLY:
-            self._resting[_place(pod)] = self._clock() + _REST_ROUNDS * self._interval
+            self._resting[_name_of(pod)] = self._clock() + _REST_ROUNDS * self._interval
         if window.failures == _SILENT_AFTER or error.reason is Reason.INTERNAL:
             self._log.warning(
                 f"Metrics of a pod cannot be read ({error.reason}): {error}",
@@ -254,10 +254,10 @@ class Scraper:
             self._on_change(pod.owner)
 
 
-def _told_by(pod: PodSummary) -> bool:
+def _reports_load(pod: PodSummary) -> bool:
     """Whether a pod tells the load of its instance: of several nodes, the first one does."""
     return pod.node_rank == 0 and not pod.gone and not pod.terminating
 
 
-def _place(pod: PodRecord) -> _Place:
+def _name_of(pod: PodRecord) -> _PodName:
     return pod.namespace, pod.summary.name

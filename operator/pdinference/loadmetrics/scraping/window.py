@@ -22,7 +22,7 @@ _MOST_READINGS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Dated:
+class TimedReading:
     """A reading, when it was taken: by a clock that never jumps, and by the wall's."""
 
     at: float
@@ -39,12 +39,12 @@ class Window:
     """
 
     def __init__(self) -> None:
-        self._readings: deque[Dated] = deque(maxlen=_MOST_READINGS)
+        self._readings: deque[TimedReading] = deque(maxlen=_MOST_READINGS)
         self._since: float | None = None
         self.failures = 0
         self.answered = False
 
-    def add(self, reading: Dated) -> None:
+    def add(self, reading: TimedReading) -> None:
         """Take a new reading; one that counts less than the last is of a new process."""
         if self._readings and _is_apart(self._readings[-1], reading):
             self.restart()
@@ -61,7 +61,7 @@ class Window:
         self._readings.clear()
         self._since = None
 
-    def latest(self, now: float) -> Dated | None:
+    def latest(self, now: float) -> TimedReading | None:
         """The present, if it is known."""
         last = self._readings[-1] if self._readings else None
         return last if last is not None and now - last.at <= FRESH_S else None
@@ -70,25 +70,25 @@ class Window:
         """For how long this process has told its load."""
         return 0.0 if self._since is None else now - self._since
 
-    def span(self, now: float) -> tuple[Dated, Dated] | None:
+    def span(self, now: float) -> tuple[TimedReading, TimedReading] | None:
         """The oldest and the newest reading, if they are far enough apart for rates."""
         last = self.latest(now)
         if last is None or last.at - self._readings[0].at < _SHORTEST_S:
             return None
         return self._readings[0], last
 
-    def before(self, seconds: float) -> Dated:
+    def before(self, seconds: float) -> TimedReading:
         """The newest reading that is so much older than the last, or the oldest; only where there is a `span`."""
         since = self._readings[-1].at - seconds
-        return next((dated for dated in reversed(self._readings) if dated.at <= since), self._readings[0])
+        return next((timed for timed in reversed(self._readings) if timed.at <= since), self._readings[0])
 
     def mean_kv_usage(self) -> float | None:
         """Over all readings at hand."""
-        usages = [usage for dated in self._readings if (usage := dated.reading.kv_usage) is not None]
+        usages = [usage for timed in self._readings if (usage := timed.reading.kv_usage) is not None]
         return sum(usages) / len(usages) if usages else None
 
 
-def _is_apart(last: Dated, new: Dated) -> bool:
+def _is_apart(last: TimedReading, new: TimedReading) -> bool:
     """Whether what was counted between two readings says nothing of the load: by two processes, or long ago as well."""
     counters = zip(new.reading.counters, last.reading.counters, strict=True)
     return new.at - last.at > _LONGEST_S or any(now < before for now, before in counters)

@@ -31,7 +31,7 @@ class User:
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-class FrontProxy:
+class RequestHeaderAuthenticator:
     """Authenticates requests that the API server passes on.
 
     Args:
@@ -41,12 +41,12 @@ class FrontProxy:
     def __init__(self, api: ApiServer, authorities: ClientAuthorities) -> None:
         self._api = api
         self._authorities = authorities
-        self._agreement: RequestHeader | None = None
+        self._configuration: RequestHeader | None = None
 
     @property
     def ready(self) -> bool:
         """Whether anybody can be authenticated."""
-        return self._agreement is not None
+        return self._configuration is not None
 
     async def keep(self) -> None:
         """Follow what the API server publishes, for ever; what fails is tried again."""
@@ -64,22 +64,22 @@ class FrontProxy:
             ApiError: It could not be read.
             ValueError: It is not as it should be.
         """
-        agreement = await RequestHeader.read(self._api)
-        self._authorities.trust(agreement.authorities)
-        self._agreement = agreement
+        configuration = await RequestHeader.read(self._api)
+        self._authorities.trust(configuration.authorities)
+        self._configuration = configuration
 
     def user(self, request: web.Request) -> User | None:
         """Who asks; None for everybody whom the API server did not send."""
-        agreement = self._agreement
-        if agreement is None:
+        configuration = self._configuration
+        if configuration is None:
             return None
-        if not self._authorities.is_client(request, agreement.authorities, agreement.names):
+        if not self._authorities.is_client(request, configuration.authorities, configuration.names):
             return None
-        name = next((request.headers[header] for header in agreement.user_headers if header in request.headers), "")
+        name = next((request.headers[header] for header in configuration.user_headers if header in request.headers), "")
         if not name:
             return None
-        groups = (group for header in agreement.group_headers for group in request.headers.getall(header, ()))
-        return User(name, tuple(groups), _extra(request, agreement.extra_prefixes))
+        groups = (group for header in configuration.group_headers for group in request.headers.getall(header, ()))
+        return User(name, tuple(groups), _extra(request, configuration.extra_prefixes))
 
 
 def _extra(request: web.Request, prefixes: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -1,0 +1,1 @@
+"""`pdinference explain`: what the operator would do next about a PDInference, and why. Writes nothing."""

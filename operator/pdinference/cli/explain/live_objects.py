@@ -1,0 +1,46 @@
+"""The objects of a PDInference, from the cluster into a cache, as the user's own credentials can read them."""
+
+from collections import Counter
+
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.client import ApiServer
+from pdinference.cluster.kinds import RESOURCE, RESOURCES, Kind, Owner, watched
+from pdinference.cluster.listing import list_all
+
+
+class UnreadableError(Exception):
+    """The resource, or what was given as one, cannot be read."""
+
+
+class ObjectCache(Cache):
+    """A cache that counts the objects that cannot be read."""
+
+    def __init__(self) -> None:
+        self.left_out: Counter[str] = Counter()
+        super().__init__(self._count)
+
+    def _count(self, kind: Kind) -> None:
+        self.left_out[kind.name] += 1
+
+
+async def read_live(api: ApiServer, owner: Owner, *, keda: bool) -> ObjectCache:
+    """Read a resource and all objects of its namespace that the operator watches, page by page.
+
+    Args:
+        api: The API server.
+        owner: The resource.
+        keda: Whether the operator is installed to use KEDA.
+
+    Raises:
+        ApiError: The API server refused, or there is no such resource.
+        UnreadableError: The resource cannot be read.
+    """
+    cache = ObjectCache()
+    body = await api.get(RESOURCE.path(owner.namespace, owner.name))
+    cache.observe(RESOURCE, body, deleted=False)
+    if owner not in cache.resources:
+        raise UnreadableError(f"{owner} cannot be read.")
+    kinds = [kind for kind in watched(keda=keda) if kind not in RESOURCES]
+    async for _ in list_all(api, cache, [owner.namespace], kinds):
+        pass
+    return cache

@@ -1,0 +1,118 @@
+"""The first two calls of a reconcile, on objects that were read for this: snapshot and decision. Nothing is written."""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.child import Child
+from pdinference.cluster.client import ApiServer
+from pdinference.cluster.drift import contains
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.history.store import History
+from pdinference.cluster.kinds import CHILD_BY_NAME, ChildKey
+from pdinference.cluster.state.records import ChildRecord, ResourceRecord, comparable
+from pdinference.cluster.verdict import Verdict
+from pdinference.examination.client import Examinations
+from pdinference.examination.tasks import tasks
+from pdinference.inference.decide import decide
+from pdinference.inference.effective_spec import EffectiveSpecs
+from pdinference.inference.plan import Plan
+from pdinference.inference.snapshot import Snapshot
+from pdinference.inference.snapshotter import Snapshotter
+from pdinference.isolation.calls import InProcess
+from pdinference.manifests import RenderSettings
+
+Json = dict[str, Any]
+
+_NOT_FOUND: Final = 404
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A snapshot, the decision made on it, and what is needed to say why.
+
+    Attributes:
+        children: What the spec in effect is rendered to.
+        live: The comparable content of the live objects that have to be applied.
+    """
+
+    snapshot: Snapshot
+    plan: Plan
+    children: Mapping[ChildKey, Child]
+    live: Mapping[ChildKey, Json] = field(default_factory=dict)
+
+
+async def look(api: ApiServer, cache: Cache, resource: ResourceRecord, settings: RenderSettings) -> Moment:
+    """Decide about a resource as the operator would.
+
+    Args:
+        api: Where objects are read that the cache lacks.
+        cache: The objects that were read.
+        resource: The resource.
+        settings: What the operator renders with.
+
+    Raises:
+        InvalidSpecError: The stored spec is invalid, and no valid one is known.
+        ApiError: An object could not be read.
+    """
+    history = History(api, cache)
+    spec = await EffectiveSpecs(Examinations(InProcess(tasks(settings))), history).of(resource)
+    children = {child.key: child for child in await spec.rendered()}
+    snapshotter = Snapshotter(cache, history_due=history.is_due)
+
+    def decided() -> tuple[Snapshot, Plan]:
+        snapshot = snapshotter.take(resource, spec.desired, invalid=spec.invalid)
+        return snapshot, decide(snapshot)
+
+    _, plan = decided()
+    await _find(api, cache, plan)
+    snapshot, plan = decided()
+    live = await _contents(api, snapshot, plan)
+    _settle(snapshot, plan, children, live)
+    return Moment(*decided(), children, live)
+
+
+async def _find(api: ApiServer, cache: Cache, plan: Plan) -> None:
+    """Look for what is to be created: objects without the operator's label are not in lists."""
+    created = [key for key, verdict in plan.apply.items() if verdict is Verdict.CREATE]
+    for key, body in zip(created, await asyncio.gather(*(_get(api, key) for key in created)), strict=True):
+        if body is not None:
+            cache.observe(CHILD_BY_NAME[key.kind], body, deleted=False)
+
+
+async def _contents(api: ApiServer, snapshot: Snapshot, plan: Plan) -> dict[ChildKey, Json]:
+    """The live content of what may have to be applied. Records lack it of large objects, which are read again."""
+    keys = [key for key, verdict in plan.apply.items() if verdict in {Verdict.APPLY, Verdict.VERIFY}]
+    bodies = await asyncio.gather(*(_content(api, snapshot.children[key]) for key in keys))
+    return {key: comparable(key.kind, body) for key, body in zip(keys, bodies, strict=True) if body is not None}
+
+
+async def _content(api: ApiServer, record: ChildRecord) -> Json | None:
+    if record.content is None:
+        return await _get(api, record.key)
+    found: Json = json.loads(record.content)
+    return found
+
+
+async def _get(api: ApiServer, key: ChildKey) -> Json | None:
+    try:
+        return await api.get(CHILD_BY_NAME[key.kind].path(key.namespace, key.name))
+    except ApiError as error:
+        if error.status == _NOT_FOUND:
+            return None
+        raise
+
+
+def _settle(snapshot: Snapshot, plan: Plan, children: Mapping[ChildKey, Child], live: Mapping[ChildKey, Json]) -> None:
+    """Note which objects are as their manifests say: the operator compares them, too, before it applies them."""
+    for key in _to_verify(plan):
+        if key in live and contains(live[key], comparable(key.kind, children[key].manifest)):
+            record = snapshot.children[key]
+            record.settled = record.digest
+
+
+def _to_verify(plan: Plan) -> Iterable[ChildKey]:
+    return (key for key, verdict in plan.apply.items() if verdict is Verdict.VERIFY)

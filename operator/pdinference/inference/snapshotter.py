@@ -1,0 +1,56 @@
+"""Takes the snapshots that reconciles of PDInferences go by."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.kinds import Owner
+from pdinference.cluster.state.records import ResourceRecord
+from pdinference.controller.report import status_of
+from pdinference.examination.desired import Desired
+from pdinference.inference.snapshot import Snapshot
+from pdinference.planning.scaling.condition import MeasuredLoad
+from pdinference.planning.scaling.sleep import Activity
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshotter:
+    """Takes snapshots.
+
+    Attributes:
+        cache: The live objects.
+        measured: What vLLM's metrics say of a resource.
+        activity: The requests of a resource; None when they are not known.
+        now: The time.
+        history_due: Whether a resource's history has to be written.
+    """
+
+    cache: Cache
+    measured: Callable[[Owner], MeasuredLoad] = lambda _: MeasuredLoad()
+    activity: Callable[[Owner], Activity | None] = lambda _: None
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    history_due: Callable[[ResourceRecord], bool] = lambda _: False
+
+    def take(self, resource: ResourceRecord, desired: Desired, *, invalid: str = "") -> Snapshot:
+        """Everything as it is now; without I/O.
+
+        Args:
+            resource: As it is stored.
+            desired: What the spec asks for that is in effect.
+            invalid: What is wrong with the stored spec; empty while that is in effect.
+        """
+        owner = resource.owner
+        in_place = {key: record for key in desired.fingerprints if (record := self.cache.children.get(key)) is not None}
+        return Snapshot(
+            resource=resource,
+            desired=desired,
+            previous=status_of(resource),
+            children=in_place | {record.key: record for record in self.cache.children_of(owner)},
+            pods=self.cache.pods_of(owner),
+            measured=self.measured(owner),
+            activity=self.activity(owner),
+            now=self.now(),
+            invalid=invalid,
+            history_due=self.history_due(resource),
+        )

@@ -1,0 +1,106 @@
+"""Documents name what exists: links, anchors, and in the developers' documents files and tests."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+_PACKAGE = REPOSITORY / "operator" / "pdinference"
+_NOT_OURS = {".venv", ".uv", ".git", "node_modules"}
+_PAGES = sorted(page for page in REPOSITORY.rglob("*.md") if not _NOT_OURS & set(page.relative_to(REPOSITORY).parts))
+_FOR_DEVELOPERS = [
+    REPOSITORY / "ARCHITECTURE.md",
+    *sorted((REPOSITORY / "docs" / "adr").glob("*.md")),
+    REPOSITORY / "docs" / "contributing.md",
+    REPOSITORY / "docs" / "failure-modes.md",
+]
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+_CODE = re.compile(r"`([^`\n]+)`")
+_PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)+/?")
+_NAMED_PAGE = re.compile(r"\b(docs/[\w/-]+\.md)(?:#([\w-]+))?")
+_CODE_FOLDERS = ("operator", "charts", "e2e", "tests", "benchmarks", "examples", "images")
+_TEST = re.compile(r"test_\w+")
+_SUFFIXES = {".py", ".md", ".yaml", ".toml", ".json", ".lua", ".j2", ".txt"}
+
+
+def prose(page: Path) -> str:
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    seen: Counter[str] = Counter()
+    found = set()
+    for heading in _HEADING.findall(prose(page)):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+        found.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
+        seen[slug] += 1
+    return frozenset(found)
+
+
+def broken(page: Path) -> Iterator[str]:
+    """Relative links of a page whose file or anchor does not exist."""
+    for link in _LINK.findall(prose(page)):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            yield link
+
+
+@cache
+def all_tests() -> frozenset[str]:
+    files = chain((REPOSITORY / "tests").rglob("*.py"), (REPOSITORY / "e2e").glob("*.py"))
+    return frozenset(chain.from_iterable(re.findall(r"def (test_\w+)", file.read_text("utf-8")) for file in files))
+
+
+def missing(page: Path) -> Iterator[str]:
+    """Files and tests that a page names in code spans, and that do not exist."""
+    for span in _CODE.findall(prose(page)):
+        if _TEST.fullmatch(span):
+            if span not in all_tests():
+                yield span
+        elif _PATH.fullmatch(span) and (Path(span).suffix in _SUFFIXES or span.endswith("/")):
+            if not any((folder / span).exists() for folder in (REPOSITORY, _PACKAGE)):
+                yield span
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_links_and_anchors_of_a_page_exist(page: Path) -> None:
+    assert list(broken(page)) == []
+
+
+def named_pages(file: Path) -> Iterator[str]:
+    """Pages below docs/ that a file of code names and that do not exist."""
+    for name, anchor in _NAMED_PAGE.findall(file.read_text(encoding="utf-8")):
+        page = REPOSITORY / name
+        if not page.exists() or (anchor and anchor not in anchors(page)):
+            yield f"{name}#{anchor}"
+
+
+def test_pages_that_code_names_exist() -> None:
+    code = (file for folder in _CODE_FOLDERS for file in (REPOSITORY / folder).rglob("*") if file.suffix in _SUFFIXES)
+    found = {str(file.relative_to(REPOSITORY)): list(named_pages(file)) for file in code}
+    assert {file: names for file, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize("page", _FOR_DEVELOPERS, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_files_and_tests_that_a_page_names_exist(page: Path) -> None:
+    assert list(missing(page)) == []
+
+
+def test_every_record_is_in_the_index() -> None:
+    records = REPOSITORY / "docs" / "adr"
+    listed = re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", (records / "README.md").read_text(encoding="utf-8"))
+    assert listed == sorted(page.name for page in records.glob("[0-9]*.md"))
