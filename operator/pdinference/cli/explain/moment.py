@@ -59,7 +59,7 @@ async def look(api: ApiServer, cache: Cache, resource: ResourceRecord, settings:
         ApiError: An object could not be read.
     """
     history = History(api, cache)
-    spec = await EffectiveSpecs(Examinations(InProcess(tasks(settings))), history).of(resource)
+    spec = await EffectiveSpecs(Examinations(InProcess(tasks(settings))), history).find(resource)
     children = {child.key: child for child in await spec.rendered()}
     snapshotter = Snapshotter(cache, history_due=history.is_due)
 

@@ -18,7 +18,7 @@ from pdinference.cluster.prerequisites import prerequisites
 from pdinference.cluster.state.records import ChildRecord, comparable
 from pdinference.cluster.verdict import Verdict
 from pdinference.planning.conditions import ROLE_WORDS
-from pdinference.planning.model_report import model_advice
+from pdinference.planning.model_report import model_diagnosis
 
 _AFTER_APPLY: Final = 10
 _COUNTS, _STATUS, _DELETE, _HISTORY = range(_AFTER_APPLY, _AFTER_APPLY + 4)
@@ -170,7 +170,7 @@ def _blocked(moment: Moment) -> Iterator[Step]:
     snapshot, plan = moment.snapshot, moment.plan
     reasons = [plan.allocation.blocked] if plan.allocation.blocked else []
     if plan.awaits_model and (model := snapshot.model) is not None:
-        advice = model_advice(model, (pod for pod in snapshot.pods if pod.role is None), snapshot.owner.namespace)
+        advice = model_diagnosis(model, (pod for pod in snapshot.pods if pod.role is None), snapshot.owner.namespace)
         reasons.insert(0, f"P and D start when the model is there. {advice.message}")
     for key in snapshot.desired.engines if reasons else ():
         if snapshot.children.get(key) is None:
@@ -188,13 +188,14 @@ def _kept(moment: Moment) -> Iterator[Step]:
 
 def _why_kept(moment: Moment, child: ChildRecord) -> str:
     snapshot, rollout = moment.snapshot, moment.plan.rollout
-    routers = [pod for pod in snapshot.pods if pod.role is Role.ROUTER and not pod.gone and pod.revision == child.revision]
+    live = (pod for pod in snapshot.pods if pod.role is Role.ROUTER and not pod.gone)
+    routers = [pod for pod in live if pod.revision == child.revision]
     if routers:
         shown = ", ".join(plain(pod.name, 253) for pod in routers[:3])
         more = f" and {len(routers) - 3} more" if len(routers) > 3 else ""
         return f"revision {child.revision} is kept: requests still reach it from router pods {shown}{more}"
     if rollout.serving == child.revision:
-        return f"revision {child.revision} is kept: it serves requests until a router pod of the target revision is ready"
+        return f"revision {child.revision} is kept: it serves until a router pod of the target revision is ready"
     return f"revision {child.revision} is kept: it is not known which revision serves requests"
 
 

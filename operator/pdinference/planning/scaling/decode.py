@@ -6,8 +6,8 @@ grows slowly at first and then without bound. With an 8B model on an H200, 80 % 
 throughput, and 30 % is 78 %. An HPA that divides such a sum by a target oscillates.
 
 Throughput is proportional to the load. Let `u` be the utilisation, `t` the current inter-token latency, and `t0`
-that of an idle pod. Latency grows linearly with the cache in use, `t = t0 + b u`, and throughput is proportional to `u / t`. As
-a share of the throughput with a full cache, `(u / t) / (1 / (t0 + b))`, the load is
+that of an idle pod. Latency grows linearly with the cache in use, `t = t0 + b u`. Throughput is proportional to
+`u / t`. As a share of the throughput with a full cache, `(u / t) / (1 / (t0 + b))`, the load is
 
     1 - (1 - u) t0 / t
 
