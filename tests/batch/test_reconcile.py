@@ -153,7 +153,7 @@ async def test_without_a_pdinference_it_waits_and_says_for_what(world: World) ->
     assert world.status["phase"] == "Waiting"
     running = world.condition("Running")
     assert (running["status"], running["reason"]) == ("False", "WaitingForService")
-    assert "There is no PDInference llama in namespace models" in running["message"]
+    assert "PDInference llama of spec.inferenceRef.name does not exist in namespace models" in running["message"]
     assert result.requeue_after
 
 
@@ -353,7 +353,7 @@ async def test_a_pdinference_that_goes_away_is_told_while_the_runner_still_tries
     world.remove(RESOURCE.path("models", "llama"))
     await world.reconcile()
     assert world.status["phase"] == "Running"
-    assert "There is no PDInference llama" in world.condition("Running")["message"]
+    assert "PDInference llama of spec.inferenceRef.name does not exist" in world.condition("Running")["message"]
 
 
 async def test_a_strangers_job_is_left_alone_and_named(world: World) -> None:

@@ -90,7 +90,7 @@ async def test_the_status_says_it_and_children_stay(calls: Calls, document: Make
     world.edit(decode={"replicas": 2})
     result = await world.reconcile()
     assert (result.retry, result.requeue_after) == (False, AGAIN_AFTER_S)
-    assert "pods are left alone" in world.condition("Progressing")["message"]
+    assert "running pods continue" in world.condition("Progressing")["message"]
     assert world.condition("Progressing")["reason"] == "InvalidSpec"
     assert "took longer than 5 s" in world.condition("Progressing")["message"]
     assert world.api.names("/apps/") == children

@@ -125,7 +125,7 @@ async def test_with_recreate_the_new_revision_waits_for_the_last_old_pod(documen
     await world.reconcile()
     await world.reconcile()
     assert workloads(world) == {}
-    assert "when the pods that are still there are gone" in world.condition("Progressing")["message"]
+    assert "when the remaining pods have ended" in world.condition("Progressing")["message"]
     for path in pods:
         del world.api.objects[path]
     world.sync()

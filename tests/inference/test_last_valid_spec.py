@@ -153,7 +153,7 @@ async def test_without_a_history_children_are_left_alone(world: World) -> None:
         await world.reconcile()
     assert world.api.writes() == 0
     assert specs(world) == before
-    assert "running pods are left alone. Correct it: spec.engine.args" in world.condition("Progressing")["message"]
+    assert "running pods continue. Correct it: spec.engine.args" in world.condition("Progressing")["message"]
     assert (world.condition("Ready")["status"], world.condition("Ready")["reason"]) == ("Unknown", "InvalidSpec")
     world.edit(decode=SCALED)
     await world.reconcile()
@@ -171,7 +171,7 @@ async def test_an_entry_that_a_stricter_version_refuses_is_not_skipped_for_an_ol
         world.edit(decode=SCALED, **valid_once)
         await world.reconcile()
         assert world.condition("Progressing")["reason"] == "InvalidSpec"
-        assert "pods are left alone" in world.condition("Progressing")["message"]
+        assert "running pods continue" in world.condition("Progressing")["message"]
         assert world.status["revision"] == second
     assert history(world) == [1, 2]
 

@@ -181,7 +181,7 @@ async def test_no_authority_signs_before_its_bundle_is_published(api: FakeApi, c
         api, ("ours", "tls"), hosts=(HOST,), holders=(HOOKS,), lifetimes=lifetimes, now=clock
     )
     await ours.refresh()
-    material = KeyMaterial.of_secret(api.objects[SECRET]["data"])
+    material = KeyMaterial.from_secret(api.objects[SECRET]["data"])
     clock.now += timedelta(days=250)
     api.fail("apply", HOOKS.path, ApiError(0, "Unreachable", "away"), ApiError(0, "Unreachable", "away"))
     with pytest.raises(ApiError):
@@ -189,7 +189,7 @@ async def test_no_authority_signs_before_its_bundle_is_published(api: FakeApi, c
     clock.now += timedelta(hours=1)
     with pytest.raises(ApiError):
         await ours.refresh()
-    held = KeyMaterial.of_secret(api.objects[SECRET]["data"])
+    held = KeyMaterial.from_secret(api.objects[SECRET]["data"])
     assert held is not None
     assert material is not None
     assert len(held.authorities) == 2

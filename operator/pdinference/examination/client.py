@@ -1,4 +1,4 @@
-"""Examinations of stored resources: made in the isolated process, for the reconciles."""
+"""Examines stored resources in the isolated process, for reconciles."""
 
 import math
 import pickle
@@ -16,11 +16,11 @@ from pdinference.examination.tasks import BATCH, COMPILE
 from pdinference.isolation.calls import Calls, EndedError
 
 AGAIN_AFTER_S: Final = 300.0
-"""How long a spec whose examination did not end well is left alone, unless it changes."""
+"""Time until a spec whose examination did not complete is examined again, unless it changes."""
 
 
 _REFUSALS: Final = 2
-"""Remembered of each resource: that of the stored spec, and that of the last valid one."""
+"""Cached for each resource: the refusals of the stored spec and of the last valid one."""
 
 
 class ExaminationEndedError(InvalidSpecError):
@@ -36,7 +36,7 @@ class _Refusal:
 
 
 class Examinations:
-    """Asks for examinations, and remembers those that found no valid spec.
+    """Calls examinations, and caches their refusals.
 
     Args:
         clock: Monotonic seconds.
@@ -46,15 +46,15 @@ class Examinations:
         self._calls = calls
         self._clock = clock
         self._refusals: dict[Owner, dict[SpecIdentity, _Refusal]] = {}
-        # A batch that runs is looked at every few seconds.
+        # A running batch is reconciled every few seconds.
         self._batches: dict[Owner, tuple[tuple[SpecIdentity, bool], PDBatch]] = {}
 
     async def compiled(self, record: ResourceRecord) -> tuple[Desired, tuple[Child, ...]]:
         """Examine and render a PDInference.
 
         Raises:
-            InvalidSpecError: The API server let something through that the operator cannot work with.
-            BusyError: Others are examined.
+            InvalidSpecError: The stored spec is invalid, although the API server accepted it.
+            BusyError: The isolated process is busy with other specs.
         """
         if record.unreadable:
             raise InvalidSpecError.from_problems([record.unreadable])
@@ -62,11 +62,11 @@ class Examinations:
         return found
 
     async def batch(self, record: ResourceRecord, *, begun: bool = False) -> PDBatch:
-        """Examine a PDBatch; raises the same.
+        """Examine a PDBatch; raises the same errors.
 
         Args:
             record: The stored resource.
-            begun: Whether its Job was made already.
+            begun: Whether its Job exists already.
         """
         if record.unreadable:
             raise InvalidSpecError.from_problems([record.unreadable])
@@ -79,7 +79,7 @@ class Examinations:
         return found
 
     def forget(self, owner: Owner) -> None:
-        """The resource is gone, or needs no more examinations."""
+        """Drop what is cached of a resource that was deleted, or needs no more examinations."""
         self._refusals.pop(owner, None)
         self._batches.pop(owner, None)
 
@@ -92,7 +92,7 @@ class Examinations:
             answer = await self._calls.call(task, pickle.dumps((record, options)), turn=record.owner.namespace)
         except EndedError as error:
             raise self._refused(record.owner, asked, ExaminationEndedError(str(error)), AGAIN_AFTER_S) from None
-        found = pickle.loads(answer)  # noqa: S301 - from our own code; it holds no bytes of the resource but as data
+        found = pickle.loads(answer)  # noqa: S301 - from the operator's own code; bytes of the resource are only data in it
         if isinstance(found, InvalidSpecError):
             raise self._refused(record.owner, asked, found, math.inf)
         return found

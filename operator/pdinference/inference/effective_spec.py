@@ -1,4 +1,4 @@
-"""Which spec of a PDInference is in effect: the stored one, or the last valid one while that is invalid."""
+"""The spec in effect of a PDInference: the stored one, or the last valid one while the stored one is invalid."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
@@ -13,12 +13,12 @@ from pdinference.examination.desired import Desired, InvalidSpecError
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSpec:
-    """What a resource asks for by the spec that is in effect.
+    """The spec in effect of a resource, examined and rendered.
 
     Attributes:
-        rendered: Renders all children; they are too large to be kept.
-        invalid: What is wrong with the stored spec; empty while that is in effect.
-        examine_again_after: Seconds after which to examine the stored spec again; None for when it changes.
+        rendered: Renders all children; they are too large to keep in memory.
+        invalid: The error of the stored spec; empty while that is in effect.
+        examine_again_after: Seconds until the stored spec is examined again; None if only after a change.
     """
 
     desired: Desired
@@ -28,7 +28,7 @@ class EffectiveSpec:
 
 
 class EffectiveSpecs:
-    """Finds the spec in effect of each resource, and remembers what it asks for."""
+    """Finds the spec in effect of each resource, and caches its examination."""
 
     def __init__(self, examinations: Examinations, history: History) -> None:
         self._examinations = examinations
@@ -36,11 +36,11 @@ class EffectiveSpecs:
         self._desired: dict[Owner, Desired] = {}
 
     async def find(self, resource: ResourceRecord) -> EffectiveSpec:
-        """What a resource asks for.
+        """Examine the spec in effect of a resource.
 
         Raises:
             InvalidSpecError: The stored spec is invalid, and no valid one is known.
-            BusyError: Others are examined.
+            BusyError: The isolated process is busy with other specs.
             ApiError: The last valid spec could not be read.
         """
         try:
@@ -51,7 +51,7 @@ class EffectiveSpecs:
         return found
 
     def forget(self, owner: Owner) -> None:
-        """The resource is gone."""
+        """Drop what is cached of a deleted resource."""
         self._desired.pop(owner, None)
         self._history.forget(owner)
         self._examinations.forget(owner)
@@ -62,7 +62,7 @@ class EffectiveSpecs:
             raise error
         try:
             found = await self._compiled(last_valid)
-        except InvalidSpecError:  # valid by the rules of another version of the operator
+        except InvalidSpecError:  # it was valid for another version of the operator
             raise error from None
         invalid = error.with_consequence("the last valid spec stays in effect")
         return replace(found, invalid=invalid, examine_again_after=examine_again_after(error))
@@ -85,5 +85,5 @@ class EffectiveSpecs:
 
 
 def examine_again_after(error: InvalidSpecError) -> float | None:
-    """Seconds after which the same spec may be found valid; None for never."""
+    """Seconds until the same spec may be found valid; None for never."""
     return AGAIN_AFTER_S if isinstance(error, ExaminationEndedError) else None

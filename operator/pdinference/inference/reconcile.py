@@ -1,8 +1,8 @@
 """A reconcile of a PDInference in four calls: snapshot, decide, execute, status.
 
-It may be interrupted at any point and started again: everything it decides follows from what the cluster holds. If the
-resource is deleted while its children are being applied, they carry an owner reference to a uid that no longer exists,
-and Kubernetes' garbage collector removes them; nothing here has to.
+A reconcile can be interrupted at any point and repeated, because every decision follows from the state in the cluster.
+If the resource is deleted while its children are applied, their owner reference names a uid that no longer exists, and
+Kubernetes' garbage collector deletes them.
 """
 
 import logging
@@ -29,16 +29,16 @@ from pdinference.inference.status import loads, status
 from pdinference.isolation.calls import BusyError
 from pdinference.planning.status import due, left_alone_status
 
-_LEFT_ALONE = "nothing was changed and running pods are left alone"
+_LEFT_ALONE = "nothing was changed and running pods continue"
 _LOG = logging.getLogger(__name__)
 _LOOK_AFTER_WRITES_S = 0.1
-"""The watch events of our own writes are ignored, so what follows from them is decided after this time."""
+"""Watch events of the operator's own writes are ignored, so the next decision is made after this time."""
 _LATE_S = 0.1
-"""So much after a deadline a decision is made, so that it has passed for certain."""
+"""Added to a deadline, so that it has certainly passed at the next decision."""
 
 
 class Reconciler:
-    """Makes the children and the status of a resource what its spec asks for."""
+    """Brings the children and the status of a PDInference to its spec."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Reconciler:
         self._specs = specs
 
     async def reconcile(self, owner: Owner) -> Result:
-        """Bring one resource closer to what it asks for."""
+        """Reconcile one resource."""
         resource = self._cache.resources.get(owner)
         if resource is None or resource.deleting:
             self._specs.forget(owner)
@@ -78,7 +78,7 @@ class Reconciler:
         plan = decide(snapshot)
         try:
             executed = await self._executor.execute(snapshot, plan, spec.rendered)
-        except InvalidSpecError as error:  # known to be valid, but this time its examination did not end well
+        except InvalidSpecError as error:  # the spec is valid, but this examination did not complete
             spec = replace(
                 spec, invalid=error.with_consequence(_LEFT_ALONE), examine_again_after=examine_again_after(error)
             )
@@ -90,16 +90,16 @@ class Reconciler:
         fresh = status(snapshot, plan, executed)
         written = await self._reporter.report(resource, fresh, loads=loads(snapshot, plan))
         deadline = due(fresh, spec.desired.progress_deadline)
-        learned = _facts(fresh) != _facts(snapshot.previous)  # the spec is examined again with these
+        has_new_facts = _facts(fresh) != _facts(snapshot.previous)  # the spec is examined again with these
         moments = (
             spec.examine_again_after,
             _seconds(snapshot.now, deadline),
-            _LOOK_AFTER_WRITES_S if learned else None,
+            _LOOK_AFTER_WRITES_S if has_new_facts else None,
         )
         return _result(plan, executed, written=written, moments=moments)
 
     async def _leave_alone(self, resource: ResourceRecord, error: InvalidSpecError) -> Result:
-        """No valid spec is known: change nothing, and say what is wrong."""
+        """No valid spec is known: change nothing but the status."""
         self._metrics.errors.labels(INVALID).inc()
         fresh = left_alone_status(
             error.with_consequence(_LEFT_ALONE),
@@ -112,8 +112,8 @@ class Reconciler:
         return Result(retry=not written, requeue_after=examine_again_after(error))
 
 
-def _facts(told: Status) -> object:
-    return told.model.facts if told.model is not None else None
+def _facts(status_: Status) -> object:
+    return status_.model.facts if status_.model is not None else None
 
 
 def _seconds(now: datetime, moment: datetime | None) -> float | None:

@@ -1,4 +1,4 @@
-"""The status of a PDInference: of one snapshot, the decision made on it, and what became of that."""
+"""The status of a PDInference, from one snapshot, its plan, and the result of the plan's execution."""
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Status
@@ -44,7 +44,7 @@ def _inputs(snapshot: Snapshot, plan: Plan, executed: ExecutionResult) -> Status
 
 
 def loads(snapshot: Snapshot, plan: Plan) -> dict[Role, str]:
-    """The loads by which autoscalers recommend the counts that the roles get now, as text for Events."""
+    """The loads on which the HPAs based the allocated counts, as text for Events."""
     found = {role: snapshot.autoscaler(role) for role in snapshot.desired.autoscaled}
     return {
         role: loads_text(hpa)

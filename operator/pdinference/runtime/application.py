@@ -1,4 +1,4 @@
-"""The parts of the process, wired together; `run` starts and stops them."""
+"""The components of the process and their wiring; `run` starts and stops them."""
 
 import logging
 import os
@@ -45,7 +45,7 @@ _LANES = {
 
 
 class Application:
-    """What the process consists of."""
+    """The components of the process."""
 
     def __init__(self, settings: OperatorSettings, api: ApiServer) -> None:
         self.metrics = Metrics()
@@ -63,7 +63,7 @@ class Application:
             interval=settings.resync_seconds,
             enqueue=self._enqueue,
         )
-        self.freshness = Freshness(on_listed=self.resync.ask)
+        self.freshness = Freshness(on_listed=self.resync.request)
         self.leader = self._leader(settings, api, identity)
         self.isolated = IsolatedProcess(Program(PROGRAM, settings.render), _LANES, self.metrics.registry)
         admission = admission_routes(self.isolated.lanes["admission"], self.metrics.registry)
@@ -83,17 +83,17 @@ class Application:
         )
 
     def on_event(self, kind: Kind, body: Mapping[str, Any], deleted: bool) -> None:
-        """Take what a watch tells."""
+        """Handle a watch event."""
         self.metrics.watch_events.labels(kind.name).inc()
         for owner in self.cache.observe(kind, body, deleted=deleted):
             if kind in RESOURCES:
                 self._queue.add(owner)
             else:
-                self._queue.add_after(owner, _COALESCE_S)  # children change in bursts; one look is enough
+                self._queue.add_after(owner, _COALESCE_S)  # children change in bursts; one reconcile is enough
 
     def _note_unreadable(self, kind: Kind) -> None:
         self.metrics.unreadable.labels(kind.name).inc()
-        _LOG.warning("A %s cannot be read and is left out", kind.name, exc_info=True)
+        _LOG.warning("Skipping a %s that cannot be read", kind.name, exc_info=True)
 
     def _enqueue(self, owners: Iterable[Owner]) -> None:
         for owner in owners:
@@ -108,7 +108,7 @@ class Application:
         return Leader(api, namespace=settings.lease_namespace, identity=identity, on_change=on_change)
 
     def _reconcilers(self, settings: OperatorSettings, api: ApiServer, events: EventRecorder) -> KindDispatcher:
-        """One for each kind of resource; they share cache, applier and reporter."""
+        """A reconciler for each kind of resource; they share cache, applier and reporter."""
         applier = Applier(api, self.cache, concurrency=settings.applies)
         reporter = Reporter(api, self.cache, events, self.metrics)
         examinations = Examinations(self.isolated.lanes["reconcile"])

@@ -1,7 +1,7 @@
-"""What Kopf reads of its HTTP session: lists without objects, and watch events that any parser can read.
+"""Rewrites Kopf's responses: lists without objects, and watch events that any parser can read.
 
-Kopf parses a list page and a watch line as a whole, and gives up when one object is too deep. Our own list follows each
-new watch (`resync`), and is careful with each object. So Kopf needs of a list nothing but the resource version.
+Kopf parses a list page or a watch line as a whole, and fails if one object is nested too deeply. The operator's own
+list follows each new watch (`resync`) and bounds each object. So Kopf needs only the resource version of a list.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class _List(msgspec.Struct):
 
 
 async def without_objects(body: bytes) -> bytes:
-    """A list with its resource version and nothing else."""
+    """The list without its objects, only with its resource version."""
     try:
         found = msgspec.json.decode(body, type=_List)
     except RecursionError:
@@ -43,23 +43,23 @@ class EventStream:
 
     Args:
         reader: The response's content.
-        path: Of the list that is watched.
-        heard: Called for each chunk.
+        path: URL path of the watched list.
+        on_bytes: Called for each chunk.
     """
 
-    def __init__(self, reader: Any, path: str, heard: Callable[[], None]) -> None:
+    def __init__(self, reader: Any, path: str, on_bytes: Callable[[], None]) -> None:
         self._reader = reader
         self._own = f"/{names.GROUP}/" in path
-        self._heard = heard
+        self._on_bytes = on_bytes
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """Complete lines."""
+        """Yield complete lines."""
         begun = bytearray()
         async for chunk in self._reader.iter_chunked(size):
-            self._heard()
+            self._on_bytes()
             begun += chunk
             if b"\n" in chunk:
                 *lines, rest = begun.split(b"\n")
@@ -77,5 +77,5 @@ class EventStream:
                 return readable_event(line, self._own) + b"\n"
             return await asyncio.to_thread(readable_event, line, self._own) + b"\n"
         except (msgspec.DecodeError, KeyError, RecursionError):
-            _LOG.exception("An event of a watch cannot be read and is left out")
+            _LOG.exception("Skipping a watch event that cannot be read")
             return b"\n"

@@ -1,7 +1,6 @@
-"""Kopf as an informer: it lists, watches and reconnects; its handlers only feed the cache and the queue.
+"""Kopf as an informer: it lists, watches and reconnects. Its handlers only update the cache and the queue.
 
-No finalizers, no annotations, no peering, no event posting: nothing that writes. Everything that changes an object in
-the cluster is in `reconcile`.
+Features of Kopf that write are off: finalizers, annotations, peering, posting of Events. Reconciles make all writes.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -19,14 +18,14 @@ from pdinference.cluster.kinds import Kind
 from pdinference.runtime.freshness import Freshness, response_class, trace
 
 INACTIVITY_S = 70.0
-"""Kopf reconnects a watch that is silent for so long; API servers send bookmarks every minute."""
+"""Silence after which Kopf reconnects a watch; API servers send bookmarks every minute."""
 _BACKOFF_LIMIT_S = 30.0
 
 OnEvent = Callable[[Kind, Mapping[str, Any], bool], None]
 
 
 class _Stateless(kopf.DiffBaseStorage):
-    """Kopf's memory of an object's last state, which informers do not need: computing it costs most of an event."""
+    """Disables Kopf's copy of each object's last state: an informer does not need it, and it is costly."""
 
     def build(self, **_: Any) -> Any:
         return {}
@@ -35,18 +34,18 @@ class _Stateless(kopf.DiffBaseStorage):
         return None
 
     def store(self, **_: Any) -> None:
-        """Nothing is ever stored."""
+        """Stores nothing."""
 
 
 class _NoMemories(ResourceMemories):
-    """Kopf's record of each object, 2 KiB, which handlers of events do not need: it is made anew for each event."""
+    """Discards Kopf's record of each object (2 KiB) after each event; handlers of events do not need it."""
 
     async def recall(self, *arguments: Any, **options: Any) -> ResourceMemory:
         return await super().recall(*arguments, **{**options, "ephemeral": True})
 
 
 class _Backoffs:
-    """Delays without end: a watch must outlive any outage, and Kopf gives up when the delays run out."""
+    """Endless delays: a watch must survive any outage, and Kopf stops when the delays end."""
 
     def __iter__(self) -> Iterator[float]:
         delay = 1.0
@@ -58,7 +57,7 @@ class _Backoffs:
 def registry(
     kinds: Collection[Kind], on_event: OnEvent, freshness: Freshness, kubeconfig: Path | None
 ) -> kopf.OperatorRegistry:
-    """Handlers for these kinds, and the login."""
+    """Kopf's handlers for these kinds, and its login."""
     handlers = kopf.OperatorRegistry()
     for kind in kinds:
         _watch(handlers, kind, on_event)
@@ -77,12 +76,12 @@ def _watch(handlers: kopf.OperatorRegistry, kind: Kind, on_event: OnEvent) -> No
 
 
 def settings(kinds: Collection[Kind]) -> kopf.OperatorSettings:
-    """How Kopf watches."""
+    """Kopf's settings."""
     chosen = kopf.OperatorSettings()
     chosen.posting.enabled = False
     chosen.scanning.disabled = True
     chosen.watching.inactivity_timeout = INACTIVITY_S
-    chosen.watching.chunk_size = 1  # of a list only the version is used
+    chosen.watching.chunk_size = 1  # only the resource version of a list is used
     chosen.networking.error_backoffs = _Backoffs()
     chosen.persistence.diffbase_storage = _Stateless()
     chosen.queueing.idle_timeout = 1.0
@@ -116,7 +115,7 @@ async def watch(
 
 
 async def _session(freshness: Freshness, kubeconfig: Path | None) -> kopf.AiohttpSession:
-    """A session with the official client's TLS and credentials, which renew themselves with each request."""
+    """A session with the official client's TLS settings and credentials, refreshed before each request."""
     configuration = await load_configuration(kubeconfig)
     client = ApiClient(configuration)
 
