@@ -86,7 +86,7 @@ def observe(cache: Cache, pod: str, batch: str, address: str, *, phase: str = "R
     cache.observe(POD, body, deleted=False)
 
 
-async def test_nobody_there_is_no_progress() -> None:
+async def test_an_unreachable_runner_has_no_progress() -> None:
     async with RunnerProgress().served("127.0.0.1", 0) as port:
         pass
     assert await read_progress("127.0.0.1", port, share=Share()) is None

@@ -194,7 +194,7 @@ async def test_an_upgrade_of_the_operator_leaves_a_job_alone(world: World) -> No
     assert world.api.requests == {}
 
 
-async def test_a_job_that_somebody_deleted_is_made_again(world: World) -> None:
+async def test_a_deleted_job_is_created_again(world: World) -> None:
     await started(world)
     world.remove(JOB_PATH)
     await world.reconcile()
@@ -215,7 +215,7 @@ async def test_progress_comes_from_the_runner_while_it_runs(world: World) -> Non
     assert world.api.requests == {}
 
 
-async def test_the_end_is_told_from_the_runners_last_words(world: World) -> None:
+async def test_the_end_is_reported_from_the_termination_message(world: World) -> None:
     await started(world)
     world.pod(phase="Succeeded", report=REPORT)
     world.job(("Complete", "CompletionsReached"))
@@ -229,7 +229,7 @@ async def test_the_end_is_told_from_the_runners_last_words(world: World) -> None
     assert "Complete" in world.events()
 
 
-async def test_it_is_not_over_before_the_last_words_have_arrived(world: World) -> None:
+async def test_a_batch_ends_only_with_its_termination_message(world: World) -> None:
     """The Job and its pod come by two watches, in any order."""
     await started(world)
     world.pod()
@@ -256,7 +256,7 @@ async def test_what_is_over_stays_over_when_the_job_is_removed(world: World) -> 
     assert (world.api.requests, result) == ({}, Result())
 
 
-async def test_a_failure_is_told_in_the_runners_words(world: World) -> None:
+async def test_a_failure_is_reported_with_the_runners_message(world: World) -> None:
     await started(world)
     world.pod(phase="Failed", report='{"total": 0, "completed": 0, "failed": 0, "message": "line 2: custom_id"}')
     world.job(("Failed", "PodFailurePolicy"))
@@ -266,7 +266,7 @@ async def test_a_failure_is_told_in_the_runners_words(world: World) -> None:
     assert (failed["status"], failed["reason"], failed["message"]) == ("True", "PodFailurePolicy", "line 2: custom_id")
 
 
-async def test_a_runner_that_died_without_words_is_told_from_its_log(world: World) -> None:
+async def test_a_runner_without_termination_message_is_reported_from_its_log(world: World) -> None:
     await started(world)
     world.pod("one", phase="Failed", report="Traceback\nValueError: odd", created="1")
     world.pod("two", created="2")
@@ -294,7 +294,7 @@ async def test_a_runner_that_died_without_words_is_told_from_its_log(world: Worl
         "7",
     ],
 )
-async def test_last_words_that_make_no_sense_are_no_counts(world: World, report: str) -> None:
+async def test_an_invalid_termination_message_has_no_counts(world: World, report: str) -> None:
     await started(world)
     world.pod(phase="Failed", report=report)
     world.job(("Failed", "BackoffLimitExceeded"))
@@ -328,7 +328,7 @@ async def test_requests_go_to_the_pdinference_only(world: World, url: str) -> No
     assert JOB_PATH in world.api.objects
 
 
-async def test_too_long_is_told_by_the_field_that_says_so(world: World) -> None:
+async def test_a_timeout_is_reported_with_its_field(world: World) -> None:
     await started(world)
     world.job(("Failed", "DeadlineExceeded"))
     await world.reconcile()
@@ -347,7 +347,7 @@ async def test_suspend_reaches_the_job_and_back(world: World) -> None:
     assert world.status["phase"] == "Pending"
 
 
-async def test_a_pdinference_that_goes_away_is_told_while_the_runner_still_tries(world: World) -> None:
+async def test_a_deleted_pdinference_is_reported_while_the_runner_retries(world: World) -> None:
     await started(world)
     world.pod()
     world.remove(RESOURCE.path("models", "llama"))
@@ -366,7 +366,7 @@ async def test_a_strangers_job_is_left_alone_and_named(world: World) -> None:
     assert "give the PDBatch another name" in message
 
 
-async def test_a_refused_job_is_told_in_the_api_servers_words(world: World) -> None:
+async def test_a_refused_job_is_reported_with_the_api_servers_message(world: World) -> None:
     world.serve()
     world.api.fail("apply", JOB_PATH, ApiError(403, "Forbidden", "exceeded quota"))
     result = await world.reconcile()
@@ -374,7 +374,7 @@ async def test_a_refused_job_is_told_in_the_api_servers_words(world: World) -> N
     assert "Job nightly-batch: exceeded quota" in world.condition("Running")["message"]
 
 
-async def test_a_stored_spec_that_is_not_valid_is_told(world: World) -> None:
+async def test_an_invalid_stored_spec_is_reported(world: World) -> None:
     world.edit(concurrency=0)
     world.serve()
     await world.reconcile()
@@ -402,7 +402,7 @@ async def test_a_configmap_for_the_answers_is_there_before_the_job(world: World)
     assert world.api.requests == {}
 
 
-async def test_without_the_right_to_configmaps_the_batch_is_refused_and_nothing_tried(world: World) -> None:
+async def test_a_batch_without_permission_for_configmaps_is_refused(world: World) -> None:
     world.settings = RenderSettings()
     world.restart()
     world.edit(output={"configMap": {"name": "answers"}})
@@ -423,7 +423,7 @@ async def test_a_batch_that_runs_when_the_right_is_withdrawn_goes_on(world: Worl
     assert world.condition("Running")["reason"] != "InvalidSpec"
 
 
-async def test_nobody_gets_a_right_to_a_strangers_configmap(world: World) -> None:
+async def test_a_foreign_configmap_gets_no_permissions(world: World) -> None:
     stranger = world.api.put(OUTPUT_PATH, {"kind": "ConfigMap", "metadata": {"name": "answers"}, "data": {"a": "b"}})
     world.edit(output={"configMap": {"name": "answers"}})
     await started(world)
@@ -467,7 +467,7 @@ async def test_an_operator_that_died_before_the_job_goes_on(world: World) -> Non
     assert world.api.objects[OUTPUT_PATH]["data"] == {"output.jsonl": "kept"}
 
 
-async def test_what_the_operator_may_not_do_is_told(world: World) -> None:
+async def test_a_forbidden_write_is_reported(world: World) -> None:
     world.edit(output={"configMap": {"name": "answers"}})
     refusal = ApiError(403, "Forbidden", "cannot create resource configmaps")
     world.api.fail("create", CONFIG_MAP.path("models"), refusal, refusal)

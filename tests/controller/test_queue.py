@@ -42,7 +42,7 @@ async def test_a_key_that_waits_is_not_added_twice() -> None:
     assert await take(work) is None
 
 
-async def test_a_key_that_changes_while_it_is_worked_on_is_worked_on_again_afterwards() -> None:
+async def test_a_key_added_while_in_progress_is_processed_again() -> None:
     work = queue()
     work.add("a")
     await work.get()

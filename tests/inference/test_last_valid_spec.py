@@ -160,7 +160,7 @@ async def test_without_a_history_children_are_left_alone(world: World) -> None:
     assert world.condition("Ready")["status"] == "True"
 
 
-async def test_an_entry_that_a_stricter_version_refuses_is_not_skipped_for_an_older_one(world: World) -> None:
+async def test_a_newest_entry_that_is_now_invalid_is_not_replaced_by_an_older(world: World) -> None:
     world.edit(decode=SCALED, parameter={"seed": 1})
     await world.reconcile()
     world.edit(decode=SCALED, parameter={"seed": 13})
@@ -220,7 +220,7 @@ async def test_an_invalid_spec_that_never_was_valid_creates_nothing(document: Ma
     assert world.api.requests.total() == 0
 
 
-async def test_an_examination_that_was_ended_leaves_the_last_valid_spec_in_effect(world: World) -> None:
+async def test_an_ended_examination_leaves_the_last_valid_spec_in_effect(world: World) -> None:
     first = await serving(world)
     world.examinations(Ended(tasks(RenderSettings())))
     world.edit(decode=SCALED, parameter={"seed": 13})
@@ -244,7 +244,7 @@ async def test_a_last_valid_spec_that_cannot_be_read_is_tried_again(world: World
     assert world.condition("Progressing")["reason"] == "InvalidSpec"
 
 
-async def test_children_come_before_the_history_and_a_killed_operator_finishes_both(world: World) -> None:
+async def test_children_precede_the_history_and_a_restart_completes_both(world: World) -> None:
     world.api.fail("create", PLACE, KilledError())  # type: ignore[arg-type]
     with pytest.raises(KilledError):
         await world.reconcile()

@@ -53,7 +53,7 @@ async def test_while_it_downloads_and_nothing_changes_nothing_is_written(world: 
 
 
 @pytest.mark.parametrize("strategy", ["BlueGreen", "Recreate"])
-async def test_the_old_pair_serves_until_the_new_model_is_there(world: World, strategy: str) -> None:
+async def test_the_old_revision_serves_until_the_new_model_is_ready(world: World, strategy: str) -> None:
     world.edit(model=model(), rollout={"strategy": strategy})
     await world.reconcile()
     report(world, complete=True, phase="Ready")

@@ -15,7 +15,7 @@ def world(document: Callable[..., Json]) -> World:
     return World(document())
 
 
-async def test_a_rollout_is_looked_at_again_when_its_deadline_passes(world: World) -> None:
+async def test_a_rollout_is_reconciled_when_its_deadline_passes(world: World) -> None:
     await world.reconcile()
     looks = [(await world.reconcile()).requeue_after for _ in range(2)]
     assert looks[-1] == pytest.approx(4200, abs=30)
@@ -29,7 +29,7 @@ async def test_a_new_resource_gets_all_its_children_and_a_status(world: World) -
     assert world.status["observedGeneration"] == 1
 
 
-async def test_a_second_reconcile_asks_the_api_server_for_nothing(world: World) -> None:
+async def test_a_second_reconcile_makes_no_requests(world: World) -> None:
     await world.reconcile()
     await world.reconcile()
     await world.reconcile()
@@ -75,7 +75,7 @@ async def edited_after_rollout(world: World, image: str) -> str:
     return first
 
 
-async def test_the_old_pair_stays_until_the_new_one_answers(world: World) -> None:
+async def test_the_old_revision_stays_until_the_new_one_serves(world: World) -> None:
     first = await edited_after_rollout(world, "v:2")
     second = world.status["revision"]
     assert first != second
@@ -88,7 +88,7 @@ async def test_the_old_pair_stays_until_the_new_one_answers(world: World) -> Non
     assert world.status["servingRevision"] == second
 
 
-async def test_claims_of_the_old_pair_stay_as_long_as_it(world: World) -> None:
+async def test_claims_of_the_old_revision_stay_as_long_as_it(world: World) -> None:
     def claiming(device_class: str) -> Json:
         return {"accelerator": {"devices": {"deviceClassName": device_class}}}
 
@@ -110,7 +110,7 @@ async def test_claims_of_the_old_pair_stay_as_long_as_it(world: World) -> None:
     assert world.revisions("resourceclaimtemplates") == set()
 
 
-async def test_the_old_pair_survives_a_restart_in_the_middle(world: World) -> None:
+async def test_the_old_revision_survives_a_restart_during_the_rollout(world: World) -> None:
     first = await edited_after_rollout(world, "v:2")
     world.restart()
     await world.reconcile()
@@ -140,7 +140,7 @@ async def test_an_edit_can_be_taken_back(world: World) -> None:
     assert second not in world.revisions()
 
 
-async def test_recreate_frees_the_old_pair_at_once(world: World) -> None:
+async def test_recreate_deletes_the_old_revision_at_once(world: World) -> None:
     world.edit(rollout={"strategy": "Recreate"})
     await world.reconcile()
     world.roll_out()

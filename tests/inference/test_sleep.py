@@ -42,7 +42,7 @@ def events(world: World) -> list[str]:
     return [body["reason"] for path, body in world.api.objects.items() if "/events/" in path]
 
 
-async def test_it_falls_asleep_when_nobody_asks_and_rests(world: World) -> None:
+async def test_a_resource_without_requests_falls_asleep_and_rests(world: World) -> None:
     await asleep(world)
     await world.reconcile()
     await world.reconcile()
@@ -68,7 +68,7 @@ async def test_asleep_the_recommendation_is_the_minimum_with_which_it_wakes(worl
     assert counts(world) == [2, 2, 2]
 
 
-async def test_the_status_of_a_pair_that_sleeps_is_no_complaint(world: World) -> None:
+async def test_an_asleep_resource_has_no_warnings_in_its_status(world: World) -> None:
     await asleep(world)
     assert (world.condition("Ready")["status"], world.condition("Ready")["reason"]) == ("True", "Asleep")
     assert world.condition("ParameterReady")["reason"] == world.condition("DecodeReady")["reason"] == "Asleep"
@@ -105,7 +105,7 @@ async def test_a_request_that_goes_away_while_the_pods_start_does_not_stop_them(
     assert counts(world) == [2, 2, 2]
 
 
-async def test_pods_that_end_do_not_answer_for_a_pair_that_wakes(world: World) -> None:
+async def test_terminating_pods_do_not_make_a_waking_resource_ready(world: World) -> None:
     await serving(world)
     await no_requests(world)
     for path in [p for p in world.api.objects if "/pods/" in p and "/pods/llama-router" not in p]:
@@ -130,7 +130,7 @@ async def test_blindness_neither_sends_to_sleep_nor_wakes(world: World) -> None:
     assert world.api.requests.total() == 0
 
 
-async def test_routers_that_do_not_tell_are_mentioned(world: World) -> None:
+async def test_routers_that_do_not_report_are_mentioned(world: World) -> None:
     world.activity = None
     await serving(world)
     assert "Router pods do not report" in world.condition("Autoscaling")["message"]
@@ -147,7 +147,7 @@ async def test_a_restarted_operator_lets_it_sleep(world: World) -> None:
     assert counts(world) == [0, 0, 0]
 
 
-async def test_the_old_revision_is_not_started_when_the_spec_changes_during_sleep(world: World) -> None:
+async def test_a_change_of_the_spec_during_sleep_starts_no_old_revision(world: World) -> None:
     await asleep(world)
     first = world.status["revision"]
     world.edit(engine={"seed": 7})
@@ -173,7 +173,7 @@ async def test_fewer_router_pods_start_nothing(world: World) -> None:
     assert "WokeUp" not in events(world)[before:]
 
 
-async def test_a_router_pod_more_starts_the_pair(world: World) -> None:
+async def test_an_additional_router_pod_wakes_p_and_d(world: World) -> None:
     await asleep(world)
     world.edit(router={"replicas": 2})
     await world.reconcile()
@@ -182,7 +182,7 @@ async def test_a_router_pod_more_starts_the_pair(world: World) -> None:
     assert counts(world) == [2, 2, 2]
 
 
-async def test_a_pair_that_may_sleep_no_longer_is_ready_when_its_pods_are(world: World) -> None:
+async def test_without_scale_to_zero_readiness_follows_the_pods(world: World) -> None:
     """Its old router pods are all the time, because requests may wait in them."""
     await asleep(world)
     world.edit(autoscaling=None)
@@ -196,7 +196,7 @@ async def test_a_pair_that_may_sleep_no_longer_is_ready_when_its_pods_are(world:
     assert world.condition("Ready")["reason"] == "Serving"
 
 
-async def test_a_changed_pair_is_started_and_sleeps_again_when_nobody_asks(world: World) -> None:
+async def test_a_changed_revision_starts_and_sleeps_without_requests(world: World) -> None:
     await asleep(world)
     world.edit(engine={"seed": 7})
     await world.reconcile()
@@ -207,7 +207,7 @@ async def test_a_changed_pair_is_started_and_sleeps_again_when_nobody_asks(world
     assert counts(world) == [0, 0, 0]
 
 
-async def test_a_router_pod_that_has_never_seen_a_pair_gets_one(world: World) -> None:
+async def test_a_router_pod_that_was_never_ready_wakes_p_and_d(world: World) -> None:
     """A node with the router's pod went away, say: the new one would not get ready without P and D."""
     await asleep(world)
     looked_at(world, availableReplicas=0, readyReplicas=0)
@@ -226,7 +226,7 @@ async def test_a_ready_router_alone_is_not_called_ready(world: World) -> None:
     assert world.condition("Ready")["status"] == "False"
 
 
-async def test_it_is_looked_at_when_it_may_be_time_to_sleep(world: World) -> None:
+async def test_a_resource_is_reconciled_when_it_may_sleep(world: World) -> None:
     await serving(world)
     world.activity = Activity(held=False, idle_seconds=880)
     assert (await world.reconcile()).requeue_after == 20
@@ -243,7 +243,7 @@ async def test_zero_replicas_stop_the_role_and_no_request_starts_it(document: Ca
     assert world.condition("DecodeReady")["reason"] == "ScaledToZero"
 
 
-async def test_a_pair_that_is_stopped_is_not_ready_though_its_old_router_pods_are(world: World) -> None:
+async def test_a_stopped_resource_with_ready_old_router_pods_is_not_ready(world: World) -> None:
     """Requests may wait in them, and new ones do not get ready without P and D."""
     await serving(world)
     world.edit(decode={**SCALED, "replicas": 0})
@@ -271,7 +271,7 @@ async def test_both_roles_wake_at_once_when_the_budget_is_just_enough(world: Wor
     assert replicas(world) == [2, 2]
 
 
-async def test_a_pair_that_wakes_waits_for_the_gpus_of_pods_that_still_end(world: World) -> None:
+async def test_a_waking_resource_waits_for_gpus_of_terminating_pods(world: World) -> None:
     world.edit(parameter=SMALL, decode=SMALL, autoscaling={**SLEEPY, "gpuBudget": 4})
     await serving(world)
     await no_requests(world)

@@ -100,7 +100,7 @@ async def test_the_scaled_object_scales_the_pdscaler(world: World) -> None:
     assert (target["kind"], target["name"]) == ("PDScaler", "llama-decode")
 
 
-async def test_the_chosen_source_holds_whoever_serves_the_api_group(world: World) -> None:
+async def test_the_chosen_source_applies_whichever_server_has_the_group(world: World) -> None:
     await serving(world)
     for source, there in (("Builtin", {HPA}), ("PrometheusAdapter", {HPA}), ("KEDA", {KEDA, KEDAS_HPA})):
         world.edit(decode=SCALED, autoscaling={"source": source})
@@ -148,7 +148,7 @@ async def test_without_keda_in_the_cluster_the_condition_names_what_is_missing(w
     assert "Install KEDA" in progressing["message"]
 
 
-async def test_each_role_is_told_of_its_own_scaler(world: World) -> None:
+async def test_each_role_reports_its_own_scaler(world: World) -> None:
     world.edit(parameter={"autoscaling": {"maxReplicas": 3}}, decode=SCALED)
     await serving(world)
     await until_at_rest(world)

@@ -63,7 +63,7 @@ def test_a_crash_loop_has_the_same_message_after_each_crash() -> None:
     assert len({diagnose(pod(problem, restarts=problem.restarts), "ns") for problem in crashed}) == 1
 
 
-def test_an_image_pull_has_one_reason_and_message_while_the_kubelet_retries() -> None:
+def test_an_image_pull_keeps_reason_and_message_during_retries() -> None:
     """The texts are those of Kubernetes 1.34, pkg/kubelet/images/image_manager.go."""
     fails = PodProblem("ErrImagePull", "pull access denied", "vllm", "x:1")
     waits = PodProblem(
@@ -119,7 +119,7 @@ def test_a_pod_without_trouble_is_starting() -> None:
 
 
 @pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
-def test_a_pod_that_does_not_get_as_far_as_a_container_has_a_command_that_says_why(reason: str) -> None:
+def test_a_pod_without_started_containers_has_a_command_to_see_why(reason: str) -> None:
     """As where a node lacks the folder of the model: the kubelet says that in an Event, and in no status."""
     found = diagnose(pod(PodProblem(reason)), "ns")
     assert found.reason == "Starting"
@@ -169,7 +169,7 @@ class TestSchedulerMessages:
         assert message == "Pod p-0 fits on no node: 0/1 nodes are available: 1 Insufficient cpu."
 
 
-def test_a_pod_that_prepares_its_model_points_to_the_log_that_tells_how_far_it_is() -> None:
+def test_a_pod_that_prepares_its_model_names_the_log_with_progress() -> None:
     reason, message = diagnose(pod(PodProblem(PREPARING_MODEL, container="pdinference-model")), "ns")
     assert reason == PREPARING_MODEL
     assert "downloads or checks its model" in message

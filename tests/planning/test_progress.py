@@ -64,7 +64,7 @@ def test_a_stuck_rollout_comes_back_when_its_pods_do() -> None:
     assert again.last_progress_time == NOW + timedelta(seconds=30), "a phase is over"
 
 
-def test_without_progress_the_deadline_ends_a_rollout_that_nothing_explains() -> None:
+def test_an_unexplained_rollout_without_progress_ends_at_the_deadline() -> None:
     start = built(SECOND)
     assert progress(after(SECOND, start, 599)) == ("True", "RollingOut")
     late = after(SECOND, start, 600)
@@ -136,7 +136,7 @@ GROWING = replace(
 )
 
 
-def test_pods_that_the_spec_adds_have_a_deadline_those_of_a_scaler_have_none() -> None:
+def test_only_pods_that_the_spec_adds_have_a_deadline() -> None:
     asked = after(GROWING, built(GROWING), 600)
     assert progress(asked) == ("False", "Unschedulable")
     assert conditions(asked)["Ready"].status == "True"
@@ -269,7 +269,7 @@ def histories(draw: st.DrawFn) -> list[tuple[StatusInputs, int]]:
 
 
 @given(histories())
-def test_whatever_happens_the_conditions_agree_with_each_other_and_the_table(
+def test_conditions_agree_with_each_other_and_the_table(
     history: list[tuple[StatusInputs, int]],
 ) -> None:
     status, now = Status(), NOW

@@ -31,21 +31,21 @@ def router_pod(revision: str, **more: object) -> PodSummary:
     return PodSummary(name=f"router-{revision}", role=Role.ROUTER, revision=revision, **more)  # type: ignore[arg-type]
 
 
-def test_the_old_pair_stays_until_the_router_is_rolled_out() -> None:
+def test_the_old_revision_stays_until_the_router_is_rolled_out() -> None:
     plan = plan_rollout(target=NEW, serving=OLD, router=router(NEW, complete=False), pods=[router_pod(OLD)])
     assert not plan.may_be_deleted(OLD)
     assert plan.serving == OLD
     assert not plan.complete
 
 
-def test_the_old_pair_goes_when_every_router_pod_talks_to_the_new_one() -> None:
+def test_the_old_revision_is_deleted_when_no_router_pod_uses_it() -> None:
     plan = plan_rollout(target=NEW, serving=OLD, router=router(NEW), pods=[router_pod(NEW)])
     assert plan.may_be_deleted(OLD)
     assert plan.serving == NEW
     assert plan.complete
 
 
-def test_the_old_pair_stays_while_an_old_router_pod_drains() -> None:
+def test_the_old_revision_stays_while_an_old_router_pod_drains() -> None:
     pods = [router_pod(NEW), router_pod(OLD, terminating=True)]
     assert not plan_rollout(target=NEW, serving=OLD, router=router(NEW), pods=pods).may_be_deleted(OLD)
 
@@ -55,7 +55,7 @@ def test_a_router_pod_that_has_ended_holds_nothing_back() -> None:
     assert plan_rollout(target=NEW, serving=OLD, router=router(NEW), pods=pods).may_be_deleted(OLD)
 
 
-def test_a_roll_out_that_ended_unseen_tells_who_serves_although_the_next_one_is_due() -> None:
+def test_a_rollout_completed_unobserved_defines_the_serving_revision() -> None:
     """As when the operator was away: the status still says OLD, and the spec asks for NEW already."""
     pods = [router_pod("between", ready=True), router_pod(NEW, ready=True)]
     plan = plan_rollout(target=NEW, serving=OLD, router=router(NEW, complete=False), pods=pods)
@@ -117,7 +117,7 @@ def test_a_router_without_pods_holds_nothing_back() -> None:
     assert not plan.complete
 
 
-def test_a_router_scaled_to_zero_frees_the_serving_pair_with_its_last_pod() -> None:
+def test_a_router_without_pods_frees_the_serving_revision() -> None:
     leaving = [router_pod("a", terminating=True), router_pod("b", terminating=True)]
     for pods, goes in ((leaving, False), ([], True)):
         assert (
@@ -125,7 +125,7 @@ def test_a_router_scaled_to_zero_frees_the_serving_pair_with_its_last_pod() -> N
         )
 
 
-def test_recreate_frees_the_old_pair_at_once() -> None:
+def test_recreate_deletes_the_old_revision_at_once() -> None:
     pods = [router_pod(OLD)]
     plan = plan_rollout(target=NEW, serving=OLD, router=router(NEW, complete=False), pods=pods, recreate=True)
     assert plan.may_be_deleted(OLD)

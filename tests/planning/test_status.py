@@ -64,7 +64,7 @@ def test_pods_that_come_without_a_new_revision_are_no_rollout() -> None:
     assert conditions(built(replace(scaling, workloads=new_routers)))["Progressing"].reason == "RollingOut"
 
 
-def test_the_worst_pod_is_named_with_its_reason_in_every_condition_that_it_spoils() -> None:
+def test_the_worst_pod_is_named_in_each_condition_that_it_makes_false() -> None:
     problem = PodProblem("ImagePullBackOff", "not found", "vllm", "example.com/vllm:typo")
     pods = (pod(Role.PARAMETER), pod(Role.DECODE, ready=False, problem=problem), pod(Role.ROUTER, ready=False))
     found = conditions(built(replace(STARTING, pods=pods)))
@@ -75,7 +75,7 @@ def test_the_worst_pod_is_named_with_its_reason_in_every_condition_that_it_spoil
     assert found["ParameterReady"].status == "True"
 
 
-def test_requests_are_answered_by_the_old_pair_while_the_new_one_is_stuck() -> None:
+def test_the_old_revision_answers_while_the_new_one_is_stuck() -> None:
     inputs = replace(
         STARTING,
         rollout=RolloutPlan(serving="r0", complete=False, keep=frozenset({"r0", "r1"})),
@@ -135,7 +135,7 @@ def test_only_pods_of_the_current_revision_count() -> None:
     assert "pdinference.io/revision=r1" in status.roles.decode.selector
 
 
-def test_a_pair_that_sleeps_and_of_which_one_role_is_stopped_answers_nobody() -> None:
+def test_an_asleep_resource_with_one_role_stopped_is_not_ready() -> None:
     before = built(ASLEEP)
     assert conditions(before)["Ready"].reason == "Asleep"
     stopped = replace(ASLEEP, desired={**SERVING.desired, Role.DECODE: 0}, autoscalers={Role.PARAMETER: None})
@@ -146,7 +146,7 @@ def test_a_pair_that_sleeps_and_of_which_one_role_is_stopped_answers_nobody() ->
     assert [event.reason for event in transitions(before, status)] == ["NotReady"]
 
 
-def test_an_instance_of_several_nodes_counts_once_and_any_of_its_pods_may_be_what_is_wrong() -> None:
+def test_an_instance_of_several_nodes_counts_once_with_all_its_pods() -> None:
     problem = PodProblem("Unschedulable", "0/2 nodes are available.")
     node = PodSummary("x-node1-r1-0", Role.PARAMETER, "r1", ready=False, problem=problem, node_rank=1)
     first = PodSummary("x-parameter-r1-0", Role.PARAMETER, "r1", "Running", ready=False)
@@ -166,7 +166,7 @@ def test_the_memory_plan_has_a_condition_and_its_numbers(fits: bool | None, stat
     assert made.plan.decode == plan.decode
 
 
-def test_routers_that_do_not_tell_who_asks_are_named_unless_they_have_just_started() -> None:
+def test_routers_without_activity_are_reported_unless_just_started() -> None:
     unheard = replace(
         SERVING, queues_requests=True, activity_known=False, autoscalers={Role.PARAMETER: None, Role.DECODE: None}
     )
@@ -175,7 +175,7 @@ def test_routers_that_do_not_tell_who_asks_are_named_unless_they_have_just_start
     assert "do not report" not in conditions(built(replace(unheard, workloads=starts)))["Autoscaling"].message
 
 
-def test_a_pair_that_sleeps_and_that_no_request_could_start_is_not_called_ready() -> None:
+def test_an_asleep_resource_that_cannot_wake_is_not_ready() -> None:
     before, now = built(ASLEEP), built(replace(ASLEEP, activity_known=False))
     ready = conditions(now)["Ready"]
     assert (ready.status, ready.reason) == ("Unknown", "Asleep")
@@ -196,7 +196,7 @@ def beside_an_old_router(pair: StatusInputs) -> StatusInputs:
     )
 
 
-def test_an_old_pair_that_sleeps_is_not_said_to_answer_while_a_new_one_starts() -> None:
+def test_an_asleep_old_revision_does_not_answer_during_a_rollout() -> None:
     rollout = beside_an_old_router(STARTING)
     found = conditions(built(rollout))
     assert found["Ready"].status == "False"
@@ -205,7 +205,7 @@ def test_an_old_pair_that_sleeps_is_not_said_to_answer_while_a_new_one_starts() 
     assert "r0 keeps answering" in conditions(built(awake))["Progressing"].message
 
 
-def test_requests_are_answered_as_soon_as_one_router_pod_has_a_pair() -> None:
+def test_requests_are_answered_when_one_router_pod_has_p_and_d() -> None:
     """The others may still belong to a pair that sleeps."""
     moving = beside_an_old_router(SERVING)
     assert conditions(built(moving))["Ready"].status == "True"
@@ -213,7 +213,7 @@ def test_requests_are_answered_as_soon_as_one_router_pod_has_a_pair() -> None:
     assert conditions(built(left))["Ready"].status == "False", "an old pair to which no router pod sends anything"
 
 
-def test_a_router_pod_in_which_requests_still_wait_is_not_ready_without_a_pair() -> None:
+def test_a_router_pod_that_queues_requests_is_not_ready_without_pods() -> None:
     """Its spec, with `scaleToZero`, is of yesterday."""
     old = replace(
         STARTING,

@@ -54,7 +54,7 @@ async def test_the_first_list_is_tried_until_it_succeeds(monkeypatch: pytest.Mon
     assert taken == [Owner("ns", "llama")]
 
 
-async def test_every_resource_is_looked_at_after_each_interval() -> None:
+async def test_every_resource_is_queued_after_each_interval() -> None:
     taken: list[Owner] = []
     api = Lists()
     sync = make(api, taken.extend, interval=0.02)

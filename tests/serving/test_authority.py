@@ -51,7 +51,7 @@ def test_nothing_is_renewed_that_is_not_due(first: KeyMaterial) -> None:
         assert at(days, first) is first
 
 
-def test_the_certificate_is_renewed_well_before_it_expires_and_the_authority_stays(first: KeyMaterial) -> None:
+def test_a_certificate_is_renewed_before_it_expires_and_its_ca_stays(first: KeyMaterial) -> None:
     fresh = at(61, first)
     assert fresh.certificate.not_valid_after_utc > NOW + 150 * DAY
     assert fresh.authorities == first.authorities
@@ -66,7 +66,7 @@ def test_a_due_certificate_of_a_new_authority_is_renewed_at_once(first: KeyMater
     assert fresh.authorities == first.authorities
 
 
-def test_a_certificate_that_expired_while_nobody_looked_is_renewed(first: KeyMaterial) -> None:
+def test_a_certificate_that_expired_during_an_outage_is_renewed(first: KeyMaterial) -> None:
     fresh = at(100, first, published=False)
     assert fresh.certificate.not_valid_after_utc > NOW + 180 * DAY
     assert fresh.authorities == first.authorities

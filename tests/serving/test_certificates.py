@@ -87,7 +87,7 @@ def called() -> Any:
     return call
 
 
-async def test_an_empty_secret_becomes_a_certificate_that_the_published_bundle_trusts(
+async def test_an_empty_secret_gets_a_certificate_that_the_bundle_trusts(
     api: FakeApi, clock: Clock, called: Any
 ) -> None:
     ours = certificates(api, clock)
@@ -143,7 +143,7 @@ async def test_a_due_certificate_is_served_while_its_successor_cannot_be_stored(
     assert await called(ours, bundles(api)[0]) == "hello"
 
 
-async def test_an_expired_certificate_is_not_served_even_if_it_cannot_be_replaced(api: FakeApi, clock: Clock) -> None:
+async def test_an_expired_certificate_that_cannot_be_replaced_is_not_served(api: FakeApi, clock: Clock) -> None:
     clock.now -= timedelta(days=100)
     await certificates(api, clock).refresh()
     clock.now += timedelta(days=100)
@@ -196,7 +196,7 @@ async def test_no_authority_signs_before_its_bundle_is_published(api: FakeApi, c
     held.certificate.verify_directly_issued_by(material.authorities[0])
 
 
-async def test_a_bundle_that_somebody_removed_comes_back(api: FakeApi, clock: Clock) -> None:
+async def test_a_removed_bundle_is_restored(api: FakeApi, clock: Clock) -> None:
     ours = certificates(api, clock)
     await ours.refresh()
     before = bundles(api)

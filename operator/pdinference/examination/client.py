@@ -92,7 +92,7 @@ class Examinations:
             answer = await self._calls.call(task, pickle.dumps((record, options)), turn=record.owner.namespace)
         except EndedError as error:
             raise self._refused(record.owner, asked, ExaminationEndedError(str(error)), AGAIN_AFTER_S) from None
-        found = pickle.loads(answer)  # noqa: S301 - from the operator's own code; bytes of the resource are only data in it
+        found = pickle.loads(answer)  # noqa: S301 - from the operator; bytes of the resource are only data
         if isinstance(found, InvalidSpecError):
             raise self._refused(record.owner, asked, found, math.inf)
         return found

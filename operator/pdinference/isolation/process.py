@@ -81,7 +81,7 @@ class Lane:
                 return await call.reply
         except TimeoutError:
             raise BusyError(
-                f"No examination was possible within {self._limits.patience:g} s, because others were waiting. Try again."
+                f"No examination ran within {self._limits.patience:g} s because others were waiting. Try again."
             ) from None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

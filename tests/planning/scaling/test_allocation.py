@@ -80,7 +80,7 @@ class TestRange:
         assert counts(NONE, fleet(), 5, 2) == (5, 2)
         assert counts(scale_spec(6), fleet(), 5, 5) == (3, 3)
 
-    def test_without_budget_nothing_is_told_of_one(self) -> None:
+    def test_without_a_budget_none_is_reported(self) -> None:
         found = decide(NONE, fleet(revision(2, 2)), 2, 2)
         assert (found.budget, found.used, found.blocked, found.limited) == (None, 4, "", {})
 

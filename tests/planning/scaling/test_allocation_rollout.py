@@ -80,7 +80,7 @@ class TestBudget:
         found = decide(scale_spec(8), fleet(revision(2, 2)))
         assert (found.blocked, found.used, counts(found, "b")) == ("", 8, (2, 2))
 
-    def test_a_target_that_does_not_fit_waits_and_the_serving_revision_scales_on(self) -> None:
+    def test_a_target_beyond_the_budget_waits_while_the_old_revision_scales(self) -> None:
         found = decide(scale_spec(8), fleet(revision(3, 2)), 3, 3)
         assert (counts(found, "a"), counts(found, "b"), found.used) == ((3, 3), (3, 3), 6)
         assert found.blocked == (

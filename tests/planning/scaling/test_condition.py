@@ -41,7 +41,7 @@ def test_a_role_that_follows_its_load() -> None:
         (replace(FINE, able=Verdict("True", "ScaleDownStabilized")), "ScaleDownStabilized", "Scale-down waits"),
     ],
 )
-def test_limits_are_told_without_alarm(hpa: AutoscalerState, reason: str, word: str) -> None:
+def test_limits_are_reported_without_warning(hpa: AutoscalerState, reason: str, word: str) -> None:
     found = of(hpa)
     assert (found.status, found.reason) == ("True", reason)
     assert word in found.message
@@ -66,7 +66,7 @@ def test_what_keeps_it_from_following(hpa: AutoscalerState | None, status: str, 
     assert word in found.message
 
 
-def test_the_server_of_the_metrics_is_quoted_without_the_controllers_preface() -> None:
+def test_an_error_of_the_metrics_server_is_quoted_without_prefix() -> None:
     said = (
         "the HPA was unable to compute the replica count: unable to get external metric ns/pdinference_kv_demand/"
         "&LabelSelector{}: unable to fetch metrics from external metrics API: decode of ns/x: no pod serves yet"
@@ -82,7 +82,7 @@ def test_a_metric_that_cannot_be_read_beside_others_is_named() -> None:
     assert found.message.endswith(" No scale-down while waitingRequests cannot be read.")
 
 
-def test_an_hpa_that_brought_pods_into_its_range_has_not_looked_and_is_not_blind() -> None:
+def test_an_hpa_that_only_enforced_its_range_is_not_inactive() -> None:
     loads = tuple(replace(load, tenths=None) for load in FINE.loads)
     assert of(replace(FINE, loads=loads)) == of(FINE)
 
@@ -107,7 +107,7 @@ def test_an_hpa_with_other_metrics_alone_does_not_care() -> None:
     assert of(cpu, ELSEWHERE).reason == "FailedGetResourceMetric"
 
 
-def test_another_hpa_for_the_same_pods_is_told_as_what_it_is() -> None:
+def test_another_hpa_for_the_same_pods_is_reported_as_the_cause() -> None:
     said = "pods by selector x are controlled by multiple HPAs: [ns/llama-decode ns/mine]"
     found = of(replace(FINE, active=Verdict("False", "AmbiguousSelector", said)))
     assert (found.status, found.reason) == ("False", "AmbiguousSelector")
@@ -146,9 +146,7 @@ def test_latencies_are_metrics_of_the_operator_too() -> None:
         (4, (5, 8), "TooFewReplicas"),
     ],
 )
-def test_a_limit_that_was_moved_is_no_limit_until_the_hpa_has_looked(
-    looked: int, now: tuple[int, int], reason: str
-) -> None:
+def test_a_changed_range_is_no_limit_until_the_hpa_is_evaluated(looked: int, now: tuple[int, int], reason: str) -> None:
     said = "TooManyReplicas" if looked >= now[1] or now[0] == 1 else "TooFewReplicas"
     minimum, maximum = now
     hpa = replace(FINE, minimum=minimum, maximum=maximum, desired=looked, limited=Verdict("True", said))
@@ -161,7 +159,7 @@ def test_silent_pods_are_named() -> None:
     assert "a, b, c and others" in found.message
 
 
-def test_the_worse_of_two_roles_decides_and_both_are_told() -> None:
+def test_the_worse_of_two_roles_decides_and_both_are_reported() -> None:
     blind = replace(FINE, active=Verdict("False", "FailedGetExternalMetric", "no pod serves yet"))
     found = autoscaling_result({P: blind, D: FINE}, MeasuredLoad())
     assert (found.status, found.reason) == ("False", "FailedGetExternalMetric")

@@ -83,7 +83,7 @@ def test_where_no_answer_ends_full_pods_count_in_full() -> None:
     assert decode_load([full, full], idle=IDLE, arrivals=0.1) == 2
 
 
-def test_where_no_p_pod_tells_full_pods_count_in_full() -> None:
+def test_without_reports_of_p_full_pods_have_full_load() -> None:
     full = window(1, 0.037, generated=30_000, finished=60, waiting=5)
     assert decode_load([full, full], idle=IDLE, arrivals=None) == 2
 

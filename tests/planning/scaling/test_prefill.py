@@ -65,7 +65,7 @@ class TestArrivals:
         accident = replace(STEADY, arrived=75, recent_arrived=35)
         assert arrival_rate([accident]) == pytest.approx(75 / 30)
 
-    def test_of_a_pod_that_nobody_has_watched_for_long_no_burst_is_known(self) -> None:
+    def test_a_pod_with_a_short_history_shows_no_burst(self) -> None:
         watched = replace(STEADY, seconds=15, arrived=100, recent_arrived=99)
         assert arrival_rate([watched]) == pytest.approx(100 / 15)
 
