@@ -82,7 +82,7 @@ class TlsEndpoint:
             yield
 
     async def drain(self) -> None:
-        """Serve for a while after the process was told to stop, because the API server notices it later."""
+        """Serve for a while after the signal to stop, because the endpoint is removed elsewhere later."""
         if self._server is not None:
             self._server.leave()
             await asyncio.sleep(self._settings.tls.drain_seconds)

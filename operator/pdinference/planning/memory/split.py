@@ -12,7 +12,7 @@ _LARGEST = 64
 
 
 def split_problems(spec: Spec, role: Role, facts: ModelFacts) -> Iterator[Problem]:
-    """What is wrong with `parallelism` of a role, for this model.
+    """The errors of a role's `parallelism` for this model.
 
     Source: `verify_with_parallel_config` in vllm/config/model.py, `get_pp_indices` in vllm/distributed/utils.py, and
     the assertions on heads in vllm/model_executor/models/llama.py.

@@ -11,7 +11,7 @@ class MemoryVerdict:
     """What the memory plan says.
 
     Attributes:
-        fits: None when it cannot be told.
+        fits: None when unknown.
         message: Why, for a condition.
         problems: What does not fit, when that is to be refused.
         warnings: What does not fit, when it is to be tried all the same; that D has little room.

@@ -1,4 +1,4 @@
-"""What a model's `config.json` says, in one form for all architectures."""
+"""Reads a model's `config.json` into one form for all architectures."""
 
 from collections.abc import Mapping
 
@@ -36,7 +36,7 @@ def model_facts(config: Config) -> ModelFacts:
     """Read a `config.json`.
 
     Args:
-        config: The file's content, which anybody may have written.
+        config: The file's content, which is untrusted.
 
     Raises:
         UnusableConfigError: The number of layers, heads or the hidden size is missing or no number, or no model has so
@@ -100,7 +100,7 @@ def model_facts(config: Config) -> ModelFacts:
 
 
 def _unfit(config: Config, text: Checked, quantization: Quantization | None) -> tuple[str, ...]:
-    """What is wrong with members that the whole plan depends on."""
+    """The errors of members that every plan needs."""
     reasons = list(text.unfit.values())
     if any(config.get(key) and not isinstance(config[key], Mapping) for key in NESTED):
         reasons.append("text_config: This must be of type object.")
