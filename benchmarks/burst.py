@@ -99,7 +99,7 @@ async def measure(
 async def _once(
     cluster: Cluster, api: ApiServer, operator: str, count: int, steady_seconds: float, *, namespace: str
 ) -> Result:
-    await _namespace(api, namespace)
+    await namespace_of(api, namespace)
     bare_rate = await _bare(api, count)
     with operator_process(cluster, operator, namespace) as process:
         await until_ready()
@@ -145,7 +145,7 @@ async def prepare(api: ApiServer) -> None:
     for name, crd in definitions().items():
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
         await api.apply(path, crd, manager="benchmark")
-    await _namespace(api, BARE_NAMESPACE)
+    await namespace_of(api, BARE_NAMESPACE)
     while True:
         try:
             await api.get(RESOURCE.path(BARE_NAMESPACE))
@@ -156,7 +156,8 @@ async def prepare(api: ApiServer) -> None:
             return
 
 
-async def _namespace(api: ApiServer, namespace: str) -> None:
+async def namespace_of(api: ApiServer, namespace: str) -> None:
+    """Create a namespace."""
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     await api.apply(f"/api/v1/namespaces/{namespace}", body, manager="benchmark")
 

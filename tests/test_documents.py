@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pdinference.planning.scaling.signals import Signal
 from tests.conftest import REPOSITORY
 
 _PACKAGE = REPOSITORY / "operator" / "pdinference"
@@ -67,13 +68,16 @@ def all_tests() -> frozenset[str]:
 
 def missing(page: Path) -> Iterator[str]:
     """Files and tests that a page names in code spans, and that do not exist."""
-    for span in _CODE.findall(prose(page)):
-        if _TEST.fullmatch(span):
-            if span not in all_tests():
-                yield span
-        elif _PATH.fullmatch(span) and (Path(span).suffix in _SUFFIXES or span.endswith("/")):
-            if not any((folder / span).exists() for folder in (REPOSITORY, _PACKAGE)):
-                yield span
+    return (span for span in _CODE.findall(prose(page)) if not exists(span))
+
+
+def exists(span: str) -> bool:
+    """Whether what a code span names exists; True for a span that names no file and no test."""
+    if _TEST.fullmatch(span):
+        return span in all_tests()
+    if _PATH.fullmatch(span) and (Path(span).suffix in _SUFFIXES or span.endswith("/")):
+        return any((folder / span).exists() for folder in (REPOSITORY, _PACKAGE))
+    return True
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
@@ -98,6 +102,11 @@ def test_pages_that_code_names_exist() -> None:
 @pytest.mark.parametrize("page", _FOR_DEVELOPERS, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_files_and_tests_that_a_page_names_exist(page: Path) -> None:
     assert list(missing(page)) == []
+
+
+def test_every_signal_is_on_its_page() -> None:
+    page = (REPOSITORY / "docs" / "autoscaling.md").read_text(encoding="utf-8")
+    assert [signal for signal in Signal if f"`{signal.removeprefix('pdinference_')}`" not in page] == []
 
 
 def test_every_record_is_in_the_index() -> None:

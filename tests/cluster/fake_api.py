@@ -1,6 +1,8 @@
 """An API server in memory, as far as the operator's writes go: versions, uids, preconditions, and faults on demand."""
 
+import json
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from itertools import count
 from typing import Any
@@ -41,6 +43,17 @@ class FakeApi(ApiServer):
             items = [body for place, body in sorted(self.objects.items()) if place.rpartition("/")[0] == path]
             return {"items": deepcopy(items)}
         return deepcopy(self._found(path))
+
+    async def page(self, path: str, *, most: int, **query: str) -> bytes:
+        """A list, complete and on one page."""
+        self._note("get", path)
+        wanted = [part.partition("=") for part in query.get("labelSelector", "").split(",") if part]
+        items = [
+            body
+            for place, body in sorted(self.objects.items())
+            if place.rpartition("/")[0] == path and _selected(body["metadata"].get("labels") or {}, wanted)
+        ]
+        return json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode()
 
     async def apply(self, path: str, manifest: Json, *, manager: str, force: bool = True) -> Json:
         """Like the real one, in what concerns `replicas`: a manager that applies without it gives it up."""
@@ -139,6 +152,10 @@ class FakeApi(ApiServer):
         if path not in self.objects:
             raise ApiError(404, "NotFound", f"{path} not found")
         return self.objects[path]
+
+
+def _selected(labels: Mapping[str, str], wanted: Iterable[tuple[str, str, str]]) -> bool:
+    return all(labels.get(key) == value if equals else key in labels for key, equals, value in wanted)
 
 
 def _merged(target: Json, patch: Json) -> Json:

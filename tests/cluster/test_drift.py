@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdinference.api.quantities import quantity
-from pdinference.cluster.drift import contains
+from pdinference.cluster.drift import contains, difference
 
 
 @pytest.mark.parametrize(
@@ -91,3 +91,24 @@ def test_defaults_that_the_server_adds_are_no_drift(desired: Any, data: st.DataO
 def test_any_changed_text_is_drift(desired: dict[str, str], data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(sorted(desired)))
     assert not contains({**desired, key: desired[key] + "!"}, desired)
+
+
+@pytest.mark.parametrize(
+    ("live", "desired", "found"),
+    [
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}, ("a.c", 2, 3)),
+        ({"a": {}}, {"a": {"b": {"c": 1}}}, ("a.b", None, {"c": 1})),
+        ({"a": [{"b": 1}, {"b": 2}]}, {"a": [{"b": 1}, {"b": 3}]}, ("a[1].b", 2, 3)),
+        ({"a": [1]}, {"a": [1, 2]}, ("a", [1], [1, 2])),
+        ({"a": 1}, {"a": {"b": 1}}, ("a", 1, {"b": 1})),
+        (None, {"a": 1}, ("", None, {"a": 1})),
+        ({"a": "500m", "b": 1}, {"a": "0.5"}, None),
+    ],
+)
+def test_the_first_difference_is_found_with_both_values(live: Any, desired: Any, found: Any) -> None:
+    assert difference(live, desired) == found
+
+
+@given(manifests, manifests)
+def test_there_is_a_difference_exactly_when_the_live_object_lacks_something(live: Any, desired: Any) -> None:
+    assert (difference(live, desired) is None) == contains(live, desired)

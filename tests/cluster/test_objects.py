@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from pdinference.api.bounds import MAX_DEPTH, MAX_SPEC_BYTES
-from pdinference.cluster.objects import LARGE, parsed, readable_event, shallow, why_unreadable
+from pdinference.cluster.objects import LARGE, parsed, shallow, watch_event, why_unreadable
 from pdinference.cluster.state.records import resource_record
 
 
@@ -51,9 +51,10 @@ def test_what_is_flat_stays_as_it_is() -> None:
 )
 def test_a_resource_that_cannot_be_read_is_known_with_the_reason(spec: str, why: str) -> None:
     data = body(spec)
-    line = readable_event(b'{"type":"MODIFIED","object":%b}' % data, own=True)
+    event, watched = watch_event(b'{"type":"MODIFIED","object":%b}' % data, own=True)
+    assert event == "MODIFIED"
     listed = msgspec.json.decode(shallow(data), type=msgspec.Raw)
-    for found in (json.loads(line)["object"], parsed(listed, own=True)):
+    for found in (watched, parsed(listed, own=True)):
         record = resource_record("PDInference", found)
         assert (record.owner.name, record.uid, record.version, record.generation) == ("llama", "u", 7, 2)
         assert record.unreadable.startswith(why)
@@ -64,8 +65,7 @@ def test_a_resource_that_cannot_be_read_is_known_with_the_reason(spec: str, why:
 
 def test_an_ordinary_resource_is_read_as_it_is() -> None:
     data = body('{"model":{"source":{"path":"/m"}}}')
-    line = b'{"type":"ADDED","object":%b}' % data
-    assert readable_event(line, own=True) is line
+    assert watch_event(b'{"type":"ADDED","object":%b}' % data, own=True) == ("ADDED", json.loads(data))
     assert why_unreadable(json.loads(data)) == ""
 
 
@@ -75,7 +75,7 @@ def test_a_large_object_loses_nothing_but_its_managed_fields() -> None:
     large["spec"] = {"x": "y" * 1_000_000}
     data = json.dumps(large).encode()
     del large["metadata"]["managedFields"]
-    assert json.loads(readable_event(b'{"type":"ADDED","object":%b}' % data, own=False))["object"] == large
+    assert watch_event(b'{"type":"ADDED","object":%b}' % data, own=False) == ("ADDED", large)
     assert parsed(msgspec.json.decode(data, type=msgspec.Raw), own=False) == large
 
 

@@ -48,6 +48,12 @@ class Earlier:
             RESOURCE.path(self._world.namespace, "llama") + "/status", {"status": self._recorded["status"]}
         )
         assert await counts(self._world) == self.replicas
+        engines = sum(count for name, count in self.replicas.items() if name != "llama-router")
+
+        async def all_there() -> bool:
+            return len(await engine_pods(self._world)) == engines
+
+        await until(all_there, "Kubernetes has created the P and D pods")
 
     async def _apply(self, write: Json, uid: str) -> Json:
         for owner in write["object"]["metadata"].get("ownerReferences", ()):

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import RESOURCE
 from tests.conftest import EXAMPLES, example_documents, together
@@ -129,23 +127,27 @@ WRONG: list[tuple[Spec, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "field"), WRONG, ids=[f"{number}-{field}" for number, (_, field) in enumerate(WRONG)])
-async def test_what_is_wrong_is_refused_by_the_name_of_its_field(world: World, spec: Spec, field: str) -> None:
-    with pytest.raises(ApiError) as refused:
-        await world.api.create(RESOURCE.path(world.namespace), world.resource(**spec))
-    assert refused.value.status in {400, 422}
-    assert field in refused.value.message
+async def refusal(world: World, name: str, spec: Spec) -> str:
+    """What the API server says of a resource that breaks a rule; empty when it takes it."""
+    try:
+        await world.api.create(RESOURCE.path(world.namespace), world.resource(name, **spec))
+    except ApiError as error:
+        return error.message if error.status in {400, 422} else ""
+    return ""
 
 
-@pytest.mark.parametrize("name", ["1llama", "lla.ma", "x" * 34])
-async def test_a_name_that_no_service_could_have_is_refused(world: World, name: str) -> None:
-    with pytest.raises(ApiError, match=r"metadata\.name"):
-        await world.apply(name)
+async def test_what_is_wrong_is_refused_by_the_name_of_its_field(world: World) -> None:
+    said = [(spec, field, await refusal(world, f"llama-{n}", spec)) for n, (spec, field) in enumerate(WRONG)]
+    assert not [(spec, field, message) for spec, field, message in said if field not in message]
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-async def test_every_example_is_accepted(world: World, path: Any) -> None:
-    for document in example_documents(path):
+async def test_a_name_that_no_service_could_have_is_refused(world: World) -> None:
+    for name in ("1llama", "lla.ma", "x" * 34):
+        assert "metadata.name" in await refusal(world, name, {})
+
+
+async def test_every_example_is_accepted(world: World) -> None:
+    for document in (document for path in EXAMPLES for document in example_documents(path)):
         document["metadata"]["namespace"] = world.namespace
         await world.api.create(RESOURCE.path(world.namespace), document)
 

@@ -94,22 +94,58 @@ async def scraped(scaling: ScalingWorld, keda: Keda, tmp_path: Path) -> AsyncIte
         yield Scraped(scaling, operators, prometheus)
 
 
-async def test_keda_reads_each_signal_as_the_operator_computes_it(scraped: Scraped) -> None:
+async def test_keda_and_the_adapter_read_what_the_operator_computes(scraped: Scraped) -> None:
+    """And nothing that a tenant exports under the same name."""
+    await expect_known_values(scraped)
+    await expect_no_metric_of_a_tenant_elsewhere(scraped)
+    await expect_the_adapter_to_ask_for_the_same(scraped)
+
+
+async def expect_known_values(scraped: Scraped) -> None:
     queries = await scraped.queries()
     assert queries.keys() == {*TARGETS, "queue_length", LATENCY["external"]["metric"]["name"]}
     for name, value in KNOWN.items():
         await scraped.until_value(queries[name], value)
-        (signal,) = (signal for signal in Signal if label(signal) == name)
-        assert await scraped.scaling.value(signal) == f"{round(1000 * value)}m"  # as HPAs get it
+        assert await scraped.scaling.value(signal(name)) == f"{round(1000 * value)}m"  # as HPAs get it
 
 
-async def test_a_tenant_cannot_forge_a_gauge_nor_read_metrics_of_others(scraped: Scraped) -> None:
+async def expect_no_metric_of_a_tenant_elsewhere(scraped: Scraped) -> None:
     queries = await scraped.queries()
     everywhere = "max(pdinference_waiting_requests)"
     await scraped.until_answers(everywhere, lambda found: found == [1e9], "the forged gauge is there")
     await scraped.until_answers(queries["waitingRequests"], lambda found: found == [4.0], "the true one is read")
     await scraped.until_answers("sum(queue_length)", lambda found: found == [108.0], "all queues are there")
     assert await scraped.prometheus.query(queries["queue_length"]) == [3.0]
+
+
+async def expect_the_adapter_to_ask_for_the_same(scraped: Scraped) -> None:
+    """The adapter's own code reads the rule of the chart, and makes a query of an HPA's metric."""
+    world = scraped.scaling.world
+    await world.apply(decode=SCALED, autoscaling={"source": "PrometheusAdapter"})
+
+    async def scales() -> bool:
+        return await world.get(AUTOSCALER, f"llama-{Role.DECODE}") is not None
+
+    await until(scales, "there is an HPA")
+    metrics = {
+        entry["external"]["metric"]["name"]: entry["external"]["metric"]["selector"]["matchLabels"]
+        for entry in (await scraped.scaling.hpa())["spec"]["metrics"]
+    }
+    for name, value in KNOWN.items():
+        query = asked_by_adapter(signal(name), world.namespace, metrics[signal(name)])
+        await scraped.until_value(query, value)
+
+
+def signal(name: str) -> Signal:
+    (found,) = (signal for signal in Signal if label(signal) == name)
+    return found
+
+
+def asked_by_adapter(metric: str, namespace: str, labels: Mapping[str, str]) -> str:
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    command = [str(binary("adapter-query")), metric, namespace, selector, metric]
+    rules = yaml.safe_dump(adapter_rules(OPERATORS))
+    return subprocess.run(command, input=rules, check=True, capture_output=True, text=True).stdout
 
 
 async def test_an_operator_that_stops_leaves_the_gauges_to_the_others(scraped: Scraped) -> None:
@@ -132,29 +168,3 @@ async def test_pods_that_stop_answering_leave_no_gauge(scraped: Scraped) -> None
     for name, each in (await scraped.queries()).items():
         if name != "queue_length":
             await scraped.until_answers(each, lambda found: not found, f"{name} is not known")
-
-
-async def test_the_adapter_asks_for_the_same_gauges(scraped: Scraped) -> None:
-    """The adapter's own code reads the rule of the chart, and makes a query of an HPA's metric."""
-    world = scraped.scaling.world
-    await world.apply(decode=SCALED, autoscaling={"source": "PrometheusAdapter"})
-
-    async def scales() -> bool:
-        return await world.get(AUTOSCALER, f"llama-{Role.DECODE}") is not None
-
-    await until(scales, "there is an HPA")
-    metrics = {
-        entry["external"]["metric"]["name"]: entry["external"]["metric"]["selector"]["matchLabels"]
-        for entry in (await scraped.scaling.hpa())["spec"]["metrics"]
-    }
-    for name, value in KNOWN.items():
-        (signal,) = (signal for signal in Signal if label(signal) == name)
-        query = asked_by_adapter(signal, world.namespace, metrics[signal])
-        await scraped.until_value(query, value)
-
-
-def asked_by_adapter(metric: str, namespace: str, labels: Mapping[str, str]) -> str:
-    selector = ",".join(f"{key}={value}" for key, value in labels.items())
-    command = [str(binary("adapter-query")), metric, namespace, selector, metric]
-    rules = yaml.safe_dump(adapter_rules(OPERATORS))
-    return subprocess.run(command, input=rules, check=True, capture_output=True, text=True).stdout

@@ -8,7 +8,10 @@ from pdinference.activator.gate import Gate
 from pdinference.api.names import Role
 from tests.integration.operators import Operators
 from tests.integration.sleeping import SLEEPY, Router, activator, awake, counts, hpas, is_ready, tell
+from tests.integration.test_operator import QUIET_S, calm
 from tests.integration.world import World, until
+
+REST_S = 10.0
 
 
 async def test_a_pair_sleeps_and_a_request_wakes_it(world: World, operators: Operators) -> None:
@@ -48,3 +51,29 @@ async def test_a_pair_sleeps_and_a_request_wakes_it(world: World, operators: Ope
         third = await operators.start()
         await third.until_looked()
         assert not world.writes(mark), "it knew whether anybody asks before it looked"
+
+
+async def test_an_autoscaled_and_a_sleeping_pair_at_rest_cost_no_request(world: World, operators: Operators) -> None:
+    """The HPA controller looks every 2 s and writes what it finds; that is no reason to write or to read anything."""
+    async with activator(Router(), Gate(limit=10, max_wait=60)):
+        operator = await operators.start()
+        awake_for_long = {**SLEEPY, "autoscaling": {"scaleToZero": {"afterSeconds": 3600}}}
+        await world.apply(**awake_for_long)
+        revision = await world.serving()
+        await tell(world, revision)
+        await is_ready(world, "Serving")
+        await rests(world)
+
+        await world.apply(**SLEEPY)
+        await is_ready(world, "Asleep")
+        assert await counts(world, revision) == [0, 0]
+        await rests(world)
+        assert operator.stop() == 0
+
+
+async def rests(world: World) -> None:
+    """Expect no request of the operator for some looks of the HPA controller, once it was quiet."""
+    await calm(world, QUIET_S)
+    mark = world.audit_mark()
+    await asyncio.sleep(REST_S)
+    assert world.requests(mark) == {}

@@ -74,13 +74,18 @@ async def test_a_pair_that_wakes_waits_for_the_gpus_of_its_old_pods(scaling: Sca
 
         router.pair = False
         answer = asyncio.create_task(client.post(f"{url}/v1/completions", json={"prompt": "Hello"}))
+
+        async def p_wakes() -> bool:
+            return await counts(world, revision) == [1, 0]
+
+        await until(p_wakes, "P is to have its pod")
+        await pair.says("DecodeReady", "GpuBudget", "until other pods have ended")
+        await pair.release(P)  # its pod has the name of the one that drained
         await pair.come_to(1, 0)
-        await pair.says("DecodeReady", "GpuBudget", "leaves no GPUs until other pods have ended")
         assert await counts(world, revision) == [1, 0]
         await pair.release(D)
         await pair.come_to(1, 1)
-        await pair.release(P)
         await is_ready(world, "Serving")
         router.pair = True
         assert (await answer).status == 200
-    assert gpus.most == 8
+    assert gpus.most <= 8

@@ -1,4 +1,4 @@
-"""Kopf reads lists and watches whatever objects there are."""
+"""Objects are taken from watches, whatever they are, and Kopf reads lists and watches without them."""
 
 import json
 from collections.abc import AsyncIterator
@@ -11,6 +11,7 @@ from aiohttp.test_utils import TestServer
 from kopf._cogs.clients.api import iter_jsonlines
 
 from pdinference.cluster.kinds import RESOURCE
+from pdinference.cluster.objects import Json
 from pdinference.runtime.freshness import Freshness, response_class
 from pdinference.runtime.stream import EventStream, without_objects
 from tests.cluster.test_objects import body, deep
@@ -32,19 +33,58 @@ class Reader:
         return chunks(self._data, self._size)
 
 
+class Watched:
+    """A stream, and what was taken from it."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        self.taken: list[tuple[str, bool]] = []
+        self._stream = EventStream(Reader(data, size), PATH, lambda: None, self._take)
+
+    def _take(self, body: Json, deleted: bool) -> None:
+        self.taken.append((body["metadata"]["name"], deleted))
+
+    async def left(self) -> list[Json]:
+        """What Kopf reads."""
+        return [json.loads(line) async for line in iter_jsonlines(self._stream)]  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("size", [1_000, 65_536, 10_000_000])
-async def test_every_event_arrives(size: int) -> None:
-    data = b"".join(b'{"type":"ADDED","object":%b}\n' % body(spec, name=name) for name, spec in SPECS.items())
-    stream = EventStream(Reader(data, size), PATH, lambda: None)
-    events = [json.loads(line) async for line in iter_jsonlines(stream)]  # type: ignore[arg-type]
-    assert [event["object"]["metadata"]["name"] for event in events] == list(SPECS)
+async def test_every_object_is_taken_and_its_version_left(size: int) -> None:
+    types = ("ADDED", "MODIFIED", "DELETED")
+    data = b"".join(
+        b'{"type":"%b","object":%b}\n' % (event.encode(), body(spec, name=name, resourceVersion=str(number)))
+        for number, (event, (name, spec)) in enumerate(zip(types, SPECS.items(), strict=True))
+    )
+    watched = Watched(data, size)
+    left = await watched.left()
+    assert watched.taken == [("flat", False), ("deep", False), ("large", True)]
+    assert left == [
+        {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(number)}}} for number in range(3)
+    ]
+
+
+async def test_what_brings_no_object_is_left_as_it_is() -> None:
+    events = [
+        {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}},
+        {"type": "ERROR", "object": {"kind": "Status", "code": 410}},
+    ]
+    watched = Watched(b"".join(json.dumps(event).encode() + b"\n" for event in events), 1_000)
+    assert await watched.left() == events
+    assert watched.taken == []
 
 
 async def test_what_is_no_event_does_not_end_the_watch() -> None:
     data = b'{"type":"ADDED","object":{"metadata":1}}\n' + b"\xff" * 300_000 + b'\n{"type":"BOOKMARK"}\n\n'
-    stream = EventStream(Reader(data, 1_000), PATH, lambda: None)
-    events = [json.loads(line) async for line in iter_jsonlines(stream)]  # type: ignore[arg-type]
-    assert [event["type"] for event in events] == ["ADDED", "BOOKMARK"]
+    assert await Watched(data, 1_000).left() == [{"type": "BOOKMARK"}]
+
+
+async def test_an_object_that_cannot_be_taken_does_not_end_the_watch() -> None:
+    def refuse(_body: Json, _deleted: bool) -> None:
+        raise RuntimeError
+
+    data = b'{"type":"ADDED","object":%b}\n{"type":"BOOKMARK"}\n' % body("{}")
+    stream = EventStream(Reader(data, 1_000), PATH, lambda: None, refuse)
+    assert [json.loads(line) async for line in iter_jsonlines(stream)] == [{"type": "BOOKMARK"}]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", SPECS)

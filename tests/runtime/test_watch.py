@@ -1,4 +1,4 @@
-"""A watch that is silent is reconnected, as Kopf runs it against an API server on loopback."""
+"""Watches as Kopf runs them against an API server on loopback."""
 
 import asyncio
 from collections import Counter
@@ -13,7 +13,7 @@ import yaml
 from aiohttp import web
 
 from pdinference.api.names import GROUP
-from pdinference.cluster.kinds import RESOURCE
+from pdinference.cluster.kinds import BATCH, JOB, POD, RESOURCE, Kind
 from pdinference.runtime import watch as watching
 from pdinference.runtime.freshness import Freshness
 
@@ -66,6 +66,24 @@ class SilentServer:
         return response
 
 
+class EventServer(SilentServer):
+    """An API server whose first watch brings one object and ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.since: list[str] = []
+
+    async def _objects(self, request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            self.since.append(request.query["resourceVersion"])
+        if "watch" not in request.query or len(self.since) > 1:
+            return await super()._objects(request)
+        self.begun[request.path] += 1
+        metadata = {"name": "llama", "namespace": "ns", "uid": "u", "resourceVersion": "7"}
+        event = {"type": "ADDED", "object": {"kind": "PDInference", "metadata": metadata, "spec": {}}}
+        return web.json_response(event)
+
+
 def _resource(plural: str, kind: str) -> dict[str, Any]:
     return {"name": plural, "singularName": "", "namespaced": True, "kind": kind, "verbs": ["list", "watch", "patch"]}
 
@@ -111,6 +129,43 @@ async def test_a_silent_watch_is_reconnected(tmp_path: Path, monkeypatch: pytest
         assert freshness.stalled(60) == []
         stop.set()
         await asyncio.wait({running})
+
+
+async def test_an_object_is_taken_and_the_watch_goes_on_from_its_version(tmp_path: Path) -> None:
+    server, stop, ready = EventServer(), asyncio.Event(), asyncio.Event()
+    taken: list[tuple[str, str, bool]] = []
+    async with server.serve(tmp_path) as kubeconfig:
+        running = asyncio.create_task(
+            watching.watch(
+                lambda kind, body, deleted: taken.append((kind.name, body["metadata"]["name"], deleted)),
+                kinds=[RESOURCE],
+                freshness=Freshness(),
+                kubeconfig=kubeconfig,
+                namespaces=(),
+                stop=stop,
+                ready=ready,
+            )
+        )
+        waiting = asyncio.create_task(server.reconnected.wait())
+        await asyncio.wait({running, waiting}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+        assert not running.done()
+        assert taken == [("PDInference", "llama", False)]
+        assert server.since == ["1", "7"]
+        stop.set()
+        await asyncio.wait({running})
+
+
+@pytest.mark.parametrize("before", ["", "/k8s/clusters/c-1"])
+@pytest.mark.parametrize("kind", [RESOURCE, BATCH, POD, JOB])
+def test_the_kind_of_a_watch_is_known_by_its_path(kind: Kind, before: str) -> None:
+    found: list[Kind] = []
+    of = watching.taker([RESOURCE, BATCH, POD, JOB], lambda kind, _body, _deleted: found.append(kind))
+    for path in (kind.path(None), kind.path("namespaces"), kind.path("pods")):
+        take = of(before + path)
+        assert take is not None
+        take({}, False)
+    assert found == [kind] * 3
+    assert of(f"{before}/api/v1/namespaces") is None
 
 
 def test_a_watch_with_bookmarks_is_left_alone_and_a_silent_one_is_not() -> None:

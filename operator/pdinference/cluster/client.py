@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
+import msgspec
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import (
     ConfigException,
@@ -228,9 +229,9 @@ class ApiServer:
     async def _request(self, method: str, path: str, **details: Any) -> Json:
         data = await self._exchanged(method, path, **details)
         try:
-            result: Json = json.loads(data)
+            result: Json = msgspec.json.decode(data)
         except RecursionError:  # a stored object that no parser can read; its status can be written all the same
-            result = json.loads(await asyncio.to_thread(shallow, data))
+            result = msgspec.json.decode(await asyncio.to_thread(shallow, data))
         return result
 
     async def _exchanged(self, method: str, path: str, **details: Any) -> bytes:

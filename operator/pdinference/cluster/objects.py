@@ -20,6 +20,8 @@ UNREADABLE_ERRORS: Final = (
     msgspec.MsgspecError,
 )
 """What an object raises that is not as its API type promises."""
+OBJECT_EVENTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
+"""Types of watch events that bring an object; the others are bookmarks and errors."""
 UNREADABLE: Final = "unreadable"
 """Member of an object of ours whose spec was cut off: why. The CRD has no such field, so no user can set it."""
 LARGE: Final = 256 * 1024
@@ -33,8 +35,8 @@ _STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 class _Event(msgspec.Struct):
-    type: msgspec.Raw
-    object: msgspec.Raw
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 def shallow(data: bytes) -> bytes:
@@ -57,22 +59,19 @@ def _depth(data: bytes) -> int:
     return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0)
 
 
-def readable_event(line: bytes, own: bool) -> bytes:
-    """A line of a watch that any parser can read.
+def watch_event(line: bytes, own: bool) -> tuple[str, Json]:
+    """The type of an event of a watch, and its object; empty for types that bring no object of the watched kind.
 
     Args:
         line: One event.
         own: Whether it is of a PDInference or a PDBatch.
     """
-    line = shallow(line)
-    if len(line) <= LARGE:
-        return line
-    event = msgspec.json.decode(line, type=_Event)
-    return msgspec.json.encode({"type": event.type, "object": _cut(event.object, own)})
+    event = msgspec.json.decode(shallow(line), type=_Event)
+    return event.type, parsed(event.object, own) if event.type in OBJECT_EVENTS else {}
 
 
 def parsed(data: msgspec.Raw, own: bool) -> Json:
-    """An object of a list."""
+    """An object of a list or of a watch."""
     if len(data) > LARGE:
         found: Json = msgspec.json.decode(msgspec.json.encode(_cut(data, own)))
     else:

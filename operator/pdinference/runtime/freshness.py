@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from pdinference.runtime.stream import EventStream, without_objects
+from pdinference.runtime.stream import EventStream, Take, without_objects
 
 
 class Freshness:
@@ -71,8 +71,15 @@ def trace(freshness: Freshness) -> aiohttp.TraceConfig:
     return config
 
 
-def response_class(freshness: Freshness) -> type[aiohttp.ClientResponse]:
-    """A response class that records the bytes of watches, and removes what Kopf cannot parse."""
+def response_class(
+    freshness: Freshness, taker: Callable[[str], Take | None] = lambda _: None
+) -> type[aiohttp.ClientResponse]:
+    """A response class that records the bytes of watches, takes their objects, and leaves Kopf resource versions.
+
+    Args:
+        freshness: Records the arrival of bytes.
+        taker: Returns the consumer of the objects of the watch at a path; None leaves them to Kopf.
+    """
 
     class WatchedResponse(aiohttp.ClientResponse):
         async def start(self, connection: Any) -> aiohttp.ClientResponse:
@@ -80,7 +87,9 @@ def response_class(freshness: Freshness) -> type[aiohttp.ClientResponse]:
             if "watch" in self.url.query:
                 stream = self.url.path
                 freshness.received(stream)
-                self.content = EventStream(self.content, stream, lambda: freshness.received(stream))  # type: ignore[assignment]
+                self.content = EventStream(  # type: ignore[assignment]
+                    self.content, stream, lambda: freshness.received(stream), taker(stream)
+                )
             return response
 
         async def read(self) -> bytes:

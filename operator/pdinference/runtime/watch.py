@@ -1,47 +1,30 @@
-"""Kopf as an informer: it lists, watches and reconnects. Its handlers only update the cache and the queue.
+"""Kopf as an informer: it lists, watches and reconnects. Objects go from its streams to the cache and the queue.
 
 Features of Kopf that write are off: finalizers, annotations, peering, posting of Events. Reconciles make all writes.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import kopf
-from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
 from kubernetes.aio.client import ApiClient
 
 from pdinference.api import names
 from pdinference.cluster.client import load_configuration
 from pdinference.cluster.kinds import Kind
 from pdinference.runtime.freshness import Freshness, response_class, trace
+from pdinference.runtime.stream import Take
 
 INACTIVITY_S = 70.0
 """Silence after which Kopf reconnects a watch; API servers send bookmarks every minute."""
 _BACKOFF_LIMIT_S = 30.0
+_NAMESPACE = re.compile(r"/namespaces/[^/]+(?=/[^/]+$)")
 
 OnEvent = Callable[[Kind, Mapping[str, Any], bool], None]
-
-
-class _Stateless(kopf.DiffBaseStorage):
-    """Disables Kopf's copy of each object's last state: an informer does not need it, and it is costly."""
-
-    def build(self, **_: Any) -> Any:
-        return {}
-
-    def fetch(self, **_: Any) -> Any:
-        return None
-
-    def store(self, **_: Any) -> None:
-        """Stores nothing."""
-
-
-class _NoMemories(ResourceMemories):
-    """Discards Kopf's record of each object (2 KiB) after each event; handlers of events do not need it."""
-
-    async def recall(self, *arguments: Any, **options: Any) -> ResourceMemory:
-        return await super().recall(*arguments, **{**options, "ephemeral": True})
 
 
 class _Backoffs:
@@ -54,25 +37,32 @@ class _Backoffs:
             delay = min(_BACKOFF_LIMIT_S, delay * 2)
 
 
-def registry(
-    kinds: Collection[Kind], on_event: OnEvent, freshness: Freshness, kubeconfig: Path | None
-) -> kopf.OperatorRegistry:
-    """Kopf's handlers for these kinds, and its login."""
+def registry(kinds: Collection[Kind], session: Callable[[], Awaitable[kopf.AiohttpSession]]) -> kopf.OperatorRegistry:
+    """Handlers, without which Kopf does not watch these kinds, and the login."""
     handlers = kopf.OperatorRegistry()
     for kind in kinds:
-        _watch(handlers, kind, on_event)
+        kopf.on.event(kind.group, kind.version, kind.plural, registry=handlers, id=kind.plural)(_leave)
 
     @kopf.on.login(registry=handlers)
     async def login(**_: Any) -> kopf.AiohttpSession:
-        return await _session(freshness, kubeconfig)
+        return await session()
 
     return handlers
 
 
-def _watch(handlers: kopf.OperatorRegistry, kind: Kind, on_event: OnEvent) -> None:
-    @kopf.on.event(kind.group, kind.version, kind.plural, registry=handlers, id=kind.plural)
-    async def observe(event: kopf.RawEvent, **_: Any) -> None:
-        on_event(kind, event["object"], event["type"] == "DELETED")
+async def _leave(**_: Any) -> None:
+    """Never called: objects are taken from the stream (`EventStream`)."""
+
+
+def taker(kinds: Collection[Kind], on_event: OnEvent) -> Callable[[str], Take | None]:
+    """What to do with the objects of a watch, by the path of its list, in a namespace or in all."""
+
+    def of(path: str) -> Take | None:
+        everywhere = _NAMESPACE.sub("", path)  # a kubeconfig's server may have a path of its own before this
+        kind = next((kind for kind in kinds if everywhere.endswith(kind.path(None))), None)
+        return None if kind is None else partial(on_event, kind)
+
+    return of
 
 
 def settings(kinds: Collection[Kind]) -> kopf.OperatorSettings:
@@ -83,8 +73,6 @@ def settings(kinds: Collection[Kind]) -> kopf.OperatorSettings:
     chosen.watching.inactivity_timeout = INACTIVITY_S
     chosen.watching.chunk_size = 1  # only the resource version of a list is used
     chosen.networking.error_backoffs = _Backoffs()
-    chosen.persistence.diffbase_storage = _Stateless()
-    chosen.queueing.idle_timeout = 1.0
     for kind in kinds:
         if kind.selector:
             chosen.watching.label_selectors[kind.group, kind.version, kind.plural] = kind.selector
@@ -103,18 +91,19 @@ async def watch(
 ) -> None:
     """Watch until `stop` is set."""
     await kopf.operator(
-        registry=registry(kinds, on_event, freshness, kubeconfig),
+        registry=registry(kinds, lambda: _session(freshness, taker(kinds, on_event), kubeconfig)),
         settings=settings(kinds),
         standalone=True,
         clusterwide=not namespaces,
         namespaces=list(namespaces),
         stop_flag=stop,
         ready_flag=ready,
-        memories=_NoMemories(),
     )
 
 
-async def _session(freshness: Freshness, kubeconfig: Path | None) -> kopf.AiohttpSession:
+async def _session(
+    freshness: Freshness, taker: Callable[[str], Take | None], kubeconfig: Path | None
+) -> kopf.AiohttpSession:
     """A session with the official client's TLS settings and credentials, refreshed before each request."""
     configuration = await load_configuration(kubeconfig)
     client = ApiClient(configuration)
@@ -133,7 +122,7 @@ async def _session(freshness: Freshness, kubeconfig: Path | None) -> kopf.Aiohtt
             proxy=configuration.proxy,
             middlewares=(authorize,),
             trace_configs=[trace(freshness)],
-            response_class=response_class(freshness),
+            response_class=response_class(freshness, taker),
             headers={"User-Agent": names.FIELD_MANAGER},
         ),
     )

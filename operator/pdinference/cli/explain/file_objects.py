@@ -1,6 +1,6 @@
 """The objects of a PDInference, from what `kubectl get -o yaml` printed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any, Final
 
 import click
@@ -11,7 +11,8 @@ from pdinference.cli.explain.live_objects import ObjectCache
 from pdinference.cli.yaml_files import yaml_documents
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import RESOURCE, RESOURCES, Kind, Owner, watched
+from pdinference.cluster.kinds import BATCH, RESOURCE, Kind, watched
+from pdinference.cluster.state.records import ResourceRecord
 
 Json = dict[str, Any]
 
@@ -19,6 +20,7 @@ _MOST_OBJECTS: Final = 20_000
 _NEW: Final = {"namespace": "default", "uid": "new", "resourceVersion": "0", "generation": 1}
 """Metadata of a resource that no API server has stored yet."""
 _NOT_FOUND: Final = 404
+_MOST_NAMED: Final = 10
 
 
 class StoredObjects(ApiServer):
@@ -34,19 +36,22 @@ class StoredObjects(ApiServer):
         return self._objects[path]
 
 
-def read_file(source: IO[str], name: str | None, namespace: str | None) -> tuple[StoredObjects, ObjectCache, Owner]:
+def read_file(
+    source: IO[str], name: str | None, namespace: str | None, *, keda: bool
+) -> tuple[StoredObjects, ObjectCache, ResourceRecord]:
     """Read a PDInference and its objects from a file.
 
     Args:
         source: The file: a List, or several documents.
         name: Of the PDInference; None where the file has only one.
         namespace: Of the PDInference; also that of one that names none.
+        keda: Whether the operator is installed to use KEDA.
 
     Raises:
         ClickException: It is not YAML, or exceeds what can be read, or it has no such PDInference or several.
     """
     cache, objects = ObjectCache(), {}
-    for kind, body in _objects(source, namespace):
+    for kind, body in _objects(source, namespace, watched(keda=keda)):
         if broken_bound({"object": body}) is not None:  # status included: aliases of YAML can multiply anything
             cache.left_out[kind.name] += 1
             continue
@@ -56,21 +61,18 @@ def read_file(source: IO[str], name: str | None, namespace: str | None) -> tuple
     return StoredObjects(objects), cache, _chosen(cache, source.name, name, namespace)
 
 
-def _objects(source: IO[str], namespace: str | None) -> Iterator[tuple[Kind, Json]]:
-    kinds = {(kind.api_version, kind.name): kind for kind in watched(keda=True) if kind not in RESOURCES}
-    kinds[RESOURCE.api_version, RESOURCE.name] = RESOURCE
+def _objects(source: IO[str], namespace: str | None, read: Iterable[Kind]) -> Iterator[tuple[Kind, Json]]:
+    kinds = {(kind.api_version, kind.name): kind for kind in read if kind != BATCH}
     for number, item in enumerate(_items(source)):
         if number >= _MOST_OBJECTS:
-            raise click.ClickException(
-                f"{source.name} has more than {_MOST_OBJECTS} objects. Select those of a resource."
-            )
+            raise click.ClickException(f"{source.name} has more than {_MOST_OBJECTS} objects. Use fewer.")
         if not isinstance(item, dict) or not isinstance(metadata := item.get("metadata"), dict):
             continue
         kind = kinds.get((str(item.get("apiVersion")), str(item.get("kind"))))
-        if kind is RESOURCE:
+        if kind == RESOURCE:
             own = {"namespace": namespace} if namespace is not None else {}
-            item = {**item, "metadata": {**_NEW, **own, **metadata}}
-        if kind is not None:
+            yield kind, {**item, "metadata": {**_NEW, **own, **metadata}}
+        elif kind is not None:
             yield kind, item
 
 
@@ -83,11 +85,11 @@ def _items(source: IO[str]) -> Iterator[Any]:
             yield document
 
 
-def _chosen(cache: ObjectCache, file: str, name: str | None, namespace: str | None) -> Owner:
+def _chosen(cache: ObjectCache, file: str, name: str | None, namespace: str | None) -> ResourceRecord:
     found = [
-        owner
-        for owner, _ in cache.resources.items()
-        if name in {None, owner.name} and namespace in {None, owner.namespace}
+        record
+        for _, record in cache.resources.items()
+        if name in {None, record.owner.name} and namespace in {None, record.owner.namespace}
     ]
     if len(found) == 1:
         return found[0]
@@ -96,5 +98,5 @@ def _chosen(cache: ObjectCache, file: str, name: str | None, namespace: str | No
     if not found:
         wanted = f" of the name {name}" if name is not None else ""
         raise click.ClickException(f"{file} has no {names.KIND}{wanted}.")
-    known = ", ".join(str(owner) for owner in found[:10])
+    known = ", ".join(str(record.owner) for record in found[:_MOST_NAMED])
     raise click.ClickException(f"{file} has several resources: {known}. Add NAME, or -n NAMESPACE.")

@@ -6,6 +6,7 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.kinds import RESOURCE, RESOURCES, Kind, Owner, watched
 from pdinference.cluster.listing import list_all
+from pdinference.cluster.state.records import ResourceRecord
 
 
 class UnreadableError(Exception):
@@ -23,7 +24,7 @@ class ObjectCache(Cache):
         self.left_out[kind.name] += 1
 
 
-async def read_live(api: ApiServer, owner: Owner, *, keda: bool) -> ObjectCache:
+async def read_live(api: ApiServer, owner: Owner, *, keda: bool) -> tuple[ObjectCache, ResourceRecord]:
     """Read a resource and all objects of its namespace that the operator watches, page by page.
 
     Args:
@@ -38,9 +39,9 @@ async def read_live(api: ApiServer, owner: Owner, *, keda: bool) -> ObjectCache:
     cache = ObjectCache()
     body = await api.get(RESOURCE.path(owner.namespace, owner.name))
     cache.observe(RESOURCE, body, deleted=False)
-    if owner not in cache.resources:
+    if (resource := cache.resources.get(owner)) is None:
         raise UnreadableError(f"{owner} cannot be read.")
     kinds = [kind for kind in watched(keda=keda) if kind not in RESOURCES]
     async for _ in list_all(api, cache, [owner.namespace], kinds):
         pass
-    return cache
+    return cache, resource

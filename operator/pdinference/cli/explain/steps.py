@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pdinference.api import names
-from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.names import Role
 from pdinference.api.plain_text import plain
 from pdinference.cli.explain.moment import Moment
 from pdinference.cli.history.changes import Change
@@ -17,7 +17,6 @@ from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.prerequisites import prerequisites
 from pdinference.cluster.state.records import ChildRecord, comparable
 from pdinference.cluster.verdict import Verdict
-from pdinference.planning.conditions import ROLE_WORDS
 from pdinference.planning.model_report import model_diagnosis
 
 _AFTER_APPLY: Final = 10
@@ -138,7 +137,7 @@ def _recorded(moment: Moment) -> Iterator[Step]:
     if moment.plan.remember:
         resource = moment.snapshot.resource
         key = ChildKey(CONTROLLER_REVISION.name, resource.owner.namespace, entry_name(resource))
-        why = "the stored spec is not the newest entry of the history, or the history has too many entries"
+        why = "the newest entry of the history is not the stored spec, or there are too many entries"
         yield _step(_HISTORY, "record", key, why)
 
 
@@ -170,8 +169,9 @@ def _blocked(moment: Moment) -> Iterator[Step]:
     snapshot, plan = moment.snapshot, moment.plan
     reasons = [plan.allocation.blocked] if plan.allocation.blocked else []
     if plan.awaits_model and (model := snapshot.model) is not None:
-        advice = model_diagnosis(model, (pod for pod in snapshot.pods if pod.role is None), snapshot.owner.namespace)
-        reasons.insert(0, f"P and D start when the model is there. {advice.message}")
+        pods = [pod for pod in snapshot.pods if pod.role is Role.MODEL and not pod.gone]
+        diagnosis = model_diagnosis(model, pods, snapshot.owner.namespace)
+        reasons.insert(0, f"P and D start when the model is there. {diagnosis.message}")
     for key in snapshot.desired.engines if reasons else ():
         if snapshot.children.get(key) is None:
             yield _step(0, "hold", key, " ".join(reasons))
@@ -201,8 +201,3 @@ def _why_kept(moment: Moment, child: ChildRecord) -> str:
 
 def _pods(count: int) -> str:
     return f"{count} replica" if count == 1 else f"{count} replicas"
-
-
-def engine_words(role: Role) -> str:
-    """What messages call a role of P and D."""
-    return ROLE_WORDS[role] if role in ENGINE_ROLES else str(role)

@@ -20,7 +20,7 @@ class Live:
 
     def __init__(self, name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> None:
         self.name = name
-        self._namespace = namespace
+        self.namespace = namespace
         self._kubeconfig = kubeconfig
         self._context = context
 
@@ -47,7 +47,7 @@ class Live:
         configuration = await load_configuration(self._kubeconfig, self._context)
         api = ApiServer(configuration, kubeconfig=self._kubeconfig, context=self._context, user_agent=_USER_AGENT)
         try:
-            return await work(api, self._namespace or default_namespace(self._kubeconfig, self._context))
+            return await work(api, self.namespace or default_namespace(self._kubeconfig, self._context))
         finally:
             await api.close()
 

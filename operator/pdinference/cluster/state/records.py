@@ -7,6 +7,8 @@ from hashlib import blake2b
 from sys import intern
 from typing import Any
 
+import msgspec
+
 from pdinference.api import names
 from pdinference.cluster.kinds import (
     AUTOSCALER,
@@ -158,7 +160,7 @@ def child_record(kind: str, body: Json) -> ChildRecord:
     metadata = body["metadata"]
     owner, owner_uid = controller_of(metadata)
     namespace = intern(metadata["namespace"])
-    content = compact(_settable(kind, body))
+    content = msgspec.json.encode(_settable(kind, body), order="deterministic")
     workload = _workload(metadata, body) if kind in WORKLOADS else None
     return ChildRecord(
         key=ChildKey(kind, namespace, metadata["name"]),

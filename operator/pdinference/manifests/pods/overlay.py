@@ -29,8 +29,8 @@ _ADDED = frozenset({"tolerations", "envFrom", "schedulingGates"})
 
 
 def merged(template: Json, overlay: Mapping[str, Any]) -> Json:
-    """A pod template with an overlay merged into it; neither is changed."""
-    result = deepcopy(template)
+    """A pod template with an overlay merged into it; neither is changed. What the overlay leaves alone is shared."""
+    result = dict(template)
     for key, value in overlay.items():
         result[key] = _merged_value(key, result.get(key), value)
     return result

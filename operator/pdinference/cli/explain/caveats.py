@@ -1,0 +1,79 @@
+"""What an explanation does not know, and when the operator decides again."""
+
+from collections.abc import Iterator, Mapping
+
+from pdinference.cli.explain.moment import Moment
+from pdinference.cluster.verdict import Verdict
+from pdinference.planning.status import due
+
+_SETTINGS = (
+    "Manifests and the target revision depend on the operator's settings. Here they are those of the options "
+    "(--router-image, --policy, --model-image, ...), not those of the operator's Deployment."
+)
+_HANDLED = (
+    "The operator has handled this generation already. If it runs and is at rest, the differences come from other "
+    "settings; give its own as options."
+)
+
+
+def unknown(moment: Moment, left_out: Mapping[str, int], *, from_file: bool) -> list[str]:
+    """What is not known here.
+
+    Args:
+        moment: The decision, and what it was made on.
+        left_out: How many objects of each kind could not be read.
+        from_file: Whether the objects come from a file.
+    """
+    return list(_unknown(moment, left_out, from_file=from_file))
+
+
+def _unknown(moment: Moment, left_out: Mapping[str, int], *, from_file: bool) -> Iterator[str]:
+    snapshot = moment.snapshot
+    if from_file:
+        yield "An object that the file lacks counts as absent."
+    for kind, number in sorted(left_out.items()):
+        yield f"{number} {kind} cannot be read and count as absent."
+    if snapshot.desired.sleeps_after is not None:
+        state = "asleep" if moment.plan.asleep else "awake"
+        yield (
+            f"The requests in router pods are not read. So the resource counts as {state}; whether it falls asleep or "
+            "wakes is not decided here."
+        )
+    if snapshot.desired.autoscaled:
+        yield "Load metrics are not read. The recommended counts are those that were written to the PDScalers last."
+    if _differs(moment):
+        yield _SETTINGS
+        if snapshot.previous.observed_generation == snapshot.resource.generation and not snapshot.invalid:
+            yield _HANDLED
+    yield "Changes of the status, and Events, are not shown."
+
+
+def _differs(moment: Moment) -> bool:
+    """Whether other settings may be the reason for a write."""
+    told = moment.snapshot.previous.revision
+    other = told not in {"", moment.snapshot.desired.revision}
+    return other or Verdict.APPLY in moment.plan.apply.values()
+
+
+def look_again(moment: Moment, *, writes: bool) -> list[str]:
+    """When the operator decides again.
+
+    Args:
+        moment: The decision, and what it was made on.
+        writes: Whether it writes something now.
+    """
+    return list(_look_again(moment, writes=writes))
+
+
+def _look_again(moment: Moment, *, writes: bool) -> Iterator[str]:
+    snapshot = moment.snapshot
+    if writes:
+        yield "right after these writes; what follows from them is not shown"
+    if {Verdict.WAIT, Verdict.FOREIGN} & set(moment.plan.apply.values()):
+        yield "again and again while an object is in the place of another, with delays from 0.5 s to 5 min"
+    deadline = due(snapshot.previous, snapshot.desired.progress_deadline)
+    if deadline is not None and deadline > snapshot.now:
+        yield f"at {deadline:%Y-%m-%dT%H:%M:%SZ}, when the roll-out's progress deadline passes"
+    if snapshot.desired.sleeps_after is not None and not moment.plan.asleep:
+        yield f"when no request came for {snapshot.desired.sleeps_after} s (spec.autoscaling.scaleToZero)"
+    yield "when one of these objects changes, and after each complete list (pdinference run --resync-seconds)"

@@ -1,0 +1,103 @@
+"""The command `pdinference explain`."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING
+
+import click
+import yaml
+
+from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.installation import installation
+from pdinference.cli.plain_yaml import PlainDumper
+from pdinference.manifests import RenderSettings
+
+if TYPE_CHECKING:
+    from pdinference.cli.explain.explanation import Explanation
+    from pdinference.cli.explain.live_objects import ObjectCache
+    from pdinference.cluster.client import ApiServer
+    from pdinference.cluster.state.records import ResourceRecord
+
+
+@click.command("explain")
+@click.argument("name", required=False)
+@click.option(
+    "-f",
+    "--file",
+    "source",
+    type=click.File(encoding="utf-8"),
+    help="Objects as kubectl get -o yaml prints them, instead of the cluster's; - reads standard input.",
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@live_options
+@installation
+def explain_command(
+    *, name: str | None, source: IO[str] | None, output: str, live: Callable[[str], Live], settings: RenderSettings
+) -> None:
+    """Print what the operator would do next about a PDInference, and why. Writes nothing.
+
+    Manifests depend on the operator's settings: give the options that it runs with.
+    """
+    if source is not None:
+        found = _of_file(source, name, live(name or "").namespace, settings)
+    elif name is not None:
+        found = _of_cluster(live(name), settings)
+    else:
+        raise click.UsageError("Write the NAME of a PDInference, or -f FILE.")
+    _print(found, output)
+
+
+def _of_file(source: IO[str], name: str | None, namespace: str | None, settings: RenderSettings) -> "Explanation":
+    from pdinference.cli.explain.file_objects import read_file  # noqa: PLC0415 - the client takes a second to import
+    from pdinference.cluster.objects import UNREADABLE_ERRORS  # noqa: PLC0415
+
+    api, cache, resource = read_file(source, name, namespace, keda=settings.keda is not None)
+    try:
+        return asyncio.run(_explained(api, cache, resource, settings, from_file=True))
+    except UNREADABLE_ERRORS as error:  # no API server has checked the types
+        raise click.ClickException(f"{source.name} has an object that is not as its API type says: {error}") from None
+
+
+def _of_cluster(live: Live, settings: RenderSettings) -> "Explanation":
+    from pdinference.cli.explain.live_objects import UnreadableError, read_live  # noqa: PLC0415 - as above
+    from pdinference.cluster.kinds import Owner  # noqa: PLC0415
+
+    async def work(api: "ApiServer", namespace: str) -> "Explanation":
+        try:
+            cache, resource = await read_live(api, Owner(namespace, live.name), keda=settings.keda is not None)
+        except UnreadableError as error:
+            raise click.ClickException(str(error)) from None
+        return await _explained(api, cache, resource, settings, from_file=False)
+
+    return live.do(work)
+
+
+async def _explained(
+    api: "ApiServer", cache: "ObjectCache", resource: "ResourceRecord", settings: RenderSettings, *, from_file: bool
+) -> "Explanation":
+    from pdinference.cli.explain.explanation import explanation, left_alone  # noqa: PLC0415
+    from pdinference.cli.explain.moment import look  # noqa: PLC0415
+    from pdinference.examination.desired import InvalidSpecError  # noqa: PLC0415
+
+    if resource.deleting:
+        return left_alone(resource, "It is being deleted. Kubernetes deletes its objects; the operator writes nothing.")
+    try:
+        moment = await look(api, cache, resource, settings)
+    except InvalidSpecError as error:
+        return left_alone(resource, error.with_consequence("nothing is changed and running pods are left alone"))
+    return explanation(moment, cache.left_out, from_file=from_file)
+
+
+def _print(found: "Explanation", output: str) -> None:
+    if output == "json":
+        json.dump(found.as_json(), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    elif output == "yaml":
+        yaml.dump(found.as_json(), sys.stdout, Dumper=PlainDumper, sort_keys=False, width=120)
+    else:
+        from pdinference.cli.explain.text import print_explanation  # noqa: PLC0415 - Rich takes its time
+        from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
+
+        print_explanation(found, plan_console())

@@ -1,0 +1,15 @@
+"""What tests of the command line share."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.explain_command import Command
+from tests.cli.test_history import KUBECONFIG
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+    return Command(kubeconfig, monkeypatch)
