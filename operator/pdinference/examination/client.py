@@ -58,7 +58,7 @@ class Examinations:
         """
         if record.unreadable:
             raise InvalidSpecError.from_problems([record.unreadable])
-        found: tuple[Desired, tuple[Child, ...]] = await self._asked(COMPILE, record)
+        found: tuple[Desired, tuple[Child, ...]] = await self._examined(COMPILE, record)
         return found
 
     async def batch(self, record: ResourceRecord, *, begun: bool = False) -> PDBatch:
@@ -70,12 +70,12 @@ class Examinations:
         """
         if record.unreadable:
             raise InvalidSpecError.from_problems([record.unreadable])
-        asked = (spec_identity(record), begun)
+        identity = (spec_identity(record), begun)
         known = self._batches.get(record.owner)
-        if known is not None and known[0] == asked:
+        if known is not None and known[0] == identity:
             return known[1]
-        found: PDBatch = await self._asked(BATCH, record, begun=begun)
-        self._batches[record.owner] = asked, found
+        found: PDBatch = await self._examined(BATCH, record, begun=begun)
+        self._batches[record.owner] = identity, found
         return found
 
     def forget(self, owner: Owner) -> None:
@@ -83,24 +83,25 @@ class Examinations:
         self._refusals.pop(owner, None)
         self._batches.pop(owner, None)
 
-    async def _asked(self, task: str, record: ResourceRecord, **options: object) -> Any:
-        asked = spec_identity(record)
-        known = self._refusals.get(record.owner, {}).get(asked)
+    async def _examined(self, task: str, record: ResourceRecord, **options: object) -> Any:
+        identity = spec_identity(record)
+        known = self._refusals.get(record.owner, {}).get(identity)
         if known is not None and self._clock() < known.until:
             raise known.error
         try:
             answer = await self._calls.call(task, pickle.dumps((record, options)), turn=record.owner.namespace)
         except EndedError as error:
-            raise self._refused(record.owner, asked, ExaminationEndedError(str(error)), AGAIN_AFTER_S) from None
+            raise self._refused(record.owner, identity, ExaminationEndedError(str(error)), AGAIN_AFTER_S) from None
         found = pickle.loads(answer)  # noqa: S301 - from the operator; bytes of the resource are only data
         if isinstance(found, InvalidSpecError):
-            raise self._refused(record.owner, asked, found, math.inf)
+            raise self._refused(record.owner, identity, found, math.inf)
         return found
 
-    def _refused(self, owner: Owner, asked: SpecIdentity, error: InvalidSpecError, seconds: float) -> InvalidSpecError:
+    def _refused(self, owner: Owner, identity: SpecIdentity, error: InvalidSpecError, seconds: float) ->
+    InvalidSpecError:
         kept = self._refusals.setdefault(owner, {})
-        kept.pop(asked, None)
-        kept[asked] = _Refusal(error, self._clock() + seconds)
+        kept.pop(identity, None)
+        kept[identity] = _Refusal(error, self._clock() + seconds)
         if len(kept) > _REFUSALS:
             del kept[next(iter(kept))]
         return error

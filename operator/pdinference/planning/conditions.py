@@ -38,7 +38,7 @@ class ConditionResult(NamedTuple):
 def build_conditions(
     results: Mapping[str, ConditionResult | None], *, generation: int, now: datetime
 ) -> list[Condition]:
-    """The conditions, by their types; without those that do not apply (None)."""
+    """A condition for each type whose result is not None."""
     return [
         condition(type_, *result, generation=generation, now=now)
         for type_, result in results.items()

@@ -40,7 +40,7 @@ def plan_rollout(
     """Decide which revision serves and which revisions are kept.
 
     Args:
-        target: The revision that the spec asks for.
+        target: The revision of the spec.
         serving: `status.servingRevision` as last written; a hint that may be outdated or empty.
         router: The live router Deployment.
         pods: The live pods; router pods show which revisions requests may still go to.

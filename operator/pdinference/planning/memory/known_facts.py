@@ -72,7 +72,7 @@ def _compact_quantization(config: object) -> dict[str, Any] | Literal[True]:
 
 
 def _fitting(model: type[StrictModel], config: Config) -> dict[str, Any]:
-    """The members that fit, and a mark for those that do not."""
+    """The valid members, and a mark for invalid ones."""
     found = checked(model, config)
     read = model.model_validate(found.values).model_dump(by_alias=True, exclude_none=True)
     return read | dict.fromkeys(found.unfit, _UNFIT)

@@ -139,7 +139,7 @@ def plan_role(inputs: Inputs, role: Role) -> RolePlan:
     """Plan one role of a resource.
 
     Raises:
-        UnusableSpecError: The model cannot be split as the spec says.
+        UnusableSpecError: The model cannot be split as in the spec.
     """
     if problem := next(split_problems(inputs.spec, role, inputs.facts), None):
         raise UnusableSpecError(str(problem))

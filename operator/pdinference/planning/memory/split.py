@@ -1,4 +1,4 @@
-"""Whether a model can be split over devices as a spec says: what vLLM refuses at start."""
+"""Whether a model can be split over devices as in a spec: the checks of vLLM at its start."""
 
 from collections.abc import Iterator
 

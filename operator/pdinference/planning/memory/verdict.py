@@ -8,7 +8,7 @@ from pdinference.api.validation import Problem
 
 @dataclass(frozen=True)
 class MemoryVerdict:
-    """What the memory plan says.
+    """The result of the memory plan.
 
     Attributes:
         fits: None when unknown.

@@ -30,7 +30,7 @@ class Quantization:
         block: Output and input elements that share a float32 scale (DeepSeek's FP8); None without.
         group_index: Whether each input element names its group (GPTQ's g_idx).
         skipped: Modules that are not quantised.
-        kv_bits: Bits of a KV element where the checkpoint says so; None otherwise.
+        kv_bits: Bits of a KV element from the checkpoint; None without.
         unfit: The error of the checkpoint's quantization_config, if it cannot be read; empty otherwise.
         kv_known: Whether kv_bits could be read.
     """

@@ -79,7 +79,7 @@ class StoredFiles:
 
 @dataclass(frozen=True, slots=True)
 class StatedWeights:
-    """What the spec says.
+    """The size of the weights in the spec.
 
     Attributes:
         size: Bytes of all weights as vLLM loads them.
