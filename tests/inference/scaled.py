@@ -7,6 +7,8 @@ from tests.inference.world import World
 
 Json = dict[str, Any]
 SCALED = {"replicas": 2, "autoscaling": {"maxReplicas": 6, "targets": {"kvDemand": 80}}}
+PARALLELISM = {"pipeline": 3, "nodes": 3}
+GROUPS = {**SCALED, "parallelism": PARALLELISM}
 TARGET = SCALER.path("ns", "llama-decode")
 
 

@@ -7,13 +7,11 @@ import pytest
 
 from pdinference.api.names import Role
 from pdinference.cluster.kinds import DEPLOYMENT, POD, SCALER, STATEFUL_SET
+from tests.inference.budgeted import BUDGET, IMAGE
 from tests.inference.scaled import recommend, rests, serving
 from tests.inference.world import World
 
 Json = dict[str, Any]
-SCALED = {"autoscaling": {"maxReplicas": 6, "targets": {"kvDemand": 80}}}
-BUDGET = {"autoscaling": {"gpuBudget": 8}, "parameter": SCALED, "decode": SCALED}
-IMAGE = {"image": "v:2"}
 
 
 @pytest.fixture

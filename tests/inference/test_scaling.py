@@ -7,12 +7,10 @@ import pytest
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, STATEFUL_SET
 from pdinference.planning.scaling.condition import MeasuredLoad
-from tests.inference.scaled import SCALED, TARGET, Json, count, decode, recommend, recommended, rests, serving
+from tests.inference.scaled import GROUPS, SCALED, TARGET, Json, count, decode, recommend, recommended, rests, serving
 from tests.inference.world import World
 
 HPA = AUTOSCALER.path("ns", "llama-decode")
-PARALLELISM = {"pipeline": 3, "nodes": 3}
-GROUPS = {**SCALED, "parallelism": PARALLELISM}
 
 
 @pytest.fixture

@@ -97,8 +97,9 @@ class Examinations:
             raise self._refused(record.owner, identity, found, math.inf)
         return found
 
-    def _refused(self, owner: Owner, identity: SpecIdentity, error: InvalidSpecError, seconds: float) ->
-    InvalidSpecError:
+    def _refused(
+        self, owner: Owner, identity: SpecIdentity, error: InvalidSpecError, seconds: float
+    ) -> InvalidSpecError:
         kept = self._refusals.setdefault(owner, {})
         kept.pop(identity, None)
         kept[identity] = _Refusal(error, self._clock() + seconds)
