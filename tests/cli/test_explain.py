@@ -143,7 +143,7 @@ async def test_asleep_nothing_is_to_do_and_requests_are_not_known(document: Make
     found = await command.found(world)
     assert found["writes"] == []
     assert any("the resource counts as asleep" in line for line in found["unknown"])
-    assert found["roles"][0]["limit"] == "Asleep: Asleep: there are no pods until the next request."
+    assert found["roles"][0]["limit"] == "Asleep: The role has no pods until the next request."
     for role in ("parameter", "decode"):
         scaled.recommend(world, 5, role)
     found = await command.found(world)

@@ -340,7 +340,7 @@ class TestLimited:
 
     def test_a_revision_that_sleeps_says_what_starts_it(self) -> None:
         limit = decide(NONE, fleet(revision(3, 2)), 3, 2, asleep=True).limited[P]
-        assert limit == Limit(LimitReason.ASLEEP, 3, 0, "Asleep: the role has no pods until the next request.")
+        assert limit == Limit(LimitReason.ASLEEP, 3, 0, "The role has no pods until the next request.")
 
     def test_a_count_that_is_recommended_is_not_limited(self) -> None:
         assert decide(scale_spec(8), fleet(revision(1, 1)), 4, 4).limited == {}

@@ -76,7 +76,7 @@ def limit_of(spec: ScaleSpec, role: Role, outcome: RoleOutcome, *, used: int) ->
 
 def asleep_limit(recommended: int) -> Limit:
     """The limit of a role that is scaled to zero."""
-    return Limit(LimitReason.ASLEEP, recommended, 0, "Asleep: the role has no pods until the next request.")
+    return Limit(LimitReason.ASLEEP, recommended, 0, "The role has no pods until the next request.")
 
 
 def _reason(spec: ScaleSpec, role: Role, outcome: RoleOutcome) -> LimitReason:
