@@ -100,14 +100,18 @@ async def scaled(world: World, operators: Operators, tmp_path: Path) -> AsyncIte
 
 
 async def autoscaling_says(world: World, *words: str) -> None:
-    """Wait until the condition Autoscaling has one of these words."""
+    """Wait until the condition Autoscaling has one of these words; a wait in vain says what it had."""
+    said: list[str] = []
 
     async def so() -> bool:
         found = await world.condition("Autoscaling")
-        text = f"{found.get('status')} {found.get('reason')} {found.get('message')}"
-        return any(word in text for word in words)
+        said[:] = [f"{found.get('status')} {found.get('reason')} {found.get('message')}"]
+        return any(word in said[0] for word in words)
 
-    await until(so, f"Autoscaling says {' or '.join(words)}")
+    try:
+        await until(so, f"Autoscaling says {' or '.join(words)}")
+    except AssertionError as error:
+        raise AssertionError(said) from error
 
 
 async def test_keda_scales_by_the_gauges_within_the_gpu_budget(scaled: Scaled) -> None:
@@ -128,6 +132,7 @@ async def test_keda_scales_by_the_gauges_within_the_gpu_budget(scaled: Scaled) -
 async def test_without_a_load_keda_changes_nothing(scaled: Scaled) -> None:
     scaled.pod.load = Load(kv_usage=0.3, running=20)
     await scaled.recommended(2)
+    await scaled.scaling.scaled_to(2)
     for pod in await scaled.scaling.bring_up(Load()):
         await pod.stop()
     # The queue of the user still has a value, which may ask for fewer pods than there are: the HPA does nothing then.

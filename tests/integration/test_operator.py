@@ -49,6 +49,21 @@ async def test_a_resource_becomes_all_its_children(world: World, operators: Oper
         assert (owner["uid"], owner["controller"]) == (uid, True)
 
 
+async def test_an_object_of_somebody_else_is_left_alone(world: World, operators: Operators) -> None:
+    """Children are created by an apply that must not meet an object; the API server refuses it when it does."""
+    path = SERVICE.path(world.namespace, "llama")
+    service = {"metadata": {"name": "llama"}, "spec": {"ports": [{"port": 1}]}}
+    created = await world.api.create(SERVICE.path(world.namespace), service)
+    await operators.start()
+    await world.apply()
+
+    async def reported() -> bool:
+        return any(c["reason"] == "NameConflict" for c in (await world.status()).get("conditions", ()))
+
+    await until(reported, "the status names the conflict")
+    assert await world.api.get(path) == created
+
+
 async def test_nothing_is_written_or_read_when_nothing_changes(world: World, operators: Operators) -> None:
     operator = await operators.start()
     await world.apply()
