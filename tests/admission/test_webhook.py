@@ -44,7 +44,9 @@ def test_a_p_that_is_not_pinned_gets_in_with_a_warning(document: Make) -> None:
     assert found["allowed"] is True
     (warning,) = found["warnings"]
     assert warning.startswith("spec.parameter.accelerator.products: P is not pinned to a product")
-    assert warning.endswith("`kubectl get nodes -L nvidia.com/gpu.product` shows those of the cluster."), "not cut"
+    assert warning.endswith("`kubectl get nodes -L nvidia.com/gpu.product` shows the products in the cluster."), (
+        "not cut"
+    )
     assert "warnings" not in answer(document(decode={"replicas": -1})), "first things first"
     assert "warnings" not in answer(document(parameter={"accelerator": {"type": "CPU"}}, engine={"image": "a/cpu:1"}))
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from pdinference.loadmetrics.scraping.exposition import Histogram, Reading
 from pdinference.planning.scaling.decode import DecodeWindow
-from pdinference.planning.scaling.prefill import LATELY_SECONDS, PrefillWindow
+from pdinference.planning.scaling.prefill import RECENT_SECONDS, PrefillWindow
 from pdinference.planning.scaling.signals import WINDOW_SECONDS
 
 FRESH_S: Final = 20.0
@@ -133,7 +133,7 @@ def prefill_window(window: Window, now: float) -> PrefillWindow | None:
     span = window.span(now)
     if span is None:
         return None
-    first, last, lately = *span, window.before(LATELY_SECONDS)
+    first, last, lately = *span, window.before(RECENT_SECONDS)
     prefill = grown(last.reading.prefill, first.reading.prefill)
     come, before, late = _come(last.reading), _come(first.reading), _come(lately.reading)
     if prefill is None or come is None or before is None or late is None:
@@ -145,8 +145,8 @@ def prefill_window(window: Window, now: float) -> PrefillWindow | None:
         arrived=max(0.0, come - before),
         waiting=last.reading.waiting or 0.0,
         running=last.reading.running or 0.0,
-        late_seconds=last.at - lately.at,
-        late_arrived=max(0.0, come - late),
+        recent_seconds=last.at - lately.at,
+        recent_arrived=max(0.0, come - late),
     )
 
 
