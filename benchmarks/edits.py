@@ -33,8 +33,6 @@ from benchmarks.burst import (
     until_ready,
 )
 from e2e.cluster import Cluster
-from pdinference.api import names
-from pdinference.api.names import Role
 from pdinference.cluster.client import ApiServer, load_configuration
 from pdinference.cluster.kinds import CHILD_BY_NAME, RESOURCE
 
@@ -113,8 +111,7 @@ async def measure(cluster: Cluster, operator: str, count: int, edits: int) -> tu
                     name = f"m{rng.randrange(count)}"
                     edit = {"spec": {"router": {"service": {"port": port}}}}
                     path = RESOURCE.path(NAMESPACE, name)
-                    service = names.role_object(name, Role.ROUTER)
-                    found.append(await ports.seconds(lambda at=path, to=edit: api.merge(at, to), service, port))  # type: ignore[misc]
+                    found.append(await ports.seconds(lambda at=path, to=edit: api.merge(at, to), name, port))  # type: ignore[misc]
                     await asyncio.sleep(PAUSE_S)
                     patch = {"spec": {"ports": [{"name": "http", "port": port}]}}
                     path = SERVICE.path(NAMESPACE, BARE)

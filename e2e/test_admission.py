@@ -50,7 +50,7 @@ def pods(operator: Kubectl) -> dict[str, dict[str, Any]]:
 
 
 def material(operator: Kubectl) -> KeyMaterial:
-    held = KeyMaterial.of_secret(operator.get("secret", SECRET)["data"])
+    held = KeyMaterial.from_secret(operator.get("secret", SECRET)["data"])
     assert held is not None
     return held
 

@@ -8,7 +8,7 @@ from benchmarks.autoscaling.fleet import Fleet
 from benchmarks.autoscaling.pods import DecodePod, PrefillPod
 from pdinference.planning.scaling.decode import DecodeWindow, decode_load, idle_token_seconds
 from pdinference.planning.scaling.kv import kv_demand
-from pdinference.planning.scaling.prefill import LATELY_SECONDS, PrefillWindow, arrival_rate, prefill_load
+from pdinference.planning.scaling.prefill import RECENT_SECONDS, PrefillWindow, arrival_rate, prefill_load
 from pdinference.planning.scaling.signals import WINDOW_SECONDS, Signal
 
 IN_FLIGHT_SECONDS = "in-flight prompt tokens / measured rate"
@@ -76,7 +76,7 @@ class Scraper:
         seen = _Prefill(self._fleet.env.now, pod.prefill_seconds, pod.finished, pod.finished + pod.present)
         window = _window(self._prefill.setdefault(pod, deque()), seen)
         first = window[0]
-        late = next((scrape for scrape in reversed(window) if scrape.at <= seen.at - LATELY_SECONDS), first)
+        late = next((scrape for scrape in reversed(window) if scrape.at <= seen.at - RECENT_SECONDS), first)
         return PrefillWindow(
             seconds=seen.at - first.at,
             prefill_seconds=seen.prefill_seconds - first.prefill_seconds,
@@ -84,8 +84,8 @@ class Scraper:
             arrived=seen.come - first.come,
             waiting=pod.waiting,
             running=pod.running,
-            late_seconds=seen.at - late.at,
-            late_arrived=seen.come - late.come,
+            recent_seconds=seen.at - late.at,
+            recent_arrived=seen.come - late.come,
         )
 
     def _decode_window(self, pod: DecodePod) -> DecodeWindow:

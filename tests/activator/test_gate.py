@@ -59,7 +59,7 @@ async def test_all_who_wait_pass_when_it_opens() -> None:
 async def test_more_than_the_limit_are_turned_away_at_once() -> None:
     found = gate(Clock())
     tasks = await waiting(found, 2)
-    with pytest.raises(TurnedAwayError, match="2 requests wait") as refusal:
+    with pytest.raises(TurnedAwayError, match="2 requests") as refusal:
         await passing(found)
     assert refusal.value.status == 503
     found.set(opened=True)

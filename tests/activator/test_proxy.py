@@ -12,7 +12,7 @@ from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from pdinference.activator.gate import Gate
-from pdinference.activator.run import Places, serving
+from pdinference.activator.run import Ports, serving
 from pdinference.api.names import METRIC_HELD_REQUESTS
 
 LONG = b"x" * 3_000_000
@@ -123,7 +123,7 @@ async def front() -> AsyncIterator[Front]:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(runner.cleanup)
         client = await stack.enter_async_context(aiohttp.ClientSession())
-        places = Places(0, 0, runner.addresses[0][1])
+        places = Ports(0, 0, runner.addresses[0][1])
         found = Front(router, gate, client)
         requests, state = await stack.enter_async_context(serving(places, gate, drain_seconds=5))
         found.router_url = f"http://127.0.0.1:{places.router}"
@@ -171,7 +171,7 @@ async def test_what_cannot_be_sent_again_is_told_to_come_back(front: Front) -> N
     await front.opened()
     async with front.client.post(front.url + "/v1/vanishing", data=LONG) as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (503, "10")
-        assert "ask again" in (await answer.json())["error"]["message"]
+        assert "Retry the request" in (await answer.json())["error"]["message"]
 
 
 async def test_what_is_too_long_to_be_kept_is_passed_on_as_it_comes(front: Front) -> None:
@@ -212,7 +212,7 @@ async def test_requests_wait_for_a_pair_and_are_counted(front: Front) -> None:
     assert {s.name: s.value for f in families for s in f.samples}[METRIC_HELD_REQUESTS] == 2
     status, text = await front.post()
     assert status == 503
-    assert "2 requests wait" in text
+    assert "full (2 requests)" in text
     front.router.pair = True
     assert await asyncio.gather(*tasks) == [(201, "answer")] * 2
 
@@ -254,7 +254,7 @@ async def test_it_is_ready_once_the_router_was_and_stays_so(front: Front) -> Non
 async def test_it_is_not_ready_before(front: Front) -> None:
     fresh = Gate(limit=1, max_wait=1)
     async with (
-        serving(Places(0, 0, 1), fresh, drain_seconds=1) as (_, state),
+        serving(Ports(0, 0, 1), fresh, drain_seconds=1) as (_, state),
         front.client.get(f"http://127.0.0.1:{state}/readyz") as answer,
     ):
         assert answer.status == 503
@@ -266,7 +266,7 @@ async def test_what_is_being_answered_when_it_stops_is_finished(front: Front) ->
     gate, url = Gate(limit=1, max_wait=1), asyncio.get_running_loop().create_future()
 
     async def process() -> None:
-        async with serving(Places(0, 0, router_port), gate, drain_seconds=600) as (port, _):
+        async with serving(Ports(0, 0, router_port), gate, drain_seconds=600) as (port, _):
             url.set_result(f"http://127.0.0.1:{port}/v1/stream")
             await stop.wait()
 
@@ -290,4 +290,4 @@ async def test_a_router_that_stops_turns_away_whom_the_last_pods_have_left(front
     front.router.pair = False
     front.router.go_on.set()
     status, text = await asyncio.wait_for(asking, 60)
-    assert (status, "This router stops" in text) == (503, True)
+    assert (status, "shutting down" in text) == (503, True)

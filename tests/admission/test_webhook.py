@@ -44,7 +44,9 @@ def test_a_p_that_is_not_pinned_gets_in_with_a_warning(document: Make) -> None:
     assert found["allowed"] is True
     (warning,) = found["warnings"]
     assert warning.startswith("spec.parameter.accelerator.products: P is not pinned to a product")
-    assert warning.endswith("`kubectl get nodes -L nvidia.com/gpu.product` shows those of the cluster."), "not cut"
+    assert warning.endswith("`kubectl get nodes -L nvidia.com/gpu.product` shows the products in the cluster."), (
+        "not cut"
+    )
     assert "warnings" not in answer(document(decode={"replicas": -1})), "first things first"
     assert "warnings" not in answer(document(parameter={"accelerator": {"type": "CPU"}}, engine={"image": "a/cpu:1"}))
 
@@ -163,7 +165,7 @@ def test_batches_are_looked_at_too(batch_document: Make, tmp_path: Any) -> None:
 def test_answers_in_a_configmap_need_the_right_to_write_one(batch_document: Make, tmp_path: Any) -> None:
     batch = batch_document(output={"configMap": {"name": "answers"}})
     message = answer(batch)["status"]["message"]
-    assert "spec.output.configMap: The operator is not installed to write ConfigMaps." in message
+    assert "spec.output.configMap: The operator may not write ConfigMaps." in message
     assert "chart value rbac.batchConfigMaps: true" in message
     file = tmp_path / "batch.yaml"
     file.write_text(str(batch))
@@ -174,11 +176,11 @@ def test_answers_in_a_configmap_need_the_right_to_write_one(batch_document: Make
     assert answer(suspended, batch)["allowed"] is True, "one that was accepted can be stopped"
 
 
-def test_what_a_batch_asks_is_fixed_and_the_rest_is_not(batch_document: Make) -> None:
+def test_only_mutable_fields_of_a_batch_can_be_changed(batch_document: Make) -> None:
     old = batch_document()
     assert answer(batch_document(suspend=True, timeoutSeconds=5, ttlSecondsAfterFinished=60), old)["allowed"] is True
     refused = answer(batch_document(concurrency=3), old)
-    assert "spec: A batch that exists cannot be changed" in refused["status"]["message"]
+    assert "spec: Only suspend, timeoutSeconds" in refused["status"]["message"]
 
 
 async def test_over_http(document: Make) -> None:

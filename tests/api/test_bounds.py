@@ -98,7 +98,7 @@ def test_a_spec_of_just_the_size_and_depth_is_read(document: Make) -> None:
     assert broken_bound(made) is None
     made["spec"]["x"] += "x"
     assert str(read(made).problems[0]) == (
-        "spec: is 131073 bytes of JSON; at most 131072 are allowed. Move large parts to a ConfigMap and mount it with "
+        "spec: is 131073 bytes of JSON; the limit is 131072 bytes. Move large parts to a ConfigMap and mount it with "
         "podTemplate."
     )
     made["spec"]["x"] = nested(MAX_DEPTH - 2)

@@ -1,4 +1,4 @@
-"""`spec.model.generationDefaults` takes what vLLM takes, and names what somebody probably meant."""
+"""`spec.model.generationDefaults` accepts vLLM's parameters, and suggests the right name for others."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -20,24 +20,24 @@ def problems(document: Make, **defaults: Any) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("max_tokens", "Write max_new_tokens here"),
-        ("max_completion_tokens", "Write max_new_tokens here"),
-        ("stop_token_ids", "eos_token_id of the model's generation_config.json"),
-        ("stop", "into each request"),
-        ("n", "it takes temperature, top_p"),
+        ("max_tokens", "Write max_new_tokens"),
+        ("max_completion_tokens", "Write max_new_tokens"),
+        ("stop_token_ids", "eos_token_id in the model's generation_config.json"),
+        ("stop", "in each request"),
+        ("n", "server-wide defaults: temperature, top_p"),
     ],
 )
-def test_a_name_that_vllm_would_ignore_is_refused(document: Make, name: str, words: str) -> None:
+def test_a_parameter_that_vllm_would_ignore_is_rejected(document: Make, name: str, words: str) -> None:
     (message,) = problems(document, **{name: 1, "top_k": 3}).values()
     assert words in message
 
 
-def test_every_default_of_vllm_is_accepted(document: Make) -> None:
+def test_all_server_wide_defaults_of_vllm_are_accepted(document: Make) -> None:
     assert not problems(document, **dict.fromkeys(GENERATION_PARAMETERS, 1))
 
 
 @pytest.mark.vllm
-def test_vllm_takes_these_defaults_and_no_others() -> None:
+def test_vllm_accepts_exactly_these_defaults() -> None:
     from vllm.config import ModelConfig  # noqa: PLC0415
 
     given = dict.fromkeys((*GENERATION_PARAMETERS, "max_tokens", "stop_token_ids", "stop", "seed", "n"), 2)

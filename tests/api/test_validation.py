@@ -31,8 +31,8 @@ def test_all_problems_are_named_at_once(document: Make) -> None:
 def test_a_missing_field_is_named_and_hides_nothing_else(document: Make) -> None:
     assert problems(document(model={}, decode={"parallelism": {"pipeline": 2}})) == {
         "spec.model.source": "This field is required.",
-        "spec.decode.parallelism.pipeline": "Use 1: NIXL cannot hand the KV cache to a D instance of several pipeline "
-        "stages. Use decode.parallelism.tensor for a model that does not fit one device.",
+        "spec.decode.parallelism.pipeline": "Use 1: NIXL cannot transfer the KV cache to a D instance with several "
+        "pipeline stages. If the model does not fit one device, raise decode.parallelism.tensor.",
     }
     nameless = {**document(decode={"replicas": -1}), "metadata": {}}
     assert problems(nameless).keys() == {"metadata.name", "spec.decode.replicas"}
@@ -88,12 +88,12 @@ def test_items_that_moved_up_are_not_blamed_by_their_new_number(document: Make) 
         (
             {"decode": {"accelerator": {"products": ["L4", "L4"]}}},
             "decode.accelerator.products",
-            "L4 is there 2 times; once is enough.",
+            "L4 occurs 2 times. Write it once.",
         ),
         (
             {"decod": None},
             "decod",
-            "This is an unknown field. Check the spelling; `kubectl explain pdi.spec --recursive` lists all.",
+            "Unknown field. Check the spelling; `kubectl explain pdi.spec --recursive` lists all fields.",
         ),
     ],
 )
@@ -118,7 +118,7 @@ def test_what_is_null_was_not_given(document: Make) -> None:
         (
             {"decode": {"kvTiers": {"cpu": {"size": 2**20}}}, "engine": {"enablePrefixCaching": False}},
             "spec.decode.kvTiers",
-            "remove enablePrefixCaching",
+            "Remove enablePrefixCaching",
         ),
         (
             {
@@ -126,7 +126,7 @@ def test_what_is_null_was_not_given(document: Make) -> None:
                 "transfer": {"connector": "LMCache", "lmCache": {"remoteUrl": "lm://a:1"}},
             },
             "spec.transfer.connector",
-            "tiers of its own",
+            "its own tiers",
         ),
         (
             {
@@ -135,7 +135,7 @@ def test_what_is_null_was_not_given(document: Make) -> None:
                 "transfer": {"connector": "LMCache", "lmCache": {"remoteUrl": "lm://a:1"}},
             },
             "spec.parameter.parallelism",
-            "same tensor",
+            "Set the same parallelism.tensor",
         ),
         (
             {"decode": {"accelerator": {"type": "CPU"}}, "transfer": {"connector": "Mooncake"}},
@@ -158,9 +158,9 @@ def test_what_is_null_was_not_given(document: Make) -> None:
         ),
         ({"engine": {"args": {"model": "other"}}}, "spec.engine.args", "spec.model.source"),
         ({"decode": {"args": {"kv-transfer-config": {}}}}, "spec.decode.args", "spec.transfer"),
-        ({"engine": {"args": {"--seed": 1}}}, "spec.engine.args.--seed", "without dashes"),
-        ({"engine": {"args": {"seed": None}}}, "spec.engine.args.seed", "leave the option out"),
-        ({"engine": {"args": {"x": ["a", "--port=1"]}}}, "spec.engine.args.x", "must not begin with a dash"),
+        ({"engine": {"args": {"--seed": 1}}}, "spec.engine.args.--seed", "without leading dashes"),
+        ({"engine": {"args": {"seed": None}}}, "spec.engine.args.seed", "Remove the option"),
+        ({"engine": {"args": {"x": ["a", "--port=1"]}}}, "spec.engine.args.x", "must not start with a dash"),
         ({"engine": {"env": {"VLLM_SERVER_DEV_MODE": "1"}}}, "spec.engine.env", "VLLM_SERVER_DEV_MODE"),
         ({"parameter": {"parallelism": {"tensor": 2}}}, "spec.decode.parallelism.tensor", "multiple of spec.parameter"),
         ({"decode": {"parallelism": {"pipeline": 2}}}, "spec.decode.parallelism.pipeline", "decode.parallelism.tensor"),
@@ -177,7 +177,7 @@ def test_what_is_null_was_not_given(document: Make) -> None:
         (
             {"parameter": {"parallelism": {"pipeline": 2}, "kvTiers": {"cpu": {"size": "1Gi"}}}},
             "spec.parameter.kvTiers",
-            "no KV cache over from pipeline stages",
+            "cannot combine tiers and the KV transfer from pipeline stages",
         ),
         (
             {"parameter": {"parallelism": {"data": 2, "nodes": 2}}},
@@ -187,13 +187,13 @@ def test_what_is_null_was_not_given(document: Make) -> None:
         (
             {"decode": {"parallelism": {"tensor": 2, "nodes": 2}}},
             "spec.decode.parallelism.nodes",
-            "only instances of P",
+            "only P instances",
         ),
-        ({"parameter": {"nodePools": [{}]}}, "spec.parameter.nodePools", "one for each node"),
+        ({"parameter": {"nodePools": [{}]}}, "spec.parameter.nodePools", "one entry for each node"),
         (
             {"parameter": {"parallelism": {"pipeline": 2, "nodes": 2}, "nodePools": [{}, {}, {}]}},
             "spec.parameter.nodePools",
-            "one for each node",
+            "one entry for each node",
         ),
         (
             {
@@ -236,12 +236,12 @@ def test_what_is_null_was_not_given(document: Make) -> None:
         (
             {"decode": {"accelerator": {"type": "CPU", "devices": {"deviceClassName": "gpu.nvidia.com"}}}},
             "spec.decode.accelerator.devices",
-            "runs without devices",
+            "takes no devices",
         ),
         (
             {"decode": {"accelerator": {"resourceName": "amd.com/gpu", "devices": {"deviceClassName": "gpu.amd.com"}}}},
             "spec.decode.accelerator.resourceName",
-            "instead of an extended resource",
+            "exclude each other",
         ),
         (
             {"decode": {"accelerator": {"products": ["H100"], "devices": {"deviceClassName": "gpu.nvidia.com"}}}},
@@ -251,7 +251,7 @@ def test_what_is_null_was_not_given(document: Make) -> None:
         (
             {"decode": {"accelerator": {"devices": {"deviceClassName": "g", "matchAttribute": "numaNode"}}}},
             "spec.decode.accelerator.devices.matchAttribute",
-            "with its domain",
+            "with a domain",
         ),
         (
             {

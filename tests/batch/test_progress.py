@@ -67,14 +67,14 @@ async def test_counts_of_running_batches_are_read_beside_the_reconciles() -> Non
         await progress.round()
         await progress.round()
         assert changed == [NIGHTLY], "once"
-        assert progress.of(NIGHTLY) == Progress(9, 4, 0)
-        assert progress.of(Owner("ns", "weekly", names.BATCH_KIND)) is None
+        assert progress.counts(NIGHTLY) == Progress(9, 4, 0)
+        assert progress.counts(Owner("ns", "weekly", names.BATCH_KIND)) is None
         runner.completed = 5
         await progress.round()
         assert changed == [NIGHTLY] * 2
         observe(cache, "a", "nightly", "127.0.0.1", phase="Succeeded", version=2)
         await progress.round()
-        assert progress.of(NIGHTLY) is None
+        assert progress.counts(NIGHTLY) is None
 
 
 def observe(cache: Cache, pod: str, batch: str, address: str, *, phase: str = "Running", version: int = 1) -> None:
@@ -86,7 +86,7 @@ def observe(cache: Cache, pod: str, batch: str, address: str, *, phase: str = "R
     cache.observe(POD, body, deleted=False)
 
 
-async def test_nobody_there_is_no_progress() -> None:
+async def test_an_unreachable_runner_has_no_progress() -> None:
     async with RunnerProgress().served("127.0.0.1", 0) as port:
         pass
     assert await read_progress("127.0.0.1", port, share=Share()) is None

@@ -153,8 +153,8 @@ async def test_without_a_pdinference_it_waits_and_says_for_what(world: World) ->
     assert world.status["phase"] == "Waiting"
     running = world.condition("Running")
     assert (running["status"], running["reason"]) == ("False", "WaitingForService")
-    assert "There is no PDInference llama in namespace models" in running["message"]
-    assert result.again_after
+    assert "PDInference llama of spec.inferenceRef.name does not exist in namespace models" in running["message"]
+    assert result.requeue_after
 
 
 async def test_it_waits_until_the_pdinference_is_ready(world: World) -> None:
@@ -194,7 +194,7 @@ async def test_an_upgrade_of_the_operator_leaves_a_job_alone(world: World) -> No
     assert world.api.requests == {}
 
 
-async def test_a_job_that_somebody_deleted_is_made_again(world: World) -> None:
+async def test_a_deleted_job_is_created_again(world: World) -> None:
     await started(world)
     world.remove(JOB_PATH)
     await world.reconcile()
@@ -208,14 +208,14 @@ async def test_progress_comes_from_the_runner_while_it_runs(world: World) -> Non
     result = await world.reconcile()
     assert (world.status["phase"], world.status["progress"]) == ("Running", "8/20")
     assert (world.status["total"], world.status["completed"], world.status["failed"]) == (20, 7, 1)
-    assert result.again_after
+    assert result.requeue_after
     world.seen = None  # no answer: what is known stays
     await world.reconcile()
     assert world.status["progress"] == "8/20"
     assert world.api.requests == {}
 
 
-async def test_the_end_is_told_from_the_runners_last_words(world: World) -> None:
+async def test_the_end_is_reported_from_the_termination_message(world: World) -> None:
     await started(world)
     world.pod(phase="Succeeded", report=REPORT)
     world.job(("Complete", "CompletionsReached"))
@@ -225,18 +225,18 @@ async def test_the_end_is_told_from_the_runners_last_words(world: World) -> None
     assert world.status["completionTime"] == "2026-11-21T01:00:00Z"
     assert world.condition("Complete")["status"] == "True"
     assert world.condition("Complete")["message"] == "19 of 20 requests answered; 1 failed."
-    assert not result.again_after
+    assert not result.requeue_after
     assert "Complete" in world.events()
 
 
-async def test_it_is_not_over_before_the_last_words_have_arrived(world: World) -> None:
+async def test_a_batch_ends_only_with_its_termination_message(world: World) -> None:
     """The Job and its pod come by two watches, in any order."""
     await started(world)
     world.pod()
     world.job(("Complete", "CompletionsReached"))
     result = await world.reconcile()
     assert world.status["phase"] == "Running"
-    assert result.again_after
+    assert result.requeue_after
     world.pod(phase="Succeeded", report=REPORT)
     await world.reconcile()
     assert world.status["progress"] == "20/20"
@@ -256,7 +256,7 @@ async def test_what_is_over_stays_over_when_the_job_is_removed(world: World) -> 
     assert (world.api.requests, result) == ({}, Result())
 
 
-async def test_a_failure_is_told_in_the_runners_words(world: World) -> None:
+async def test_a_failure_is_reported_with_the_runners_message(world: World) -> None:
     await started(world)
     world.pod(phase="Failed", report='{"total": 0, "completed": 0, "failed": 0, "message": "line 2: custom_id"}')
     world.job(("Failed", "PodFailurePolicy"))
@@ -266,14 +266,14 @@ async def test_a_failure_is_told_in_the_runners_words(world: World) -> None:
     assert (failed["status"], failed["reason"], failed["message"]) == ("True", "PodFailurePolicy", "line 2: custom_id")
 
 
-async def test_a_runner_that_died_without_words_is_told_from_its_log(world: World) -> None:
+async def test_a_runner_without_termination_message_is_reported_from_its_log(world: World) -> None:
     await started(world)
     world.pod("one", phase="Failed", report="Traceback\nValueError: odd", created="1")
     world.pod("two", created="2")
     await world.reconcile()
     message = world.condition("Running")["message"]
     assert world.status["phase"] == "Running"
-    assert message == "Requests are being sent. The attempt before failed: ValueError: odd"
+    assert message == "Requests are being sent. The previous attempt failed: ValueError: odd"
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ async def test_a_runner_that_died_without_words_is_told_from_its_log(world: Worl
         "7",
     ],
 )
-async def test_last_words_that_make_no_sense_are_no_counts(world: World, report: str) -> None:
+async def test_an_invalid_termination_message_has_no_counts(world: World, report: str) -> None:
     await started(world)
     world.pod(phase="Failed", report=report)
     world.job(("Failed", "BackoffLimitExceeded"))
@@ -328,7 +328,7 @@ async def test_requests_go_to_the_pdinference_only(world: World, url: str) -> No
     assert JOB_PATH in world.api.objects
 
 
-async def test_too_long_is_told_by_the_field_that_says_so(world: World) -> None:
+async def test_a_timeout_is_reported_with_its_field(world: World) -> None:
     await started(world)
     world.job(("Failed", "DeadlineExceeded"))
     await world.reconcile()
@@ -340,20 +340,20 @@ async def test_suspend_reaches_the_job_and_back(world: World) -> None:
     world.edit(suspend=True)
     result = await world.reconcile()
     assert world.api.objects[JOB_PATH]["spec"]["suspend"] is True
-    assert (world.status["phase"], result.again_after) == ("Suspended", None)
+    assert (world.status["phase"], result.requeue_after) == ("Suspended", None)
     world.edit()
     await world.reconcile()
     assert world.api.objects[JOB_PATH]["spec"]["suspend"] is False
     assert world.status["phase"] == "Pending"
 
 
-async def test_a_pdinference_that_goes_away_is_told_while_the_runner_still_tries(world: World) -> None:
+async def test_a_deleted_pdinference_is_reported_while_the_runner_retries(world: World) -> None:
     await started(world)
     world.pod()
     world.remove(RESOURCE.path("models", "llama"))
     await world.reconcile()
     assert world.status["phase"] == "Running"
-    assert "There is no PDInference llama" in world.condition("Running")["message"]
+    assert "PDInference llama of spec.inferenceRef.name does not exist" in world.condition("Running")["message"]
 
 
 async def test_a_strangers_job_is_left_alone_and_named(world: World) -> None:
@@ -366,7 +366,7 @@ async def test_a_strangers_job_is_left_alone_and_named(world: World) -> None:
     assert "give the PDBatch another name" in message
 
 
-async def test_a_refused_job_is_told_in_the_api_servers_words(world: World) -> None:
+async def test_a_refused_job_is_reported_with_the_api_servers_message(world: World) -> None:
     world.serve()
     world.api.fail("apply", JOB_PATH, ApiError(403, "Forbidden", "exceeded quota"))
     result = await world.reconcile()
@@ -374,7 +374,7 @@ async def test_a_refused_job_is_told_in_the_api_servers_words(world: World) -> N
     assert "Job nightly-batch: exceeded quota" in world.condition("Running")["message"]
 
 
-async def test_a_stored_spec_that_is_not_valid_is_told(world: World) -> None:
+async def test_an_invalid_stored_spec_is_reported(world: World) -> None:
     world.edit(concurrency=0)
     world.serve()
     await world.reconcile()
@@ -402,7 +402,7 @@ async def test_a_configmap_for_the_answers_is_there_before_the_job(world: World)
     assert world.api.requests == {}
 
 
-async def test_without_the_right_to_configmaps_the_batch_is_refused_and_nothing_tried(world: World) -> None:
+async def test_a_batch_without_permission_for_configmaps_is_refused(world: World) -> None:
     world.settings = RenderSettings()
     world.restart()
     world.edit(output={"configMap": {"name": "answers"}})
@@ -423,7 +423,7 @@ async def test_a_batch_that_runs_when_the_right_is_withdrawn_goes_on(world: Worl
     assert world.condition("Running")["reason"] != "InvalidSpec"
 
 
-async def test_nobody_gets_a_right_to_a_strangers_configmap(world: World) -> None:
+async def test_a_foreign_configmap_gets_no_permissions(world: World) -> None:
     stranger = world.api.put(OUTPUT_PATH, {"kind": "ConfigMap", "metadata": {"name": "answers"}, "data": {"a": "b"}})
     world.edit(output={"configMap": {"name": "answers"}})
     await started(world)
@@ -467,7 +467,7 @@ async def test_an_operator_that_died_before_the_job_goes_on(world: World) -> Non
     assert world.api.objects[OUTPUT_PATH]["data"] == {"output.jsonl": "kept"}
 
 
-async def test_what_the_operator_may_not_do_is_told(world: World) -> None:
+async def test_a_forbidden_write_is_reported(world: World) -> None:
     world.edit(output={"configMap": {"name": "answers"}})
     refusal = ApiError(403, "Forbidden", "cannot create resource configmaps")
     world.api.fail("create", CONFIG_MAP.path("models"), refusal, refusal)

@@ -13,8 +13,8 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Status
 from pdinference.planning.status import StatusInputs
 from tests.conftest import REPOSITORY
-from tests.planning.test_progress import FIRST, LOOP, NO_ROOM, PULL, SECOND, with_decode
-from tests.planning.test_status import ASLEEP, NOW, SERVING, STARTING, built, workload
+from tests.planning.rollouts import FIRST, LOOP, NO_ROOM, PULL, SECOND, with_decode
+from tests.planning.statuses import ASLEEP, NOW, SERVING, STARTING, built, workload
 
 SCRIPT = REPOSITORY / "charts" / "pdinference-operator" / "files" / "argocd-health.lua"
 LATER = NOW + timedelta(hours=1)

@@ -112,7 +112,7 @@ def test_items_of_lists_are_left_out_from_the_end(document: Make) -> None:
             "spec.parameter.parallelism.layerPartition",
             "adds up to 40 layers; the model has 32",
         ),
-        (LLAMA_8B, {"decode": {"parallelism": {"expert": True}}}, "spec.decode.parallelism.expert", "no mixture"),
+        (LLAMA_8B, {"decode": {"parallelism": {"expert": True}}}, "spec.decode.parallelism.expert", "not a mixture"),
         (
             LLAMA_8B,
             {"parameter": {"parallelism": {"tensor": 2}}},
@@ -232,12 +232,12 @@ def test_roles_may_differ_where_it_does_no_harm(document: Make) -> None:
     assert problems(document(decode={"args": {"max-logprobs": 5}, "env": {"NCCL_DEBUG": "INFO"}})) == {}
 
 
-def test_adapters_have_names_of_their_own_and_room(document: Make) -> None:
+def test_adapters_need_unique_names_and_cpu_slots(document: Make) -> None:
     adapters = [{"name": name, "path": "/a"} for name in ("sql", "sql", "llama")]
     lora = {"adapters": adapters, "maxActive": 4}
     found = problems(document(model=model(lora=lora), engine={"args": {"max-cpu-loras": 2}}))
-    assert "its own name" in found["spec.model.lora.adapters"]
-    assert "the model itself" in found["spec.model.lora.adapters[2].name"]
+    assert "unique name" in found["spec.model.lora.adapters"]
+    assert "name of the model" in found["spec.model.lora.adapters[2].name"]
     assert "at least 4" in found["spec.engine.args.max-cpu-loras"]
 
 
@@ -257,23 +257,25 @@ def with_adapter(document: Make, max_rank: int = 16, **facts: Any) -> Examinatio
 def test_the_real_rank_of_an_adapter_counts_where_it_is_known(document: Make) -> None:
     (problem,) = with_adapter(document).problems
     assert problem.field == "spec.model.lora.adapters[1]"
-    assert problem.message == "sql has rank 64, and spec.model.lora.maxRank is 16. Set maxRank: 64."
+    assert problem.message == "Adapter sql has rank 64, but spec.model.lora.maxRank is 16. Set maxRank: 64."
     assert with_adapter(document, max_rank=64).problems == ()
     assert "Set maxRank: 128." in str(with_adapter(document, rank=65).problems)
-    assert "up to 512" in str(with_adapter(document, rank=1024).problems)
+    assert "maximum rank is 512" in str(with_adapter(document, rank=1024).problems)
     assert with_adapter(document, path="owner/another").problems == (), "what is not known is no problem"
 
 
 def test_adapters_of_other_models_and_kinds_are_found(document: Make) -> None:
     found = with_adapter(document, rank=8, modules=["c_attn"], base="openai/gpt2").problems
-    assert "changes c_attn, which a model of type llama does not have" in str(found)
+    assert "targets c_attn, but models of type llama do not have" in str(found)
     assert "(openai/gpt2)" in str(found)
-    assert "use_dora, which vLLM cannot load" in str(with_adapter(document, rank=8, unsupported=["use_dora"]).problems)
+    assert "use_dora, which vLLM does not support" in str(
+        with_adapter(document, rank=8, unsupported=["use_dora"]).problems
+    )
 
 
 def test_an_adapter_trained_on_another_model_is_worth_a_warning(document: Make) -> None:
     (warning,) = with_adapter(document, rank=8, base="Qwen/Qwen2.5-7B").warnings
-    assert "was trained on Qwen/Qwen2.5-7B, and the model is meta-llama/Llama-3.1-8B" in warning.message
+    assert "base model of adapter sql is Qwen/Qwen2.5-7B, but the model is meta-llama/Llama-3.1-8B" in warning.message
     for right in ("meta-llama/Llama-3.1-8B", "unsloth/llama-3.1-8b-instruct", "/data/base", ""):
         assert with_adapter(document, rank=8, base=right).warnings == ()
 

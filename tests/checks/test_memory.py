@@ -41,7 +41,7 @@ def test_what_does_not_fit_is_refused_with_numbers_and_three_changes(document: M
     assert "It needs 3" in problem.message
     assert "weights 15.0 GiB" in problem.message
     assert "KV cache of one request of 131,072 tokens 16.0 GiB" in problem.message
-    assert "vLLM may take 20.3 GiB, 0.92 of the device's 22.0 GiB" in problem.message
+    assert "vLLM may use 20.3 GiB: 0.92 of the device's 22.0 GiB" in problem.message
     assert len(changes(problem.message)) == 3
     assert "spec.memoryPolicy: Warn" in problem.message
     assert found.memory.fits is False
@@ -101,7 +101,7 @@ def test_memory_may_be_stated(document: Make) -> None:
 def test_on_cpu_the_kv_cache_counts(document: Make) -> None:
     cpu = {"accelerator": {"type": "CPU"}, "env": {"VLLM_CPU_KVCACHE_SPACE": "1"}}
     (_, problem) = examined(document, LLAMA_8B, parameter=cpu, decode=cpu).problems
-    assert "needs 16.0 GiB of KV cache, and there is 1.0 GiB" in problem.message
+    assert "needs 16.0 GiB of KV cache, but only 1.0 GiB is free" in problem.message
     assert 'spec.decode.env.VLLM_CPU_KVCACHE_SPACE: "16"' in problem.message
 
 
@@ -215,7 +215,7 @@ def test_a_stated_size_stays_what_it_is_with_another_quantisation(document: Make
 
 def changes(message: str) -> list[dict[str, Any]]:
     """The changes of a message as values by path."""
-    listed = message.split("Any one of these would fit: ")[1].split(". Or set", maxsplit=1)[0]
+    listed = message.split("Make one of these changes: ")[1].split(". Or set", maxsplit=1)[0]
     return [
         {path: yaml.safe_load(value) for path, value in (part.split(": ", 1) for part in change.split(" with "))}
         for change in listed.split("; ")

@@ -22,9 +22,7 @@ def test_a_sound_one_comes_back(batch_document: Make) -> None:
 
 def test_requests_above_their_limits_are_found_before_there_is_a_pod(batch_document: Make) -> None:
     resources = {"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}}
-    assert (
-        "more than the limit of 1Gi" in problems(batch_document(resources=resources))["spec.resources.requests.memory"]
-    )
+    assert "exceeds the limit of 1Gi" in problems(batch_document(resources=resources))["spec.resources.requests.memory"]
 
 
 def test_the_input_is_not_written_over(batch_document: Make) -> None:
@@ -35,7 +33,7 @@ def test_the_input_is_not_written_over(batch_document: Make) -> None:
 
     for path, output in (("nightly/output.jsonl", {}), ("a/b/errors.jsonl", {"path": "a/b"})):
         found = asked(path, **output)
-        assert "the answers are written into" in found["spec.input.persistentVolumeClaim.path"]
+        assert "The output would overwrite" in found["spec.input.persistentVolumeClaim.path"]
     assert asked("nightly/input.jsonl") == {}
     assert asked("nightly/output.jsonl", claim="other") == {}
 

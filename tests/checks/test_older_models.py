@@ -38,7 +38,7 @@ def test_a_class_that_vllm_removed_is_reported_with_its_last_release(document: M
     assert found.problems == (), "an image of somebody's own may have the class as a plugin"
     (warning,) = found.warnings
     assert warning.field == "spec.engine.image"
-    assert "vLLM 0.32.0 has no class for models of type baichuan" in warning.message
+    assert "vLLM 0.32.0 does not support models of type baichuan" in warning.message
     assert "vLLM 0.23.0" in warning.message
 
 
@@ -59,7 +59,7 @@ def test_slow_tokenizers_have_no_mode_of_their_own_any_more(document: Make) -> N
     args = {"tokenizer-mode": "slow"}
     (problem,) = examined(document(decode={"args": args})).problems
     assert problem.field == "spec.decode.args.tokenizer-mode"
-    assert "Leave the option out" in problem.message
+    assert "Remove the option" in problem.message
     assert examined(document(engine={"image": f"{OFFICIAL}:v0.23.0", "args": args})).problems == ()
 
 

@@ -42,13 +42,13 @@ def test_the_smallest_pair_within_the_ratio_has_to_be_allowed(document: Make) ->
     band = {"min": {"parameter": 2}, "max": {"parameter": 2}}
     found = problems(document(**together(p={"minReplicas": 5, "maxReplicas": 5}, ratio=band)))
     assert found.keys() == {"spec.autoscaling.ratio"}
-    assert "needs at least 6 P and 3 D, and maxReplicas allows 5 P and 4 D" in found["spec.autoscaling.ratio"]
+    assert "needs at least 6 P and 3 D pods, but maxReplicas allows 5 P and 4 D" in found["spec.autoscaling.ratio"]
 
 
 def test_and_fit_into_the_budget(document: Make) -> None:
     found = problems(document(**together(ratio={"min": {"parameter": 3}}, gpuBudget=3)))
     assert found.keys() == {"spec.autoscaling.gpuBudget"}
-    assert "at least 3 P and 1 D, which have 4 GPUs" in found["spec.autoscaling.gpuBudget"]
+    assert "at least 3 P and 1 D pods with 4 GPUs" in found["spec.autoscaling.gpuBudget"]
 
 
 def test_a_ratio_that_no_numbers_keep_is_refused_and_not_searched_for(document: Make) -> None:

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from pdinference.cli import main
 from pdinference.cluster import client
 from pdinference.cluster.kinds import CHILD_BY_NAME, POD, RESOURCE, watched
-from tests.inference import test_scaling as scaling
-from tests.inference.test_reconcile import CR, World
+from tests.inference import scaled
+from tests.inference.world import CR, World
 
 Json = dict[str, Any]
 Make = Callable[..., Json]
@@ -94,7 +94,7 @@ def _write(step: Json) -> Write:
 
 async def at_rest(world: World) -> str:
     """Roll out, until nothing is left to do; the revision comes back."""
-    return await scaling.serving(world)
+    return await scaled.serving(world)
 
 
 def dump(world: World, **more: Json) -> str:

@@ -13,7 +13,7 @@ from huggingface_hub import constants
 from pdinference.cli import main
 
 SQL = {"r": 64, "target_modules": ["q_proj"], "base_model_name_or_path": "meta-llama/Llama-3.1-8B"}
-RANK = "spec.model.lora.adapters[0]: sql has rank 64, and spec.model.lora.maxRank is 16. Set maxRank: 64."
+RANK = "spec.model.lora.adapters[0]: Adapter sql has rank 64, but spec.model.lora.maxRank is 16. Set maxRank: 64."
 Run = Callable[..., Result]
 
 
@@ -69,8 +69,8 @@ def test_an_adapter_in_the_cache_of_the_hubs_client_is_read(run: Run, tmp_path: 
     cached(tmp_path, {**SQL, "r": 8, "use_dora": True, "target_modules": ["c_attn"]})
     for name in ("validate", "plan"):
         said = run(name, "owner/sql").output
-        assert "sql was trained with use_dora, which vLLM cannot load. Leave it out." in said
-        assert "sql changes c_attn, which a model of type llama does not have" in said
+        assert "Adapter sql uses use_dora, which vLLM does not support. Remove the adapter." in said
+        assert "Adapter sql targets c_attn, but models of type llama do not have" in said
 
 
 def test_another_base_is_worth_a_warning(run: Run, tmp_path: Path) -> None:
@@ -78,7 +78,10 @@ def test_another_base_is_worth_a_warning(run: Run, tmp_path: Path) -> None:
     for name in ("validate", "plan"):
         found = run(name, "owner/sql")
         assert found.exit_code == 0
-        assert "sql was trained on mistralai/Mistral-7B, and the model is meta-llama/Llama-3.1-8B" in found.output
+        assert (
+            "base model of adapter sql is mistralai/Mistral-7B, but the model is meta-llama/Llama-3.1-8B"
+            in found.output
+        )
 
 
 @pytest.mark.parametrize("config", [None, [], {}, {"r": "many"}])

@@ -11,11 +11,10 @@ from pdinference.cluster.kinds import SERVICE_ACCOUNT
 from pdinference.manifests import KedaSettings, RenderSettings
 from tests.cli.explain_command import SERVICE, Command, Make, at_rest, dump, invoke, predicted
 from tests.conftest import Golden
-from tests.inference import test_scaling as scaling
-from tests.inference import test_sleep as sleep
-from tests.inference.test_budget import BUDGET, IMAGE
-from tests.inference.test_model_job import model
-from tests.inference.test_reconcile import CR, ROUTER, World
+from tests.inference import scaled, sleeping
+from tests.inference.budgeted import BUDGET, IMAGE
+from tests.inference.model_jobs import model
+from tests.inference.world import CR, ROUTER, World
 
 KEDA = {"source": "KEDA"}
 GOLDEN = Path(__file__).parent / "golden" / "explain"
@@ -40,7 +39,7 @@ async def test_of_a_new_resource_it_names_all_children_in_order(document: Make, 
 
 
 async def test_at_rest_it_says_that_there_is_nothing_to_do(document: Make, command: Command) -> None:
-    world = World(document(decode=scaling.SCALED))
+    world = World(document(decode=scaled.SCALED))
     revision = await at_rest(world)
     text = await command.run(world)
     assert "Nothing to do." in text
@@ -52,7 +51,7 @@ async def test_at_rest_it_says_that_there_is_nothing_to_do(document: Make, comma
 
 async def test_with_keda_the_operators_options_are_needed(document: Make, command: Command) -> None:
     url = "http://prometheus:9090"
-    world = World(document(decode=scaling.SCALED, autoscaling=KEDA), RenderSettings(keda=KedaSettings(url)))
+    world = World(document(decode=scaled.SCALED, autoscaling=KEDA), RenderSettings(keda=KedaSettings(url)))
     await at_rest(world)
     found = await command.found(world, "--keda-prometheus", url)
     assert found["writes"] == []
@@ -125,28 +124,28 @@ async def test_a_recommendation_is_scaled_and_its_limit_is_named(document: Make,
     world = World(document(**BUDGET))
     revision = await at_rest(world)
     for role in ("parameter", "decode"):
-        scaling.recommend(world, 6, role)
+        scaled.recommend(world, 6, role)
     found = await command.found(world)
     rows = {row["role"]: row for row in found["roles"]}
     assert (rows["decode"]["recommended"], rows["decode"]["by"], rows["decode"]["allocated"]) == (6, "HPA", 4)
     assert rows["decode"]["limit"].startswith("GpuBudget: 6 pods recommended, 4 allocated")
-    scaled = {step["name"]: step["reason"] for step in found["writes"] if step["action"] == "scale"}
-    assert scaled[f"llama-decode-{revision}"].startswith("1 -> 4 replicas: 6 pods recommended, 4 allocated")
+    reasons = {step["name"]: step["reason"] for step in found["writes"] if step["action"] == "scale"}
+    assert reasons[f"llama-decode-{revision}"].startswith("1 -> 4 replicas: 6 pods recommended, 4 allocated")
     (reported,) = (s for s in found["writes"] if (s["action"], s["name"]) == ("report", "llama-decode"))
     assert reported["reason"] == "status: replicas 1 -> 4, Limited False/AsRecommended -> True/GpuBudget"
     assert predicted(found) == await command.reconciled(world)
 
 
 async def test_asleep_nothing_is_to_do_and_requests_are_not_known(document: Make, command: Command) -> None:
-    world = World(document(parameter=sleep.NODES, decode=sleep.SCALED, autoscaling=sleep.SLEEPY))
-    await sleep.asleep(world)
+    world = World(document(parameter=sleeping.NODES, decode=sleeping.SCALED, autoscaling=sleeping.SLEEPY))
+    await sleeping.asleep(world)
     await world.reconcile()
     found = await command.found(world)
     assert found["writes"] == []
     assert any("the resource counts as asleep" in line for line in found["unknown"])
-    assert found["roles"][0]["limit"] == "Asleep: Asleep: there are no pods until the next request."
+    assert found["roles"][0]["limit"] == "Asleep: The role has no pods until the next request."
     for role in ("parameter", "decode"):
-        scaling.recommend(world, 5, role)
+        scaled.recommend(world, 5, role)
     found = await command.found(world)
     reasons = [step["reason"] for step in found["writes"] if step["action"] == "scale"]
     assert reasons == ["recommended count 5 -> 2: the resource is asleep, and wakes with minReplicas"] * 2
@@ -239,10 +238,10 @@ async def test_a_resource_that_is_missing_is_an_error(document: Make, command: C
 async def test_the_text_of_a_roll_out(document: Make, command: Command, golden: Golden) -> None:
     world = World(document(**BUDGET))
     first = await at_rest(world)
-    scaling.recommend(world, 6)
+    scaled.recommend(world, 6)
     world.edit(**BUDGET, engine=IMAGE)
     await world.reconcile()
-    scaling.recommend(world, 1)
+    scaled.recommend(world, 1)
     text = await command.run(world)
     second = (await command.found(world))["target"]
     text = text.replace(first, "aaaaaaaa").replace(second, "bbbbbbbb")

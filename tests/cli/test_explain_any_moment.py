@@ -7,15 +7,15 @@ import pytest
 
 from pdinference.cluster.kinds import CONTROLLER_REVISION, SCALER
 from tests.cli.explain_command import SERVICE, Command, Json, Make, Write, predicted
-from tests.inference import test_scaling as scaling
-from tests.inference.test_budget import BUDGET
-from tests.inference.test_reconcile import World
+from tests.inference import scaled
+from tests.inference.budgeted import BUDGET
+from tests.inference.world import World
 
 _SPECS: tuple[Json, ...] = (
     {},
     BUDGET,
     {**BUDGET, "autoscaling": {"gpuBudget": 3}},
-    {"parameter": scaling.GROUPS, "decode": scaling.SCALED},
+    {"parameter": scaled.GROUPS, "decode": scaled.SCALED},
 )
 
 
@@ -56,7 +56,7 @@ class Life:
     def recommend(self) -> None:
         for role in ("parameter", "decode"):
             if SCALER.path("ns", f"llama-{role}") in self.world.api.objects:
-                scaling.recommend(self.world, self.chance.randrange(1, 7), role)
+                scaled.recommend(self.world, self.chance.randrange(1, 7), role)
 
     def ready(self) -> None:
         self.world.roll_out()
@@ -105,7 +105,7 @@ async def test_an_explanation_names_the_writes_of_the_next_reconcile(
 ) -> None:
     life = Life(document, seed)
     if seed % 2:
-        await scaling.serving(life.world)
+        await scaled.serving(life.world)
     events: list[str] = []
     for _ in range(8):
         events.append(life.go_on())

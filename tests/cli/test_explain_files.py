@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from pdinference.cli import main
 from tests.cli.explain_command import Command, Make, at_rest, dump, invoke
 from tests.conftest import REPOSITORY
-from tests.inference.test_budget import BUDGET, IMAGE
-from tests.inference.test_reconcile import World
+from tests.inference.budgeted import BUDGET, IMAGE
+from tests.inference.world import World
 
 
 async def test_files_give_what_the_cluster_gives(document: Make, command: Command) -> None:

@@ -50,7 +50,7 @@ def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
         ("allowHostPaths: []", "unknown member. A policy has allowedHostPaths, labels"),
         ("allowedHostPaths: [/srv]", "allowedHostPaths[0]: This must be of type object"),
         ("allowedHostPaths: [{path: srv}]", "absolute path"),
-        ("allowedHostPaths: [{path: /srv}, {path: /srv/cache, readOnly: false}]", "put a link there"),
+        ("allowedHostPaths: [{path: /srv}, {path: /srv/cache, readOnly: false}]", "create a symbolic link"),
         ("volumeTypes: [hostPath]", "volumeTypes[0]"),
         ("secrets: all", "secrets: This must be of type array"),
     ],

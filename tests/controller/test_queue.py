@@ -42,7 +42,7 @@ async def test_a_key_that_waits_is_not_added_twice() -> None:
     assert await take(work) is None
 
 
-async def test_a_key_that_changes_while_it_is_worked_on_is_worked_on_again_afterwards() -> None:
+async def test_a_key_added_while_in_progress_is_processed_again() -> None:
     work = queue()
     work.add("a")
     await work.get()
@@ -89,7 +89,7 @@ async def test_back_off_doubles_up_to_five_minutes_and_starts_over_after_success
 
 
 async def test_the_servers_wish_to_wait_is_the_least_delay() -> None:
-    assert queue().retry("a", at_least=30) == 30
+    assert queue().retry("a", retry_after=30) == 30
 
 
 async def test_a_closed_queue_gives_nothing_out() -> None:

@@ -53,7 +53,7 @@ async def test_a_fault_is_survived_and_the_key_tried_again() -> None:
     await world.workers.stop(1)
 
 
-async def test_what_asks_for_a_retry_is_tried_again() -> None:
+async def test_a_result_with_retry_is_queued_again() -> None:
     async def retries() -> Result:
         return Result(retry=True)
 

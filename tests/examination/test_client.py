@@ -12,7 +12,7 @@ from pdinference.examination.desired import InvalidSpecError
 from pdinference.examination.tasks import tasks
 from pdinference.isolation.calls import BusyError, EndedError, InProcess
 from pdinference.manifests import RenderSettings
-from tests.inference.test_reconcile import World
+from tests.inference.world import World
 
 Make = Callable[..., dict[str, Any]]
 
@@ -89,8 +89,8 @@ async def test_the_status_says_it_and_children_stay(calls: Calls, document: Make
     world.examinations(calls)
     world.edit(decode={"replicas": 2})
     result = await world.reconcile()
-    assert (result.retry, result.again_after) == (False, AGAIN_AFTER_S)
-    assert "pods are left alone" in world.condition("Progressing")["message"]
+    assert (result.retry, result.requeue_after) == (False, AGAIN_AFTER_S)
+    assert "running pods continue" in world.condition("Progressing")["message"]
     assert world.condition("Progressing")["reason"] == "InvalidSpec"
     assert "took longer than 5 s" in world.condition("Progressing")["message"]
     assert world.api.names("/apps/") == children

@@ -7,13 +7,11 @@ import pytest
 
 from pdinference.api.names import Role
 from pdinference.cluster.kinds import DEPLOYMENT, POD, SCALER, STATEFUL_SET
-from tests.inference.test_reconcile import World
-from tests.inference.test_scaling import recommend, rests, serving
+from tests.inference.budgeted import BUDGET, IMAGE
+from tests.inference.scaled import recommend, rests, serving
+from tests.inference.world import World
 
 Json = dict[str, Any]
-SCALED = {"autoscaling": {"maxReplicas": 6, "targets": {"kvDemand": 80}}}
-BUDGET = {"autoscaling": {"gpuBudget": 8}, "parameter": SCALED, "decode": SCALED}
-IMAGE = {"image": "v:2"}
 
 
 @pytest.fixture
@@ -125,7 +123,7 @@ async def test_with_recreate_the_new_revision_waits_for_the_last_old_pod(documen
     await world.reconcile()
     await world.reconcile()
     assert workloads(world) == {}
-    assert "when the pods that are still there are gone" in world.condition("Progressing")["message"]
+    assert "when the remaining pods have ended" in world.condition("Progressing")["message"]
     for path in pods:
         del world.api.objects[path]
     world.sync()

@@ -13,11 +13,9 @@ from pdinference.examination.client import AGAIN_AFTER_S
 from pdinference.examination.tasks import COMPILE, tasks
 from pdinference.isolation.calls import EndedError, InProcess
 from pdinference.manifests import RenderSettings
-from tests.inference import test_model_job as model_job
-from tests.inference import test_scaling as scaling
-from tests.inference import test_sleep as sleep
-from tests.inference.test_reconcile import CR, ROUTER, World
-from tests.inference.test_scaling import SCALED, count, recommend, serving
+from tests.inference import model_jobs, sleeping
+from tests.inference.scaled import SCALED, count, decode, recommend, serving
+from tests.inference.world import CR, ROUTER, World
 
 Json = dict[str, Any]
 Make = Callable[..., Json]
@@ -82,7 +80,7 @@ async def test_drift_is_corrected_and_nothing_is_written_at_rest(world: World) -
     first = await serving(world)
     await invalid(world)
     del world.api.objects[ROUTER]
-    world.api.scale(scaling.decode(first), 1)
+    world.api.scale(decode(first), 1)
     world.sync()
     await world.reconcile()
     assert ROUTER in world.api.objects
@@ -116,19 +114,19 @@ async def test_a_roll_out_that_had_begun_ends(world: World) -> None:
 
 
 async def test_a_model_that_sleeps_wakes_and_one_that_idles_falls_asleep(document: Make) -> None:
-    world = World(document(parameter=sleep.NODES, decode=sleep.SCALED, autoscaling=sleep.SLEEPY))
-    await sleep.asleep(world)
+    world = World(document(parameter=sleeping.NODES, decode=sleeping.SCALED, autoscaling=sleeping.SLEEPY))
+    await sleeping.asleep(world)
     world.edit(decode={"replicas": -1})
     await world.reconcile()
     assert world.condition("Progressing")["reason"] == "InvalidSpec"
     assert world.condition("Ready")["reason"] == "Asleep"
     world.restart()
-    world.activity = sleep.HELD
+    world.activity = sleeping.HELD
     await world.reconcile()
-    assert sleep.counts(world) == [2, 2, 2]
+    assert sleeping.counts(world) == [2, 2, 2]
     world.roll_out()
-    await sleep.nobody_asks(world)
-    assert sleep.counts(world) == [0, 0, 0]
+    await sleeping.no_requests(world)
+    assert sleeping.counts(world) == [0, 0, 0]
 
 
 async def test_a_return_to_the_valid_spec_restarts_no_pod(world: World) -> None:
@@ -155,14 +153,14 @@ async def test_without_a_history_children_are_left_alone(world: World) -> None:
         await world.reconcile()
     assert world.api.writes() == 0
     assert specs(world) == before
-    assert "running pods are left alone. Correct it: spec.engine.args" in world.condition("Progressing")["message"]
+    assert "running pods continue. Correct it: spec.engine.args" in world.condition("Progressing")["message"]
     assert (world.condition("Ready")["status"], world.condition("Ready")["reason"]) == ("Unknown", "InvalidSpec")
     world.edit(decode=SCALED)
     await world.reconcile()
     assert world.condition("Ready")["status"] == "True"
 
 
-async def test_an_entry_that_a_stricter_version_refuses_is_not_skipped_for_an_older_one(world: World) -> None:
+async def test_a_newest_entry_that_is_now_invalid_is_not_replaced_by_an_older(world: World) -> None:
     world.edit(decode=SCALED, parameter={"seed": 1})
     await world.reconcile()
     world.edit(decode=SCALED, parameter={"seed": 13})
@@ -173,27 +171,27 @@ async def test_an_entry_that_a_stricter_version_refuses_is_not_skipped_for_an_ol
         world.edit(decode=SCALED, **valid_once)
         await world.reconcile()
         assert world.condition("Progressing")["reason"] == "InvalidSpec"
-        assert "pods are left alone" in world.condition("Progressing")["message"]
+        assert "running pods continue" in world.condition("Progressing")["message"]
         assert world.status["revision"] == second
     assert history(world) == [1, 2]
 
 
 async def test_a_model_that_turns_out_not_to_fit_leaves_the_one_before_in_effect(document: Make) -> None:
     """Only the Job that downloads it learns what would have been refused at once."""
-    world = World(document(model=model_job.model(), decode=SCALED))
+    world = World(document(model=model_jobs.model(), decode=SCALED))
     await world.reconcile()
     assert history(world) == []
-    model_job.report(world, complete=True, phase="Ready")
+    model_jobs.report(world, complete=True, phase="Ready")
     first = await serving(world)
     assert history(world) == [1]
     lora = {"adapters": [{"name": "sql", "path": "owner/sql"}]}
-    world.edit(model={**model_job.model("owner/other"), "lora": lora}, decode=SCALED)
+    world.edit(model={**model_jobs.model("owner/other"), "lora": lora}, decode=SCALED)
     for _ in range(2):
         await world.reconcile()
     assert history(world) == [1], "nobody knows yet whether it is valid"
     facts = {"config": {"num_hidden_layers": 1}, "adapters": [{"path": "owner/sql", "rank": 64}]}
-    model_job.report(world, complete=True, phase="Ready", facts=facts)
-    assert (await world.reconcile()).again_after == pytest.approx(0.1)
+    model_jobs.report(world, complete=True, phase="Ready", facts=facts)
+    assert (await world.reconcile()).requeue_after == pytest.approx(0.1)
     for restarted in (False, True):
         if restarted:
             world.restart()
@@ -208,7 +206,7 @@ async def test_a_model_that_turns_out_not_to_fit_leaves_the_one_before_in_effect
     await world.reconcile()
     await world.reconcile()
     assert world.api.writes() == 0
-    world.edit(model={**model_job.model("owner/other"), "lora": {**lora, "maxRank": 64}}, decode=SCALED)
+    world.edit(model={**model_jobs.model("owner/other"), "lora": {**lora, "maxRank": 64}}, decode=SCALED)
     await world.reconcile()
     assert world.condition("Progressing")["reason"] != "InvalidSpec"
 
@@ -222,13 +220,13 @@ async def test_an_invalid_spec_that_never_was_valid_creates_nothing(document: Ma
     assert world.api.requests.total() == 0
 
 
-async def test_an_examination_that_was_ended_leaves_the_last_valid_spec_in_effect(world: World) -> None:
+async def test_an_ended_examination_leaves_the_last_valid_spec_in_effect(world: World) -> None:
     first = await serving(world)
     world.examinations(Ended(tasks(RenderSettings())))
     world.edit(decode=SCALED, parameter={"seed": 13})
     await world.reconcile()
     result = await world.reconcile()
-    assert (result.retry, result.again_after) == (False, AGAIN_AFTER_S)
+    assert (result.retry, result.requeue_after) == (False, AGAIN_AFTER_S)
     assert "could not be examined, so the last valid spec stays in effect" in world.condition("Progressing")["message"]
     recommend(world, 5)
     await world.reconcile()
@@ -246,7 +244,7 @@ async def test_a_last_valid_spec_that_cannot_be_read_is_tried_again(world: World
     assert world.condition("Progressing")["reason"] == "InvalidSpec"
 
 
-async def test_children_come_before_the_history_and_a_killed_operator_finishes_both(world: World) -> None:
+async def test_children_precede_the_history_and_a_restart_completes_both(world: World) -> None:
     world.api.fail("create", PLACE, KilledError())  # type: ignore[arg-type]
     with pytest.raises(KilledError):
         await world.reconcile()

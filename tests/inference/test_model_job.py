@@ -1,37 +1,14 @@
 """P and D wait for the Job that downloads their model."""
 
-import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from pdinference.api import names
 from pdinference.cluster.kinds import JOB
-from tests.inference.test_reconcile import World
+from tests.inference.model_jobs import Json, jobs, model, report
+from tests.inference.world import World
 
-Json = dict[str, Any]
 GIB = 2**30
-
-
-def model(repository: str = "owner/name") -> Json:
-    cache = {"persistentVolumeClaim": {"claimName": "models"}}
-    return {"source": {"huggingFace": {"repository": repository}}, "cache": cache}
-
-
-def jobs(world: World) -> list[str]:
-    return world.api.names("/jobs/")
-
-
-def report(world: World, *, complete: bool = False, **content: Any) -> None:
-    """What the Job's pod and the Job's controller write."""
-    (name,) = jobs(world)
-    path = JOB.path("ns", name)
-    body = world.api.objects[path]
-    body["metadata"]["annotations"][names.ANNOTATION_MODEL] = json.dumps(content)
-    body["status"] = {"conditions": [{"type": "Complete", "status": "True"}]} if complete else {"active": 1}
-    world.api.put(path, body)
-    world.sync()
 
 
 @pytest.fixture
@@ -76,7 +53,7 @@ async def test_while_it_downloads_and_nothing_changes_nothing_is_written(world: 
 
 
 @pytest.mark.parametrize("strategy", ["BlueGreen", "Recreate"])
-async def test_the_old_pair_serves_until_the_new_model_is_there(world: World, strategy: str) -> None:
+async def test_the_old_revision_serves_until_the_new_model_is_ready(world: World, strategy: str) -> None:
     world.edit(model=model(), rollout={"strategy": strategy})
     await world.reconcile()
     report(world, complete=True, phase="Ready")

@@ -2,163 +2,12 @@
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
-from pdinference.api import names
-from pdinference.api.names import Role
-from pdinference.cluster.apply import Applier
-from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.history.store import History
-from pdinference.cluster.kinds import CONTROLLER_REVISION, DEPLOYMENT, POD, RESOURCE, SERVICE_ACCOUNT, Owner, watched
-from pdinference.cluster.replicas import ReplicaWriter
-from pdinference.controller.events import EventRecorder
-from pdinference.controller.metrics import Metrics
-from pdinference.controller.report import Reporter
-from pdinference.controller.results import Result
-from pdinference.examination.client import Examinations
-from pdinference.examination.tasks import tasks
-from pdinference.inference.camera import Camera
-from pdinference.inference.execute import Executor
-from pdinference.inference.in_effect import SpecsInEffect
-from pdinference.inference.reconcile import Reconciler
-from pdinference.isolation.calls import Calls, InProcess
-from pdinference.manifests import RenderSettings
-from pdinference.planning.scaling.condition import Measured
-from pdinference.planning.scaling.sleep import Activity
-from tests.cluster.fake_api import FakeApi
-
-Json = dict[str, Any]
-OWNER = Owner("ns", "llama")
-CR = RESOURCE.path("ns", "llama")
-ROUTER = DEPLOYMENT.path("ns", "llama-router")
-
-
-class World:
-    """The operator's core on an API server in memory; `sync` plays the watches."""
-
-    def __init__(self, document: Json, settings: RenderSettings = RenderSettings()) -> None:  # noqa: B008 - frozen
-        self.api = FakeApi()
-        self.settings = settings
-        self.measured = Measured()
-        self.metrics = Metrics()
-        self.document = document
-        self.activity: Activity | None = Activity(held=False, idle_seconds=0)
-        self.ahead = timedelta()
-        self.restart()
-        self.edit()
-
-    def restart(self) -> None:
-        """A new operator process: all that was in memory is gone."""
-        self.cache = Cache()
-        self.examinations(InProcess(tasks(self.settings)))
-        self.sync()
-
-    def examinations(self, calls: Calls) -> None:
-        """Let these make the examinations from now on."""
-        events = EventRecorder(self.api, self.metrics, instance="test")
-        history = History(self.api, self.cache)
-        self.reconciler = Reconciler(
-            cache=self.cache,
-            camera=Camera(
-                self.cache,
-                measured=lambda _: self.measured,
-                activity=lambda _: self.activity,
-                now=lambda: datetime.now(UTC) + self.ahead,
-                history_due=history.is_due,
-            ),
-            executor=Executor(
-                api=self.api,
-                cache=self.cache,
-                applier=Applier(self.api, self.cache),
-                replicas=ReplicaWriter(self.api, self.cache),
-                history=history,
-                metrics=self.metrics,
-            ),
-            reporter=Reporter(self.api, self.cache, events, self.metrics),
-            metrics=self.metrics,
-            specs=SpecsInEffect(Examinations(calls), history),
-        )
-
-    def later(self, seconds: float) -> None:
-        """Time passes."""
-        self.ahead += timedelta(seconds=seconds)
-
-    def edit(self, **spec: Any) -> None:
-        """The user applies a spec."""
-        old = self.api.objects.get(CR, {})
-        kept = {"status": old["status"]} if "status" in old else {}
-        body = {**self.document, **kept, "spec": {**self.document["spec"], **spec}}
-        body["metadata"] = {"name": "llama", "namespace": "ns"}
-        self.api.put(CR, body)
-        self.sync()
-
-    def sync(self) -> None:
-        """Everything that is live gets into the cache, as far as it is watched, and what is gone gets out."""
-        for kind in watched(keda=self.settings.keda is not None):
-            prefix = kind.path("ns") + "/"
-            bodies = [body for path, body in self.api.objects.items() if path.startswith(prefix)]
-            for body in bodies:
-                self.cache.observe(kind, body, deleted=False)
-            tables = {RESOURCE: self.cache.resources, POD: self.cache.pods, CONTROLLER_REVISION: self.cache.history}
-            table = tables.get(kind, self.cache.children)
-            uids = {body["metadata"]["uid"] for body in bodies}
-            for key, record in table.items():  # type: ignore[attr-defined]
-                if (table is not self.cache.children or key[0] == kind.name) and record.uid not in uids:
-                    table.remove(key, record.uid, 0)  # type: ignore[attr-defined]
-
-    async def reconcile(self) -> Result:
-        self.api.requests.clear()
-        result = await self.reconciler.reconcile(OWNER)
-        self.sync()
-        return result
-
-    @property
-    def status(self) -> Json:
-        found: Json = self.api.objects[CR]["status"]
-        return found
-
-    def condition(self, type_: str) -> Json:
-        return next(condition for condition in self.status["conditions"] if condition["type"] == type_)
-
-    def revisions(self, kind: str = "deployments") -> set[str]:
-        """Revisions of which a decode (or other) workload exists."""
-        return {name.rsplit("-", 1)[1] for name in self.api.names(f"/{kind}/llama-decode-")}
-
-    def roll_out(self, *, ready: bool = True) -> None:
-        """What the controllers of Kubernetes do: pods of the templates, and statuses."""
-        for path in [
-            path for path in self.api.objects if any(f"/{k}/" in path for k in ("deployments", "statefulsets"))
-        ]:
-            self._finish(path, ready=ready)
-        self.sync()
-
-    def _finish(self, path: str, *, ready: bool) -> None:
-        body = self.api.objects[path]
-        count = body["spec"].get("replicas", 1)
-        up = count if ready else 0
-        body["status"] = {
-            "observedGeneration": body["metadata"]["generation"],
-            "replicas": count,
-            "updatedReplicas": count,
-            "readyReplicas": up,
-            "availableReplicas": up,
-        }
-        generation = body["metadata"]["generation"]
-        self.api.put(path, body)
-        self.api.objects[path]["metadata"]["generation"] = generation
-        labels = body["spec"]["template"]["metadata"]["labels"]
-        if labels[names.LABEL_ROLE] == Role.ROUTER:
-            for old in [p for p in self.api.objects if "/pods/llama-router" in p]:
-                del self.api.objects[old]
-        name = f"{body['metadata']['name']}-{labels[names.LABEL_REVISION]}-0"
-        conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
-        spec = body["spec"]["template"]["spec"]
-        pod = {"metadata": {"name": name, "namespace": "ns", "labels": labels}, "spec": spec}
-        self.api.put(POD.path("ns", name), {**pod, "status": {"phase": "Running", "conditions": conditions}})
+from pdinference.cluster.kinds import SERVICE_ACCOUNT
+from tests.inference.world import CR, OWNER, ROUTER, Json, World
 
 
 @pytest.fixture
@@ -166,9 +15,9 @@ def world(document: Callable[..., Json]) -> World:
     return World(document())
 
 
-async def test_a_rollout_is_looked_at_again_when_its_deadline_passes(world: World) -> None:
+async def test_a_rollout_is_reconciled_when_its_deadline_passes(world: World) -> None:
     await world.reconcile()
-    looks = [(await world.reconcile()).again_after for _ in range(2)]
+    looks = [(await world.reconcile()).requeue_after for _ in range(2)]
     assert looks[-1] == pytest.approx(4200, abs=30)
 
 
@@ -180,7 +29,7 @@ async def test_a_new_resource_gets_all_its_children_and_a_status(world: World) -
     assert world.status["observedGeneration"] == 1
 
 
-async def test_a_second_reconcile_asks_the_api_server_for_nothing(world: World) -> None:
+async def test_a_second_reconcile_makes_no_requests(world: World) -> None:
     await world.reconcile()
     await world.reconcile()
     await world.reconcile()
@@ -226,7 +75,7 @@ async def edited_after_rollout(world: World, image: str) -> str:
     return first
 
 
-async def test_the_old_pair_stays_until_the_new_one_answers(world: World) -> None:
+async def test_the_old_revision_stays_until_the_new_one_serves(world: World) -> None:
     first = await edited_after_rollout(world, "v:2")
     second = world.status["revision"]
     assert first != second
@@ -239,7 +88,7 @@ async def test_the_old_pair_stays_until_the_new_one_answers(world: World) -> Non
     assert world.status["servingRevision"] == second
 
 
-async def test_claims_of_the_old_pair_stay_as_long_as_it(world: World) -> None:
+async def test_claims_of_the_old_revision_stay_as_long_as_it(world: World) -> None:
     def claiming(device_class: str) -> Json:
         return {"accelerator": {"devices": {"deviceClassName": device_class}}}
 
@@ -261,7 +110,7 @@ async def test_claims_of_the_old_pair_stay_as_long_as_it(world: World) -> None:
     assert world.revisions("resourceclaimtemplates") == set()
 
 
-async def test_the_old_pair_survives_a_restart_in_the_middle(world: World) -> None:
+async def test_the_old_revision_survives_a_restart_during_the_rollout(world: World) -> None:
     first = await edited_after_rollout(world, "v:2")
     world.restart()
     await world.reconcile()
@@ -291,7 +140,7 @@ async def test_an_edit_can_be_taken_back(world: World) -> None:
     assert second not in world.revisions()
 
 
-async def test_recreate_frees_the_old_pair_at_once(world: World) -> None:
+async def test_recreate_deletes_the_old_revision_at_once(world: World) -> None:
     world.edit(rollout={"strategy": "Recreate"})
     await world.reconcile()
     world.roll_out()

@@ -1,30 +1,21 @@
 """Scalers recommend, the operator alone writes replica counts, and nothing flaps."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, SCALER, STATEFUL_SET
-from pdinference.planning.scaling.condition import Measured
-from tests.inference.test_reconcile import World
+from pdinference.cluster.kinds import AUTOSCALER, STATEFUL_SET
+from pdinference.planning.scaling.condition import MeasuredLoad
+from tests.inference.scaled import GROUPS, SCALED, TARGET, Json, count, decode, recommend, recommended, rests, serving
+from tests.inference.world import World
 
-Json = dict[str, Any]
-SCALED = {"replicas": 2, "autoscaling": {"maxReplicas": 6, "targets": {"kvDemand": 80}}}
-TARGET = SCALER.path("ns", "llama-decode")
 HPA = AUTOSCALER.path("ns", "llama-decode")
-PARALLELISM = {"pipeline": 3, "nodes": 3}
-GROUPS = {**SCALED, "parallelism": PARALLELISM}
 
 
 @pytest.fixture
 def world(document: Callable[..., Json]) -> World:
     return World(document(decode=SCALED))
-
-
-def decode(revision: str) -> str:
-    return DEPLOYMENT.path("ns", f"llama-decode-{revision}")
 
 
 def leader(revision: str) -> str:
@@ -39,43 +30,6 @@ def groups(world: World, revision: str) -> list[int]:
     """How many pods each node rank has."""
     paths = [leader(revision), worker(revision, 1), worker(revision, 2)]
     return [world.api.objects[path]["spec"]["replicas"] for path in paths]
-
-
-def count(world: World, revision: str) -> int:
-    found: int = world.api.objects[decode(revision)]["spec"]["replicas"]
-    return found
-
-
-def recommended(world: World) -> int | None:
-    found: int | None = world.api.objects[TARGET]["spec"].get("replicas")
-    return found
-
-
-def recommend(world: World, pods: int, role: str = "decode") -> None:
-    """What an HPA does."""
-    world.api.scale(SCALER.path("ns", f"llama-{role}"), pods)
-    world.sync()
-
-
-async def serving(world: World) -> str:
-    """Reconcile until a revision serves and nothing is left to do."""
-    for _ in range(2):
-        await world.reconcile()
-        world.roll_out()
-    await world.reconcile()
-    await world.reconcile()
-    revision: str = world.status["servingRevision"]
-    assert revision == world.status["revision"]
-    return revision
-
-
-async def rests(world: World) -> bool:
-    """Whether a reconcile writes nothing, also after a restart of the operator."""
-    await world.reconcile()
-    quiet = world.api.writes() == 0
-    world.restart()
-    await world.reconcile()
-    return quiet and world.api.writes() == 0
 
 
 async def test_scale_target_and_hpa_exist_from_the_start_and_change_nothing(world: World) -> None:
@@ -274,7 +228,7 @@ async def test_an_event_says_from_what_load_a_count_follows(world: World) -> Non
     autoscaling = world.condition("Autoscaling")
     assert (autoscaling["status"], autoscaling["reason"]) == ("True", "TooManyReplicas")
     (event,) = [b for p, b in world.api.objects.items() if "/events/" in p and b["reason"] == "ScaledUp"]
-    assert event["note"] == "decode: 2 to 6 pods. Load of a pod/target was kvDemand 120%/80%."
+    assert event["note"] == "decode: 2 to 6 pods. Load per pod/target: kvDemand 120%/80%."
 
 
 async def test_an_event_of_a_count_that_a_person_recommended_has_no_load(world: World) -> None:
@@ -287,12 +241,12 @@ async def test_an_event_of_a_count_that_a_person_recommended_has_no_load(world: 
 
 async def test_the_baseline_latency_outlives_the_operator(world: World) -> None:
     first = await serving(world)
-    world.measured = Measured(baselines={first: 0.01})
+    world.measured = MeasuredLoad(baselines={first: 0.01})
     await world.reconcile()
     assert world.api.objects[TARGET]["status"]["baselineInterTokenMicroseconds"] == 10_000
     world.restart()
     for seen in ({}, {first: 0.03}, {first: 0.0099}):
-        world.measured = Measured(baselines=seen)
+        world.measured = MeasuredLoad(baselines=seen)
         await world.reconcile()
         assert world.api.writes() == 0
 

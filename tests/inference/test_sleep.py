@@ -1,72 +1,31 @@
 """A pair that nobody asks has no pods, gets them back with the next request, and nothing flaps in between."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from pdinference.cluster.kinds import DEPLOYMENT, SCALER, STATEFUL_SET
 from pdinference.planning.scaling.sleep import Activity
-from tests.inference.test_reconcile import ROUTER, World
-from tests.inference.test_scaling import recommend
-
-Json = dict[str, Any]
-BUSY, IDLE = Activity(held=False, idle_seconds=0), Activity(held=False, idle_seconds=901)
-HELD = Activity(held=True, idle_seconds=0)
-SCALED = {
-    "replicas": 3,
-    "parallelism": {"tensor": 2},
-    "autoscaling": {"minReplicas": 2, "maxReplicas": 6},
-}
-NODES = {**SCALED, "parallelism": {"tensor": 2, "nodes": 2}}
-SLEEPY = {"scaleToZero": {"afterSeconds": 900}}
+from tests.inference.scaled import recommend
+from tests.inference.sleeping import (
+    BUSY,
+    HELD,
+    NODES,
+    SCALED,
+    SLEEPY,
+    Json,
+    asleep,
+    counts,
+    no_requests,
+    serving,
+    take_pods_away,
+)
+from tests.inference.world import ROUTER, World
 
 
 @pytest.fixture
 def world(document: Callable[..., Json]) -> World:
     return World(document(parameter=NODES, decode=SCALED, autoscaling=SLEEPY))
-
-
-def counts(world: World) -> list[int]:
-    """Pods of D, and of each node of P."""
-    revision = world.status["revision"]
-    paths = [
-        DEPLOYMENT.path("ns", f"llama-decode-{revision}"),
-        STATEFUL_SET.path("ns", f"llama-parameter-{revision}"),
-        STATEFUL_SET.path("ns", f"llama-node1-{revision}"),
-    ]
-    return [world.api.objects[path]["spec"]["replicas"] for path in paths]
-
-
-async def serving(world: World) -> None:
-    for _ in range(2):
-        await world.reconcile()
-        world.roll_out()
-    await world.reconcile()
-    assert world.condition("Ready")["reason"] == "Serving"
-
-
-async def asleep(world: World) -> None:
-    """Nobody asks for long enough, and Kubernetes has taken the pods away."""
-    await serving(world)
-    await nobody_asks(world)
-    take_pods_away(world)
-    await world.reconcile()
-    assert counts(world) == [0, 0, 0]
-
-
-async def nobody_asks(world: World) -> None:
-    """For long enough, so that the operator takes the pods away."""
-    world.activity = IDLE
-    await world.reconcile()
-    await world.reconcile()
-
-
-def take_pods_away(world: World) -> None:
-    world.roll_out()
-    for path in [p for p in world.api.objects if "/pods/" in p and "/pods/llama-router" not in p]:
-        del world.api.objects[path]
-    world.sync()
 
 
 def looked_at(world: World, **status: int) -> None:
@@ -83,7 +42,7 @@ def events(world: World) -> list[str]:
     return [body["reason"] for path, body in world.api.objects.items() if "/events/" in path]
 
 
-async def test_it_falls_asleep_when_nobody_asks_and_rests(world: World) -> None:
+async def test_a_resource_without_requests_falls_asleep_and_rests(world: World) -> None:
     await asleep(world)
     await world.reconcile()
     await world.reconcile()
@@ -99,7 +58,7 @@ async def test_asleep_the_recommendation_is_the_minimum_with_which_it_wakes(worl
         recommend(world, 5, role)
     await world.reconcile()
     assert counts(world) == [5, 5, 5]
-    await nobody_asks(world)
+    await no_requests(world)
     for path in (SCALER.path("ns", f"llama-{role}") for role in ("parameter", "decode")):
         target = world.api.objects[path]
         assert (target["spec"]["replicas"], target["status"]["replicas"]) == (2, 0)
@@ -109,7 +68,7 @@ async def test_asleep_the_recommendation_is_the_minimum_with_which_it_wakes(worl
     assert counts(world) == [2, 2, 2]
 
 
-async def test_the_status_of_a_pair_that_sleeps_is_no_complaint(world: World) -> None:
+async def test_an_asleep_resource_has_no_warnings_in_its_status(world: World) -> None:
     await asleep(world)
     assert (world.condition("Ready")["status"], world.condition("Ready")["reason"]) == ("True", "Asleep")
     assert world.condition("ParameterReady")["reason"] == world.condition("DecodeReady")["reason"] == "Asleep"
@@ -146,9 +105,9 @@ async def test_a_request_that_goes_away_while_the_pods_start_does_not_stop_them(
     assert counts(world) == [2, 2, 2]
 
 
-async def test_pods_that_end_do_not_answer_for_a_pair_that_wakes(world: World) -> None:
+async def test_terminating_pods_do_not_make_a_waking_resource_ready(world: World) -> None:
     await serving(world)
-    await nobody_asks(world)
+    await no_requests(world)
     for path in [p for p in world.api.objects if "/pods/" in p and "/pods/llama-router" not in p]:
         pod = world.api.objects[path]
         world.api.put(path, {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-11-21T00:00:00Z"}})
@@ -171,13 +130,13 @@ async def test_blindness_neither_sends_to_sleep_nor_wakes(world: World) -> None:
     assert world.api.requests.total() == 0
 
 
-async def test_routers_that_do_not_tell_are_mentioned(world: World) -> None:
+async def test_routers_that_do_not_report_are_mentioned(world: World) -> None:
     world.activity = None
     await serving(world)
-    assert "Router pods do not tell" in world.condition("Autoscaling")["message"]
+    assert "Router pods do not report" in world.condition("Autoscaling")["message"]
     world.activity = BUSY
     await world.reconcile()
-    assert "Router pods do not tell" not in world.condition("Autoscaling")["message"]
+    assert "Router pods do not report" not in world.condition("Autoscaling")["message"]
 
 
 async def test_a_restarted_operator_lets_it_sleep(world: World) -> None:
@@ -188,7 +147,7 @@ async def test_a_restarted_operator_lets_it_sleep(world: World) -> None:
     assert counts(world) == [0, 0, 0]
 
 
-async def test_the_old_revision_is_not_started_when_the_spec_changes_during_sleep(world: World) -> None:
+async def test_a_change_of_the_spec_during_sleep_starts_no_old_revision(world: World) -> None:
     await asleep(world)
     first = world.status["revision"]
     world.edit(engine={"seed": 7})
@@ -214,7 +173,7 @@ async def test_fewer_router_pods_start_nothing(world: World) -> None:
     assert "WokeUp" not in events(world)[before:]
 
 
-async def test_a_router_pod_more_starts_the_pair(world: World) -> None:
+async def test_an_additional_router_pod_wakes_p_and_d(world: World) -> None:
     await asleep(world)
     world.edit(router={"replicas": 2})
     await world.reconcile()
@@ -223,7 +182,7 @@ async def test_a_router_pod_more_starts_the_pair(world: World) -> None:
     assert counts(world) == [2, 2, 2]
 
 
-async def test_a_pair_that_may_sleep_no_longer_is_ready_when_its_pods_are(world: World) -> None:
+async def test_without_scale_to_zero_readiness_follows_the_pods(world: World) -> None:
     """Its old router pods are all the time, because requests may wait in them."""
     await asleep(world)
     world.edit(autoscaling=None)
@@ -237,7 +196,7 @@ async def test_a_pair_that_may_sleep_no_longer_is_ready_when_its_pods_are(world:
     assert world.condition("Ready")["reason"] == "Serving"
 
 
-async def test_a_changed_pair_is_started_and_sleeps_again_when_nobody_asks(world: World) -> None:
+async def test_a_changed_revision_starts_and_sleeps_without_requests(world: World) -> None:
     await asleep(world)
     world.edit(engine={"seed": 7})
     await world.reconcile()
@@ -248,7 +207,7 @@ async def test_a_changed_pair_is_started_and_sleeps_again_when_nobody_asks(world
     assert counts(world) == [0, 0, 0]
 
 
-async def test_a_router_pod_that_has_never_seen_a_pair_gets_one(world: World) -> None:
+async def test_a_router_pod_that_was_never_ready_wakes_p_and_d(world: World) -> None:
     """A node with the router's pod went away, say: the new one would not get ready without P and D."""
     await asleep(world)
     looked_at(world, availableReplicas=0, readyReplicas=0)
@@ -267,10 +226,10 @@ async def test_a_ready_router_alone_is_not_called_ready(world: World) -> None:
     assert world.condition("Ready")["status"] == "False"
 
 
-async def test_it_is_looked_at_when_it_may_be_time_to_sleep(world: World) -> None:
+async def test_a_resource_is_reconciled_when_it_may_sleep(world: World) -> None:
     await serving(world)
     world.activity = Activity(held=False, idle_seconds=880)
-    assert (await world.reconcile()).again_after == 20
+    assert (await world.reconcile()).requeue_after == 20
 
 
 async def test_zero_replicas_stop_the_role_and_no_request_starts_it(document: Callable[..., Json]) -> None:
@@ -284,7 +243,7 @@ async def test_zero_replicas_stop_the_role_and_no_request_starts_it(document: Ca
     assert world.condition("DecodeReady")["reason"] == "ScaledToZero"
 
 
-async def test_a_pair_that_is_stopped_is_not_ready_though_its_old_router_pods_are(world: World) -> None:
+async def test_a_stopped_resource_with_ready_old_router_pods_is_not_ready(world: World) -> None:
     """Requests may wait in them, and new ones do not get ready without P and D."""
     await serving(world)
     world.edit(decode={**SCALED, "replicas": 0})
@@ -305,17 +264,17 @@ SMALL = {"replicas": 3, "autoscaling": {"minReplicas": 2, "maxReplicas": 6}}
 async def test_both_roles_wake_at_once_when_the_budget_is_just_enough(world: World) -> None:
     world.edit(parameter=SMALL, decode=SMALL, autoscaling={**SLEEPY, "gpuBudget": 4})
     await serving(world)
-    await nobody_asks(world)
+    await no_requests(world)
     take_pods_away(world)
     world.activity = HELD
     await world.reconcile()
     assert replicas(world) == [2, 2]
 
 
-async def test_a_pair_that_wakes_waits_for_the_gpus_of_pods_that_still_end(world: World) -> None:
+async def test_a_waking_resource_waits_for_gpus_of_terminating_pods(world: World) -> None:
     world.edit(parameter=SMALL, decode=SMALL, autoscaling={**SLEEPY, "gpuBudget": 4})
     await serving(world)
-    await nobody_asks(world)
+    await no_requests(world)
     assert replicas(world) == [0, 0]
     world.activity = HELD  # while a pod of each role ends
     await world.reconcile()
@@ -334,7 +293,7 @@ async def test_a_restarted_operator_lets_a_revision_wait_that_wakes(world: World
     role = {"replicas": 1, "parallelism": {"tensor": 2}, "autoscaling": {"maxReplicas": 2}}
     world.edit(parameter=role, decode=role, autoscaling={**SLEEPY, "gpuBudget": 4})
     await serving(world)
-    await nobody_asks(world)
+    await no_requests(world)
     world.activity = HELD
     await world.reconcile()
     assert replicas(world) == [0, 0]

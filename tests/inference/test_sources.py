@@ -9,16 +9,16 @@ from pdinference.api.names import Role
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
 from pdinference.manifests import KedaSettings, RenderSettings
-from pdinference.planning.scaling.condition import Measured
-from tests.inference.test_reconcile import World
-from tests.inference.test_scaling import count, recommend, serving
+from pdinference.planning.scaling.condition import MeasuredLoad
+from tests.inference.scaled import count, recommend, serving
+from tests.inference.world import World
 
 Json = dict[str, Any]
 SCALED = {"replicas": 2, "autoscaling": {"maxReplicas": 6}}
 HPA = AUTOSCALER.path("ns", "llama-decode")
 KEDA = SCALED_OBJECT.path("ns", "llama-decode")
 KEDAS_HPA = AUTOSCALER.path("ns", "keda-hpa-llama-decode")
-OURS, ELSEWHERE = Measured(), Measured(problem=("MetricsApiElsewhere", "Another server has the API group."))
+OURS, ELSEWHERE = MeasuredLoad(), MeasuredLoad(problem=("MetricsApiElsewhere", "Another server has the API group."))
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ async def test_the_scaled_object_scales_the_pdscaler(world: World) -> None:
     assert (target["kind"], target["name"]) == ("PDScaler", "llama-decode")
 
 
-async def test_the_chosen_source_holds_whoever_serves_the_api_group(world: World) -> None:
+async def test_the_chosen_source_applies_whichever_server_has_the_group(world: World) -> None:
     await serving(world)
     for source, there in (("Builtin", {HPA}), ("PrometheusAdapter", {HPA}), ("KEDA", {KEDA, KEDAS_HPA})):
         world.edit(decode=SCALED, autoscaling={"source": source})
@@ -148,7 +148,7 @@ async def test_without_keda_in_the_cluster_the_condition_names_what_is_missing(w
     assert "Install KEDA" in progressing["message"]
 
 
-async def test_each_role_is_told_of_its_own_scaler(world: World) -> None:
+async def test_each_role_reports_its_own_scaler(world: World) -> None:
     world.edit(parameter={"autoscaling": {"maxReplicas": 3}}, decode=SCALED)
     await serving(world)
     await until_at_rest(world)

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from pdinference.activator.gate import Gate
-from pdinference.activator.run import Places, serving
+from pdinference.activator.run import Ports, serving
 from pdinference.api.names import ACTIVATOR_STATE_PORT, Role
 from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, POD, STATEFUL_SET
 from tests.integration.world import World, until
@@ -53,7 +53,7 @@ async def activator(router: Router, gate: Gate) -> AsyncIterator[str]:
     await runner.setup()
     await web.TCPSite(runner, ADDRESS, 0).start()
     try:
-        places = Places(0, ACTIVATOR_STATE_PORT, runner.addresses[0][1], ADDRESS, ADDRESS)
+        places = Ports(0, ACTIVATOR_STATE_PORT, runner.addresses[0][1], ADDRESS, ADDRESS)
         async with serving(places, gate, drain_seconds=1) as (port, _):
             yield f"http://{ADDRESS}:{port}"
     finally:

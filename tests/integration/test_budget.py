@@ -222,7 +222,7 @@ async def test_a_pair_is_recreated_only_when_the_old_pods_are_gone(scaling: Scal
         world = scaling.world
         changed: dict[str, Any] = {"parameter": SCALED, "decode": TWO_GPUS, "engine": {"image": "example/vllm:2"}}
         await world.apply(autoscaling={"gpuBudget": 3}, rollout=recreate, **changed)
-        await pair.says("Progressing", "GpuBudget", "when the pods that are still there are gone")
+        await pair.says("Progressing", "GpuBudget", "when the remaining pods have ended")
         await pair.come_to(0, 0)
         for role in (P, D):
             await pair.release(role)

@@ -24,7 +24,7 @@ DEEP = overlay('{"a":' * 1_500 + "1" + "}" * 1_500)
 LARGE = overlay('{"a":"%s"}' % ("y" * 1_300_000))
 MANY = overlay('{"a":[%s{}]}' % ("{}," * 60_000))
 TOO_DEEP = "spec.decode.podTemplate.spec.a.a: is nested deeper than 64 levels"
-TOO_LARGE = "bytes of JSON; at most 131072 are allowed"
+TOO_LARGE = "bytes of JSON; the limit is 131072 bytes"
 TOO_MANY = "the document has more than 16384 values"
 
 

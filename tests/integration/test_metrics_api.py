@@ -97,14 +97,14 @@ async def test_of_the_presets_two_metrics_the_larger_answer_decides(scaling: Sca
         pod.load = Load(kv_usage=0.1)  # its counters are gone
     await until(lambda: shown(scaling, "decodeLoad ?/90%, kvUsage "), "one load is unknown")
     told = await autoscaling(scaling, "False", "FailedGetExternalMetric")
-    assert "tell no pdinference_decode_load yet" in told["message"]
+    assert "do not report pdinference_decode_load yet" in told["message"]
     await scaling.looks(3)
     assert await scaling.pods_wanted() == 2
     for pod in await scaling.bring_up(Load()):
         pod.load = Load(kv_usage=0.98)
     await scaling.scaled_to(3)
     told = await autoscaling(scaling, "True")
-    assert "No pod goes as long as decodeLoad cannot be read." in told["message"]
+    assert "No scale-down while decodeLoad cannot be read." in told["message"]
 
 
 async def test_a_pod_that_falls_silent_changes_nothing_and_is_named(scaling: ScalingWorld) -> None:
@@ -124,7 +124,7 @@ async def test_a_pod_that_falls_silent_changes_nothing_and_is_named(scaling: Sca
     assert await scaling.pods_wanted() == 2
 
     async def named() -> bool:
-        return "do not tell their load" in (await scaling.world.condition("Autoscaling")).get("message", "")
+        return "No metrics from these pods" in (await scaling.world.condition("Autoscaling")).get("message", "")
 
     await until(named, "the condition names the pod")
 
@@ -158,7 +158,7 @@ async def test_a_metric_that_vanishes_stops_scaling_and_says_so(scaling: Scaling
     for pod in await scaling.bring_up(Load()):
         pod.load = Load(kv_usage=None)
     told = await autoscaling(scaling, "False", "FailedGetExternalMetric")
-    assert "tell no pdinference_kv_demand yet" in told["message"]
+    assert "do not report pdinference_kv_demand yet" in told["message"]
     await scaling.looks(3)
     assert await scaling.pods_wanted() == 2
 

@@ -162,7 +162,7 @@ async def test_an_adapter_of_too_high_a_rank_is_found_when_the_job_has_read_it(
 
     await until(refused, "the rank is known")
     message = (await world.condition("Progressing"))["message"]
-    assert "spec.model.lora.adapters[0]: sql has rank 64, and spec.model.lora.maxRank is 16" in message
+    assert "spec.model.lora.adapters[0]: Adapter sql has rank 64, but spec.model.lora.maxRank is 16" in message
     await world.apply(model={**model(), "lora": {**lora, "maxRank": 64}})
 
     async def accepted() -> bool:

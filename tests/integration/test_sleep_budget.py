@@ -79,7 +79,7 @@ async def test_a_pair_that_wakes_waits_for_the_gpus_of_its_old_pods(scaling: Sca
             return await counts(world, revision) == [1, 0]
 
         await until(p_wakes, "P is to have its pod")
-        await pair.says("DecodeReady", "GpuBudget", "until other pods let go of theirs")
+        await pair.says("DecodeReady", "GpuBudget", "until other pods have ended")
         await pair.release(P)  # its pod has the name of the one that drained
         await pair.come_to(1, 0)
         assert await counts(world, revision) == [1, 0]

@@ -88,7 +88,7 @@ class Webhook:
 
     async def material(self) -> KeyMaterial | None:
         """What the Secret holds."""
-        return KeyMaterial.of_secret((await self.world.api.get(self.secret_path)).get("data"))
+        return KeyMaterial.from_secret((await self.world.api.get(self.secret_path)).get("data"))
 
     async def overwrite(self, material: KeyMaterial) -> None:
         """Put something else into the Secret."""

@@ -59,7 +59,7 @@ async def test_calls_are_answered(isolated: IsolatedProcess) -> None:
         ("long", "needed more than 64 MiB"),
         ("_crash", f"crashed (signal {signal.SIGSEGV:d})"),
         ("_leave", "crashed"),
-        ("_raise", "failed (RuntimeError). This is a fault of the operator"),
+        ("_raise", "failed (RuntimeError). This is a bug of the operator"),
         ("_recurse", "failed (RecursionError)"),
     ],
 )

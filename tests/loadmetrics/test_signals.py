@@ -67,15 +67,17 @@ class TestBlindness:
                     value(Signal.KV_USAGE, one)
 
     def test_without_any_reading_there_is_no_value(self) -> None:
-        with pytest.raises(LoadUnavailableError, match="no pod answers the operator"):
+        with pytest.raises(LoadUnavailableError, match="no pod responds on its metrics port"):
             value(KV, pod(SILENT))
 
-    def test_pods_that_never_served_are_no_blindness_of_others(self) -> None:
-        with pytest.raises(LoadUnavailableError, match="no pod serves yet"):
+    def test_pods_that_never_served_have_no_load_yet(self) -> None:
+        with pytest.raises(LoadUnavailableError, match="no pod is ready yet"):
             value(KV, pod(expected=False))
 
-    def test_a_metric_that_no_pod_tells_is_named(self) -> None:
-        with pytest.raises(LoadUnavailableError, match="1 of 1 pods answer, but tell no pdinference_kv_demand yet"):
+    def test_a_metric_that_no_pod_reports_is_named(self) -> None:
+        with pytest.raises(
+            LoadUnavailableError, match="1 of 1 pods respond, but do not report pdinference_kv_demand yet"
+        ):
             value(KV, pod((NOW, told(kv_usage=None))))
 
     def test_a_silent_pod_is_taken_to_be_at_its_target_rather_than_idle(self) -> None:

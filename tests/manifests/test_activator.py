@@ -74,12 +74,12 @@ def test_pods_of_p_and_d_are_the_same_with_it(resource: Make) -> None:
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
-        ({"decode": {}}, "autoscaling in spec.parameter and in spec.decode"),
-        ({"parameter": {}}, "autoscaling in spec.parameter and in spec.decode"),
-        ({"router": {"replicas": 0}}, "a spec.router.replicas of 1 or more"),
+        ({"decode": {}}, "autoscaling in spec.parameter and spec.decode"),
+        ({"parameter": {}}, "autoscaling in spec.parameter and spec.decode"),
+        ({"router": {"replicas": 0}}, "spec.router.replicas to 1 or more"),
     ],
 )
-def test_what_it_needs_is_said(document: Callable[..., Any], edit: Any, says: str) -> None:
+def test_scale_to_zero_without_its_requirements_is_rejected(document: Callable[..., Any], edit: Any, says: str) -> None:
     with pytest.raises(InvalidResourceError, match=says):
         validated(document(**{**SLEEPY, **edit}))
 

@@ -143,7 +143,7 @@ async def test_an_interrupted_download_goes_on_with_the_files_that_are_missing(w
     shutil.copy(world.hub.folder / "model-00001.safetensors", world.cache)
     (world.cache / "model-00002.safetensors").write_bytes(b"half")
     (world.cache / "model-00009.safetensors").write_bytes(b"of another commit")
-    assert "holds no complete download" in world.check()
+    assert "has no complete download" in world.check()
     assert await world.fetch() == ""
     assert "model-00001.safetensors" not in world.hub.requests
     assert "model-00009.safetensors" not in world.files()
@@ -152,10 +152,10 @@ async def test_an_interrupted_download_goes_on_with_the_files_that_are_missing(w
 
 async def test_a_wrong_hash_is_found_and_mended_by_the_next_try(world: World) -> None:
     world.hub.lies = {"config.json"}  # small files are verified by git's hash
-    assert "config.json arrived damaged" in await world.fetch()
+    assert "The download of config.json is damaged" in await world.fetch()
     (world.cache / "model.safetensors").unlink()
     world.hub.lies = {"model.safetensors"}
-    assert "model.safetensors arrived damaged" in await world.fetch()
+    assert "The download of model.safetensors is damaged" in await world.fetch()
     assert ".pdinference.json" not in world.files()
     world.hub.lies = set()
     assert await world.fetch() == ""
@@ -190,12 +190,12 @@ async def test_what_does_not_exist_is_named(world: World) -> None:
 
 
 async def test_a_hub_that_is_away_is_named(world: World) -> None:
-    assert "http://127.0.0.1:9 cannot be reached" in await world.fetch(url="http://127.0.0.1:9")
+    assert "Cannot connect to http://127.0.0.1:9" in await world.fetch(url="http://127.0.0.1:9")
 
 
 async def test_a_repository_without_a_config_is_no_model(world: World) -> None:
     (world.hub.folder / "config.json").unlink()
-    assert "holds no config.json" in await world.fetch()
+    assert "has no config.json" in await world.fetch()
 
 
 async def test_a_plan_may_ask_the_hub(world: World, tmp_path: Path) -> None:

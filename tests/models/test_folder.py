@@ -104,31 +104,31 @@ def test_one_file_is_left_to_vllm(tmp_path: Path) -> None:
     [
         (
             {},
-            "has no config.json, which vLLM needs; it holds nothing. Does spec.model.source.persistentVolumeClaim.path",
+            "which vLLM needs. It contains nothing. Check spec.model.source.persistentVolumeClaim.path",
         ),
-        ({"llama/config.json": CONFIG}, "it holds llama. Is it {folder}/llama? Then let spec.model.source"),
+        ({"llama/config.json": CONFIG}, "It contains llama. Set spec.model.source"),
         (
             {"models--a--b/snapshots/c0ffee/config.json": CONFIG},
-            "Is it {folder}/models--a--b/snapshots/c0ffee? Then let spec.model.source",
+            "probably {folder}/models--a--b/snapshots/c0ffee",
         ),
         ({"model.safetensors": WHOLE}, "has no config.json"),
-        ({**SHARDED, "config.json": b""}, "config.json cannot be read as JSON"),
-        ({**SHARDED, "config.json": b"\xff"}, "config.json cannot be read as JSON"),
-        ({**SHARDED, "config.json": b"[" * 100_000}, "config.json cannot be read as JSON"),
-        ({**SHARDED, "config.json": b"[]"}, "it has to be a JSON object"),
+        ({**SHARDED, "config.json": b""}, "config.json is not usable as JSON"),
+        ({**SHARDED, "config.json": b"\xff"}, "config.json is not usable as JSON"),
+        ({**SHARDED, "config.json": b"[" * 100_000}, "config.json is not usable as JSON"),
+        ({**SHARDED, "config.json": b"[]"}, "it must be a JSON object"),
         ({**SHARDED, "config.json": POINTER}, "config.json is a Git LFS pointer"),
-        ({"config.json": CONFIG}, "has no weights, neither safetensors nor others; it holds config.json. Copy"),
+        ({"config.json": CONFIG}, "has no weights, neither safetensors nor others. It contains config.json. Copy"),
         ({"config.json": CONFIG, "training_args.bin": b"PK"}, "has no weights"),
         ({"config.json": CONFIG, "pytorch_model.bin": POINTER}, "Run `git lfs pull` in the clone, and copy the model"),
         ({"config.json": CONFIG, "model.safetensors": POINTER}, "model.safetensors is a Git LFS pointer"),
-        ({**SHARDED, FIRST: POINTER}, f"{FIRST} is a Git LFS pointer, not the file that it stands for."),
+        ({**SHARDED, FIRST: POINTER}, f"{FIRST} is a Git LFS pointer instead of the file."),
         (
             {**SHARDED, FIRST: POINTER, SECOND: POINTER},
-            "copy the model again. 1 more of 2 files cannot be loaded either.",
+            "copy the model again. 1 more of 2 files are also invalid.",
         ),
         (
             {name: content for name, content in SHARDED.items() if name != SECOND},
-            f"index.json names files that are not there: {SECOND}. Copy the whole model.",
+            f"index.json lists files that do not exist: {SECOND}. Copy the complete model.",
         ),
         (
             {"config.json": CONFIG, "model.safetensors.index.json": index("a", "b", "c", "d", "e")},
@@ -140,29 +140,35 @@ def test_one_file_is_left_to_vllm(tmp_path: Path) -> None:
                 "model.safetensors.index.json": index(FIRST),
                 "original/consolidated.00.pth": b"PK",
             },
-            f"names files that are not there: {FIRST}",
+            f"lists files that do not exist: {FIRST}",
         ),
-        ({**SHARDED, "model.safetensors.index.json": b"{}"}, "is no index of safetensors files, or damaged"),
-        ({**SHARDED, "model.safetensors.index.json": b'{"weight_map": {"a": 3}}'}, "is no index of safetensors files"),
-        ({**SHARDED, SECOND: WHOLE[:-1]}, f"{SECOND} is cut off: it has {len(WHOLE) - 1:,} bytes, and {len(WHOLE):,}"),
+        ({**SHARDED, "model.safetensors.index.json": b"{}"}, "is not a valid index of safetensors files"),
+        (
+            {**SHARDED, "model.safetensors.index.json": b'{"weight_map": {"a": 3}}'},
+            "is not a valid index of safetensors files",
+        ),
+        (
+            {**SHARDED, SECOND: WHOLE[:-1]},
+            f"{SECOND} is truncated: it has {len(WHOLE) - 1:,} bytes, but {len(WHOLE):,}",
+        ),
         ({**SHARDED, SECOND: WHOLE + b"x"}, f"{SECOND} is damaged: it has {len(WHOLE) + 1:,} bytes"),
-        ({**SHARDED, SECOND: WHOLE[:20]}, f"{SECOND} ends within its header, after 20 bytes. Copy it again."),
-        ({**SHARDED, SECOND: b""}, f"{SECOND} ends within its header, after 0 bytes."),
-        ({**SHARDED, SECOND: b"<!DOCTYPE html><html>"}, f"{SECOND} is no safetensors file"),
-        ({**MISTRAL, "params.json": b"{"}, "params.json cannot be read as JSON"),
+        ({**SHARDED, SECOND: WHOLE[:20]}, f"{SECOND} is truncated within its header, after 20 bytes. Copy it again."),
+        ({**SHARDED, SECOND: b""}, f"{SECOND} is truncated within its header, after 0 bytes."),
+        ({**SHARDED, SECOND: b"<!DOCTYPE html><html>"}, f"{SECOND} is not a safetensors file"),
+        ({**MISTRAL, "params.json": b"{"}, "params.json is not usable as JSON"),
         ({**MISTRAL, "consolidated.safetensors": POINTER}, "consolidated.safetensors is a Git LFS pointer"),
     ],
 )
-def test_what_vllm_cannot_load_is_told(tmp_path: Path, files: Files, said: str) -> None:
+def test_files_that_vllm_cannot_load_are_rejected(tmp_path: Path, files: Files, said: str) -> None:
     folder = written(tmp_path / "model", files)
     assert said.format(folder=folder) in fault(folder)
 
 
-def test_a_folder_that_is_not_there_is_told_with_what_is(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_with_its_siblings(tmp_path: Path) -> None:
     written(tmp_path, {"llama/8b/config.json": CONFIG, "qwen/config.json": CONFIG})
     wanted = tmp_path / "mistral" / "7b"
     assert fault(wanted) == (
-        f"{wanted} does not exist: {tmp_path} holds llama, qwen. Correct {FIELD}, or copy the model there."
+        f"{wanted} does not exist; {tmp_path} contains llama, qwen. Correct {FIELD}, or copy the model to this folder."
     )
 
 
@@ -170,7 +176,7 @@ def test_a_link_that_was_copied_without_its_file_is_told(tmp_path: Path) -> None
     folder = written(tmp_path, SHARDED)
     (folder / SECOND).unlink()
     (folder / SECOND).symlink_to("../../blobs/c0ffee")
-    assert f"{SECOND} is a link to ../../blobs/c0ffee, which is not there. Copy files, not links" in fault(folder)
+    assert f"{SECOND} is a link to ../../blobs/c0ffee, which does not exist. Copy files, not links" in fault(folder)
 
 
 @pytest.mark.parametrize("name", [".", "config.json", SECOND])
@@ -184,7 +190,7 @@ def test_what_may_not_be_read_is_told(tmp_path: Path, name: str) -> None:
             tmp_path.chmod(0o755)
             os.setuid(65532)
         said = fault(Path("model"))
-        os._exit(f"User {os.getuid()} may not read {Path('model', name)}. Let everybody" not in said)
+        os._exit(f"User {os.getuid()} cannot read {Path('model', name)}. Make the model" not in said)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     (tmp_path / "model" / name).chmod(0o755)
 
@@ -246,7 +252,7 @@ entries = st.fixed_dictionaries(
 
 
 @given(json_values | st.dictionaries(st.text(max_size=5), entries, max_size=3))
-def test_any_json_is_a_header_or_told_not_to_be(tmp_path_factory: pytest.TempPathFactory, value: Any) -> None:
+def test_any_json_is_parsed_as_a_header_or_rejected(tmp_path_factory: pytest.TempPathFactory, value: Any) -> None:
     file = tmp_path_factory.getbasetemp() / "json.safetensors"
     text = json.dumps(value).encode()
     file.write_bytes(struct.pack("<Q", len(text)) + text)
@@ -255,7 +261,7 @@ def test_any_json_is_a_header_or_told_not_to_be(tmp_path_factory: pytest.TempPat
         assert isinstance(value, dict)
         assert size >= 8 + len(text)
     else:
-        assert "is no safetensors file, or damaged: its header" in size
+        assert "is not a safetensors file, or is damaged: its header" in size
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=8), st.integers(0, 50), max_size=5), st.integers(-60, 60))

@@ -39,7 +39,7 @@ def left_alone(previous: Status) -> Status:
     return left_alone_status("spec.x: wrong", NO_VERDICT, generation=4, previous=previous, now=NOW)
 
 
-def test_progressing_tells_of_the_stored_spec_and_all_else_of_the_last_valid_one() -> None:
+def test_progressing_reports_the_stored_spec_others_the_last_valid() -> None:
     before = built(SERVING)
     status = built(replace(SERVING, generation=4, invalid="spec.x: wrong"), previous=before)
     found, earlier = conditions(status), conditions(before)

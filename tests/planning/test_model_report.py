@@ -12,7 +12,7 @@ from pdinference.api.v1alpha1.status import KnownModel, ModelStatus
 from pdinference.planning.model_report import ModelView, model_diagnosis, model_status
 from pdinference.planning.observed import JobState, PodProblem, PodSummary
 from pdinference.planning.transitions import transitions
-from tests.planning.test_status import STARTING, built, conditions, pod
+from tests.planning.statuses import STARTING, built, conditions, pod
 
 GIB = 2**30
 FACTS = {"config": {"num_hidden_layers": 32}, "checkpoint": {"elements": 5}}
@@ -29,7 +29,7 @@ def message(model: ModelView) -> str:
     return model_diagnosis(model, [], "ns").message
 
 
-def test_a_download_tells_how_far_it_is() -> None:
+def test_a_download_reports_its_progress() -> None:
     model = view(phase="Downloading", downloadedBytes=3 * GIB, totalBytes=15 * GIB, commit="c0ffee")
     assert model_diagnosis(model, [], "ns") == (
         "Downloading",
@@ -42,7 +42,7 @@ def test_a_download_tells_how_far_it_is() -> None:
 
 def test_a_finished_download_leaves_what_is_known() -> None:
     model = view(complete=True, phase="Ready", totalBytes=15 * GIB, facts=FACTS)
-    assert message(model) == "owner/name revision main is in the cache, whole, 15.0 GiB."
+    assert message(model) == "owner/name revision main is complete in the cache, 15.0 GiB."
     facts = model_status(model, None).facts
     assert facts is not None
     assert (facts.source, facts.config) == ("id", {"num_hidden_layers": 32})
@@ -57,14 +57,14 @@ def test_what_is_known_of_adapters_is_kept() -> None:
     assert [found.model_dump() for found in facts.adapters] == [adapter]
 
 
-def test_what_was_known_of_the_same_source_stays_known_while_a_new_job_starts() -> None:
+def test_facts_of_the_same_source_stay_while_a_new_job_starts() -> None:
     known = ModelStatus(facts=KnownModel(source="id", config={"num_hidden_layers": 1}))
     assert model_status(view(), known).facts == known.facts
     other = ModelStatus(facts=KnownModel(source="other", config={"num_hidden_layers": 1}))
     assert model_status(view(), other).facts is None
 
 
-def test_a_failure_is_passed_on_in_its_own_words() -> None:
+def test_a_failure_is_reported_with_its_message() -> None:
     model = view(phase="Failed", reason="AccessDenied", message="owner/name is gated: accept its terms.")
     assert model_diagnosis(model, [], "ns") == ("AccessDenied", "owner/name is gated: accept its terms.")
 
@@ -99,7 +99,7 @@ def test_p_and_d_say_that_they_wait_for_the_model() -> None:
         assert "1.0 GiB of 4.0 GiB (25 %)" in found[name].message
 
 
-def test_events_tell_start_end_and_failure_once() -> None:
+def test_start_end_and_failure_have_one_event_each() -> None:
     def status(model: ModelView) -> Any:
         return built(replace(STARTING, model=model))
 
@@ -127,15 +127,13 @@ WITHOUT = pod(
     Role.DECODE, ready=False, problem=PodProblem(NO_MODEL, last_words="/models has no config.json. Copy the model.")
 )
 WITH = replace(pod(Role.PARAMETER), has_model=True)
-TOLD = (
-    "Pod x-decode-0 has no model to load: /models has no config.json. Copy the model. It tries again within 5 minutes."
-)
+TOLD = "Pod x-decode-0 has no model to load: /models has no config.json. Copy the model. It retries within 5 minutes."
 
 
-def test_pods_tell_whether_the_model_on_a_volume_is_whole() -> None:
+def test_pods_report_whether_the_model_on_a_volume_is_complete() -> None:
     assert "ModelReady" not in conditions(built(STARTING))
     assert (looking().status, looking().reason) == ("Unknown", "NotChecked")
-    assert looking().message.startswith("There is no pod"), "of a pair that sleeps, pods have looked"
+    assert looking().message.startswith("No pod of the current revision"), "of a pair that sleeps, pods have looked"
     found = looking(WITH, pod(Role.DECODE, ready=False))
     assert (found.status, found.reason) == ("True", "Checked")
     found = looking(WITH, WITHOUT)
@@ -146,7 +144,7 @@ def test_only_pods_of_the_wanted_revision_tell() -> None:
     assert looking(replace(WITHOUT, revision="r0"), replace(WITH, revision="r0")).status == "Unknown"
 
 
-def test_what_is_damaged_after_the_download_is_told_too() -> None:
+def test_damage_after_the_download_is_reported() -> None:
     done = view(complete=True, phase="Ready")
     assert looking(WITH, model=done).reason == "Downloaded"
     assert looking(WITH, WITHOUT, model=done).reason == NO_MODEL
@@ -160,7 +158,7 @@ def test_the_role_whose_pod_has_no_model_says_so() -> None:
         assert TOLD in status[name].message
 
 
-def test_an_event_tells_of_a_model_that_cannot_be_loaded_and_of_its_mending() -> None:
+def test_a_model_that_cannot_be_loaded_and_its_repair_have_events() -> None:
     def reasons(old: tuple[PodSummary, ...], new: tuple[PodSummary, ...]) -> list[tuple[str, str]]:
         statuses = [built(replace(STARTING, verifies_model=True, pods=pods)) for pods in (old, new)]
         return [(each.type, each.reason) for each in transitions(*statuses)]

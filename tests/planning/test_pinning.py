@@ -27,8 +27,8 @@ def test_a_p_without_products_says_how_to_pin_it(resource: Make) -> None:
         "NotPinned",
         (
             "spec.parameter.accelerator.products: P is not pinned to a product: its pods may run on any node with "
-            "nvidia.com/gpu. List products here; `kubectl get nodes -L nvidia.com/gpu.product` shows those of the "
-            "cluster."
+            "nvidia.com/gpu. List products here. `kubectl get nodes -L nvidia.com/gpu.product` shows the products "
+            "in the cluster."
         ),
     )
 

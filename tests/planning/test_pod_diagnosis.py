@@ -15,7 +15,7 @@ def test_a_crash_loop_points_to_the_log_of_the_run_that_ended() -> None:
     problem = PodProblem("CrashLoopBackOff", "Error", "vllm", exit_code=1, restarts=3)
     reason, message = diagnose(pod(problem, restarts=3), "ns")
     assert reason == "CrashLooping"
-    assert "container vllm stops again and again, last with exit code 1." in message
+    assert "container vllm stops repeatedly, last with exit code 1." in message
     assert "kubectl logs -n ns p-0 -c vllm --previous" in message
 
 
@@ -33,7 +33,7 @@ def test_a_crash_loop_points_to_the_log_of_the_run_that_ended() -> None:
             2,
             None,
             "no",
-            "stopped. It said last: «no». See why: `kubectl logs -n ns p-0 -c vllm --p",
+            "stopped. Its last log lines: «no». See why: `kubectl logs -n ns p-0 -c vllm --p",
         ),
     ],
 )
@@ -63,7 +63,7 @@ def test_a_crash_loop_has_the_same_message_after_each_crash() -> None:
     assert len({diagnose(pod(problem, restarts=problem.restarts), "ns") for problem in crashed}) == 1
 
 
-def test_an_image_pull_has_one_reason_and_message_while_the_kubelet_retries() -> None:
+def test_an_image_pull_keeps_reason_and_message_during_retries() -> None:
     """The texts are those of Kubernetes 1.34, pkg/kubelet/images/image_manager.go."""
     fails = PodProblem("ErrImagePull", "pull access denied", "vllm", "x:1")
     waits = PodProblem(
@@ -80,7 +80,10 @@ def test_an_image_pull_has_one_reason_and_message_while_the_kubelet_retries() ->
 def test_all_missing_devices_are_listed() -> None:
     said = "1 Insufficient nvidia.com/gpu, 1 Insufficient rdma/ib, 1 had untolerated taint."
     message = diagnose(pod(PodProblem("Unschedulable", said)), "ns").message
-    assert "Too few free nvidia.com/gpu and rdma/ib: a pod gets all of its devices from one node. If these" in message
+    assert (
+        "No node has enough free nvidia.com/gpu and rdma/ib (all devices of a pod must be on one node). If these"
+        in message
+    )
 
 
 def test_out_of_memory_names_the_field_to_raise() -> None:
@@ -116,11 +119,11 @@ def test_a_pod_without_trouble_is_starting() -> None:
 
 
 @pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
-def test_a_pod_that_does_not_get_as_far_as_a_container_has_a_command_that_says_why(reason: str) -> None:
+def test_a_pod_without_started_containers_has_a_command_to_see_why(reason: str) -> None:
     """As where a node lacks the folder of the model: the kubelet says that in an Event, and in no status."""
     found = diagnose(pod(PodProblem(reason)), "ns")
     assert found.reason == "Starting"
-    assert "if this lasts, see `kubectl describe -n ns pod p-0`." in found.message
+    assert "If this takes long, see `kubectl describe -n ns pod p-0`." in found.message
 
 
 def test_a_crash_is_worse_than_a_slow_start() -> None:
@@ -147,7 +150,7 @@ class TestSchedulerMessages:
         [
             ("1 cannot allocate all claims.", "the free devices of spec.parameter.accelerator.devices"),
             ("request accelerators: device class x does not exist.", "devices.deviceClassName"),
-            ("1 Insufficient amd.com/gpu, 1 Insufficient cpu.", "Too few free amd.com/gpu: "),
+            ("1 Insufficient amd.com/gpu, 1 Insufficient cpu.", "No node has enough free amd.com/gpu "),
             ("2 node(s) didn't match Pod's node affinity/selector.", "accelerator.products"),
             ("1 node(s) had untolerated taint(s).", "spec.parameter.placement.tolerations"),
             ("1 node(s) didn't match pod affinity rules.", "spec.colocation"),
@@ -166,7 +169,7 @@ class TestSchedulerMessages:
         assert message == "Pod p-0 fits on no node: 0/1 nodes are available: 1 Insufficient cpu."
 
 
-def test_a_pod_that_prepares_its_model_points_to_the_log_that_tells_how_far_it_is() -> None:
+def test_a_pod_that_prepares_its_model_names_the_log_with_progress() -> None:
     reason, message = diagnose(pod(PodProblem(PREPARING_MODEL, container="pdinference-model")), "ns")
     assert reason == PREPARING_MODEL
     assert "downloads or checks its model" in message

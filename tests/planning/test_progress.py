@@ -3,43 +3,21 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.api.v1alpha1.conditions import BY_NAME, FINAL_REASONS
 from pdinference.planning.model_report import ModelView
 from pdinference.planning.observed import AutoscalerState, JobState, PodProblem, PodSummary
-from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
 from pdinference.planning.status import StatusInputs, due
 from pdinference.planning.transitions import transitions
-from tests.planning.test_status import ASLEEP, NOW, SERVING, STARTING, built, conditions, pod, workload
-
-DEADLINE = timedelta(seconds=600)
-FIRST = replace(STARTING, progress_deadline=DEADLINE)
-SECOND = replace(
-    FIRST,
-    rollout=RolloutPlan(serving="r0", complete=False, keep=frozenset({"r0", "r1"})),
-    workloads={**STARTING.workloads, Role.ROUTER: replace(workload(Role.ROUTER), replicas=2, updated=1)},
-    pods=(*STARTING.pods, pod(Role.ROUTER, revision="r0"), *(pod(role, revision="r0") for role in ENGINE_ROLES)),
-)
-"""r0 serves, r1 starts."""
-
-PULL = PodProblem("ErrImagePull", "not found", "vllm", "x:1")
-LOOP = PodProblem("CrashLoopBackOff", "Error", "vllm", "x:1", exit_code=1, last_words="no", restarts=2)
-NO_ROOM = PodProblem("Unschedulable", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")
-
-
-def with_decode(inputs: StatusInputs, problem: PodProblem | None = None, **pod_fields: Any) -> StatusInputs:
-    """Replace the D pod of r1."""
-    fields = {"ready": False, "problem": problem, **pod_fields}
-    other = (p for p in inputs.pods if (p.role, p.revision) != (Role.DECODE, "r1"))
-    return replace(inputs, pods=(*other, PodSummary("x-decode-0", Role.DECODE, "r1", "Running", **fields)))
+from tests.planning.rollouts import DEADLINE, FIRST, LOOP, NO_ROOM, PULL, SECOND, with_decode
+from tests.planning.statuses import ASLEEP, NOW, SERVING, built, conditions, workload
 
 
 def after(inputs: StatusInputs, previous: Status, seconds: float) -> Status:
@@ -86,7 +64,7 @@ def test_a_stuck_rollout_comes_back_when_its_pods_do() -> None:
     assert again.last_progress_time == NOW + timedelta(seconds=30), "a phase is over"
 
 
-def test_without_progress_the_deadline_ends_a_rollout_that_nothing_explains() -> None:
+def test_an_unexplained_rollout_without_progress_ends_at_the_deadline() -> None:
     start = built(SECOND)
     assert progress(after(SECOND, start, 599)) == ("True", "RollingOut")
     late = after(SECOND, start, 600)
@@ -158,7 +136,7 @@ GROWING = replace(
 )
 
 
-def test_pods_that_the_spec_adds_have_a_deadline_those_of_a_scaler_have_none() -> None:
+def test_only_pods_that_the_spec_adds_have_a_deadline() -> None:
     asked = after(GROWING, built(GROWING), 600)
     assert progress(asked) == ("False", "Unschedulable")
     assert conditions(asked)["Ready"].status == "True"
@@ -291,7 +269,7 @@ def histories(draw: st.DrawFn) -> list[tuple[StatusInputs, int]]:
 
 
 @given(histories())
-def test_whatever_happens_the_conditions_agree_with_each_other_and_the_table(
+def test_conditions_agree_with_each_other_and_the_table(
     history: list[tuple[StatusInputs, int]],
 ) -> None:
     status, now = Status(), NOW

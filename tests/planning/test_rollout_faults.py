@@ -121,7 +121,7 @@ class Rollouts(RuleBasedStateMachine):
             world.apply(self.target, self.desired)
         world.create(self.target)
         plan = plan_rollout(target=self.target, serving=self.hint, router=world.router(), pods=world.summaries())
-        for revision in [revision for revision in world.engines if plan.may_go(revision)]:
+        for revision in [revision for revision in world.engines if plan.may_be_deleted(revision)]:
             self._may_be_deleted(revision, kept=world.engines.keys() - {revision})
             del world.engines[revision]
         self.hint = plan.serving

@@ -1,67 +1,20 @@
 """The status says what is wrong, where, and what to do."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
-from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
-from pdinference.api.v1alpha1 import Condition, PlanStatus, RoleMemory, Status
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1 import PlanStatus, RoleMemory
 from pdinference.planning.conditions import ConditionResult
 from pdinference.planning.memory import MemoryVerdict
-from pdinference.planning.observed import Failure, PodProblem, PodSummary, WorkloadState
+from pdinference.planning.observed import Failure, PodProblem, PodSummary
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
-from pdinference.planning.status import StatusInputs, build_status, service_url
+from pdinference.planning.status import StatusInputs, service_url
 from pdinference.planning.transitions import transitions
-
-NOW = datetime(2026, 11, 5, 12, 0, tzinfo=UTC)
-NAMES = {Role.PARAMETER: "x-parameter-r1", Role.DECODE: "x-decode-r1", Role.ROUTER: "x-router"}
-
-
-def workload(role: Role, ready: int = 1) -> WorkloadState:
-    return WorkloadState(NAMES[role], role, "r1", 1, 1, 1, ready, ready, observed=True)
-
-
-def pod(role: Role, *, ready: bool = True, problem: PodProblem | None = None, revision: str = "r1") -> PodSummary:
-    return PodSummary(f"x-{role}-0", role, revision, "Running", ready=ready, problem=problem)
-
-
-SERVING = StatusInputs(
-    namespace="ns",
-    name="x",
-    generation=3,
-    port=80,
-    target="r1",
-    desired=dict.fromkeys(Role, 1),
-    rollout=RolloutPlan(serving="r1", complete=True, keep=frozenset({"r1"})),
-    workloads={role: workload(role) for role in SERVING_ROLES},
-    pods=tuple(pod(role) for role in SERVING_ROLES),
-)
-STARTING = replace(
-    SERVING,
-    rollout=RolloutPlan(serving="", complete=False, keep=None),
-    workloads={role: workload(role, ready=0) for role in SERVING_ROLES},
-    pods=tuple(pod(role, ready=False) for role in SERVING_ROLES),
-)
-
-ASLEEP = replace(
-    SERVING,
-    workloads={**SERVING.workloads, **{role: replace(workload(role), desired=0) for role in ENGINE_ROLES}},
-    pods=(pod(Role.ROUTER),),
-    autoscalers={Role.PARAMETER: None, Role.DECODE: None},
-    queues_requests=True,
-    asleep=True,
-)
-
-
-def built(inputs: StatusInputs, previous: Status | None = None, now: datetime = NOW) -> Status:
-    return build_status(inputs, previous=previous or Status(), now=now)
-
-
-def conditions(status: Status) -> Mapping[str, Condition]:
-    return {condition.type: condition for condition in status.conditions}
+from tests.planning.statuses import ASLEEP, NOW, SERVING, STARTING, built, conditions, pod, workload
 
 
 def test_all_is_well() -> None:
@@ -111,7 +64,7 @@ def test_pods_that_come_without_a_new_revision_are_no_rollout() -> None:
     assert conditions(built(replace(scaling, workloads=new_routers)))["Progressing"].reason == "RollingOut"
 
 
-def test_the_worst_pod_is_named_with_its_reason_in_every_condition_that_it_spoils() -> None:
+def test_the_worst_pod_is_named_in_each_condition_that_it_makes_false() -> None:
     problem = PodProblem("ImagePullBackOff", "not found", "vllm", "example.com/vllm:typo")
     pods = (pod(Role.PARAMETER), pod(Role.DECODE, ready=False, problem=problem), pod(Role.ROUTER, ready=False))
     found = conditions(built(replace(STARTING, pods=pods)))
@@ -122,7 +75,7 @@ def test_the_worst_pod_is_named_with_its_reason_in_every_condition_that_it_spoil
     assert found["ParameterReady"].status == "True"
 
 
-def test_requests_are_answered_by_the_old_pair_while_the_new_one_is_stuck() -> None:
+def test_the_old_revision_answers_while_the_new_one_is_stuck() -> None:
     inputs = replace(
         STARTING,
         rollout=RolloutPlan(serving="r0", complete=False, keep=frozenset({"r0", "r1"})),
@@ -182,18 +135,18 @@ def test_only_pods_of_the_current_revision_count() -> None:
     assert "pdinference.io/revision=r1" in status.roles.decode.selector
 
 
-def test_a_pair_that_sleeps_and_of_which_one_role_is_stopped_answers_nobody() -> None:
+def test_an_asleep_resource_with_one_role_stopped_is_not_ready() -> None:
     before = built(ASLEEP)
     assert conditions(before)["Ready"].reason == "Asleep"
     stopped = replace(ASLEEP, desired={**SERVING.desired, Role.DECODE: 0}, autoscalers={Role.PARAMETER: None})
     status = built(stopped, previous=before)
     assert (conditions(status)["Ready"].status, conditions(status)["Ready"].reason) == ("False", "ScaledToZero")
     assert "spec.decode.replicas is 0" in conditions(status)["Ready"].message
-    assert "the next request starts its pods" in conditions(status)["ParameterReady"].message
+    assert "The next request starts its pods" in conditions(status)["ParameterReady"].message
     assert [event.reason for event in transitions(before, status)] == ["NotReady"]
 
 
-def test_an_instance_of_several_nodes_counts_once_and_any_of_its_pods_may_be_what_is_wrong() -> None:
+def test_an_instance_of_several_nodes_counts_once_with_all_its_pods() -> None:
     problem = PodProblem("Unschedulable", "0/2 nodes are available.")
     node = PodSummary("x-node1-r1-0", Role.PARAMETER, "r1", ready=False, problem=problem, node_rank=1)
     first = PodSummary("x-parameter-r1-0", Role.PARAMETER, "r1", "Running", ready=False)
@@ -213,20 +166,20 @@ def test_the_memory_plan_has_a_condition_and_its_numbers(fits: bool | None, stat
     assert made.plan.decode == plan.decode
 
 
-def test_routers_that_do_not_tell_who_asks_are_named_unless_they_have_just_started() -> None:
+def test_routers_without_activity_are_reported_unless_just_started() -> None:
     unheard = replace(
         SERVING, queues_requests=True, activity_known=False, autoscalers={Role.PARAMETER: None, Role.DECODE: None}
     )
-    assert "do not tell on port 8082" in conditions(built(unheard))["Autoscaling"].message
+    assert "do not report their requests on port 8082" in conditions(built(unheard))["Autoscaling"].message
     starts = {**SERVING.workloads, Role.ROUTER: replace(workload(Role.ROUTER), updated=0)}
-    assert "do not tell" not in conditions(built(replace(unheard, workloads=starts)))["Autoscaling"].message
+    assert "do not report" not in conditions(built(replace(unheard, workloads=starts)))["Autoscaling"].message
 
 
-def test_a_pair_that_sleeps_and_that_no_request_could_start_is_not_called_ready() -> None:
+def test_an_asleep_resource_that_cannot_wake_is_not_ready() -> None:
     before, now = built(ASLEEP), built(replace(ASLEEP, activity_known=False))
     ready = conditions(now)["Ready"]
     assert (ready.status, ready.reason) == ("Unknown", "Asleep")
-    assert "would not start them" in ready.message
+    assert "do not start P and D" in ready.message
     assert "next request" not in conditions(now)["DecodeReady"].message
     assert [event.reason for event in transitions(before, now)] == ["NotReady"]
     assert [event.reason for event in transitions(now, before)] == ["Ready"]
@@ -243,7 +196,7 @@ def beside_an_old_router(pair: StatusInputs) -> StatusInputs:
     )
 
 
-def test_an_old_pair_that_sleeps_is_not_said_to_answer_while_a_new_one_starts() -> None:
+def test_an_asleep_old_revision_does_not_answer_during_a_rollout() -> None:
     rollout = beside_an_old_router(STARTING)
     found = conditions(built(rollout))
     assert found["Ready"].status == "False"
@@ -252,7 +205,7 @@ def test_an_old_pair_that_sleeps_is_not_said_to_answer_while_a_new_one_starts() 
     assert "r0 keeps answering" in conditions(built(awake))["Progressing"].message
 
 
-def test_requests_are_answered_as_soon_as_one_router_pod_has_a_pair() -> None:
+def test_requests_are_answered_when_one_router_pod_has_p_and_d() -> None:
     """The others may still belong to a pair that sleeps."""
     moving = beside_an_old_router(SERVING)
     assert conditions(built(moving))["Ready"].status == "True"
@@ -260,7 +213,7 @@ def test_requests_are_answered_as_soon_as_one_router_pod_has_a_pair() -> None:
     assert conditions(built(left))["Ready"].status == "False", "an old pair to which no router pod sends anything"
 
 
-def test_a_router_pod_in_which_requests_still_wait_is_not_ready_without_a_pair() -> None:
+def test_a_router_pod_that_queues_requests_is_not_ready_without_pods() -> None:
     """Its spec, with `scaleToZero`, is of yesterday."""
     old = replace(
         STARTING,
@@ -277,7 +230,7 @@ def test_a_budget_that_leaves_no_gpus_is_the_reason_for_no_pods() -> None:
     without_gpus = replace(SERVING, workloads=none, autoscalers=hpas, allocation=Allocation({}, budget=1))
     found = conditions(built(without_gpus))["DecodeReady"]
     assert (found.status, found.reason) == ("False", "GpuBudget")
-    assert found.message == "D: spec.autoscaling.gpuBudget leaves no GPUs until other pods let go of theirs."
+    assert found.message == "D: spec.autoscaling.gpuBudget leaves no GPUs until other pods have ended."
     unlimited = conditions(built(replace(without_gpus, allocation=Allocation({}))))["DecodeReady"]
     assert unlimited.reason == "ScaledToZero"
 

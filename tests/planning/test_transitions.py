@@ -43,7 +43,7 @@ def test_a_new_resource_is_created_and_not_reported_as_broken() -> None:
     assert reasons(Status(), status()) == ["Created"]
 
 
-def test_readiness_is_told_when_it_comes_and_goes() -> None:
+def test_changes_of_readiness_are_events() -> None:
     up, down = status(ready="True", serving="r1"), status(serving="r1")
     assert reasons(status(), up) == ["RolloutFinished", "Ready"]
     assert reasons(up, down) == ["NotReady"]
@@ -56,7 +56,7 @@ def test_a_rollout_has_a_start_and_an_end() -> None:
 
 
 def test_a_start_is_no_warning_and_names_the_revisions() -> None:
-    for old, words in ((Status(), "Revision r2 is being created."), (status(), "Revision r2 is to replace r1.")):
+    for old, words in ((Status(), "Revision r2 is being created."), (status(), "Revision r2 replaces r1.")):
         (started,) = transitions(old, status(revision="r2"))
         assert (started.type, started.note) == ("Normal", words)
 
@@ -76,7 +76,7 @@ def autoscaling(reason: str, status: Literal["True", "False", "Unknown"] = "True
     return Status(conditions=[condition])
 
 
-def test_a_load_that_is_not_known_is_a_warning_and_its_return_is_told() -> None:
+def test_an_unknown_load_is_a_warning_and_its_return_an_event() -> None:
     starts, follows = autoscaling("Starting", "Unknown"), autoscaling("Active")
     blind = autoscaling("FailedGetExternalMetric", "False")
     assert reasons(starts, blind) == reasons(follows, blind) == ["AutoscalingInactive"]
@@ -84,14 +84,14 @@ def test_a_load_that_is_not_known_is_a_warning_and_its_return_is_told() -> None:
     assert reasons(starts, follows) == reasons(blind, starts) == reasons(blind, blind) == []
 
 
-def test_a_limit_of_both_roles_is_told_when_it_begins_to_stop_one() -> None:
+def test_a_joint_limit_is_an_event_when_it_begins() -> None:
     assert reasons(autoscaling("Active"), autoscaling("GpuBudget")) == ["ScalingLimited"]
     assert reasons(autoscaling("GpuBudget"), autoscaling("Ratio")) == ["ScalingLimited"]
     assert reasons(autoscaling("Ratio"), autoscaling("Ratio")) == []
     assert reasons(autoscaling("Ratio"), autoscaling("Active")) == []
 
 
-def test_a_rollout_that_waits_for_gpus_is_told_once() -> None:
+def test_a_rollout_that_waits_for_gpus_is_one_event() -> None:
     waits = status(reason="GpuBudget")
     assert reasons(status(), waits) == ["GpuBudget"]
     assert reasons(waits, waits) == []
@@ -102,11 +102,11 @@ def scaled(desired: int, *, replicas: int = 1) -> Status:
     return Status(revision="r1", roles=RolesStatus(decode=role))
 
 
-def test_a_changed_number_of_pods_is_told_with_the_load_that_decided() -> None:
+def test_a_changed_count_is_an_event_with_its_load() -> None:
     (event,) = transitions(scaled(1), scaled(3), loads={Role.DECODE: "kvDemand 200%/80%"})
     assert (event.reason, event.note) == (
         "ScaledUp",
-        "decode: 1 to 3 pods. Load of a pod/target was kvDemand 200%/80%.",
+        "decode: 1 to 3 pods. Load per pod/target: kvDemand 200%/80%.",
     )
     (event,) = transitions(scaled(3), scaled(1))
     assert (event.reason, event.note) == ("ScaledDown", "decode: 3 to 1 pods.")
@@ -122,7 +122,7 @@ def condition(type_: str, status: str, reason: str, message: str = "m") -> Statu
     return Status(conditions=[Condition.model_validate({**found, "lastTransitionTime": "2026-11-05T00:00:00Z"})])
 
 
-def test_sleep_and_waking_are_told_and_are_no_trouble() -> None:
+def test_sleep_and_waking_are_normal_events() -> None:
     ready, asleep, invalid, stopped, starts = (
         condition("Ready", status, reason)
         for status, reason in (
@@ -143,14 +143,14 @@ def test_sleep_and_waking_are_told_and_are_no_trouble() -> None:
     assert reasons(starts, invalid) == reasons(Status(), asleep) == reasons(asleep, Status()) == []
 
 
-def test_a_pair_that_can_be_woken_is_not_broken_by_waking() -> None:
+def test_waking_is_no_loss_of_readiness() -> None:
     can_wake = condition("Ready", "True", ASLEEP)
     assert reasons(can_wake, condition("Ready", "False", "Starting")) == ["WokeUp"]
     for reason in (ASLEEP, SCALED_TO_ZERO):
         assert reasons(can_wake, condition("Ready", "False", reason)) == ["NotReady"]
 
 
-def test_the_steps_of_a_model_are_told_once() -> None:
+def test_each_step_of_a_model_is_one_event() -> None:
     none, checks, loads, checked, broken, repaired = (
         condition(MODEL_READY, status, reason) if reason else Status()
         for status, reason in (
@@ -190,7 +190,7 @@ def test_pods_of_another_revision_have_not_been_scaled() -> None:
     assert reasons(scaled(2), scaled(2)) == []
 
 
-def test_roles_that_nothing_scaled_or_scales_are_not_told() -> None:
+def test_roles_without_autoscaling_have_no_scaling_events() -> None:
     fixed = Status(revision="r1", roles=RolesStatus(decode=RoleStatus(replicas=1, desired=3)))
     assert reasons(scaled(1), fixed) == reasons(fixed, scaled(1)) == []
 

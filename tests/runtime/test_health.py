@@ -42,7 +42,7 @@ async def test_a_watch_that_neither_delivers_nor_reconnects_is_not_healthy(silen
     """Kopf may miss a reconnection once, as it waits up to 30 s between tries; after five minutes it is stuck."""
     clock = Clock()
     freshness = Freshness(clock=clock)
-    freshness.heard("/api/v1/pods")
+    freshness.received("/api/v1/pods")
     clock.now = silence
     assert await status(made(freshness), "/healthz") == expected
 
@@ -50,9 +50,9 @@ async def test_a_watch_that_neither_delivers_nor_reconnects_is_not_healthy(silen
 async def test_a_watch_that_tries_to_reconnect_is_healthy() -> None:
     clock = Clock()
     freshness = Freshness(clock=clock)
-    freshness.heard("/api/v1/pods")
+    freshness.received("/api/v1/pods")
     clock.now = 1000
-    freshness.tried("/api/v1/pods")
+    freshness.connecting("/api/v1/pods")
     assert await status(made(freshness), "/healthz") == 200
     assert freshness.silent(500) == ["/api/v1/pods"]
 

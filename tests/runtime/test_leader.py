@@ -61,7 +61,7 @@ async def test_a_released_lease_is_taken_at_once(api: FakeApi) -> None:
     assert await elected(second, within=0.2)
 
 
-async def test_errors_of_the_api_server_do_not_end_the_leadership_while_there_is_time(api: FakeApi) -> None:
+async def test_api_server_errors_before_the_deadline_keep_leadership(api: FakeApi) -> None:
     leader = candidate(api, "a")
     await elected(leader)
     api.fail("replace", PATH, ApiError(500, "Internal", "x"), ApiError.unreachable(ConnectionResetError("reset")))

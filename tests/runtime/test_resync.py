@@ -54,7 +54,7 @@ async def test_the_first_list_is_tried_until_it_succeeds(monkeypatch: pytest.Mon
     assert taken == [Owner("ns", "llama")]
 
 
-async def test_every_resource_is_looked_at_after_each_interval() -> None:
+async def test_every_resource_is_queued_after_each_interval() -> None:
     taken: list[Owner] = []
     api = Lists()
     sync = make(api, taken.extend, interval=0.02)
@@ -72,7 +72,7 @@ async def test_a_watch_that_started_over_brings_a_list_soon(monkeypatch: pytest.
     await sync.first()
     running = asyncio.create_task(sync.forever())
     await asyncio.sleep(0.02)
-    sync.ask()
+    sync.request()
     await asyncio.sleep(0.2)
     running.cancel()
     assert api.complete == 2
@@ -95,12 +95,12 @@ async def test_what_was_deleted_before_the_first_watches_began_is_noticed(
             taken.put_nowait(owner)
 
     sync = make(api, enqueue, cache=cache)
-    freshness = Freshness(on_listed=sync.ask)
+    freshness = Freshness(on_listed=sync.request)
     await sync.first()
     owner = taken.get_nowait()
     api.deleted, api.failures, api.failing = True, failures, failing
     freshness.listed(RESOURCE.path(None))
-    freshness.tried(RESOURCE.path(None))  # before anybody waits for it, as at a start
+    freshness.connecting(RESOURCE.path(None))  # before anybody waits for it, as at a start
     running = asyncio.create_task(sync.forever())
     async with asyncio.timeout(10):
         assert await taken.get() == owner

@@ -110,7 +110,7 @@ async def test_lists_are_emptied_and_other_answers_are_not() -> None:
         assert found == [[], [{}], [{}]]
 
 
-def test_kopf_asks_for_one_object_only() -> None:
+def test_kopf_lists_one_object_only() -> None:
     from pdinference.runtime.watch import settings  # noqa: PLC0415
 
     assert isinstance(chosen := settings([RESOURCE]), kopf.OperatorSettings)

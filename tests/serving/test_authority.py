@@ -31,7 +31,7 @@ def test_an_empty_secret_is_filled(first: KeyMaterial) -> None:
 
 
 def test_it_survives_the_secret(first: KeyMaterial) -> None:
-    read = KeyMaterial.of_secret(first.as_secret())
+    read = KeyMaterial.from_secret(first.as_secret())
     assert read is not None
     assert (read.bundle, read.chain) == (first.bundle, first.chain)
     assert at(1, read) is read
@@ -43,7 +43,7 @@ def test_it_survives_the_secret(first: KeyMaterial) -> None:
     ids=str,
 )
 def test_a_secret_that_holds_something_else_counts_as_empty(data: dict[str, str] | None) -> None:
-    assert KeyMaterial.of_secret(data) is None
+    assert KeyMaterial.from_secret(data) is None
 
 
 def test_nothing_is_renewed_that_is_not_due(first: KeyMaterial) -> None:
@@ -51,7 +51,7 @@ def test_nothing_is_renewed_that_is_not_due(first: KeyMaterial) -> None:
         assert at(days, first) is first
 
 
-def test_the_certificate_is_renewed_well_before_it_expires_and_the_authority_stays(first: KeyMaterial) -> None:
+def test_a_certificate_is_renewed_before_it_expires_and_its_ca_stays(first: KeyMaterial) -> None:
     fresh = at(61, first)
     assert fresh.certificate.not_valid_after_utc > NOW + 150 * DAY
     assert fresh.authorities == first.authorities
@@ -66,7 +66,7 @@ def test_a_due_certificate_of_a_new_authority_is_renewed_at_once(first: KeyMater
     assert fresh.authorities == first.authorities
 
 
-def test_a_certificate_that_expired_while_nobody_looked_is_renewed(first: KeyMaterial) -> None:
+def test_a_certificate_that_expired_during_an_outage_is_renewed(first: KeyMaterial) -> None:
     fresh = at(100, first, published=False)
     assert fresh.certificate.not_valid_after_utc > NOW + 180 * DAY
     assert fresh.authorities == first.authorities
@@ -105,7 +105,7 @@ def test_another_name_needs_another_certificate(first: KeyMaterial) -> None:
 
 @pytest.mark.parametrize("member", ["tls.key", "ca.key"])
 def test_keys_that_belong_to_something_else_are_replaced(first: KeyMaterial, member: str) -> None:
-    stolen = KeyMaterial.of_secret({**first.as_secret(), member: at(0, None).as_secret()[member]})
+    stolen = KeyMaterial.from_secret({**first.as_secret(), member: at(0, None).as_secret()[member]})
     assert stolen is not None
     fresh = at(1, at(1, stolen))
     fresh.certificate.verify_directly_issued_by(fresh.authorities[0] if member == "tls.key" else fresh.authorities[-1])
@@ -114,4 +114,4 @@ def test_keys_that_belong_to_something_else_are_replaced(first: KeyMaterial, mem
 
 
 def test_a_certificate_that_is_no_certificate_counts_as_empty(first: KeyMaterial) -> None:
-    assert KeyMaterial.of_secret({**first.as_secret(), "tls.crt": b64encode(b"x").decode()}) is None
+    assert KeyMaterial.from_secret({**first.as_secret(), "tls.crt": b64encode(b"x").decode()}) is None

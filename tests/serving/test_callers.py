@@ -145,7 +145,7 @@ def source(request: pytest.FixtureRequest, server: Server, authority: Authority,
     return mounted(file, frozenset({API_SERVER}))
 
 
-async def test_the_api_server_is_let_in_and_nobody_else(
+async def test_only_the_api_server_is_accepted(
     server: Server, authority: Authority, source: Source, tmp_path: Path
 ) -> None:
     callers = Callers(server.authorities, source)
@@ -163,7 +163,9 @@ async def test_the_api_server_is_let_in_and_nobody_else(
         assert server.read == 0, "of others not even the body is read"
 
 
-async def test_before_a_ca_is_known_nobody_is_let_in(server: Server, authority: Authority, tmp_path: Path) -> None:
+async def test_before_a_ca_is_known_all_callers_are_refused(
+    server: Server, authority: Authority, tmp_path: Path
+) -> None:
     callers = Callers(server.authorities, published(server.api))
     with pytest.raises(ApiError):
         await callers.refresh()

@@ -87,7 +87,7 @@ def called() -> Any:
     return call
 
 
-async def test_an_empty_secret_becomes_a_certificate_that_the_published_bundle_trusts(
+async def test_an_empty_secret_gets_a_certificate_that_the_bundle_trusts(
     api: FakeApi, clock: Clock, called: Any
 ) -> None:
     ours = certificates(api, clock)
@@ -143,7 +143,7 @@ async def test_a_due_certificate_is_served_while_its_successor_cannot_be_stored(
     assert await called(ours, bundles(api)[0]) == "hello"
 
 
-async def test_an_expired_certificate_is_not_served_even_if_it_cannot_be_replaced(api: FakeApi, clock: Clock) -> None:
+async def test_an_expired_certificate_that_cannot_be_replaced_is_not_served(api: FakeApi, clock: Clock) -> None:
     clock.now -= timedelta(days=100)
     await certificates(api, clock).refresh()
     clock.now += timedelta(days=100)
@@ -181,7 +181,7 @@ async def test_no_authority_signs_before_its_bundle_is_published(api: FakeApi, c
         api, ("ours", "tls"), hosts=(HOST,), holders=(HOOKS,), lifetimes=lifetimes, now=clock
     )
     await ours.refresh()
-    material = KeyMaterial.of_secret(api.objects[SECRET]["data"])
+    material = KeyMaterial.from_secret(api.objects[SECRET]["data"])
     clock.now += timedelta(days=250)
     api.fail("apply", HOOKS.path, ApiError(0, "Unreachable", "away"), ApiError(0, "Unreachable", "away"))
     with pytest.raises(ApiError):
@@ -189,14 +189,14 @@ async def test_no_authority_signs_before_its_bundle_is_published(api: FakeApi, c
     clock.now += timedelta(hours=1)
     with pytest.raises(ApiError):
         await ours.refresh()
-    held = KeyMaterial.of_secret(api.objects[SECRET]["data"])
+    held = KeyMaterial.from_secret(api.objects[SECRET]["data"])
     assert held is not None
     assert material is not None
     assert len(held.authorities) == 2
     held.certificate.verify_directly_issued_by(material.authorities[0])
 
 
-async def test_a_bundle_that_somebody_removed_comes_back(api: FakeApi, clock: Clock) -> None:
+async def test_a_removed_bundle_is_restored(api: FakeApi, clock: Clock) -> None:
     ours = certificates(api, clock)
     await ours.refresh()
     before = bundles(api)
@@ -219,7 +219,7 @@ async def test_what_is_not_installed_is_passed_over(api: FakeApi, clock: Clock) 
 
 async def test_a_secret_that_does_not_exist_is_named(api: FakeApi, clock: Clock) -> None:
     del api.objects[SECRET]
-    with pytest.raises(CertificateError, match=r"secrets/tls does not exist; .*helm upgrade"):
+    with pytest.raises(CertificateError, match=r"secrets/tls does not exist\. .*helm upgrade"):
         await certificates(api, clock).refresh()
 
 
@@ -245,6 +245,6 @@ async def test_mounted_files_that_do_not_go_together_change_nothing(api: FakeApi
         (tmp_path / name).write_bytes(b64decode(material.as_secret()[name]))
     await ours.refresh()
     (tmp_path / "tls.key").write_bytes(b64decode(other.as_secret()["tls.key"]))
-    with pytest.raises(CertificateError, match="do not go together"):
+    with pytest.raises(CertificateError, match="do not match"):
         await ours.refresh()
     assert await called(ours, material.bundle) == "hello"

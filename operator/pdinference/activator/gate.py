@@ -1,4 +1,4 @@
-"""Where requests wait while P and D have no pods: bounded in number and in time."""
+"""Queues requests while P and D have no pods, with limits on their number and waiting time."""
 
 import asyncio
 import time
@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-_ENDS: Final = "This router stops; ask again."
+_ENDS: Final = "The router is shutting down. Retry the request."
 
 
 class TurnedAwayError(Exception):
-    """A request may not wait, or not any longer.
+    """A request cannot wait, or has waited for the maximum time.
 
     Attributes:
-        status: Of the answer.
+        status: HTTP status of the response.
     """
 
     def __init__(self, status: int, message: str) -> None:
@@ -22,16 +22,16 @@ class TurnedAwayError(Exception):
 
 
 class Gate:
-    """Open while the router has a P and a D pod to send requests to.
+    """A gate that is open while the router has a P pod and a D pod.
 
     Args:
-        limit: How many requests may wait.
-        max_wait: For how many seconds.
-        clock: Seconds that never jump.
+        limit: Maximum number of waiting requests.
+        max_wait: Maximum waiting time, in seconds.
+        clock: Monotonic clock, in seconds.
 
     Attributes:
-        held: Requests that wait.
-        latched: Whether it was ever open. What has served once is ready for requests, even while they have to wait.
+        held: Number of waiting requests.
+        latched: Whether the gate has ever been open. Once it has, the pod is ready, even while requests have to wait.
     """
 
     def __init__(self, *, limit: int, max_wait: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -48,12 +48,12 @@ class Gate:
 
     @property
     def idle_seconds(self) -> float:
-        """Time since there was a request; 0 while there is one, or while one that gave up might still be waiting.
+        """Seconds since the last request; 0 during requests, and until the maximum waiting time of a cancelled one.
 
-        Nobody can ask before the gate was open once, so the time counts from then at the earliest.
+        The time starts when the gate opens for the first time, because there can be no requests before.
 
-        Clients with less patience than P and D take to start come back. If these were let go meanwhile, such a client
-        would never be answered.
+        Clients with a timeout below the start-up time of P and D retry. If P and D were scaled to zero between two
+        attempts, such a client would never get an answer.
         """
         now = self._clock()
         if self._present or (now < self._hoped_until and not self._open.is_set()):
@@ -61,23 +61,23 @@ class Gate:
         return now - self._left
 
     def set(self, *, opened: bool) -> None:
-        """Note whether the router can answer."""
+        """Open or close the gate."""
         if opened:
             if not self.latched or self._clock() < self._hoped_until:
-                self._left = self._hoped_until = self._clock()  # who gave up has all the time to come back
+                self._left = self._hoped_until = self._clock()  # clients that gave up get the full idle time to retry
             self.latched = True
             self._open.set()
         else:
             self._open.clear()
 
     def end(self) -> None:
-        """Let nobody wait any more."""
+        """Reject all waiting and new requests."""
         self._ending = True
         self._open.set()
 
     @contextmanager
     def request(self) -> Iterator[float]:
-        """Around all of a request; the time until which it may wait comes back."""
+        """Track a request. Yields the time until which it may wait."""
         self._present += 1
         try:
             yield self._clock() + self._max_wait
@@ -89,7 +89,7 @@ class Gate:
         """Wait until the gate is open.
 
         Raises:
-            TurnedAwayError: Too many wait already, or it takes too long, or the process ends.
+            TurnedAwayError: Too many requests wait, the maximum time has passed, or the process is shutting down.
         """
         if not self._open.is_set():
             await self._wait(until)
@@ -98,7 +98,7 @@ class Gate:
         if self._ending:
             raise TurnedAwayError(503, _ENDS)
         if self.held >= self._limit:
-            raise TurnedAwayError(503, f"The model is being started, and {self.held} requests wait already.")
+            raise TurnedAwayError(503, f"The model is starting, and the queue is full ({self.held} requests).")
         self.held += 1
         try:
             await asyncio.wait_for(self._open.wait(), max(0.0, until - self._clock()))

@@ -1,4 +1,4 @@
-"""Passes requests on to the router, as soon as it can answer them."""
+"""Forwards requests to the router as soon as it can answer them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -12,12 +12,12 @@ from pdinference.activator.gate import Gate, TurnedAwayError
 
 _ASLEEP: Final = 503
 _REPEATABLE: Final = 2**18
-"""Bytes of a body that is kept until the router has taken it, so that it can be sent again.
+"""Maximum size, in bytes, of bodies that are buffered until the router accepts them, so that they can be resent.
 
-Longer ones wait unread, and are sent only after another look at whether there are pods.
+Larger bodies wait unread. They are sent only after a new check of the router's readiness.
 """
-_LOOKS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-"""They ask nothing of the model: they neither wake it nor keep it awake."""
+_PASSIVE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods without work for the model. They neither wake it nor keep it awake."""
 _RETRY_AFTER_S: Final = 10
 _PERIOD_S: Final = 0.5
 _HOP_BY_HOP: Final = frozenset(
@@ -36,10 +36,10 @@ _HOP_BY_HOP: Final = frozenset(
 
 
 class Proxy:
-    """Between the Service and the router.
+    """Proxy between the Service and the router.
 
     Args:
-        url: Of the router, without a path.
+        url: URL of the router, without a path.
     """
 
     def __init__(self, gate: Gate, session: aiohttp.ClientSession, url: str) -> None:
@@ -48,24 +48,24 @@ class Proxy:
         self._url = url
 
     async def watch(self) -> None:
-        """Follow, for ever, whether the router can answer."""
+        """Check the readiness of the router until cancelled."""
         while True:
             await self._look()
             await asyncio.sleep(_PERIOD_S)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request."""
+        """Handle a request."""
         try:
-            if request.method in _LOOKS:
+            if request.method in _PASSIVE_METHODS:
                 return await self._relay(request, await self._sent(request, b""))
             with self._gate.request() as until:
                 return await self._answered(request, until)
         except TurnedAwayError as error:
             return _refusal(error.status, str(error))
         except aiohttp.ClientConnectorError:
-            return _refusal(_ASLEEP, "The router does not answer yet.")
+            return _refusal(_ASLEEP, "The router does not accept connections yet.")
         except aiohttp.ClientError as error:
-            return _refusal(502, f"The router broke the connection off: {error or type(error).__name__}")
+            return _refusal(502, f"The connection to the router failed: {error or type(error).__name__}")
 
     async def _answered(self, request: web.Request, until: float) -> web.StreamResponse:
         length = request.content_length
@@ -81,11 +81,13 @@ class Proxy:
                     raise
                 self._gate.set(opened=False)
                 continue
-            # The last pods may have gone since somebody looked: then the request waits for new ones.
+            # The last pods may have terminated since the readiness check. Then the request waits for new pods.
             if answer.status == _ASLEEP and not await self._look():
                 answer.release()
                 if body is None:
-                    raise TurnedAwayError(_ASLEEP, "The last pods have just gone; ask again, and others start.")
+                    raise TurnedAwayError(
+                        _ASLEEP, "The last pods have terminated. Retry the request to start new pods."
+                    )
                 continue
             return await self._relay(request, answer)
 
@@ -102,7 +104,7 @@ class Proxy:
         )
 
     async def _look(self) -> bool:
-        """Whether the router has a P and a D pod."""
+        """Check whether the router has a P pod and a D pod."""
         try:
             async with self._session.get(f"{self._url}/readiness", timeout=aiohttp.ClientTimeout(total=5)) as answer:
                 opened = answer.ok
@@ -113,7 +115,7 @@ class Proxy:
 
     @staticmethod
     async def _relay(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-        """Pass an answer on as it comes."""
+        """Stream a response to the client."""
         async with answer:
             response = web.StreamResponse(status=answer.status, reason=answer.reason)
             response.headers.extend(_end_to_end(answer.headers))
@@ -122,7 +124,7 @@ class Proxy:
                 async for chunk in answer.content.iter_any():
                     await response.write(chunk)
             except aiohttp.ClientError:
-                # What came so far looks like an answer; only a broken connection says that it is none.
+                # The headers are already sent, so only an aborted connection signals the error to the client.
                 if request.transport is not None:
                     request.transport.abort()
                 return response
@@ -136,12 +138,12 @@ async def _chunks(request: web.Request) -> AsyncIterator[bytes]:
 
 
 def _end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:
-    """The headers that are not about one connection."""
+    """The end-to-end headers (RFC 9110, section 7.6.1)."""
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in _HOP_BY_HOP)
 
 
 def _refusal(status: int, message: str) -> web.Response:
-    """As OpenAI's API writes errors."""
+    """An error response in the form of OpenAI's API."""
     headers = {"Retry-After": str(_RETRY_AFTER_S)} if status == _ASLEEP else {}
     body = {"error": {"message": message, "type": "service_unavailable", "code": status}}
     return web.json_response(body, status=status, headers=headers)

@@ -1,7 +1,7 @@
-"""JSON that strangers wrote: measured before it is parsed, so that neither memory nor recursion can run out.
+"""Parser for untrusted JSON that checks limits on size, depth and number of values before it parses.
 
-`json.loads` recurses once a level and makes up to thirty times its input of small containers. So a scan of the bytes
-counts levels, values and members first. It runs in pieces, needs a few hundred kilobytes, and mostly runs in C.
+`json.loads` recurses for each level, and small containers take up to thirty times the memory of their text. So a scan
+of the bytes first counts levels, values and members. It works in pieces, in a few hundred kilobytes, and mostly in C.
 """
 
 import codecs
@@ -19,19 +19,19 @@ _STEPS = [{ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}.get(byte, 0) fo
 
 
 class BoundedJsonError(ValueError):
-    """Bytes that are no JSON, or more of it than is read. The message is a clause without a subject."""
+    """Data is not JSON or exceeds the limits. The message is a clause without a subject."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is read.
+    """Limits of the parser.
 
     Attributes:
-        size: Bytes.
-        depth: Arrays and objects within each other.
-        values: Commas and opening brackets, of which a text has about as many as values.
+        size: Size in bytes.
+        depth: Nesting of arrays and objects.
+        values: Commas and opening brackets, which is about the number of values.
         members: Members of all objects together.
-        digits: Digits in a row, in a number.
+        digits: Consecutive digits of a number.
     """
 
     size: int
@@ -42,12 +42,12 @@ class Limits:
 
 
 def measure(data: bytes, limits: Limits) -> None:
-    """Require that data keeps the limits and is UTF-8; whether it is JSON is left to a parser.
+    """Check that data is UTF-8 and within the limits. It need not be valid JSON.
 
-    Whatever a parser accepts is never deeper or larger than what is counted here.
+    The counts are upper bounds for any text that a JSON parser accepts.
 
     Raises:
-        BoundedJsonError: It does not.
+        BoundedJsonError: The data exceeds a limit or is not UTF-8.
     """
     if len(data) > limits.size:
         raise BoundedJsonError(f"is larger than {limits.size:,} bytes")
@@ -56,7 +56,7 @@ def measure(data: bytes, limits: Limits) -> None:
 
 
 def _is_plain(data: bytes, limits: Limits) -> bool:
-    """Whether a short text keeps the limits even if nothing of it is within strings, as nearly all do."""
+    """Whether a short text is within the limits even without excluding strings. This holds for nearly all texts."""
     opened = data.count(b"[") + data.count(b"{")
     return (
         len(data) <= _PIECE
@@ -81,15 +81,15 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def loads(data: bytes, limits: Limits, *, not_finite: Literal["refuse", "unknown"] = "refuse") -> Any:
-    """The value of a JSON text. Of members that occur twice the last counts, as everywhere in Python.
+    """Parse a JSON text. If an object has duplicate members, the last one counts, as in `json.loads`.
 
     Args:
-        data: The text, in UTF-8.
-        limits: How much is read.
-        not_finite: What becomes of NaN, Infinity and numbers beyond a float: an error, or None.
+        data: The text in UTF-8.
+        limits: The limits.
+        not_finite: Whether NaN, Infinity and numbers beyond a float raise an error or become None.
 
     Raises:
-        BoundedJsonError: It is no JSON, beyond the limits, or has characters that no UTF-8 can hold.
+        BoundedJsonError: The text is not JSON, exceeds a limit, or has unpaired surrogates.
     """
     measure(data, limits)
 
@@ -113,17 +113,17 @@ def loads(data: bytes, limits: Limits, *, not_finite: Literal["refuse", "unknown
     except json.JSONDecodeError as error:
         raise BoundedJsonError(f"is not valid JSON: {error}") from None
     except UnicodeEncodeError:
-        raise BoundedJsonError("has half of a surrogate pair, which is no character") from None
+        raise BoundedJsonError("has an unpaired surrogate, which is not a character") from None
     except (ValueError, RecursionError):
         raise BoundedJsonError("is not valid JSON") from None
     return value
 
 
 class _Scan:
-    """Counts what is outside of strings.
+    """Counts structural characters outside strings.
 
-    Backslashes are legal in strings only, so that a pair of them can be left out wherever it is, and then an escaped
-    quote; what is left between two quotes is the inside of a string.
+    Backslashes occur only in strings. After removing pairs of backslashes and then escaped quotes, the text between two
+    quotes is the content of a string.
     """
 
     def __init__(self, limits: Limits) -> None:

@@ -1,6 +1,6 @@
-"""How large and how deep a document may be: checked before anything else looks at it.
+"""Limits on the size and depth of a document, checked before all other validation.
 
-Everything behind this check takes time and memory in proportion to the document, and may recurse into it.
+The other checks take time and memory in proportion to the document, and may recurse into it.
 """
 
 import json
@@ -8,21 +8,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 MAX_SPEC_BYTES: Final = 128 * 1024
-"""Of the spec as compact JSON."""
+"""Maximum size of the spec as compact JSON."""
 MAX_RAW_SPEC_BYTES: Final = 6 * MAX_SPEC_BYTES
-r"""Of a spec as the API server sends it, which escapes some characters, such as < as \u003c. A spec beyond this is not
-parsed to learn its exact size."""
+r"""Maximum size of a spec as the API server sends it. It escapes some characters, such as < as \u003c. A larger spec is
+not parsed to determine its exact size."""
 MAX_DEPTH: Final = 64
-"""Objects and lists inside each other, the document itself included."""
+"""Maximum nesting of objects and lists, including the document itself."""
 MAX_VALUES: Final = 16_384
-"""Values in a document: members of objects and items of lists."""
+"""Maximum number of values in a document: members of objects and items of lists."""
 
 _MAX_CHARACTERS: Final = 4 * 2**20
-"""Up to here the spec is measured exactly. The API server accepts 3 MiB."""
+"""Maximum size up to which the spec is measured exactly. The API server accepts 3 MiB."""
 _INT64: Final = range(-(2**63), 2**63)
 _NOT_CHECKED: Final = frozenset({"status"})
 _NOT_CHECKED_METADATA: Final = frozenset({"managedFields"})
-"""The API server writes these; they repeat the spec's structure and are never examined."""
+"""Fields that the API server writes. They repeat the structure of the spec and are not validated."""
 _PATH_PARTS: Final = 6
 _KEY: Final = "has a key that is not a string. Put quotes around the key."
 
@@ -31,7 +31,7 @@ Broken = tuple[str, str]
 
 
 def broken_bound(document: object) -> Broken | None:
-    """The first bound that a document exceeds; None when it may be examined."""
+    """The first limit that a document exceeds; None if it exceeds none."""
     if not isinstance(document, Mapping):
         return "", "expected an object (key: value)"
     if not _has_text_keys(document):
@@ -43,9 +43,9 @@ def broken_bound(document: object) -> Broken | None:
 
 
 def too_large(size: int) -> str:
-    """What is wrong with a spec of so many bytes."""
+    """The message for a spec of this size in bytes."""
     return (
-        f"is {size} bytes of JSON; at most {MAX_SPEC_BYTES} are allowed. "
+        f"is {size} bytes of JSON; the limit is {MAX_SPEC_BYTES} bytes. "
         "Move large parts to a ConfigMap and mount it with podTemplate."
     )
 
@@ -61,7 +61,7 @@ def _checked_part(document: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def _broken_structure(document: Mapping[Any, Any]) -> Broken | None:
-    """Without recursion, and without following the aliases of a YAML file for longer than the bounds allow."""
+    """The first violation of the structural limits. Iterative, and bounded even for YAML aliases that expand."""
     open_: list[tuple[str, Iterator[tuple[Any, Any]]]] = [("", _members(document))]
     values, characters = 0, 0
     while open_:
@@ -75,9 +75,9 @@ def _broken_structure(document: Mapping[Any, Any]) -> Broken | None:
         values += 1
         characters += len(value) if isinstance(value, str | bytes) else 1
         if values > MAX_VALUES:
-            return where, f"the document has more than {MAX_VALUES} values up to here. Use fewer."
+            return where, f"exceeds the limit of {MAX_VALUES} values in a document. Use fewer values."
         if characters > _MAX_CHARACTERS:
-            return where, f"the document has more than {_MAX_CHARACTERS} characters up to here. Use fewer."
+            return where, f"exceeds the limit of {_MAX_CHARACTERS} characters in a document. Use fewer characters."
         if wrong := _wrong(key, value):
             return where.encode(errors="replace").decode(), wrong
         if isinstance(value, Mapping | list | tuple):
@@ -90,15 +90,15 @@ def _broken_structure(document: Mapping[Any, Any]) -> Broken | None:
 
 
 def _wrong(key: object, value: object) -> str:
-    """What is wrong with a member's key or with a value that is neither an object nor a list; empty when nothing is."""
+    """The problem of a member's key or scalar value; empty if there is none."""
     if isinstance(value, int) and value not in _INT64:
-        return "is a number beyond 64 bits. Use a smaller number."
+        return "is a number of more than 64 bits. Use a smaller number."
     for text in (key, value):
         if isinstance(text, str) and not text.isascii():
             try:
                 text.encode()
             except UnicodeEncodeError:
-                return "has half of a surrogate pair, which is no character. Remove it."
+                return "has an unpaired surrogate, which is not a character. Remove it."
     return ""
 
 
@@ -111,7 +111,7 @@ def _members(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _path(path: str, key: str | int, depth: int) -> str:
-    """The path of a member; only its beginning where it is deep."""
+    """The path of a member, truncated to the first levels."""
     if depth > _PATH_PARTS:
         return path
     shown = str(key)[:80]
@@ -121,6 +121,6 @@ def _path(path: str, key: str | int, depth: int) -> str:
 
 
 def _json(value: object) -> bytes:
-    """As compact JSON; what JSON cannot say, such as a date in YAML, counts as its text."""
+    """Compact JSON. Values that JSON lacks, such as dates in YAML, become text."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
     return text.encode()

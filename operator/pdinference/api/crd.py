@@ -1,9 +1,9 @@
 """The CustomResourceDefinitions, generated from the pydantic models.
 
-Kubernetes accepts structural schemas only: no `$ref`, no `title`, no `anyOf` for optional members, no
+Kubernetes accepts only structural schemas: no `$ref`, no `title`, no `anyOf` for optional members, no
 `additionalProperties: false`, no numeric `exclusiveMinimum`; maps are `additionalProperties`. Defaults of nested
-objects are written out whole, because the API server checks a default against the rules before it fills in what the
-default leaves out. The real API server has the last word (tests/integration/test_crd.py).
+objects are complete, because the API server validates a default before it applies the defaults of its members.
+tests/integration/test_crd.py applies the CRDs to the real API server.
 """
 
 from typing import Any
@@ -53,7 +53,7 @@ def custom_resource_definition() -> Schema:
         },
         columns=_printer_columns(),
         schema=_resource_schema(
-            "A large language model served by vLLM, prefill (P) and decode (D) apart, behind one address.",
+            "A large language model served by vLLM with separate prefill (P) and decode (D) pods behind one address.",
             Spec,
             Status,
             NAME_RULE,
@@ -75,7 +75,7 @@ def batch_definition() -> Schema:
         subresources={"status": {}},
         columns=_batch_printer_columns(),
         schema=_resource_schema(
-            "Many requests from a file, answered by a PDInference, into a file.",
+            "Sends the requests of a file to a PDInference and writes the answers to a file.",
             BatchSpec,
             BatchStatus,
             BATCH_NAME_RULE,
@@ -84,7 +84,7 @@ def batch_definition() -> Schema:
 
 
 def scaler_definition() -> Schema:
-    """The CRD of `PDScaler`, which the operator creates and scalers write."""
+    """The CRD of `PDScaler`."""
     return _definition(
         named={
             "kind": names.SCALER_KIND,
@@ -136,16 +136,16 @@ def _definition(*, named: Schema, subresources: Schema, columns: list[Schema], s
 
 def _printer_columns() -> list[Schema]:
     return [
-        _column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether requests are answered."),
+        _column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Status of the condition Ready."),
         _column("Parameter", ".status.roles.parameter.summary", "P pods: ready/desired."),
         _column("Decode", ".status.roles.decode.summary", "D pods: ready/desired."),
-        _column("URL", ".status.url", "Where clients inside the cluster send requests."),
-        _column("P-Scaling", ".status.roles.parameter.scaling", "Load of a P pod/target, range of pods.", priority=1),
-        _column("D-Scaling", ".status.roles.decode.scaling", "Load of a D pod/target, range of pods.", priority=1),
+        _column("URL", ".status.url", "Base URL for clients inside the cluster."),
+        _column("P-Scaling", ".status.roles.parameter.scaling", "P: load per pod/target, range of pods.", priority=1),
+        _column("D-Scaling", ".status.roles.decode.scaling", "D: load per pod/target, range of pods.", priority=1),
         _column(
             "Status",
             '.status.conditions[?(@.type=="Ready")].message',
-            "What is happening, and what to do about it.",
+            "Message of the condition Ready.",
             priority=1,
         ),
         _AGE,
@@ -155,13 +155,13 @@ def _printer_columns() -> list[Schema]:
 def _batch_printer_columns() -> list[Schema]:
     return [
         _column("Status", ".status.phase", "Waiting, Pending, Running, Suspended, Complete or Failed."),
-        _column("Done", ".status.progress", "Requests that were answered or given up, of all."),
-        _column("Failed", ".status.failed", "Requests that were given up.", type="integer"),
+        _column("Done", ".status.progress", "Completed and failed requests/all requests."),
+        _column("Failed", ".status.failed", "Failed requests.", type="integer"),
         _AGE,
         _column(
             "Message",
             '.status.conditions[?(@.type=="Running")].message',
-            "What is happening, and what to do about it.",
+            "Message of the condition Running.",
             priority=1,
         ),
     ]
@@ -169,18 +169,18 @@ def _batch_printer_columns() -> list[Schema]:
 
 def _scaler_printer_columns() -> list[Schema]:
     return [
-        _column("Recommended", ".spec.replicas", "Pods that a scaler recommends.", type="integer"),
-        _column("Replicas", ".status.replicas", "Pods of the serving revision that exist.", type="integer"),
+        _column("Recommended", ".spec.replicas", "Recommended replica count.", type="integer"),
+        _column("Replicas", ".status.replicas", "Pods of the serving revision.", type="integer"),
         _column(
             "Limited",
             '.status.conditions[?(@.type=="Limited")].reason',
-            "The limit that keeps the operator from the recommendation.",
+            "The limit of the allocated replica count.",
         ),
         _AGE,
         _column(
             "Message",
             '.status.conditions[?(@.type=="Limited")].message',
-            "The limit, and what to do about it.",
+            "Message of the condition Limited.",
             priority=1,
         ),
     ]
@@ -210,7 +210,7 @@ def _resource_schema(description: str, spec: type[BaseModel], status: type[BaseM
 
 
 def _status_schema(status: type[BaseModel]) -> Schema:
-    """A new resource, which the operator has not seen, must not look finished to those that wait for it."""
+    """Schema of `status`. Its default keeps a new resource from looking reconciled to clients such as Argo CD."""
     schema = model_schema(status)
     return {**schema, "default": {"observedGeneration": 0}} if "observed_generation" in status.model_fields else schema
 
@@ -223,7 +223,7 @@ def model_schema(model: type[BaseModel]) -> Schema:
 
 
 def _models_within(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    """All models that the fields of `model` use, by the name under which pydantic refers to them."""
+    """All models that the fields of `model` use, by their name in pydantic's references."""
     found: dict[str, type[BaseModel]] = {}
     pending: list[Any] = [field.annotation for field in model.model_fields.values()]
     while pending:
@@ -238,7 +238,7 @@ def _models_within(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
 
 
 def _structural(schema: Schema, definitions: dict[str, Schema], models: dict[str, type[BaseModel]]) -> Schema:
-    """One node of pydantic's JSON schema as a structural schema; `definitions` resolves its references."""
+    """Convert one node of pydantic's JSON schema to a structural schema; `definitions` resolves its references."""
     schema = _without_null(schema)
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[-1]
@@ -267,7 +267,7 @@ def _structural(schema: Schema, definitions: dict[str, Schema], models: dict[str
 
 
 def _key_validations(key_schema: Schema) -> list[Schema]:
-    """What pydantic says of a map's keys; a structural schema has no place for it, so the map's rules say it."""
+    """Constraints on the keys of a map, as rules of the map; structural schemas have no `propertyNames`."""
     fits = f"key.size() <= {key_schema['maxLength']}"
     return [
         {"rule": f"self.all(key, {fits} && {rule['rule'].replace('self', 'key', 1)})", "message": rule["message"]}
@@ -276,7 +276,7 @@ def _key_validations(key_schema: Schema) -> list[Schema]:
 
 
 def _without_null(schema: Schema) -> Schema:
-    """Unwrap `anyOf: [X, null]`, which is how pydantic writes an optional member."""
+    """Unwrap `anyOf: [X, null]`, pydantic's form of an optional member."""
     alternatives = schema.get("anyOf")
     if alternatives is None or {"type": "null"} not in alternatives:
         return schema
@@ -286,7 +286,7 @@ def _without_null(schema: Schema) -> Schema:
 
 
 def _add_model_facts(result: Schema, model: type[BaseModel] | None) -> None:
-    """Add what pydantic's JSON schema leaves out: CEL rules, and the defaults of nested objects."""
+    """Add CEL rules and the defaults of nested objects, which pydantic's JSON schema lacks."""
     if model is None:
         return
     for field in model.model_fields.values():
@@ -298,7 +298,7 @@ def _add_model_facts(result: Schema, model: type[BaseModel] | None) -> None:
 
 
 def _default(instance: BaseModel) -> Schema:
-    """What an object is when the user says nothing: all that is set, less empty maps and lists."""
+    """The default of an object, without empty maps and lists."""
     values = {field.alias or name: getattr(instance, name) for name, field in type(instance).model_fields.items()}
     return {
         name: _default(value) if isinstance(value, BaseModel) else value

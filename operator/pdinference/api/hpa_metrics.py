@@ -1,4 +1,4 @@
-"""Metrics of a HorizontalPodAutoscaler (autoscaling/v2), as far as KEDA has triggers for them."""
+"""Metrics of a HorizontalPodAutoscaler (autoscaling/v2) for which KEDA has triggers."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -20,20 +20,20 @@ def _counts(value: str) -> str:
 
 
 _LEAST: Final = Decimal("0.001")
-"""Kubernetes counts thousandths, and refuses a target of 0."""
+"""Kubernetes stores thousandths, and rejects a target of 0."""
 Amount = Annotated[Quantity, AfterValidator(_counts)]
 
 
 def _needs(type_: str, member: str, given: Callable[[Any], object]) -> Rule:
     return Rule(
-        cel="",  # no part of a CRD
+        cel="",  # not part of a CRD
         holds=lambda target: target.type != type_ or given(target) is not None,
         message=f"A target of type {type_} needs {member}.",
     )
 
 
 class ResourceTarget(ApiModel):
-    """How much CPU or memory a pod is to use."""
+    """Target of a CPU or memory metric."""
 
     type: Literal["Utilization", "AverageValue"]
     average_utilization: Annotated[int, Field(ge=1, le=10_000)] | None = None
@@ -51,7 +51,7 @@ class ResourceTarget(ApiModel):
 
 
 class ExternalTarget(ApiModel):
-    """How large a metric is to be, for each pod or in all."""
+    """Target of an external metric, per pod or in total."""
 
     type: Literal["AverageValue", "Value"]
     average_value: Amount | None = None
@@ -95,7 +95,7 @@ class Identifier(ApiModel):
 
 
 class External(ApiModel):
-    """A metric of something else than pods."""
+    """A metric that does not belong to pods."""
 
     metric: Identifier
     target: ExternalTarget
@@ -128,4 +128,4 @@ METRICS: dict[str, type[Metric]] = {
     "ContainerResource": ContainerResourceMetric,
     "External": ExternalMetric,
 }
-"""By their types."""
+"""Models of the metrics by their type."""

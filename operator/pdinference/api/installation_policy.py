@@ -1,7 +1,7 @@
-"""What an installation allows to resources: the file of `--policy`.
+"""The installation policy (file of `--policy`): what resources of users may use.
 
-Whoever installs the operator writes it; the chart makes it from its values `policy` and `allowedHostPaths`. A list of
-names takes patterns: `*` stands for any text. A list that is given replaces the default.
+The chart generates it from its values `policy` and `allowedHostPaths`. Lists of names take patterns, in which `*`
+matches any text. A list replaces its default.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ Capability = Annotated[str, Field(max_length=64, pattern="^[A-Z][A-Z_]*$")]
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether a text is what a pattern says; `*` stands for any text. Linear in the text, whatever the pattern."""
+    """Whether a text matches a pattern, in which `*` matches any text. Takes time linear in the text."""
     first, *others = pattern.split("*")
     if not others:
         return text == pattern
@@ -57,23 +57,23 @@ def allowed_by(patterns: Iterable[str], text: str, reserved: tuple[str, ...] = (
     """Whether one of the patterns allows a text.
 
     Args:
-        patterns: Of the installation.
-        text: What a resource asks for.
-        reserved: Beginnings of texts that `*` alone does not allow: a pattern has to begin like them.
+        patterns: Patterns of the policy.
+        text: The value in a resource.
+        reserved: Prefixes that `*` alone does not match: a pattern must start with the same prefix.
     """
     needed = next((start for start in reserved if text.startswith(start)), "")
     return any(pattern.startswith(needed) and matches(pattern, text) for pattern in patterns)
 
 
 class AllowedHostPath(ApiModel):
-    """A folder of nodes that resources may mount."""
+    """A folder on nodes that resources may mount."""
 
     path: AbsolutePath
-    """The folder. With readOnly, also all folders below it; else this very folder, as pods that write into it could put
-    links there that lead elsewhere."""
+    """Path of the folder. With readOnly, it includes all folders below it. Otherwise only the folder itself is allowed:
+    pods that can write to a parent folder could create symbolic links to other folders."""
     read_only: bool = True
-    """Whether pods can only read it. A cache of models (spec.model.cache.hostPath) and a disk tier
-    (kvTiers.disk.hostPath) write, and need false."""
+    """Whether pods mount it read-only. A model cache (spec.model.cache.hostPath) and a disk tier
+    (kvTiers.disk.hostPath) need false."""
     namespaces: list[ObjectName] = Field(default_factory=list)
     """Namespaces whose resources may mount it. Default: all."""
 
@@ -85,7 +85,7 @@ class AllowedHostPath(ApiModel):
 
 
 def _apart(policy: "Policy") -> bool:
-    """Whether no folder that pods may write into contains another allowed one, or is in one."""
+    """Whether no writable folder contains another allowed folder, or is in one."""
     folders = [(PurePosixPath(entry.path), entry.read_only) for entry in policy.allowed_host_paths]
     return not any(
         path.is_relative_to(other)
@@ -96,10 +96,10 @@ def _apart(policy: "Policy") -> bool:
 
 
 class Policy(ApiModel):
-    """What an installation allows."""
+    """The installation policy."""
 
     allowed_host_paths: list[AllowedHostPath] = Field(default_factory=list)
-    """Folders of nodes that fields of a resource may name; an overlay never mounts one."""
+    """Folders on nodes that fields of a resource may name. podTemplate can never mount one."""
     labels: list[Pattern] = Field(
         default_factory=lambda: [
             "team",
@@ -112,9 +112,9 @@ class Policy(ApiModel):
             "example.com/*",
         ]
     )
-    """Keys of labels that overlays may put on pods. No key that a Service or a webhook of the cluster selects by."""
+    """Label keys that podTemplate may set. Do not add keys that Services or webhooks of the cluster select by."""
     annotations: list[Pattern] = Field(default_factory=lambda: ["checksum/*", "prometheus.io/*", "example.com/*"])
-    """Keys of annotations that overlays may put on pods, besides plain words without a dot or a slash."""
+    """Annotation keys that podTemplate may set, in addition to keys without a dot or a slash."""
     service_annotations: list[Pattern] = Field(
         default_factory=lambda: [
             "service.beta.kubernetes.io/*",
@@ -125,15 +125,15 @@ class Policy(ApiModel):
             "example.com/*",
         ]
     )
-    """Keys of annotations that spec.router.service.annotations may have, besides plain words: those of clouds' load
-    balancers. Not those by which a resource takes names or addresses of others, for example of external-dns."""
+    """Annotation keys that spec.router.service.annotations may have, in addition to keys without a dot or a slash. The
+    default allows keys of cloud load balancers. Do not add keys that claim DNS names, such as those of external-dns."""
     volume_types: list[VolumeType] = Field(default_factory=list)
-    """Types of volumes that overlays may use besides configMap, downwardAPI, emptyDir, ephemeral, image,
+    """Volume types that podTemplate may use, in addition to configMap, downwardAPI, emptyDir, ephemeral, image,
     persistentVolumeClaim and projected."""
     secrets: list[Pattern] = Field(default_factory=list)
-    """Names of Secrets that overlays may mount or read into variables."""
+    """Names of Secrets that podTemplate may mount or read into environment variables."""
     token_secrets: list[Pattern] = Field(default_factory=lambda: ["*"])
-    """Names of Secrets that spec.model.source.huggingFace.tokenSecret may name."""
+    """Names of Secrets that spec.model.source.huggingFace.tokenSecret may reference."""
     hub_hosts: list[Pattern] = Field(
         default_factory=lambda: [
             "huggingface.co",
@@ -146,38 +146,39 @@ class Policy(ApiModel):
             "*.modelscope.ai",
         ]
     )
-    """Hosts that mirrors and proxies may be on where a resource has a token of a hub. A host is reached by HTTPS;
-    `http://` in front allows HTTP."""
+    """Hosts of mirrors and proxies that a resource with a hub token may use. HTTPS is required; the prefix `http://`
+    allows HTTP."""
     router_images: list[Pattern] = Field(default_factory=list)
-    """Images that spec.router.image may name besides the installation's own."""
+    """Images that spec.router.image may name, in addition to the default image."""
     capabilities: list[Capability] = Field(default_factory=lambda: ["NET_BIND_SERVICE"])
-    """Linux capabilities that containers may have. With IPC_LOCK, spec.transfer.rdma adds it to vLLM's container."""
+    """Linux capabilities that containers may have. If IPC_LOCK is allowed, spec.transfer.rdma adds it to vLLM's
+    container."""
     priority_classes: list[Pattern] = Field(default_factory=lambda: ["*"])
-    """PriorityClasses that pods may have. One that begins with `system-` needs a pattern that does so too."""
+    """PriorityClasses that pods may have. Names with the prefix `system-` need a pattern with that prefix."""
     runtime_classes: list[Pattern] = Field(
         default_factory=lambda: ["nvidia", "nvidia-*", "amd", "habana", "gvisor", "kata"]
     )
     """RuntimeClasses that pods may have."""
     scheduler_names: list[Pattern] = Field(default_factory=lambda: ["*"])
-    """Schedulers that may place pods."""
+    """Schedulers that pods may have."""
     tolerations: list[Pattern] = Field(default_factory=lambda: ["*"])
-    """Keys of taints that pods may tolerate. One that begins with `node-role.kubernetes.io/` needs a pattern that does
-    so too; an empty text allows a toleration without a key, that is of every taint."""
+    """Taint keys that pods may tolerate. Keys with the prefix `node-role.kubernetes.io/` need a pattern with that
+    prefix. An empty pattern allows a toleration without a key, which tolerates all taints."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="true",  # no API server reads it
+            cel="true",  # not part of a CRD
             holds=_apart,
             field="allowedHostPaths",
             message="A folder with readOnly: false must neither contain another allowed folder nor be in one: pods "
-            "that write into it could put a link there that leads anywhere on the node.",
+            "that write to it could create a symbolic link to any folder of the node.",
         ),
     )
 
     def writable_host_path(self, path: str, namespace: str) -> bool:
-        """Whether a resource of this namespace may write into this folder of nodes."""
+        """Whether a resource in this namespace may write to this folder on nodes."""
         return any(not entry.read_only and entry.covers(path, namespace) for entry in self.allowed_host_paths)
 
     def readable_host_path(self, path: str, namespace: str) -> bool:
-        """Whether a resource of this namespace may read this folder of nodes."""
+        """Whether a resource in this namespace may read this folder on nodes."""
         return any(entry.covers(path, namespace) for entry in self.allowed_host_paths)

@@ -1,4 +1,4 @@
-"""What is left of a document without the parts that fit no schema, so that the rest can be looked at all the same."""
+"""Removes the parts of a document that do not fit the schema, so that the rest can be validated."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
@@ -10,13 +10,13 @@ Location = tuple[int | str, ...]
 Document = dict[str, Any]
 
 StandIns = Mapping[Location, Any]
-"""For what every resource of a kind must have: nothing else could be looked at without."""
+"""Values for required members that are missing, without which no other field could be validated."""
 
 _ABSENT = object()
 
 
 def unfit(errors: Iterable[ErrorDetails], stand_ins: StandIns) -> set[Location]:
-    """Where parts have to go: what does not fit, or what lacks a member that it must have."""
+    """Locations to remove: values that do not fit, and objects without a required member."""
     locations = set()
     for details in errors:
         location = _steps(details["loc"])
@@ -28,7 +28,7 @@ def unfit(errors: Iterable[ErrorDetails], stand_ins: StandIns) -> set[Location]:
 
 
 def without(document: Mapping[str, Any], locations: Collection[Location], stand_ins: StandIns) -> Document:
-    """A copy without these members or items of lists, and with stand-ins for what is missing then."""
+    """A copy without these members and items, and with stand-ins for missing required members."""
     copy = deepcopy(dict(document))
     for location in sorted(locations, key=_order, reverse=True):
         holder: Any = copy
@@ -42,7 +42,7 @@ def without(document: Mapping[str, Any], locations: Collection[Location], stand_
 
 
 def doubtful(location: Location) -> Location:
-    """What must not be judged once a part is gone: of a list whose items moved up, and of an item, all of it."""
+    """The location whose problems are unreliable after a removal: the list of a removed item, or the whole item."""
     indexes = [index for index, step in enumerate(location) if isinstance(step, int)]
     if not indexes:
         return location
@@ -50,7 +50,7 @@ def doubtful(location: Location) -> Location:
 
 
 def path(location: Location) -> str:
-    """Write a location as users write it: `spec.decode.placement.tolerations[0].key`."""
+    """A location as text: `spec.decode.placement.tolerations[0].key`."""
     text = ""
     for step in _steps(location):
         if isinstance(step, int):
@@ -61,7 +61,7 @@ def path(location: Location) -> str:
 
 
 def parents(field: str) -> Iterator[str]:
-    """A field, and everything that it is a part of."""
+    """A field and all its parents."""
     yield field
     for index, character in enumerate(field):
         if character in ".[":
@@ -90,5 +90,5 @@ def _member(holder: Any, step: int | str, absent: Any = None) -> Any:
 
 
 def _order(location: Location) -> list[tuple[bool, int, str]]:
-    """Later items of a list after earlier ones, so that deleting from the end leaves the other indexes alone."""
+    """Sort key that puts later items of a list last, so that deleting from the end keeps the other indexes valid."""
     return [(isinstance(step, int), step if isinstance(step, int) else 0, str(step)) for step in location]

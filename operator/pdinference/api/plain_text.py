@@ -1,12 +1,12 @@
-"""Text of strangers, fit for a message, a status or an annotation."""
+"""Sanitizes untrusted text for messages, status and annotations."""
 
 import re
 
 _UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\uffff]+")
-"""Control characters, characters that change the direction of text, and halves of pairs."""
+"""Control characters, characters that change the direction of text, and unpaired surrogates."""
 
 
 def plain(text: str, most: int) -> str:
-    """Text in one line without control characters, cut to a number of characters."""
+    """Text on one line without control characters, truncated to a number of characters."""
     cleaned = _UNFIT.sub(" ", text[: most + 1])
     return cleaned if len(text) <= most else f"{cleaned[: most - 1]}…"

@@ -1,6 +1,6 @@
-"""Kubernetes quantities as numbers.
+"""Parser for Kubernetes quantities.
 
-The official client has a parser too, which would bring the whole client into the pure layers and `pdinference render`.
+The parser of the official client would import the whole client into the pure layers and `pdinference render`.
 """
 
 import re
@@ -14,7 +14,7 @@ _BINARY_SUFFIX = {"Ki": 10, "ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "E
 
 
 def quantity(value: Any) -> Decimal | None:
-    """The number that a quantity such as `500m`, `0.5` or `2Gi` stands for; None for anything else."""
+    """The value of a quantity such as `500m`, `0.5` or `2Gi`; None if it is not a quantity."""
     text = str(value) if isinstance(value, str | int | float) else ""
     match = _QUANTITY.match(text) if len(text) <= _LONGEST else None
     if match is None:

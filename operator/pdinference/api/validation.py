@@ -1,4 +1,4 @@
-"""From a document to a resource, or to every problem in it at once, in plain English."""
+"""Validation of a document: returns the resource, or all problems at once."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ _MOST_PROBLEMS = 50
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a resource.
+    """One problem of a resource.
 
     Attributes:
-        field: Where, for example `spec.decode.parallelism.tensor`; empty for the document as a whole.
+        field: Path of the field, for example `spec.decode.parallelism.tensor`; empty for the whole document.
         message: What is wrong and what to do.
 
-    Both are cut where they repeat what somebody wrote at length.
+    Both are truncated, because they may quote long user input.
     """
 
     field: str
@@ -45,16 +45,16 @@ class Problem:
 
 
 def first_of(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Each problem once, and of very many the first, with how many more there are."""
+    """The problems without duplicates, truncated to the first 50 with a count of the others."""
     each = tuple(dict.fromkeys(problems))
     if len(each) <= _MOST_PROBLEMS:
         return each
     more = len(each) - _MOST_PROBLEMS
-    return (*each[:_MOST_PROBLEMS], Problem("", f"There are {more} more problems. Correct these first."))
+    return (*each[:_MOST_PROBLEMS], Problem("", f"{more} more problems are not shown. Correct these first."))
 
 
 def refusal(name: object, problems: Iterable[Problem], kind: object = names.KIND) -> str:
-    """All problems of a resource, one a line, the same from webhook and command line."""
+    """Message with all problems of a resource, one per line, for the webhook and the command line."""
     lines = "\n".join(f"  {problem}" for problem in problems)
     return f"{_shown(kind, 'A resource without a kind')} {_shown(name, 'without a name')} is not valid.\n{lines}"
 
@@ -64,10 +64,10 @@ def _shown(text: object, otherwise: str) -> str:
 
 
 class InvalidResourceError(ValueError):
-    """A document is no valid resource.
+    """A document is not a valid resource.
 
     Attributes:
-        problems: All that is wrong with it.
+        problems: All problems, at most 51.
     """
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
@@ -79,10 +79,10 @@ def validated(document: Mapping[str, Any]) -> PDInference:
     """Read a PDInference.
 
     Args:
-        document: The resource as JSON data, as the API server or a YAML file gives it.
+        document: The resource as JSON data, from the API server or a YAML file.
 
     Raises:
-        InvalidResourceError: It breaks the schema or a rule; names every problem.
+        InvalidResourceError: The document violates the schema or a rule.
     """
     reading = read(document)
     if reading.problems or reading.resource is None:
@@ -92,12 +92,12 @@ def validated(document: Mapping[str, Any]) -> PDInference:
 
 @dataclass(frozen=True)
 class Reading(Generic[ResourceT]):
-    """What could be read of a document.
+    """Result of reading a document.
 
     Attributes:
-        resource: All that fits the schema, with the rest left out; None when too little is left.
-        problems: All that is wrong.
-        left_out: Fields of the document that the resource lacks for it.
+        resource: The parts of the document that fit the schema; None if too few do.
+        problems: All problems.
+        left_out: Fields of the document that do not fit the schema, so that `resource` lacks them.
     """
 
     resource: ResourceT | None
@@ -105,7 +105,7 @@ class Reading(Generic[ResourceT]):
     left_out: tuple[str, ...] = ()
 
     def concerns(self, field: str) -> bool:
-        """Whether what is wrong with this field may well be due to something that was left out."""
+        """Whether a problem of this field may be a consequence of a field that was left out."""
         return field in self._parents_of_lost or not self._lost.isdisjoint(parents(field))
 
     @cached_property
@@ -118,12 +118,12 @@ class Reading(Generic[ResourceT]):
 
 
 def read(document: Mapping[str, Any]) -> Reading[PDInference]:
-    """Read as much of a resource as fits the schema, so that one look finds what is wrong with the rest too."""
+    """Read the parts of a PDInference that fit the schema, so that their problems are found in the same pass."""
     return _read(PDInference, document, names.SHORT_NAME)
 
 
 def read_batch(document: Mapping[str, Any]) -> Reading[PDBatch]:
-    """Read as much of a PDBatch as fits the schema."""
+    """Read the parts of a PDBatch that fit the schema."""
     return _read(PDBatch, document, names.BATCH_SHORT_NAME)
 
 
@@ -159,11 +159,11 @@ def _partial(
 
 
 _ROUNDS = 8
-"""What lacks a required member has to go as well, and then what lacks that."""
+"""Maximum passes. Removing a member may leave its parent incomplete, which the next pass removes."""
 _STAND_INS: Mapping[type[ApiModel], partial.StandIns] = {
     PDInference: {
         ("metadata", "name"): "unnamed",
-        # A hub's, because fewest other fields depend on it.
+        # A hub source, because the fewest other fields depend on it.
         ("spec", "model", "source"): {"huggingFace": {"repository": "unknown/unknown"}},
     }
 }

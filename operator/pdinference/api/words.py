@@ -1,4 +1,4 @@
-"""What pydantic finds wrong, in words for a person: the API server's own where it can say the same."""
+"""Messages for pydantic's validation errors, worded like those of the API server where it has them."""
 
 import json
 from typing import Any
@@ -7,8 +7,8 @@ from pydantic_core import ErrorDetails
 
 _SENTENCES = {
     "missing": "This field is required.",
-    "extra_forbidden": "This is an unknown field. Check the spelling; `kubectl explain {short_name}.spec --recursive` "
-    "lists all.",
+    "extra_forbidden": "Unknown field. Check the spelling; `kubectl explain {short_name}.spec --recursive` lists all "
+    "fields.",
     "value_error": "{error}",
     "string_too_long": "Too long: use at most {max_length} characters.",
     "too_long": "This must have at most {max_length} items, not {actual_length}.",
@@ -28,11 +28,11 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 def sentence(details: ErrorDetails, short_name: str) -> str:
-    """What is wrong with one field.
+    """The message for one error.
 
     Args:
-        details: pydantic's.
-        short_name: Of the kind, for `kubectl explain`.
+        details: The error from pydantic.
+        short_name: Short name of the kind, for `kubectl explain`.
     """
     if known := _SENTENCES.get(details["type"]):
         return known.format_map({**details.get("ctx", {}), "short_name": short_name})
@@ -44,20 +44,20 @@ def sentence(details: ErrorDetails, short_name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """The beginning of a value as users write it; the rest, which may be millions of values, is not looked at."""
+    """The start of a value as JSON. The rest is not encoded, because it may hold millions of values."""
     text = ""
     try:
         for piece in _ENCODER.iterencode(value):
             text += piece
             if len(text) > _LONGEST_VALUE:
                 break
-    except (TypeError, ValueError, RecursionError):  # YAML has more than JSON: keys that are no text, endless numbers
+    except (TypeError, ValueError, RecursionError):  # YAML allows more than JSON: keys of any type, infinite numbers
         return f"a value of type {type(value).__name__}"
     return cut(text, _LONGEST_VALUE)
 
 
 def cut(text: str, most: int) -> str:
-    """The beginning of a text that somebody wrote, on one line, and a sign where it goes on."""
+    """Truncate untrusted text, with an ellipsis, and escape characters that are not printable."""
     begun = text[:most]
     if not begun.isprintable():
         begun = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in begun)

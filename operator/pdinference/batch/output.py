@@ -1,7 +1,7 @@
 """The ConfigMap for the answers of a PDBatch.
 
-It is created, and never applied: what is in it belongs to the runner. It is not in the cache either, as the operator
-watches no ConfigMaps; who owns one that exists already is read by a patch that changes nothing.
+It is created and never applied, because the runner owns its data. It is not cached, because the operator watches no
+ConfigMaps. The owner of an existing one is read with a patch that changes nothing.
 """
 
 from pdinference.cluster.apply import Parent
@@ -17,7 +17,7 @@ _ALREADY_EXISTS = "AlreadyExists"
 
 
 async def ensure_output(api: ApiServer, manifest: Json | None, parent: Parent) -> Outcome:
-    """See that the ConfigMap is there and belongs to the batch; without a manifest there is nothing to do."""
+    """Ensure that the ConfigMap exists and belongs to the batch; nothing without a manifest."""
     outcome = Outcome()
     if manifest is None:
         return outcome
@@ -46,7 +46,7 @@ async def ensure_output(api: ApiServer, manifest: Json | None, parent: Parent) -
 
 def _taken(namespace: str, name: str) -> str:
     return (
-        "a ConfigMap of this name exists already and does not belong to this PDBatch, so it is left alone. Delete it "
-        f"(`kubectl delete -n {namespace} configmap {name}`), or create the PDBatch anew with another "
+        "a ConfigMap of this name exists and does not belong to this PDBatch, so it is not changed. Delete it "
+        f"(`kubectl delete -n {namespace} configmap {name}`), or recreate the PDBatch with another "
         "spec.output.configMap.name."
     )

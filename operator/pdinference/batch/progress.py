@@ -1,6 +1,6 @@
-"""How far batch runners are, read from their metrics: only while they run, and without any right on the API server.
+"""Reads the counts of batch runners from their metrics, so that runners need no permissions on the API server.
 
-It is read beside the reconciles: a runner that answers slowly holds up no worker.
+This runs beside the reconciles, so a slow runner delays no worker.
 """
 
 import math
@@ -25,7 +25,7 @@ _STATES: Final = tuple(name.encode() for name in Progress._fields)
 
 
 async def read_progress(address: str, port: int = RUNNER_METRICS_PORT, *, share: Share) -> Progress | None:
-    """The counts of the runner in the pod with this address; None when it does not report them."""
+    """The counts of the runner at this address; None if it does not report them."""
     counts = dict.fromkeys(_STATES, math.nan)
 
     def take(line: bytes) -> None:
@@ -44,12 +44,12 @@ async def read_progress(address: str, port: int = RUNNER_METRICS_PORT, *, share:
 
 
 class BatchProgress:
-    """The last counts of each batch that runs.
+    """The last counts of each running batch.
 
     Args:
-        on_change: Called with a batch whose counts changed.
+        on_change: Called with each batch whose counts changed.
         interval: Seconds between two rounds.
-        port: Where runners listen.
+        port: Port of the runners' metrics.
     """
 
     def __init__(
@@ -63,23 +63,23 @@ class BatchProgress:
         self._cache = cache
         self._on_change = on_change
         self._port = port
-        self._rounds = Rounds(self._due, self._ask, interval=interval)
+        self._rounds = Rounds(self._targets, self._read, interval=interval)
         self._seen: dict[Owner, tuple[str, Progress]] = {}
 
     async def forever(self) -> None:
-        """Rounds for ever."""
+        """Read at intervals, without end."""
         await self._rounds.forever()
 
     async def round(self) -> None:
-        """Ask every runner once."""
+        """Read every runner once."""
         await self._rounds.once()
 
-    def of(self, owner: Owner) -> Progress | None:
-        """The counts of a batch; None while none were read."""
+    def counts(self, owner: Owner) -> Progress | None:
+        """The counts of a batch; None before they were read."""
         seen = self._seen.get(owner)
         return seen[1] if seen is not None else None
 
-    def _due(self) -> Mapping[str, Sequence[PodRecord]]:
+    def _targets(self) -> Mapping[str, Sequence[PodRecord]]:
         found: defaultdict[str, list[PodRecord]] = defaultdict(list)
         for pod in [pod for _, pod in self._cache.pods.items() if _runs(pod)]:
             found[pod.namespace].append(pod)
@@ -87,17 +87,17 @@ class BatchProgress:
         self._seen = {owner: seen for owner, seen in self._seen.items() if seen[0] in live}
         return found
 
-    async def _ask(self, pod: PodRecord, share: Share) -> None:
+    async def _read(self, pod: PodRecord, share: Share) -> None:
         progress = await read_progress(pod.address, self._port, share=share)
         if progress is None or pod.owner is None:
             return
-        changed = progress != self.of(pod.owner)
+        changed = progress != self.counts(pod.owner)
         self._seen[pod.owner] = (pod.uid, progress)
         if changed:
             self._on_change(pod.owner)
 
 
 def _runs(pod: PodRecord) -> bool:
-    """Whether it is the runner of a batch, and works now."""
+    """Whether it is the running runner of a batch."""
     batch = pod.owner is not None and pod.owner.kind == BATCH_KIND
     return batch and bool(pod.address) and pod.summary.phase == "Running" and not pod.summary.terminating

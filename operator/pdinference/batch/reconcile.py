@@ -1,7 +1,7 @@
-"""The reconcile of a PDBatch: wait for the PDInference, make the Job once, and tell how it goes.
+"""The reconcile of a PDBatch: wait for the PDInference, create the Job once, and report its progress.
 
-A Job's pod template cannot change, and the pod need not follow an upgrade of the operator. So the Job is rendered and
-applied once; later only those members of its spec follow that may change at all.
+A Job's pod template is immutable, and an upgrade of the operator need not change the pod. So the Job is rendered and
+applied once; later only the mutable fields of its spec are updated.
 """
 
 import json
@@ -45,13 +45,13 @@ from pdinference.planning.observed import JobState
 from pdinference.planning.status.build import HTTP_PORT, service_url
 
 _LOOK_S = 5.0
-_LEFT_ALONE = "its Job is left alone"
-"""How often a batch that is not finished is looked at: whether the PDInference is Ready. That is in the cache, so that
-a batch that waits costs nothing. The runner's counts come by themselves."""
+"""Interval of reconciles of an unfinished batch, to check whether the PDInference is Ready. The check reads only the
+cache. Changed counts of the runner trigger a reconcile of their own."""
+_LEFT_ALONE = "its Job is not changed"
 
 
 class BatchReconciler:
-    """Makes the Job and the status of a PDBatch what its spec asks for."""
+    """Brings the Job and the status of a PDBatch to its spec."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class BatchReconciler:
         self._now = now
 
     async def reconcile(self, owner: Owner) -> Result:
-        """Bring one batch closer to what it asks for."""
+        """Reconcile one batch."""
         resource = self._cache.resources.get(owner)
         if resource is None or resource.deleting:
             self._examinations.forget(owner)
@@ -92,7 +92,7 @@ class BatchReconciler:
             )
             return Result(
                 retry=not await self._publish(resource, previous, status),
-                again_after=AGAIN_AFTER_S if isinstance(error, ExaminationEndedError) else None,
+                requeue_after=AGAIN_AFTER_S if isinstance(error, ExaminationEndedError) else None,
             )
         except BusyError:
             return Result(retry=True)
@@ -106,18 +106,18 @@ class BatchReconciler:
             self._examinations.forget(owner)
         return Result(
             retry=bool(outcome.failures or outcome.waiting or not written),
-            at_least=outcome.retry_after or 0.0,
-            again_after=None if status.finished or status.phase == "Suspended" else _LOOK_S,
+            retry_after=outcome.retry_after or 0.0,
+            requeue_after=None if status.finished or status.phase == "Suspended" else _LOOK_S,
         )
 
     def _service(self, batch: PDBatch) -> tuple[Service | None, str]:
-        """The PDInference to ask, or why it cannot be asked yet."""
+        """The service that takes the requests, or why it cannot take them yet."""
         name, namespace = batch.spec.inference_ref.name, batch.metadata.namespace
         found = self._cache.resources.get(Owner(namespace, name))
         if found is None or found.deleting:
             return None, (
-                f"There is no PDInference {name} in namespace {namespace}. Create it; the name is that of "
-                "spec.inferenceRef.name."
+                f"PDInference {name} of spec.inferenceRef.name does not exist in namespace {namespace}. Create it, or "
+                "correct the name."
             )
         status = status_of(found)
         ready = next((c for c in status.conditions if c.type == READY), None)
@@ -125,7 +125,7 @@ class BatchReconciler:
             because = f" {ready.message}" if ready is not None else ""
             return None, f"PDInference {name} is not Ready.{because}"
         if not _is_address(status.url, namespace, name):
-            return None, f"The address in the status of PDInference {name} is not that of its Service: wait for it."
+            return None, f"The URL in the status of PDInference {name} is not that of its Service yet."
         return Service(status.url, _served_name(found) or name), ""
 
     async def _bring(
@@ -137,20 +137,20 @@ class BatchReconciler:
         if service is None or status.finished:
             return Outcome()
         parent = Parent(resource.owner, resource.uid)
-        # Nobody gets a right to write into it before it is known to be ours.
+        # The runner gets permission to write to it only after its owner was verified.
         outcome = await ensure_output(self._api, render_output(batch), parent)
         if outcome.settled:
             *others, job_last = (Child.of(m) for m in render_batch(batch, service, self._settings))
-            # `_adjust` takes a batch whose Job exists for complete.
+            # Last, because `_adjust` expects the other objects of a batch whose Job exists.
             outcome.add(await self._applier.apply([*others, replace(job_last, last=True)], parent))
         return outcome
 
     async def _adjust(self, resource: ResourceRecord, batch: PDBatch, job: JobState) -> Outcome:
-        """Let the Job follow what may change of it."""
+        """Update the mutable fields of the Job."""
         outcome = Outcome()
         wanted = job_settings(batch)
         if job.outcome is not None:
-            del wanted["suspend"]  # of a Job that ended it means nothing
+            del wanted["suspend"]  # it has no effect on a Job that has ended
         changed = {member: value for member, value in wanted.items() if job.settings.get(member) != value}
         if not changed:
             return outcome
@@ -191,12 +191,12 @@ def _job_key(resource: ResourceRecord) -> ChildKey:
 
 
 def _is_address(url: str, namespace: str, name: str) -> bool:
-    """Whether this is the Service of a PDInference; who may write a status must not choose where requests go."""
+    """Whether this is the URL of a PDInference's Service: writers of a status must not choose where requests go."""
     return re.fullmatch(re.escape(service_url(namespace, name, HTTP_PORT)) + "(:[0-9]{1,5})?", url) is not None
 
 
 def _served_name(resource: ResourceRecord) -> str:
-    """What a spec that is stored, and may be invalid, says of the model's name."""
+    """The model's name in a stored spec, which may be invalid."""
     spec = json.loads(resource.spec)
     model = spec.get("model") if isinstance(spec, dict) else None
     name = model.get("name") if isinstance(model, dict) else None
@@ -204,7 +204,7 @@ def _served_name(resource: ResourceRecord) -> str:
 
 
 def _status_of(resource: ResourceRecord) -> BatchStatus:
-    """The status that the batch has; of one that another version wrote, whether it ended."""
+    """The stored status. If another version wrote it and it does not parse, only whether the batch ended."""
     stored = json.loads(resource.status)
     try:
         return BatchStatus.model_validate(stored)

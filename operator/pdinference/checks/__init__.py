@@ -1,7 +1,7 @@
-"""Whether a resource can work: the same answer, in the same words, for webhook, command line and reconcile.
+"""Checks of a resource, shared by the webhook, the command line and the reconciler.
 
-The schema and the rules between its fields are in `api`; here is what needs more than the document: the model's facts,
-vLLM's options, memory, and what the installation allows.
+The schema and the rules between its fields are in `api`. The checks here also use the facts about the model, vLLM's
+options, the memory plan and the installation policy.
 """
 
 from pdinference.checks.examine import Examination, examine

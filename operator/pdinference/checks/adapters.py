@@ -1,4 +1,4 @@
-"""LoRA adapters whose adapter_config.json was read: what vLLM would refuse when it loads them."""
+"""LoRA adapters that vLLM cannot load, according to their adapter_config.json."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,13 +10,13 @@ from pdinference.api.v1alpha1.status import KnownAdapter
 from pdinference.api.validation import Problem
 
 Known = Mapping[str, KnownAdapter]
-"""By path; adapters that could not be read are not in it, and nothing is said of them."""
+"""Facts by path. Adapters that could not be read are absent and not checked."""
 
 _NAMED = 8
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _RANKS: tuple[int, ...] = get_args(LoRA.model_fields["max_rank"].annotation)
 _LLAMA_LIKE = frozenset({"llama", "mistral", "qwen2", "qwen3"})
-"""`model_type` of models whose layers all have these names."""
+"""`model_type` of models whose layers have only the names in `_LLAMA_MODULES`."""
 _LLAMA_MODULES = frozenset(
     {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "qkv_proj", "gate_up_proj"}
 ) | {"embed_tokens", "lm_head"}
@@ -26,36 +26,39 @@ def adapter_problems(spec: Spec, known: Known, model_type: str) -> Iterator[Prob
     """Adapters that do not fit the engine or the model.
 
     Args:
-        spec: What to serve.
-        known: What was read of adapters.
-        model_type: The model's; empty where it is not known.
+        spec: The spec.
+        known: Facts about the adapters.
+        model_type: `model_type` of the model; empty if unknown.
     """
     for where, adapter, found in _found(spec, known):
         most, rank = spec.model.lora.max_rank if spec.model.lora else 0, found.rank
         if rank > most:
-            said = f"{adapter.name} has rank {rank}, and spec.model.lora.maxRank is {most}."
-            yield Problem(where, f"{said} {_remedy(rank)}")
+            excess = f"Adapter {adapter.name} has rank {rank}, but spec.model.lora.maxRank is {most}."
+            yield Problem(where, f"{excess} {_remedy(rank)}")
         if found.unsupported:
-            said = f"{adapter.name} was trained with {_listed(found.unsupported)}, which vLLM cannot load."
-            yield Problem(where, f"{said} Leave it out.")
+            unsupported = f"Adapter {adapter.name} uses {_listed(found.unsupported)}, which vLLM does not support."
+            yield Problem(where, f"{unsupported} Remove the adapter.")
         if unknown := _unknown_modules(found, model_type):
             yield Problem(
                 where,
-                f"{adapter.name} changes {_listed(unknown)}, which a model of type {model_type} does not "
-                f"have: it belongs to another model{_named(found)}. Leave it out, or serve that model.",
+                f"Adapter {adapter.name} targets {_listed(unknown)}, but models of type {model_type} do not have "
+                f"these modules: the adapter belongs to another model{_named(found)}. Remove the adapter.",
             )
 
 
 def adapter_warnings(spec: Spec, known: Known) -> Iterator[Problem]:
-    """Adapters that say they were trained on another model; a copy or a quantised one may be right."""
+    """Adapters whose base model differs from the served model. A copy or a quantized model may still be right."""
     hub = spec.model.source.hub
     if hub is None:
         return
     for where, adapter, found in _found(spec, known):
         base = found.base
         if _REPOSITORY.fullmatch(base) and not _related(base, hub.repository):
-            said = f"{adapter.name} was trained on {base}, and the model is {hub.repository}"
-            yield Problem(where, f"{said}: is it the right one?")
+            yield Problem(
+                where,
+                f"The base model of adapter {adapter.name} is {base}, but the model is {hub.repository}. Check the "
+                "adapter.",
+            )
 
 
 def _found(spec: Spec, known: Known) -> Iterator[tuple[str, LoRAAdapter, KnownAdapter]]:
@@ -66,7 +69,7 @@ def _found(spec: Spec, known: Known) -> Iterator[tuple[str, LoRAAdapter, KnownAd
 
 def _remedy(rank: int) -> str:
     enough = next((choice for choice in _RANKS if choice >= rank), None)
-    return f"Set maxRank: {enough}." if enough else f"vLLM loads ranks of up to {_RANKS[-1]}. Leave it out."
+    return f"Set maxRank: {enough}." if enough else f"vLLM's maximum rank is {_RANKS[-1]}. Remove the adapter."
 
 
 def _unknown_modules(found: KnownAdapter, model_type: str) -> list[str]:
@@ -85,6 +88,6 @@ def _listed(names: list[str]) -> str:
 
 
 def _related(one: str, other: str) -> bool:
-    """Whether one repository's name contains the other's, as those of quantised copies and of tuned models do."""
+    """Whether one repository name contains the other, as with quantized copies and fine-tuned models."""
     first, second = (name.rsplit("/", 1)[-1].lower() for name in (one, other))
     return first in second or second in first

@@ -1,4 +1,4 @@
-"""Sizes of a step of the engine that vLLM refuses at start (`verify_max_model_len` in vllm/config/scheduler.py)."""
+"""Batch sizes that vLLM rejects at start (`verify_max_model_len` in vllm/config/scheduler.py)."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from pdinference.api.validation import Problem
 
 
 def batch_problems(spec: Spec) -> Iterator[Problem]:
-    """What is wrong with maxNumBatchedTokens, given the other sizes."""
+    """Problems of maxNumBatchedTokens in relation to the other sizes."""
     for role in ENGINE_ROLES:
         yield from _of_role(spec, role)
 
@@ -23,14 +23,14 @@ def _of_role(spec: Spec, role: Role) -> Iterator[Problem]:
     if requests is not None and tokens < requests:
         yield Problem(
             f"{where}.maxNumBatchedTokens",
-            f"{tokens} is less than maxNumSeqs ({requests}): a step has at least one token of each request. Raise it, "
-            "or lower maxNumSeqs.",
+            f"{tokens} is less than maxNumSeqs ({requests}), but a step has at least one token of each request. Raise "
+            "it, or lower maxNumSeqs.",
         )
     chunked = engine.enable_chunked_prefill if own.enable_chunked_prefill is None else own.enable_chunked_prefill
     longest = spec.model.max_model_length
     if chunked is False and longest is not None and tokens < longest:
         yield Problem(
             f"{where}.maxNumBatchedTokens",
-            f"{tokens} is less than spec.model.maxModelLength ({longest}), and without chunked prefill a prompt is "
-            "computed in one step. Raise it, lower maxModelLength, or set enableChunkedPrefill: true.",
+            f"{tokens} is less than spec.model.maxModelLength ({longest}), but without chunked prefill vLLM prefills a "
+            "prompt in one step. Raise it, lower maxModelLength, or set enableChunkedPrefill: true.",
         )

@@ -1,4 +1,4 @@
-"""Whether D has room for KV cache, and what would give it more; each change is planned before it is named."""
+"""Warns about a small KV cache of D and suggests changes. Each suggestion is verified with a memory plan."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -25,18 +25,18 @@ _TIER_FIELD = "decode.kvTiers.cpu.size"
 
 @dataclass(frozen=True, slots=True)
 class MoreRoom:
-    """A change that gives D room for two requests of the longest length for each GPU, or a tier for what has no room.
+    """A change that gives D room for two requests of maximum length per GPU, or adds a CPU tier.
 
     Attributes:
         change: The fields with their values.
-        plan: Of D, with it.
+        plan: Memory plan of D with the change.
     """
 
     change: str
     plan: RolePlan
 
     def as_json(self) -> dict[str, object]:
-        """What an instance of D would hold; every number as `{value, source, note}`."""
+        """Capacity of a D instance with the change; each number is `{value, source, note}`."""
         return {
             "change": self.change,
             "gpus": instance.devices(self.plan),
@@ -47,11 +47,11 @@ class MoreRoom:
 
 
 def room_warnings(inputs: Inputs, plan: RolePlan) -> Iterator[Problem]:
-    """A warning when D holds fewer than two requests of the longest length for each GPU.
+    """A warning if D has room for fewer than two requests of maximum length per GPU.
 
     Args:
-        inputs: What the plan was made from.
-        plan: Of D, which fits.
+        inputs: Inputs of the plan.
+        plan: Memory plan of D, which fits.
     """
     if instance.is_small(plan) is not True:
         return
@@ -67,14 +67,14 @@ def room_warnings(inputs: Inputs, plan: RolePlan) -> Iterator[Problem]:
 
 
 def more_room(inputs: Inputs, plan: RolePlan) -> list[MoreRoom]:
-    """What would help where D is small: of each kind of change the least one; nothing where D is not small."""
+    """Changes that give D more room, the smallest of each kind; empty if D has enough."""
     if instance.is_small(plan) is not True:
         return []
     if inputs.memory is not None:
         stated = {"decode.accelerator.memory": f"{inputs.memory.value:.0f}"}
         inputs = replace(inputs, spec=changed(inputs.spec, stated), memory=None)
     found = (next(_enough(inputs, changes), None) for changes in _kinds(inputs, plan))
-    tier = None if fits(plan) is False else _tier(inputs)  # nothing runs whose KV cache it could keep
+    tier = None if fits(plan) is False else _tier(inputs)  # a tier does not help if the model does not fit
     return [room for room in (*found, tier) if room is not None]
 
 
@@ -103,7 +103,7 @@ def _shorter(plan: RolePlan) -> Iterator[Change]:
 
 
 def _tier(inputs: Inputs) -> MoreRoom | None:
-    """KV cache of preempted requests in CPU memory; the number of running requests stays."""
+    """A CPU tier for the KV cache of preempted requests. It does not raise the number of running requests."""
     if inputs.spec.decode.kv_tiers is not None:
         return None
     other = planned(inputs, Role.DECODE, {"decode.kvTiers": KVTiers(cpu=CPUTier(size=_TIER))})

@@ -1,4 +1,4 @@
-"""One look at a document: all that is wrong with it, and all that is worth a warning."""
+"""Examines a PDInference document: all problems and warnings in one pass."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,18 +23,18 @@ from pdinference.manifests.policy import policy_problems
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 
 Known = Callable[[PDInference], Mapping[str, Any] | None]
-"""What is known of a resource's model besides the document, in the form of `status.model`."""
+"""Returns facts about a resource's model from outside the document, in the form of `status.model`."""
 
 
 @dataclass(frozen=True)
 class Examination:
-    """What was found.
+    """Result of examining a PDInference.
 
     Attributes:
-        resource: The resource; None when the document has problems.
-        problems: Why it cannot work.
-        warnings: What is allowed and may surprise.
-        memory: Whether the model fits.
+        resource: The resource; None if the document has problems.
+        problems: Reasons to reject the resource.
+        warnings: Risks of a valid resource.
+        memory: The memory verdict.
     """
 
     resource: PDInference | None
@@ -44,12 +44,12 @@ class Examination:
 
 
 def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known = lambda _: None) -> Examination:
-    """Look at everything at once.
+    """Run all checks on a document.
 
     Args:
         document: The resource as JSON data.
-        settings: What the operator was installed with.
-        known: Asked once the document is read.
+        settings: Settings of the operator.
+        known: Called after the document has been read.
     """
     reading = read(document)
     if reading.resource is None:
@@ -61,7 +61,7 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
         *_problems(reading.resource, facts, settings),
         *adapter_problems(reading.resource.spec, adapters, facts.shape.model_type if facts.shape else ""),
     )
-    # A field that was left out because it is no number, say, must not be blamed for its default as well.
+    # A field that was left out as invalid must not also be reported for its default.
     problems = (*reading.problems, *(p for p in found if not reading.concerns(p.field)))
     memory = judge(reading.resource.spec, facts) if can_be_planned(problems) else NO_VERDICT
     problems += memory.problems
@@ -71,7 +71,7 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
         *older_model_warnings(reading.resource.spec, facts.shape),
         *adapter_warnings(reading.resource.spec, adapters),
     )
-    if not problems:  # what is missing may be what could not be read
+    if not problems:  # products may be among the fields that could not be read
         warnings += tuple(pinning_risks(reading.resource.spec))
     return Examination(
         resource=None if problems else reading.resource,

@@ -1,4 +1,4 @@
-"""What is known of the model, or why not."""
+"""Facts about the model, from the spec or the status."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ _MOST_ADAPTERS = 64
 
 @dataclass(frozen=True)
 class Facts:
-    """The model's shape.
+    """Facts about a model.
 
     Attributes:
-        shape: None when nothing is known.
-        checkpoint: What is known of the size of its weights.
-        problems: What is wrong with what the spec says of the model.
+        shape: Shape of the model; None if unknown.
+        checkpoint: Size of its weights; None if unknown.
+        problems: Problems of spec.model.architecture.
     """
 
     shape: ModelFacts | None = None
@@ -37,7 +37,7 @@ class Facts:
 
 
 def adapters_of(spec: Spec, status_model: Mapping[str, Any] | None) -> dict[str, KnownAdapter]:
-    """What the status knows of adapters, by their path; of another model's run it knows nothing."""
+    """Facts about adapters from the status, by path; empty if they belong to another source."""
     facts = facts_in(status_model)
     listed = facts.get("adapters")
     if facts.get("source") != spec.model.source.identity() or not isinstance(listed, list):
@@ -46,7 +46,7 @@ def adapters_of(spec: Spec, status_model: Mapping[str, Any] | None) -> dict[str,
 
 
 def facts_of(spec: Spec, status_model: Mapping[str, Any] | None) -> Facts:
-    """From the spec, else from the status. What only the status has wrong is no user's fault, and counts as unknown."""
+    """Facts from the spec, or else from the status. An invalid config in the status counts as unknown."""
     config, checkpoint = known_facts(spec, status_model)
     if config is None:
         return Facts()

@@ -1,4 +1,4 @@
-"""Which look a document gets."""
+"""Selects the examination for the kind of a document."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,13 +16,13 @@ def examine_any(
     old: Mapping[str, Any] | None = None,
     known: Known = lambda _: None,
 ) -> Examination | BatchExamination:
-    """Look at a PDInference or a PDBatch.
+    """Examine a PDInference or a PDBatch.
 
     Args:
         document: The resource as JSON data.
-        settings: What the operator was installed with.
-        old: What an update replaces.
-        known: What is known of the model where nothing is replaced.
+        settings: Settings of the operator.
+        old: The object that an update replaces.
+        known: Returns facts about the model if `old` is None.
     """
     if document.get("kind") == names.BATCH_KIND:
         return examine_batch(document, settings, old)

@@ -1,4 +1,4 @@
-"""Adapters: names that tell them apart, and room for as many as may be active."""
+"""Problems of `spec.model.lora`: names that collide, and too few CPU slots."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from pdinference.engine.vllm import served_model_name
 
 
 def lora_problems(resource: PDInference) -> Iterator[Problem]:
-    """What is wrong with spec.model.lora."""
+    """Problems of spec.model.lora."""
     lora = resource.spec.model.lora
     if lora is None:
         return
@@ -17,7 +17,7 @@ def lora_problems(resource: PDInference) -> Iterator[Problem]:
     for index, adapter in enumerate(lora.adapters):
         where = f"spec.model.lora.adapters[{index}].name"
         if adapter.name == served:
-            yield Problem(where, f"{adapter.name} is the name of the model itself; give the adapter another.")
+            yield Problem(where, f"{adapter.name} is the name of the model. Give the adapter another name.")
     for role in ENGINE_ROLES:
         yield from _cpu_slots(f"spec.{role}.args", resource.spec.of(role).args, lora.max_active)
     yield from _cpu_slots("spec.engine.args", resource.spec.engine.args, lora.max_active)
@@ -29,5 +29,5 @@ def _cpu_slots(field: str, args: dict[str, object], active: int) -> Iterator[Pro
     if isinstance(slots, int) and slots < active:
         yield Problem(
             f"{field}.max-cpu-loras",
-            f"{slots} is less than spec.model.lora.maxActive ({active}); use at least {active}.",
+            f"{slots} is less than spec.model.lora.maxActive ({active}). Use at least {active}.",
         )

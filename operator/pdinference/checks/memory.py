@@ -1,4 +1,4 @@
-"""Whether the model fits its devices: the verdict, in numbers, and what would change it."""
+"""Checks whether the model fits its devices, and suggests changes if it does not."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -31,11 +31,11 @@ _NOT_PLANNED = re.compile(
     r"(metadata|spec\.(router|rollout|transfer|colocation|model\.(name|chatTemplate|trustRemoteCode|generationDefaults)"
     r"|engine\.(image|args)|(parameter|decode)\.(replicas|autoscaling|placement|resources|podTemplate|args)))\b"
 )
-"""Fields that the plan does not look at; of `args` it takes what it can read, and is content with the rest."""
+"""Fields that the plan does not use, or, for `args`, uses only as far as it can parse them."""
 
 
 def can_be_planned(problems: Iterable[Problem]) -> bool:
-    """Whether a plan of the spec means something although it has these problems."""
+    """Whether the spec can be planned despite these problems."""
     return all(_NOT_PLANNED.match(problem.field) for problem in problems)
 
 
@@ -68,12 +68,12 @@ def _judged(inputs: Inputs) -> MemoryVerdict:
 def _problem(inputs: Inputs, role: Role, plan: RolePlan) -> Problem:
     changes = remedies(inputs, role, plan)
     advice = (
-        f"Any one of these would fit: {'; '.join(changes)}."
+        f"Make one of these changes: {'; '.join(changes)}."
         if changes
-        else "No single change would fit; use larger devices, more of them, or a smaller model."
+        else "No single change is sufficient. Use larger or more devices, or a smaller model."
     )
     if inputs.spec.memory_policy == "Enforce":
-        advice += " Or set spec.memoryPolicy: Warn to try it all the same."
+        advice += " Or set spec.memoryPolicy: Warn to roll it out anyway."
     return Problem(f"spec.{role}", f"The model does not fit one device. {_needs(plan)} {advice}")
 
 
@@ -82,12 +82,12 @@ def _needs(plan: RolePlan) -> str:
     length = f"{settings.max_length:,} tokens" if settings.max_length else "unknown length"
     request = one_request(plan)
     if settings.cpu or settings.kv_budget is not None:
-        needs = f"One request of {length} needs {_gib(request)} of KV cache, and there is {_gib(stage.kv_cache)}."
+        needs = f"One request of {length} needs {_gib(request)} of KV cache, but only {_gib(stage.kv_cache)} is free."
         if settings.cpu:
             return needs
         held = (stage.weights, stage.activations, stage.overhead, stage.kv_cache)
         together = sum(part.value or 0 for part in held) / GIB
-        return f"{needs} With weights ({_gib(stage.weights)}) that is {together:.1f} GiB of {_gib(plan.memory)}."
+        return f"{needs} With weights ({_gib(stage.weights)}), {together:.1f} GiB of {_gib(plan.memory)} are in use."
     parts = {
         "weights": stage.weights,
         "activations": stage.activations,
@@ -96,9 +96,9 @@ def _needs(plan: RolePlan) -> str:
     }
     known = [f"{name} {_gib(part)}" for name, part in parts.items() if part.known]
     least = least_memory(plan)
-    total = _gib(least) if least.known else "more than that"
+    total = _gib(least) if least.known else "more than the available memory"
     return (
-        f"It needs {total} ({', '.join(known)}); vLLM may take {_gib(stage.requested)}, "
+        f"It needs {total} ({', '.join(known)}), but vLLM may use {_gib(stage.requested)}: "
         f"{settings.utilization:g} of the device's {_gib(plan.memory)}."
     )
 
@@ -131,7 +131,7 @@ def _as_status(plan: RolePlan) -> RoleMemory:
 
 
 def _whole(figure: Figure) -> int | None:
-    """For a status, whose numbers have 64 bits."""
+    """An integer for the status; None if unknown or above 64 bits."""
     return int(figure.value) if figure.value is not None and abs(figure.value) < 2**63 else None
 
 

@@ -1,4 +1,4 @@
-"""What does not go together with the model, once its shape is known."""
+"""Fields of the spec that do not fit the shape of the model."""
 
 from collections.abc import Iterator
 
@@ -10,15 +10,15 @@ from pdinference.checks.options import arguments_of
 from pdinference.planning.memory import ModelFacts, split_problems
 
 FAMILIES = {"awq_marlin": "awq", "gptq_marlin": "gptq"}
-"""Ways to compute with a quantisation, by the name of that."""
+"""Quantization methods by kernel name, as spec.model.quantization may also name a kernel."""
 _ONLY_READ = frozenset({"awq", "gptq", "compressed-tensors"})
-"""Ways to quantise that a checkpoint has or has not; the others vLLM can apply while it loads."""
+"""Methods that need a quantized checkpoint. vLLM can apply the others at load time."""
 _IN_CONFIG_ALONE = "compressed-tensors"
 _LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
 
 def model_problems(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
-    """What vLLM would refuse at start; nothing where members of the model's config could not be read."""
+    """Settings that vLLM would reject at start; empty if the model's config could not be read completely."""
     if facts.unfit:
         return
     for role in ENGINE_ROLES:
@@ -40,11 +40,11 @@ def _experts(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
         return
     for role in ENGINE_ROLES:
         if spec.of(role).parallelism.expert:
-            yield Problem(f"spec.{role}.parallelism.expert", "The model is no mixture of experts; leave this out.")
+            yield Problem(f"spec.{role}.parallelism.expert", "The model is not a mixture of experts. Remove expert.")
 
 
 def _length(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
-    """Source: `_get_and_verify_max_len` in vllm/config/model.py; stretched positions are left to it."""
+    """Source: `_get_and_verify_max_len` in vllm/config/model.py. Models with RoPE scaling are not checked."""
     wanted = spec.model.max_model_length
     if wanted is None or facts.max_length is None or wanted <= facts.max_length or facts.stretched:
         return
@@ -55,8 +55,8 @@ def _length(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
         return
     yield Problem(
         "spec.model.maxModelLength",
-        f"{wanted} is more than the {facts.max_length} positions that the model was made for. Use at most "
-        f"{facts.max_length}, or set {_LONGER} in spec.engine.env if you know that it works.",
+        f"{wanted} exceeds the maximum of {facts.max_length} positions in the model's config. Use at most "
+        f"{facts.max_length}, or set {_LONGER} in spec.engine.env if the model supports more.",
     )
 
 
@@ -67,14 +67,15 @@ def _quantization(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
         return
     method = facts.quantization.method if facts.quantization else None
     family = FAMILIES.get(wanted, wanted)
-    # What people write may be incomplete, and older checkpoints of AWQ and GPTQ have a file of their own for it.
+    # spec.model.architecture may be incomplete, and older AWQ and GPTQ checkpoints use a separate file.
     if method is None and family == _IN_CONFIG_ALONE and spec.model.architecture is None:
         yield Problem(
             "spec.model.quantization",
-            f"{wanted}: the model's files are not quantised so. Leave it out, or use fp8 or bitsandbytes, which "
-            "quantise while loading.",
+            f"The model's weights are not quantized with {wanted}. Remove quantization, or use fp8 or bitsandbytes, "
+            "which quantize at load time.",
         )
     elif method in {*_ONLY_READ, "fp8"} and family != method:
         yield Problem(
-            "spec.model.quantization", f"{wanted}: the model's files are quantised with {method}. Leave it out."
+            "spec.model.quantization",
+            f"The model's weights are quantized with {method}, not with {wanted}. Remove quantization.",
         )

@@ -1,4 +1,4 @@
-"""One look at a PDBatch: all that is wrong with it. Its PDInference may be created later, and is not looked for."""
+"""Examines a PDBatch document. Its PDInference is not looked up, because it may be created later."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from pdinference.manifests.policy import batch_policy_problems
 
 @dataclass(frozen=True)
 class BatchExamination:
-    """What was found.
+    """Result of examining a PDBatch.
 
     Attributes:
-        batch: The resource; None when the document has problems.
-        problems: Why it cannot work.
+        batch: The resource; None if the document has problems.
+        problems: Reasons to reject the resource.
     """
 
     batch: PDBatch | None
@@ -34,18 +34,18 @@ def examine_batch(
     *,
     begun: bool = False,
 ) -> BatchExamination:
-    """Look at everything at once.
+    """Run all checks on a document.
 
     Args:
         document: The resource as JSON data.
-        settings: What the operator was installed with.
-        old: What an update replaces; None for a resource that is new, or is only looked at.
-        begun: Whether the operator has made its Job, and so the ConfigMap for the answers, already.
+        settings: Settings of the operator.
+        old: The object that an update replaces; None otherwise.
+        begun: Whether the operator has already created the Job and the output ConfigMap.
     """
     reading = read_batch(document)
     if reading.resource is None:
         return BatchExamination(None, first_of(reading.problems))
-    # One that was accepted may be suspended and resumed, whatever the operator is installed with now.
+    # An accepted batch may be suspended and resumed even if the operator's settings have changed.
     config_maps = settings.batch_config_maps or begun or old is not None
     found = (
         *batch_policy_problems(reading.resource, settings),
@@ -61,20 +61,20 @@ def _problems(batch: PDBatch, old: PDBatch | None, *, config_maps: bool) -> Iter
     if source is not None and target is not None and _overwrites(batch, source, target):
         yield Problem(
             "spec.input.persistentVolumeClaim.path",
-            f"{source.path} is a file that the answers are written into. Move the input, or set "
+            f"The output would overwrite {source.path}. Move the input, or set "
             "spec.output.persistentVolumeClaim.path to another folder.",
         )
     if batch.spec.output.config_map is not None and not config_maps:
         yield Problem(
             "spec.output.configMap",
-            "The operator is not installed to write ConfigMaps. Use spec.output.persistentVolumeClaim, or ask who "
-            "installed it to set the chart value rbac.batchConfigMaps: true.",
+            "The operator may not write ConfigMaps. Use spec.output.persistentVolumeClaim, or ask the administrator "
+            "to set the chart value rbac.batchConfigMaps: true.",
         )
-    if old is not None and not batch.spec.asks_the_same(old.spec):
+    if old is not None and not batch.spec.same_work(old.spec):
         yield Problem("spec", FIXED_RULE.message)
 
 
 def _overwrites(batch: PDBatch, source: ClaimFile, target: ClaimFolder) -> bool:
-    """Whether the runner would write into the very file that it reads."""
+    """Whether the runner would write to its input file."""
     folder = output_folder(batch, target)
     return source.claim_name == target.claim_name and source.path in {f"{folder}/{name}" for name in WRITTEN}

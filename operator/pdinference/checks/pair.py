@@ -1,8 +1,8 @@
-"""What P and D must have in common, or they fail vLLM's KV handshake, or worse, pair silently.
+"""Options and variables that P and D must share. Otherwise vLLM's KV handshake fails, or transfers wrong data.
 
-Model, revision, image, dtype, KV dtype and block size have one field for both. Here is what options and variables of a
-role could still pull apart: the factors of `compute_nixl_compatibility_hash` in
-vllm/distributed/kv_transfer/kv_connector/v1/nixl/metadata.py, and what changes the layout of blocks.
+Model, revision, image, dtype, KV dtype and block size have one field for both roles. The tables here list the other
+inputs of `compute_nixl_compatibility_hash` (vllm/distributed/kv_transfer/kv_connector/v1/nixl/metadata.py), and
+settings that change the layout of blocks.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,8 +19,8 @@ _SAME_OPTIONS = {
     "config-format": "it changes which model is read",
     "disable-hybrid-kv-cache-manager": "it changes the layout of the KV cache",
     "no-disable-hybrid-kv-cache-manager": "it changes the layout of the KV cache",
-    "hf-config-path": "it changes the model's shape",
-    "hf-overrides": "it changes the model's shape",
+    "hf-config-path": "it changes the shape of the model",
+    "hf-overrides": "it changes the shape of the model",
     "kv-cache-dtype-skip-layers": "it changes the type of the KV cache",
     "model-impl": "it may change the layout of the KV cache",
     "prefix-caching-hash-algo": "blocks are named by their hash",
@@ -31,14 +31,14 @@ _SAME_VARIABLES = {
     "VLLM_KV_CACHE_LAYOUT": "it decides the layout of the KV cache",
     "VLLM_USE_MODELSCOPE": "it changes where the model comes from",
     "HF_ENDPOINT": "it changes where the model comes from",
-    # Measured: the connection ends at the first transfer (docs/tuning.md).
-    "UCX_TCP_TX_SEG_SIZE": "UCX ends connections between different sizes",
-    "UCX_TCP_RX_SEG_SIZE": "UCX ends connections between different sizes",
+    # Measured: UCX closes the connection at the first transfer (docs/tuning.md).
+    "UCX_TCP_TX_SEG_SIZE": "UCX closes connections between different segment sizes",
+    "UCX_TCP_RX_SEG_SIZE": "UCX closes connections between different segment sizes",
 }
 
 
 def pair_problems(spec: Spec) -> Iterator[Problem]:
-    """Where P and D differ and must not."""
+    """Options and variables that differ between P and D but must be equal."""
     options = {role: {**spec.engine.args, **spec.of(role).args} for role in ENGINE_ROLES}
     yield from _differing(_SAME_OPTIONS, options, "args")
     variables = {role: {**spec.engine.env, **spec.of(role).env, **_overlaid(spec.of(role))} for role in ENGINE_ROLES}
@@ -51,8 +51,8 @@ def _differing(same: Mapping[str, str], values: Mapping[Role, Mapping[str, Any]]
         if of_p.get(name) != of_d.get(name):
             yield Problem(
                 f"spec.decode.{member}.{name}",
-                f"{_shown(of_d, name)} for D and {_shown(of_p, name)} for P, but {why}, and P and D would not "
-                f"understand each other. Set it once, in spec.engine.{member}.",
+                f"{_shown(of_d, name)} for D and {_shown(of_p, name)} for P. They must be equal: {why}. Set it in "
+                f"spec.engine.{member} instead.",
             )
 
 
@@ -61,7 +61,7 @@ def _shown(values: Mapping[str, Any], name: str) -> str:
 
 
 def _overlaid(role: RoleSpec) -> dict[str, Any]:
-    """Variables that the overlay sets on the engine's container."""
+    """Variables that podTemplate sets on the vLLM container."""
     spec = role.pod_template.get("spec")
     containers = spec.get("containers") if isinstance(spec, Mapping) else None
     own = (

@@ -1,4 +1,4 @@
-"""Changes of a spec that would make a model fit, the least first; each one is planned before it is named."""
+"""Suggests changes that make a model fit, the smallest first. Each one is verified with a memory plan."""
 
 import json
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ _KV_SPACES = (1, 2, 4, 8, 16, 32, 64, 128)
 SHORTEST = 256
 
 Change = dict[str, Any]
-"""Values by their path within spec."""
+"""New values by their path within spec."""
 
 
 def remedies(inputs: Inputs, role: Role, plan: RolePlan) -> list[str]:
-    """Up to three changes, each of which alone makes the role fit."""
+    """Up to three changes, each of which is sufficient for the role."""
     fitting = (change for change in _changes(inputs.spec, role, plan) if _helps(inputs, role, change))
     return list(islice(_one_of_a_kind(fitting), _NAMED))
 
@@ -54,7 +54,7 @@ def _field(part: ApiModel, alias: str) -> str:
 
 
 def planned(inputs: Inputs, role: Role, change: Change) -> RolePlan | None:
-    """The plan with some values of the spec replaced; None where such a spec is refused."""
+    """The memory plan after a change; None if the changed spec is invalid."""
     spec = changed(inputs.spec, change)
     if any(broken_rules(spec)) or any(model_problems(spec, inputs.facts)):
         return None
@@ -70,7 +70,7 @@ def _helps(inputs: Inputs, role: Role, change: Change) -> bool:
 
 
 def _one_of_a_kind(changes: Iterator[Change]) -> Iterator[str]:
-    """In words, and of each kind only the first, which is the least."""
+    """Descriptions of the changes, only the first (smallest) of each kind."""
     seen = set()
     for change in changes:
         kind = tuple(change)
@@ -113,19 +113,19 @@ def _changes(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]:
 
 
 def _shorter(plan: RolePlan, *, at_least: int) -> Iterator[Change]:
-    """The longest length that fits, rounded."""
+    """The maximum length that fits, rounded down."""
     rounded = rounded_length(int(plan.largest_length.value or 0))
     if rounded >= max(at_least, SHORTEST) and rounded < (plan.settings.max_length or 0):
         yield {"model.maxModelLength": rounded}
 
 
 def rounded_length(tokens: int) -> int:
-    """A length that people would write, at most this long."""
+    """Round a length down to a multiple of 1024 or 128."""
     return tokens - tokens % (1024 if tokens >= 1024 else 128)
 
 
 def more_ranks(spec: Spec, role: Role, plan: RolePlan) -> Iterator[tuple[str, int]]:
-    """Larger tensor-parallel sizes of a role that the model allows."""
+    """Larger tensor-parallel sizes that are valid for the model."""
     fitting = set(tensor_sizes(plan.facts))
     for size in _TENSORS:
         if size > spec.of(role).parallelism.tensor and size in fitting:
@@ -133,7 +133,7 @@ def more_ranks(spec: Spec, role: Role, plan: RolePlan) -> Iterator[tuple[str, in
 
 
 def _both_more_ranks(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]:
-    """For P, when D has to follow; D never has fewer."""
+    """A larger tensor-parallel size of both roles, because D must not have fewer ranks than P."""
     if role is Role.PARAMETER:
         for path, size in more_ranks(spec, role, plan):
             if size > spec.decode.parallelism.tensor:
@@ -141,7 +141,7 @@ def _both_more_ranks(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]
 
 
 def larger_devices(spec: Spec, role: Role) -> Iterator[Change]:
-    """Other products of the same vendor, or more memory where the spec states it."""
+    """Products of the same vendor with more memory, or more memory if the spec states it."""
     accelerator = spec.of(role).accelerator
     if accelerator.memory is not None:
         stated = quantity(accelerator.memory) or 0
@@ -151,7 +151,7 @@ def larger_devices(spec: Spec, role: Role) -> Iterator[Change]:
 
 
 def _offloads(spec: Spec, role: Role, plan: RolePlan) -> Iterator[Change]:
-    """What is missing on the device, a little rounded."""
+    """Offloading of the missing memory, rounded up to GiB."""
     least, requested = least_memory(plan).value, plan.stage.requested.value
     if least is None or requested is None:
         return

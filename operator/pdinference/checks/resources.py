@@ -1,4 +1,4 @@
-"""Requests and limits that the API server would refuse in a pod, long after the resource was accepted."""
+"""Requests and limits that the API server would reject in a pod after it has accepted the resource."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from pdinference.api.validation import Problem
 
 
 def resource_problems(spec: Spec) -> Iterator[Problem]:
-    """Requests that are more than their limits."""
+    """Requests that exceed their limits."""
     for name, resources in (
         ("parameter", spec.parameter.resources),
         ("decode", spec.decode.resources),
@@ -19,11 +19,11 @@ def resource_problems(spec: Spec) -> Iterator[Problem]:
 
 
 def problems_of_resources(field: str, resources: Resources) -> Iterator[Problem]:
-    """Of one container, which `field` belongs to."""
+    """Requests of one container that exceed their limits; `field` is its `resources`."""
     for name in sorted(resources.requests.keys() & resources.limits.keys()):
         requested, limit = resources.requests[name], resources.limits[name]
         if (quantity(requested) or 0) > (quantity(limit) or 0):
             yield Problem(
                 f"{field}.requests.{name}",
-                f"{requested} is more than the limit of {limit}. Lower it, or raise the limit.",
+                f"{requested} exceeds the limit of {limit}. Lower the request, or raise the limit.",
             )

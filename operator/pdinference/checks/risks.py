@@ -1,4 +1,4 @@
-"""What works and may surprise: warnings that `kubectl apply` prints."""
+"""Warnings about risks of a valid spec, which `kubectl apply` prints."""
 
 import re
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ def risks(spec: Spec) -> Iterator[Problem]:
     hub = spec.model.source.hugging_face or spec.model.source.model_scope
     pinned = hub is None or _COMMIT.match(hub.revision) is not None
     if spec.model.trust_remote_code:
-        when = "at any start" if spec.model.cache is None else "before it is downloaded"
+        when = "between pod starts" if spec.model.cache is None else "before the download"
         yield Problem(
             "spec.model.trustRemoteCode",
-            "Python code from the model's repository will run in the pods."
-            + ("" if pinned else f" Pin the revision to a commit that you have read: now it may change {when}."),
+            "The pods run Python code from the model's repository."
+            + ("" if pinned else f" Pin the revision to a commit that you have reviewed: the code may change {when}."),
         )
 
 
 def pinning_risks(spec: Spec) -> Iterator[Problem]:
-    """The warning about a P that may run on any product."""
+    """A warning if P may run on any product."""
     if (problem := not_pinned(spec)) is not None:
         yield Problem("spec.parameter.accelerator.products", problem)
 
@@ -39,8 +39,8 @@ def _image_without_cpu(spec: Spec) -> Iterator[Problem]:
     if roles and is_official(spec.engine.image):
         yield Problem(
             "spec.engine.image",
-            f"{spec.engine.image} has vLLM for GPUs, and spec.{roles[0]}.accelerator.type is CPU: these pods fail at "
-            "start. Use an image with vLLM for CPU; images/vllm-cpu builds one.",
+            f"{spec.engine.image} has vLLM for GPUs, but spec.{roles[0]}.accelerator.type is CPU: these pods fail at "
+            "start. Use an image with vLLM for CPU, for example one built from images/vllm-cpu.",
         )
 
 
@@ -50,6 +50,6 @@ def _secrets(spec: Spec) -> Iterator[Problem]:
             if _SECRET.search(variable):
                 yield Problem(
                     f"spec.{name}.env.{variable}",
-                    "This looks like a secret, and whoever may read the resource can read it. Take it from a Secret by "
-                    "podTemplate (env.valueFrom.secretKeyRef), which the chart's policy.secrets can allow.",
+                    "This variable may hold a secret, which everyone who can read the resource can read. Use a Secret "
+                    "through podTemplate (env.valueFrom.secretKeyRef); the chart value policy.secrets must allow it.",
                 )

@@ -39,10 +39,10 @@ def run_command(
 ) -> None:
     """Pass requests on to the router in the same pod; hold them while it has nobody to send them to."""
     from pdinference.activator.gate import Gate  # noqa: PLC0415 - aiohttp takes its time to import
-    from pdinference.activator.run import Places, run  # noqa: PLC0415
+    from pdinference.activator.run import Ports, run  # noqa: PLC0415
 
     async def serve() -> None:
         gate = Gate(limit=max_queued_requests, max_wait=max_wait_seconds)
-        await run(Places(port, state_port, router_port, host), gate, drain_seconds=drain_seconds)
+        await run(Ports(port, state_port, router_port, host), gate, drain_seconds=drain_seconds)
 
     asyncio.run(serve())

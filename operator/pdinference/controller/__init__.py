@@ -1,1 +1,1 @@
-"""The running operator: watches, work queue, reconcile, status, events, leader election, health, metrics."""
+"""What all reconciles use: work queue, workers, status writes, Events, metrics, supervision of tasks."""

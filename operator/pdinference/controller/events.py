@@ -1,4 +1,4 @@
-"""Kubernetes Events about a resource, never more than a person would read."""
+"""Kubernetes Events about a resource, with limits on repetitions and on their number."""
 
 import logging
 import time
@@ -27,7 +27,7 @@ _NOT_FOUND = 404
 
 @dataclass(slots=True)
 class _Written:
-    """An Event that exists, in case the same happens again."""
+    """An Event that exists, for its repetitions."""
 
     name: str
     count: int
@@ -53,7 +53,7 @@ class _Budget:
 class EventRecorder:
     """Writes Events; a repetition raises the count of the one that exists, at most every ten minutes.
 
-    An Event that cannot be written is logged and dropped: status and logs say the same.
+    An Event that cannot be written is logged and dropped; status and logs contain the same information.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class EventRecorder:
             try:
                 await self._api.merge(_EVENT.path(owner.namespace, known.name), series)
             except ApiError as error:
-                if error.status != _NOT_FOUND:  # Events expire after an hour: then a new one it is
+                if error.status != _NOT_FOUND:  # Events expire after an hour: write a new one
                     raise
             else:
                 self._metrics.events.inc()

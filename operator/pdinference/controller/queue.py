@@ -1,8 +1,8 @@
-"""The work queue: which resources to reconcile, each at most once at a time.
+"""The work queue of resources to reconcile, each by one worker at a time.
 
-Everything that happens to a resource (a watch event, a resync, a timer, a failure) becomes its key in here. A key that
-is added while it is being worked on is worked on again afterwards; a key that waits already is not added twice. So a
-burst of events costs one reconcile, and no event is lost.
+Every trigger (a watch event, a resync, a timer, a failure) adds the key of a resource. A key that is added while it is
+processed is processed again afterwards; a key that is queued already is not added twice. So a burst of events costs one
+reconcile, and no event is lost.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ class _Timer(Generic[KeyT]):
 
 
 class WorkQueue(Generic[KeyT]):
-    """Keys to work on, some of them later.
+    """Keys to process now or later.
 
     Args:
         clock: Monotonic seconds; the event loop's by default.
-        jitter: Factor for each delay, so that what failed together does not come back together.
+        jitter: Factor for each delay, so that keys that failed at the same time are not retried at the same time.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class WorkQueue(Generic[KeyT]):
         return len(self._ready)
 
     def add(self, key: KeyT) -> None:
-        """Work on this key as soon as a worker is free."""
+        """Process a key as soon as a worker is free."""
         self._due.pop(key, None)
         if key in self._running:
             self._dirty.add(key)
@@ -71,7 +71,7 @@ class WorkQueue(Generic[KeyT]):
             self._wake.set()
 
     def add_after(self, key: KeyT, delay: float) -> None:
-        """Work on this key after `delay` seconds, unless it is worked on before."""
+        """Process a key after `delay` seconds, unless it is processed before."""
         due = self._clock() + delay
         if key in self._since or self._due.get(key, float("inf")) <= due:
             return
@@ -79,27 +79,27 @@ class WorkQueue(Generic[KeyT]):
         heapq.heappush(self._timers, _Timer(due, key))
         self._wake.set()
 
-    def retry(self, key: KeyT, at_least: float = 0.0) -> float:
-        """Work on this key again after a back-off that doubles with each failure; the delay comes back."""
+    def retry(self, key: KeyT, retry_after: float = 0.0) -> float:
+        """Process a key again after a back-off that doubles with each failure. Returns the delay in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         delay = min(_BACKOFF_LIMIT_S, _BACKOFF_FIRST_S * 2.0 ** min(failures, 16)) * self._jitter()
-        delay = max(delay, at_least)
+        delay = max(delay, retry_after)
         self._metrics.queue_retries.inc()
         self.add_after(key, delay)
         return delay
 
     def forget(self, key: KeyT) -> None:
-        """The key succeeded: its next failure starts with the shortest back-off."""
+        """Reset the back-off of a key, after a success."""
         self._failures.pop(key, None)
 
     def close(self) -> None:
-        """Give out no more keys; those that are being worked on are not interrupted."""
+        """Return no more keys; work in progress is not interrupted."""
         self._closed = True
         self._wake.set()
 
     async def get(self) -> KeyT | None:
-        """The next key, which then counts as being worked on until `done`; None when the queue is closed."""
+        """The next key, which counts as in progress until `done`; None when the queue is closed."""
         while not self._closed:
             wait = self._promote()
             if self._ready:
@@ -113,7 +113,7 @@ class WorkQueue(Generic[KeyT]):
         return None
 
     def done(self, key: KeyT) -> None:
-        """The work on this key is over."""
+        """Mark a key as processed."""
         self._running.discard(key)
         if key in self._dirty:
             self._dirty.discard(key)
@@ -129,7 +129,7 @@ class WorkQueue(Generic[KeyT]):
         return key
 
     def _promote(self) -> float | None:
-        """Move due keys to the ready ones; seconds until the next timer come back, None without one."""
+        """Move due keys to the ready ones. Returns seconds until the next timer; None without one."""
         now = self._clock()
         while self._timers:
             timer = self._timers[0]

@@ -1,4 +1,4 @@
-"""The status subresource and the Events that go with its changes."""
+"""Writes the status subresource, and Events for its changes."""
 
 import json
 import logging
@@ -26,7 +26,7 @@ _CONFLICT = 409
 
 
 class Reporter:
-    """Writes a status when it differs from the one that the resource has."""
+    """Writes a status if it differs from the stored one."""
 
     def __init__(self, api: ApiServer, cache: Cache, events: EventRecorder, metrics: Metrics) -> None:
         self._api = api
@@ -38,12 +38,12 @@ class Reporter:
     async def report(
         self, resource: ResourceRecord, status: Status, *, loads: Mapping[Role, str] | None = None
     ) -> bool:
-        """Write the status of a PDInference if it changed; False when that failed and should be tried again.
+        """Write the status of a PDInference if it changed. Returns False if the write failed and should be retried.
 
         Args:
-            resource: Whose status it is.
-            status: The status.
-            loads: What made HPAs decide on the numbers of pods, where they tell.
+            resource: The resource.
+            status: Its new status.
+            loads: The load of each role on which its HPA based the current count, if known.
         """
         self._note_readiness(resource.owner, status)
         happened = transitions(status_of(resource), status, loads=loads or {})
@@ -52,13 +52,13 @@ class Reporter:
     async def publish(
         self, resource: ResourceRecord, status: ApiModel, happened: Iterable[Transition], **extra: str
     ) -> bool:
-        """Write any resource's status if it changed, and then the Events; False when that should be tried again.
+        """Write any resource's status if it changed, then the Events. Returns False if the write should be retried.
 
         Args:
-            resource: Whose status it is.
-            status: The status.
-            happened: The Events that the change is worth; looked at only after the status was written.
-            extra: What the log says besides.
+            resource: The resource.
+            status: Its new status.
+            happened: The Events for the change; evaluated only after the status was written.
+            extra: Further fields of the log records.
         """
         fresh = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         patch = merge_patch(json.loads(resource.status), fresh)
@@ -73,21 +73,21 @@ class Reporter:
         return True
 
     def forget(self, owner: Owner) -> None:
-        """The resource is gone."""
+        """Drop a deleted resource from the metrics."""
         self._ready.pop(owner, None)
         self._count()
 
     async def _write(self, resource: ResourceRecord, patch: dict[str, Any]) -> bool:
-        """Patch the status of this very object: the uid keeps it off a new one of the same name."""
+        """Patch the status. The uid prevents a write to a new object of the same name."""
         kind = RESOURCE_BY_NAME[resource.owner.kind]
         path = kind.path(resource.owner.namespace, resource.owner.name) + "/status"
         try:
             body = await self._api.merge(path, {"metadata": {"uid": resource.uid}, "status": patch})
         except ApiError as error:
-            if error.status in {_NOT_FOUND, _CONFLICT}:  # deleted, or replaced; the watch will tell
+            if error.status in {_NOT_FOUND, _CONFLICT}:  # deleted or replaced; a watch event follows
                 return True
             self._metrics.errors.labels(error.reason).inc()
-            _LOG.warning("Status of %s not written: %s", resource.owner, error)
+            _LOG.warning("Writing the status of %s failed: %s", resource.owner, error)
             return False
         self._metrics.status_writes.inc()
         self._cache.status_written(kind.name, body)
@@ -104,9 +104,9 @@ class Reporter:
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON merge patch (RFC 7386) that makes the one of the other; empty when they are equal.
+    """The JSON merge patch (RFC 7386) from `old` to `new`; empty when they are equal.
 
-    It names what is to go: otherwise the old model's members would stay among those of the new one.
+    Removed members are null in it; otherwise members of an old object would remain in the new one.
     """
     patch: dict[str, Any] = dict.fromkeys(old.keys() - new.keys())
     for name, value in new.items():
@@ -120,7 +120,7 @@ def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any
 
 
 def status_of(resource: ResourceRecord) -> Status:
-    """The status that the resource has; of one that another version wrote, what this one must not lose."""
+    """The stored status. If another version wrote it and it does not parse, only its revisions."""
     stored = json.loads(resource.status)
     try:
         return Status.model_validate(stored)

@@ -1,4 +1,4 @@
-"""What a reconcile did: counted, logged, and what follows from it."""
+"""The result of a reconcile, and the metrics of its writes."""
 
 import logging
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What to do with the key afterwards.
+    """What to do with the key after a reconcile.
 
     Attributes:
-        retry: Come back after a back-off.
-        at_least: Seconds that the API server asked to wait.
-        again_after: Look again after so many seconds, although nothing failed; None for never.
+        retry: Whether to retry after a back-off.
+        retry_after: Lowest delay of the retry in seconds, from the API server's Retry-After.
+        requeue_after: Seconds until the next reconcile without an event; None for never.
     """
 
     retry: bool = False
-    at_least: float = 0.0
-    again_after: float | None = None
+    retry_after: float = 0.0
+    requeue_after: float | None = None
 
 
 def count_writes(metrics: Metrics, *written: Outcome, pruned: Outcome | None = None) -> None:
-    """Count what was written and what was refused, and log the latter."""
+    """Count writes and failures, and log the failures."""
     gone = pruned or Outcome()
     for key in (key for outcome in written for key in outcome.applied):
         metrics.applies.labels(key.kind).inc()

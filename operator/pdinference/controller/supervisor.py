@@ -1,8 +1,8 @@
-"""Watches the tasks that run as long as the process: one that ends by itself makes /healthz fail.
+"""Supervises the tasks that run as long as the process: /healthz fails when one ends by itself.
 
-Such a task is not started again in place. Nobody foresaw why it ended, so nobody knows what state it left; a new
-process starts from what the cluster holds, the kubelet starts it with back-off, and the restart shows in the pod.
-What pods answer, and an API server that is away, must not end such a task.
+Such a task is not restarted in place, because the state after an unexpected end is unknown. The kubelet restarts the
+container with back-off, which shows in the pod, and a new process starts from the state in the cluster. Responses of
+pods, and an unavailable API server, must not end such a task.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ class Supervisor:
     """All long-lived tasks of one process.
 
     Attributes:
-        failed: Names of those that ended by themselves.
+        failed: Names of tasks that ended by themselves.
     """
 
     def __init__(self, metrics: Metrics) -> None:
@@ -29,7 +29,7 @@ class Supervisor:
 
     @asynccontextmanager
     async def running(self, name: str, work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-        """Run this until the end of the block."""
+        """Run a task until the end of the block."""
         task = self.start(name, work)
         try:
             yield
@@ -38,12 +38,12 @@ class Supervisor:
             await asyncio.wait({task})
 
     def start(self, name: str, work: Coroutine[Any, Any, None], *, may_return: bool = False) -> asyncio.Task[None]:
-        """Run this until it is cancelled.
+        """Start a task that runs until it is cancelled.
 
         Args:
             name: For /healthz, logs and metrics.
             work: What to run.
-            may_return: Whether it may end without an exception, too.
+            may_return: Whether it may also end without an exception.
         """
         self._metrics.task_failures.labels(name)  # shown as 0 from the start
         task = asyncio.create_task(work, name=name)

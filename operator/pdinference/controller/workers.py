@@ -1,4 +1,4 @@
-"""The workers: keys from the queue, through the reconciler, back into the queue when they failed."""
+"""The workers: they take keys from the queue, reconcile them, and queue failed ones again."""
 
 import asyncio
 import logging
@@ -14,20 +14,20 @@ from pdinference.controller.supervisor import Supervisor
 _LOG = logging.getLogger(__name__)
 
 
-class Reconciles(Protocol):
-    """Whoever brings a resource closer to what it asks for."""
+class ResourceReconciler(Protocol):
+    """Reconciles resources of one or more kinds."""
 
     async def reconcile(self, owner: Owner) -> Result: ...  # noqa: D102
 
 
-class ByKind:
+class KindDispatcher:
     """One reconciler for each kind of resource."""
 
-    def __init__(self, reconcilers: Mapping[str, Reconciles]) -> None:
+    def __init__(self, reconcilers: Mapping[str, ResourceReconciler]) -> None:
         self._reconcilers = reconcilers
 
     async def reconcile(self, owner: Owner) -> Result:
-        """Leave it to the one for this kind."""
+        """Call the reconciler of the resource's kind."""
         return await self._reconcilers[owner.kind].reconcile(owner)
 
 
@@ -35,13 +35,13 @@ class Workers:
     """A fixed number of workers on one queue.
 
     Args:
-        may_write: Asked before each reconcile; a leader that was suspended learns here that it no longer leads.
+        may_write: Called before each reconcile; False in a suspended process whose Lease has expired.
     """
 
     def __init__(
         self,
         queue: WorkQueue[Owner],
-        reconciler: Reconciles,
+        reconciler: ResourceReconciler,
         metrics: Metrics,
         supervisor: Supervisor,
         *,
@@ -55,13 +55,13 @@ class Workers:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, count: int) -> None:
-        """Start working."""
+        """Start this number of workers."""
         self._tasks = {
             self._supervisor.start(f"worker-{number}", self._work(), may_return=True) for number in range(count)
         }
 
     async def stop(self, seconds: float) -> None:
-        """Take no more keys, let those under way finish for so long, then cancel them."""
+        """Take no more keys, wait at most `seconds` for work in progress, then cancel it."""
         self._queue.close()
         if not self._tasks:
             return
@@ -88,15 +88,15 @@ class Workers:
             self._queue.retry(owner)
         elif result.retry:
             self._metrics.reconciles.labels("retry").inc()
-            self._queue.retry(owner, result.at_least)
+            self._queue.retry(owner, result.retry_after)
         else:
             self._metrics.reconciles.labels("success").inc()
             self._queue.forget(owner)
-            if result.again_after is not None:
-                self._queue.add_after(owner, result.again_after)
+            if result.requeue_after is not None:
+                self._queue.add_after(owner, result.requeue_after)
 
     async def _guarded(self, owner: Owner) -> Result | None:
-        """A fault in one resource's reconcile must not take the others down with it."""
+        """Reconcile; None after an unexpected exception, which must not end the worker."""
         try:
             return await self._reconciler.reconcile(owner)
         except Exception:  # noqa: BLE001 - logged, counted and tried again

@@ -1,24 +1,25 @@
-"""Options and variables of vLLM that no resource may set: they open ports, show secrets, or leave the operator's plan.
+"""vLLM options and variables that no resource may set, each with an alternative or the reason.
 
-Each with what to do instead, or why not. They are refused by a check and not by the schema, whose size is limited.
+They open ports, disclose secrets, or conflict with the operator. A check rejects them, because the size of the CRD is
+limited.
 """
 
 from collections.abc import Collection
 
 from pdinference.api.v1alpha1.engine import OWNED_ENVIRONMENT
 
-_TLS = "the router and the probes call vLLM without TLS; end TLS in front of the router"
+_TLS = "the router and the probes call vLLM without TLS; terminate TLS in front of the router"
 _NODES = "the operator starts the nodes of an instance; use parallelism of the role"
 _RANKS = "the operator starts the ranks of an instance; use parallelism.data of the role"
 _DEVICES = (
-    "Kubernetes gives each pod its devices; in the role, use parallelism for how many, accelerator.products for the "
-    "product and accelerator.devices for exact devices"
+    "Kubernetes assigns devices to pods; in the role, set their number with parallelism, the product with "
+    "accelerator.products, and exact devices with accelerator.devices"
 )
-_PORT = "vLLM listens on the port that Services and NetworkPolicies name"
+_PORT = "Services and NetworkPolicies depend on the port of vLLM"
 
 REFUSED_ARGUMENTS: dict[str, str] = {
-    "api-key": "a key in plain text would be readable to all who can read the resource, and the router has none; check "
-    "keys in front of the router",
+    "api-key": "everyone who can read the resource could read the key, and the router does not send one; check keys "
+    "in front of the router",
     "ssl-keyfile": _TLS,
     "ssl-certfile": _TLS,
     "ssl-ca-certs": _TLS,
@@ -28,7 +29,7 @@ REFUSED_ARGUMENTS: dict[str, str] = {
     "uds": _PORT,
     "grpc": _PORT,
     "grpc-port": _PORT,
-    "root-path": "the router and the probes call vLLM at the root; change paths in front of the router",
+    "root-path": "the router and the probes call vLLM at the root path; rewrite paths in front of the router",
     "headless": _NODES,
     "node-rank": _NODES,
     "master-addr": _NODES,
@@ -43,8 +44,8 @@ REFUSED_ARGUMENTS: dict[str, str] = {
     "data-parallel-hybrid-lb": _RANKS,
     "data-parallel-multi-port-external-lb": _RANKS,
     "data-parallel-supervisor-port": _RANKS,
-    "kv-events-config": "it opens a port that publishes the tokens of prompts to whoever connects",
-    "allowed-local-media-path": "every client could read files of the pod; send media inline or by URL",
+    "kv-events-config": "it opens a port that publishes the tokens of prompts to every client",
+    "allowed-local-media-path": "clients could read files of the pod; send media inline or by URL",
 }
 
 DEVICE_ENVIRONMENT: dict[str, str] = dict.fromkeys(
@@ -72,9 +73,9 @@ DEVICE_ENVIRONMENT: dict[str, str] = dict.fromkeys(
     ),
     _DEVICES,
 )
-"""Variables that choose devices: of vLLM's platforms (`device_control_env_var` in vllm/platforms), of the libraries
-that these use, and of container runtimes. For such a variable, a runtime may give a container all devices of the node.
-So no side-car may set them either."""
+"""Variables that select devices: of vLLM's platforms (`device_control_env_var` in vllm/platforms), of their libraries,
+and of container runtimes. A runtime may add all devices of the node to a container with such a variable, so sidecars
+may not set them either."""
 
 REFUSED_ENVIRONMENT: dict[str, str] = (
     OWNED_ENVIRONMENT
@@ -83,19 +84,19 @@ REFUSED_ENVIRONMENT: dict[str, str] = (
         "HUGGING_FACE_HUB_TOKEN": "use spec.model.source.huggingFace.tokenSecret",
         "HUGGINGFACE_HUB_TOKEN": "use spec.model.source.huggingFace.tokenSecret",
         "HF_TOKEN_PATH": "use spec.model.source.huggingFace.tokenSecret",
-        "MODELSCOPE_API_TOKEN": "a token in plain text would be readable to all who can read the resource",
-        "VLLM_ALLOW_INSECURE_SERIALIZATION": "whoever reaches a socket of vLLM could run code",
+        "MODELSCOPE_API_TOKEN": "everyone who can read the resource could read the token",
+        "VLLM_ALLOW_INSECURE_SERIALIZATION": "every client of a vLLM socket could run code",
     }
 )
-"""Of vLLM's container, by a field or by an overlay."""
+"""Variables that neither fields nor overlays may set on the vLLM container."""
 
 
 def refused_argument(name: str, known: Collection[str]) -> str | None:
-    """Why an option is refused; None where it is not.
+    """Why an option is rejected; None if it is not.
 
     Args:
-        name: As the user writes it.
-        known: Options of vLLM. What begins one that is refused and is none of these, argparse could take for it.
+        name: Name of the option in the spec.
+        known: Options of vLLM. An unknown name is rejected if argparse could expand it to a rejected option.
     """
     plain = name.removeprefix("no-")
     if plain in REFUSED_ARGUMENTS:

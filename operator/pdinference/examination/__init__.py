@@ -1,1 +1,1 @@
-"""What a stored resource asks for: checked and rendered in the isolated process."""
+"""Examination of stored resources: checked and rendered in the isolated process."""

@@ -1,4 +1,4 @@
-"""Examinations of stored resources: made in the isolated process, for the reconciles."""
+"""Examines stored resources in the isolated process, for reconciles."""
 
 import math
 import pickle
@@ -11,16 +11,16 @@ from pdinference.api.v1alpha1 import PDBatch
 from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.state.records import ResourceRecord
-from pdinference.examination.desired import Asked, Desired, InvalidSpecError, asked_by
+from pdinference.examination.desired import Desired, InvalidSpecError, SpecIdentity, spec_identity
 from pdinference.examination.tasks import BATCH, COMPILE
 from pdinference.isolation.calls import Calls, EndedError
 
 AGAIN_AFTER_S: Final = 300.0
-"""How long a spec whose examination did not end well is left alone, unless it changes."""
+"""Time until a spec whose examination did not complete is examined again, unless it changes."""
 
 
 _REFUSALS: Final = 2
-"""Remembered of each resource: that of the stored spec, and that of the last valid one."""
+"""Cached for each resource: the refusals of the stored spec and of the last valid one."""
 
 
 class ExaminationEndedError(InvalidSpecError):
@@ -36,7 +36,7 @@ class _Refusal:
 
 
 class Examinations:
-    """Asks for examinations, and remembers those that found no valid spec.
+    """Calls examinations, and caches their refusals.
 
     Args:
         clock: Monotonic seconds.
@@ -45,62 +45,64 @@ class Examinations:
     def __init__(self, calls: Calls, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._calls = calls
         self._clock = clock
-        self._refusals: dict[Owner, dict[Asked, _Refusal]] = {}
-        # A batch that runs is looked at every few seconds.
-        self._batches: dict[Owner, tuple[tuple[Asked, bool], PDBatch]] = {}
+        self._refusals: dict[Owner, dict[SpecIdentity, _Refusal]] = {}
+        # A running batch is reconciled every few seconds.
+        self._batches: dict[Owner, tuple[tuple[SpecIdentity, bool], PDBatch]] = {}
 
     async def compiled(self, record: ResourceRecord) -> tuple[Desired, tuple[Child, ...]]:
         """Examine and render a PDInference.
 
         Raises:
-            InvalidSpecError: The API server let something through that the operator cannot work with.
-            BusyError: Others are examined.
+            InvalidSpecError: The stored spec is invalid, although the API server accepted it.
+            BusyError: The isolated process is busy with other specs.
         """
         if record.unreadable:
-            raise InvalidSpecError.of([record.unreadable])
-        found: tuple[Desired, tuple[Child, ...]] = await self._asked(COMPILE, record)
+            raise InvalidSpecError.from_problems([record.unreadable])
+        found: tuple[Desired, tuple[Child, ...]] = await self._examined(COMPILE, record)
         return found
 
     async def batch(self, record: ResourceRecord, *, begun: bool = False) -> PDBatch:
-        """Examine a PDBatch; raises the same.
+        """Examine a PDBatch; raises the same errors.
 
         Args:
             record: The stored resource.
-            begun: Whether its Job was made already.
+            begun: Whether its Job exists already.
         """
         if record.unreadable:
-            raise InvalidSpecError.of([record.unreadable])
-        asked = (asked_by(record), begun)
+            raise InvalidSpecError.from_problems([record.unreadable])
+        identity = (spec_identity(record), begun)
         known = self._batches.get(record.owner)
-        if known is not None and known[0] == asked:
+        if known is not None and known[0] == identity:
             return known[1]
-        found: PDBatch = await self._asked(BATCH, record, begun=begun)
-        self._batches[record.owner] = asked, found
+        found: PDBatch = await self._examined(BATCH, record, begun=begun)
+        self._batches[record.owner] = identity, found
         return found
 
     def forget(self, owner: Owner) -> None:
-        """The resource is gone, or needs no more examinations."""
+        """Drop what is cached of a resource that was deleted, or needs no more examinations."""
         self._refusals.pop(owner, None)
         self._batches.pop(owner, None)
 
-    async def _asked(self, task: str, record: ResourceRecord, **options: object) -> Any:
-        asked = asked_by(record)
-        known = self._refusals.get(record.owner, {}).get(asked)
+    async def _examined(self, task: str, record: ResourceRecord, **options: object) -> Any:
+        identity = spec_identity(record)
+        known = self._refusals.get(record.owner, {}).get(identity)
         if known is not None and self._clock() < known.until:
             raise known.error
         try:
             answer = await self._calls.call(task, pickle.dumps((record, options)), turn=record.owner.namespace)
         except EndedError as error:
-            raise self._refused(record.owner, asked, ExaminationEndedError(str(error)), AGAIN_AFTER_S) from None
-        found = pickle.loads(answer)  # noqa: S301 - from our own code; it holds no bytes of the resource but as data
+            raise self._refused(record.owner, identity, ExaminationEndedError(str(error)), AGAIN_AFTER_S) from None
+        found = pickle.loads(answer)  # noqa: S301 - from the operator; bytes of the resource are only data
         if isinstance(found, InvalidSpecError):
-            raise self._refused(record.owner, asked, found, math.inf)
+            raise self._refused(record.owner, identity, found, math.inf)
         return found
 
-    def _refused(self, owner: Owner, asked: Asked, error: InvalidSpecError, seconds: float) -> InvalidSpecError:
+    def _refused(
+        self, owner: Owner, identity: SpecIdentity, error: InvalidSpecError, seconds: float
+    ) -> InvalidSpecError:
         kept = self._refusals.setdefault(owner, {})
-        kept.pop(asked, None)
-        kept[asked] = _Refusal(error, self._clock() + seconds)
+        kept.pop(identity, None)
+        kept[identity] = _Refusal(error, self._clock() + seconds)
         if len(kept) > _REFUSALS:
             del kept[next(iter(kept))]
         return error

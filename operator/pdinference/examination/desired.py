@@ -1,4 +1,4 @@
-"""What a stored resource asks for: examined and rendered, or why it cannot be."""
+"""The desired state of a stored resource: examined and rendered, or the errors of its spec."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -24,10 +24,10 @@ _COMMIT, _SHORT_COMMIT = 40, 7
 
 
 class InvalidSpecError(Exception):
-    """The stored spec cannot work; the message names each field and what to do.
+    """The stored spec is invalid; the message names each field and what to do.
 
     Attributes:
-        memory: Whether the model fits, which may be what is wrong.
+        memory: Whether the model fits; that may be the error.
     """
 
     fault = "The stored resource is not valid"
@@ -37,12 +37,12 @@ class InvalidSpecError(Exception):
         self.memory = memory
 
     @classmethod
-    def of(cls, problems: Iterable[object], memory: MemoryVerdict = NO_VERDICT) -> "InvalidSpecError":
-        """Of a resource with these problems."""
+    def from_problems(cls, problems: Iterable[object], memory: MemoryVerdict = NO_VERDICT) -> "InvalidSpecError":
+        """The error for a resource with these problems."""
         return cls(f"Correct it: {'; '.join(map(str, problems))}", memory)
 
     def with_consequence(self, consequence: str) -> str:
-        """The message of a condition: what is wrong, what follows from it, and what to do."""
+        """The message of a condition: the problem, its consequence, and what to do."""
         return f"{self.fault}, so {consequence}. {self}"
 
 
@@ -52,7 +52,7 @@ class DesiredModel:
 
     Attributes:
         source: Identity of the model's source.
-        what: The model, for people.
+        what: Name of the model in messages.
         awaited: Whether P and D start only when the Job is done.
     """
 
@@ -64,21 +64,21 @@ class DesiredModel:
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """What one generation of a resource asks for, small enough to be kept: manifests are rendered again when needed.
+    """The desired state for one generation of a resource, without manifests, which are rendered again when needed.
 
     Attributes:
         spec: Digest of the spec.
         memory: Whether the model fits its devices.
         pinned: Whether P is pinned to products; None where P has no accelerator.
-        facts: What was known of the model; when that changes, so may the verdict.
-        replicas: Pods of each role, as the spec says; of autoscaled roles, at first.
-        fingerprints: Hash of each child's manifest; its keys are all children that should exist.
+        facts: The known facts of the model; when they change, the memory verdict may change.
+        replicas: `replicas` of each role; for autoscaled roles, the initial count.
+        fingerprints: Hash of each child's manifest; its keys are all desired children.
         engines: The role of each workload of P and D, worker nodes included.
         scale: Ranges of P and D, their ratio, and the GPU budget.
-        model: The Job for the model; None without.
-        verifies_model: Whether P and D look at their model before vLLM starts.
+        model: The Job for the model; None without one.
+        verifies_model: Whether P and D check their model before vLLM starts.
         progress_deadline: How long a roll-out may make no progress.
-        sleeps_after: Seconds without a request after which P and D have no pods; None for never.
+        sleeps_after: Seconds without a request until P and D scale to zero; None for never.
     """
 
     uid: str
@@ -105,20 +105,20 @@ class Desired:
         return tuple(role for role in ENGINE_ROLES if self.scale.roles[role].autoscaled)
 
     def is_of(self, record: ResourceRecord) -> bool:
-        """Whether this is still what the resource asks for."""
-        return (self.uid, self.generation, self.spec, self.facts) == asked_by(record)
+        """Whether this is the desired state of this version of the resource."""
+        return (self.uid, self.generation, self.spec, self.facts) == spec_identity(record)
 
 
 def model_of(record: ResourceRecord) -> Mapping[str, Any]:
-    """What the status says of the model."""
+    """The model in the status."""
     return json.loads(record.status).get("model") or {}
 
 
-Asked = tuple[str, int, bytes, str]
+SpecIdentity = tuple[str, int, bytes, str]
 
 
-def asked_by(record: ResourceRecord) -> Asked:
-    """Identity of all that an examination of the resource depends on; its spec may be the last valid one."""
+def spec_identity(record: ResourceRecord) -> SpecIdentity:
+    """Identity of all inputs of an examination of the resource; its spec may be the last valid one."""
     return record.uid, record.generation, digest(record.spec), _facts(model_of(record))
 
 
@@ -130,12 +130,12 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
     """Examine and render.
 
     Raises:
-        InvalidSpecError: The API server let something through that the operator cannot work with.
+        InvalidSpecError: The spec is invalid, although the API server accepted it.
     """
     model = model_of(record)
     examination = examine(record.body(), settings, lambda _: model)
     if (resource := examination.resource) is None:
-        raise InvalidSpecError.of(examination.problems, examination.memory)
+        raise InvalidSpecError.from_problems(examination.problems, examination.memory)
     rendered = render(resource, settings)
     children = tuple(Child.of(manifest) for manifest in rendered.objects)
     spec = resource.spec
@@ -166,7 +166,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
 
 
 def _engine_role(child: Child) -> Role | None:
-    """The role of a workload of P or D; None of everything else."""
+    """The role of a workload of P or D; None for any other object."""
     if child.key.kind not in WORKLOADS:
         return None
     node = names.node_of(child.manifest["metadata"]["labels"])
@@ -182,5 +182,5 @@ def _model(model: Model, rendered: Rendered) -> DesiredModel | None:
 
 
 def _short(revision: str) -> str:
-    """A commit as people write it; anything else as it is."""
+    """The short form of a commit; anything else unchanged."""
     return revision[:_SHORT_COMMIT] if len(revision) == _COMMIT else revision

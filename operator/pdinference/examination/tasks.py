@@ -1,6 +1,6 @@
-"""The functions that run in the isolated process: for the webhook, and for the reconciles.
+"""The functions that run in the isolated process, for the webhook and for reconciles.
 
-The worker imports this, so it imports no client and no event loop.
+The worker imports this module, so it must import no client and no event loop.
 """
 
 import pickle
@@ -19,7 +19,7 @@ COMPILE, BATCH = "compile", "batch"
 
 
 def tasks(settings: RenderSettings) -> Mapping[str, Task]:
-    """All functions by name."""
+    """The functions by name."""
     return {
         **review_tasks(settings),
         COMPILE: _of_record(lambda record: compile_desired(record, settings)),
@@ -28,7 +28,7 @@ def tasks(settings: RenderSettings) -> Mapping[str, Task]:
 
 
 def _of_record(function: Callable[..., object]) -> Task:
-    """Takes a record, whose spec is JSON, and options; answers with what the function returns, or an invalid spec."""
+    """A task that calls the function with a pickled record and options, and returns its result or InvalidSpecError."""
 
     def task(payload: bytes) -> bytes:
         record, options = pickle.loads(payload)  # noqa: S301 - made by the operator
@@ -43,5 +43,5 @@ def _of_record(function: Callable[..., object]) -> Task:
 def _valid_batch(record: ResourceRecord, settings: RenderSettings, *, begun: bool) -> PDBatch:
     examination = examine_batch(record.body(), settings, begun=begun)
     if examination.batch is None:
-        raise InvalidSpecError.of(examination.problems)
+        raise InvalidSpecError.from_problems(examination.problems)
     return examination.batch

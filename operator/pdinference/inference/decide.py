@@ -1,6 +1,6 @@
-"""The decision of a reconcile. Pure: it follows from one snapshot, so it can be printed, repeated and simulated.
+"""The decision of a reconcile: a pure function of one snapshot, so that it can be printed, repeated and simulated.
 
-It may be executed in part, or not at all: the next snapshot shows what is left.
+A plan may be executed in part, or not at all: the next snapshot shows what remains.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,15 +16,15 @@ from pdinference.inference.snapshot import Snapshot
 from pdinference.planning.model_report import model_status
 from pdinference.planning.rollout import RolloutPlan, plan_rollout
 from pdinference.planning.scaling.allocation import Allocation, allocate
-from pdinference.planning.scaling.sleep import next_look, sleeps
+from pdinference.planning.scaling.sleep import seconds_until_sleep, sleeps
 
 
 def decide(snapshot: Snapshot) -> Plan:
-    """What to do next."""
+    """The plan for a snapshot."""
     desired = snapshot.desired
     model = snapshot.model
     awaits_model = model is not None and model.awaited and not model.done
-    # Devices that nothing is ready to take over go on serving.
+    # The old revision keeps serving until the new one has its model.
     recreate = desired.recreate and not awaits_model
     rollout = plan_rollout(
         target=desired.revision,
@@ -55,47 +55,47 @@ def decide(snapshot: Snapshot) -> Plan:
         recommend=corrections(snapshot, allocation, asleep=asleep),
         report=reports(snapshot, allocation, rollout),
         delete=tuple(_unneeded(snapshot, rollout)),
-        remember=snapshot.history_due and _is_valid_for_good(snapshot, rollout),
-        look_again=_seconds_to_sleep(snapshot, asleep=asleep),
+        remember=snapshot.history_due and _belongs_in_history(snapshot, rollout),
+        requeue_after=_seconds_to_sleep(snapshot, asleep=asleep),
     )
 
 
-def _is_valid_for_good(snapshot: Snapshot, rollout: RolloutPlan) -> bool:
-    """Whether the stored spec is valid and stays so: what a Job finds out about the model may still refuse it.
+def _belongs_in_history(snapshot: Snapshot, rollout: RolloutPlan) -> bool:
+    """Whether the stored spec is valid, also with the facts of the model that a Job reports later.
 
-    A spec that serves already is kept before that: nothing earlier may replace it.
+    A spec whose revision serves already is kept before that, so that no earlier one replaces it.
     """
-    model, told = snapshot.model, snapshot.previous.model
-    examined = model is None or (model.done and model_status(model, told) == told)
+    model, reported = snapshot.model, snapshot.previous.model
+    examined = model is None or (model.done and model_status(model, reported) == reported)
     return not snapshot.invalid and (examined or rollout.serving == snapshot.desired.revision)
 
 
 def _serving(snapshot: Snapshot, rollout: RolloutPlan) -> str:
-    """The revision that requests go to; where there is to be no router, the target is taken to serve."""
+    """The revision that requests go to; the target if the router has zero replicas."""
     if rollout.serving:
         return rollout.serving
     return "" if snapshot.desired.replicas[Role.ROUTER] > 0 else snapshot.desired.revision
 
 
 def _sleeps(snapshot: Snapshot) -> bool:
-    """Whether P and D are to have no replicas because no request came."""
+    """Whether P and D scale to zero, or stay there, because no requests arrived."""
     after, router = snapshot.desired.sleeps_after, snapshot.router
     if after is None or router is None or router.revision != snapshot.desired.revision:
         return False
     empty = snapshot.empty
-    # A change of the number of router pods to a lower one starts no pod, so it wakes no P and D.
+    # Scaling the router down starts no router pod, so it does not wake P and D.
     waking = router.observed and not 0 < router.replicas == router.updated == router.available
     return sleeps(after, asleep=empty, settled=not waking if empty else router.complete, activity=snapshot.activity)
 
 
 def _seconds_to_sleep(snapshot: Snapshot, *, asleep: bool) -> float | None:
-    """When P and D that have pods may be put to sleep; None when that is not to be expected."""
+    """Seconds until P and D may scale to zero; None if they do not, or have no pods."""
     after = snapshot.desired.sleeps_after
-    return None if after is None or asleep or snapshot.empty else next_look(after, snapshot.activity)
+    return None if after is None or asleep or snapshot.empty else seconds_until_sleep(after, snapshot.activity)
 
 
 def _replicas(snapshot: Snapshot, allocation: Allocation) -> dict[ChildKey, int]:
-    """How many replicas each workload should have; a worker node of a P instance has those of its role."""
+    """The replica count of each workload; worker nodes have the count of their role."""
     target = snapshot.desired.revision
     wanted = {key: allocation.replicas[role][target] for key, role in snapshot.desired.engines.items()}
     for key, workload in snapshot.workloads():
@@ -109,12 +109,12 @@ def _replicas(snapshot: Snapshot, allocation: Allocation) -> dict[ChildKey, int]
 def _verdicts(
     snapshot: Snapshot, replicas: Mapping[ChildKey, int], *, engines: bool
 ) -> Iterator[tuple[ChildKey, Verdict]]:
-    """What has to be done about each child that should exist, and about replicas of the serving revision.
+    """What to do with each desired child, and with the replicas of the serving revision.
 
     Args:
-        snapshot: What there is.
-        replicas: How many replicas each workload should have.
-        engines: Whether workloads of P and D may be created: their model is there, and GPUs for them.
+        snapshot: The observed state.
+        replicas: The replica count of each workload.
+        engines: Whether workloads of P and D may be created, because their model and GPUs are available.
     """
     desired, resource = snapshot.desired, snapshot.resource
     for key, fingerprint in desired.fingerprints.items():
@@ -130,9 +130,9 @@ def _verdicts(
 
 
 def _unneeded(snapshot: Snapshot, rollout: RolloutPlan) -> Iterator[ChildRecord]:
-    """Children that are no longer rendered, less old revisions that may still serve."""
+    """Children that are no longer rendered, except those of revisions that may still serve."""
     for child in snapshot.owned():
         if child.key in snapshot.desired.fingerprints or child.deleting:
             continue
-        if not child.pair or rollout.may_go(child.pair):
+        if not child.revision or rollout.may_be_deleted(child.revision):
             yield child

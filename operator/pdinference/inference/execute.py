@@ -1,4 +1,4 @@
-"""Carries out a plan: the only place that writes the children of a PDInference."""
+"""Executes a plan: the only module that writes the children of a PDInference."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,14 +21,14 @@ from pdinference.planning.observed import Failure
 
 
 @dataclass(frozen=True, slots=True)
-class Executed:
-    """What became of a plan.
+class ExecutionResult:
+    """The result of executing a plan.
 
     Attributes:
-        failures: What could not be written, the lasting ones first.
-        written: The children that were written, as the API server answered.
-        waiting: Whether something has to wait for an object that goes away, or for the next attempt.
-        retry_after: Seconds that the API server asked to wait.
+        failures: The writes that failed, permanent failures first.
+        written: The children that were written, as the API server returned them.
+        waiting: Whether a write waits for the deletion of an object, or for the next attempt.
+        retry_after: Seconds from the API server's Retry-After.
         wrote: Whether anything was written.
     """
 
@@ -40,7 +40,7 @@ class Executed:
 
 
 class Executor:
-    """Carries out plans; each write may be the last one before the process ends."""
+    """Executes plans. The process may end after any write, so each one leaves a consistent state."""
 
     def __init__(
         self,
@@ -61,20 +61,20 @@ class Executor:
 
     async def execute(
         self, snapshot: Snapshot, plan: Plan, rendered: Callable[[], Awaitable[Iterable[Child]]]
-    ) -> Executed:
-        """Write what the plan says, in an order that loses no request: what serves is deleted last.
+    ) -> ExecutionResult:
+        """Write the changes of a plan. Deletions come last, so that no request is lost.
 
         Args:
-            snapshot: What the plan was made of.
+            snapshot: The snapshot on which the plan was decided.
             plan: The plan.
-            rendered: Renders all children; called when some have to be applied.
+            rendered: Renders all children; called only if some are applied.
 
         Raises:
             InvalidSpecError: The spec cannot be rendered.
-            BusyError: Others are rendered.
+            BusyError: The isolated process is busy with other specs.
         """
         if plan.empty:
-            return Executed()
+            return ExecutionResult()
         uid = snapshot.resource.uid
         applied = Outcome()
         if plan.apply:
@@ -84,17 +84,17 @@ class Executor:
         reported = await self._replicas.report(plan.report, uid)
         pruned = await prune(self._api, plan.delete)
         remembered, forgotten = Outcome(), Outcome()
-        if plan.remember:  # after the children, which it must not delay
+        if plan.remember:  # last, so that it does not delay the children
             remembered, forgotten = await self._history.remember(snapshot.resource)
         pruned.add(forgotten)
         count_writes(self._metrics, applied, counted, reported, remembered, pruned=pruned)
         return self._summary(applied, counted, reported, remembered, pruned)
 
-    def _summary(self, *outcomes: Outcome) -> Executed:
+    def _summary(self, *outcomes: Outcome) -> ExecutionResult:
         found = (failure for outcome in outcomes for failure in outcome.failures)
         keys = [key for outcome in outcomes for key in outcome.applied]
         records = ((key, self._cache.children.get(key)) for key in keys)
-        return Executed(
+        return ExecutionResult(
             failures=tuple(sorted(found, key=lambda f: (f.transient, f.kind, f.name))),
             written={key: record for key, record in records if record is not None},
             waiting=any(outcome.waiting for outcome in outcomes),

@@ -1,4 +1,4 @@
-"""What a reconcile does: everything to write, and what the status says of the decision."""
+"""The plan of a reconcile: everything to write, and the decisions for the status."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,21 +13,21 @@ from pdinference.planning.scaling.allocation import Allocation
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Outcome of `decide`.
+    """Result of `decide`.
 
     Attributes:
         rollout: Which revision serves, and which may be deleted.
         allocation: The replica count of each role and revision.
-        asleep: Whether P and D are to have no replicas because no request came (`scaleToZero`).
+        asleep: Whether P and D scale to zero because no requests arrived (`scaleToZero`).
         awaits_model: Whether P and D wait for their model.
-        apply: Children to apply, and why; they have to be rendered for that.
-        replicas: How many replicas each workload should have; those to apply get them with their manifests.
-        scale: Workloads of which nothing but the number of replicas is wrong.
-        recommend: Scale targets whose recommended count the operator sets: new ones, and those of a role that sleeps.
+        apply: Children to apply, and why.
+        replicas: The replica count of each workload; applied workloads get it in their manifests.
+        scale: Workloads of which only the replica count changes.
+        recommend: Scale targets whose recommended count the operator sets: new ones, and those of sleeping roles.
         report: The status of scale targets, as merge patches.
-        remember: Whether the history lacks the spec as its newest entry, or has entries to delete.
+        remember: Whether to write the spec as the newest entry of the history, or to delete entries.
         delete: Children that are no longer needed.
-        look_again: Seconds after which to decide again although nothing changed; None for never.
+        requeue_after: Seconds until the next decision without an event; None for never.
     """
 
     rollout: RolloutPlan
@@ -41,7 +41,7 @@ class Plan:
     report: Mapping[ChildKey, Mapping[str, Any]] = field(default_factory=dict)
     delete: tuple[ChildRecord, ...] = ()
     remember: bool = False
-    look_again: float | None = None
+    requeue_after: float | None = None
 
     @property
     def empty(self) -> bool:

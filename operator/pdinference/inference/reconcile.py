@@ -1,8 +1,8 @@
 """A reconcile of a PDInference in four calls: snapshot, decide, execute, status.
 
-It may be interrupted at any point and started again: everything it decides follows from what the cluster holds. If the
-resource is deleted while its children are being applied, they carry an owner reference to a uid that no longer exists,
-and Kubernetes' garbage collector removes them; nothing here has to.
+A reconcile can be interrupted at any point and repeated, because every decision follows from the state in the cluster.
+If the resource is deleted while its children are applied, their owner reference names a uid that no longer exists, and
+Kubernetes' garbage collector deletes them.
 """
 
 import logging
@@ -20,52 +20,52 @@ from pdinference.controller.metrics import Metrics
 from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.results import Result
 from pdinference.examination.desired import InvalidSpecError
-from pdinference.inference.camera import Camera
 from pdinference.inference.decide import decide
-from pdinference.inference.execute import Executed, Executor
-from pdinference.inference.in_effect import SpecsInEffect, examine_after
+from pdinference.inference.effective_spec import EffectiveSpecs, examine_again_after
+from pdinference.inference.execute import ExecutionResult, Executor
 from pdinference.inference.plan import Plan
+from pdinference.inference.snapshotter import Snapshotter
 from pdinference.inference.status import loads, status
 from pdinference.isolation.calls import BusyError
 from pdinference.planning.status import due, left_alone_status
 
-_LEFT_ALONE = "nothing was changed and running pods are left alone"
+_LEFT_ALONE = "nothing was changed and running pods continue"
 _LOG = logging.getLogger(__name__)
 _LOOK_AFTER_WRITES_S = 0.1
-"""The watch events of our own writes are ignored, so what follows from them is decided after this time."""
+"""Watch events of the operator's own writes are ignored, so the next decision is made after this time."""
 _LATE_S = 0.1
-"""So much after a deadline a decision is made, so that it has passed for certain."""
+"""Added to a deadline, so that it has certainly passed at the next decision."""
 
 
 class Reconciler:
-    """Makes the children and the status of a resource what its spec asks for."""
+    """Brings the children and the status of a PDInference to its spec."""
 
     def __init__(
         self,
         *,
         cache: Cache,
-        camera: Camera,
+        snapshotter: Snapshotter,
         executor: Executor,
         reporter: Reporter,
         metrics: Metrics,
-        specs: SpecsInEffect,
+        specs: EffectiveSpecs,
     ) -> None:
         self._cache = cache
-        self._camera = camera
+        self._snapshotter = snapshotter
         self._executor = executor
         self._reporter = reporter
         self._metrics = metrics
         self._specs = specs
 
     async def reconcile(self, owner: Owner) -> Result:
-        """Bring one resource closer to what it asks for."""
+        """Reconcile one resource."""
         resource = self._cache.resources.get(owner)
         if resource is None or resource.deleting:
             self._specs.forget(owner)
             self._reporter.forget(owner)
             return Result()
         try:
-            spec = await self._specs.of(resource)
+            spec = await self._specs.find(resource)
         except InvalidSpecError as error:
             return await self._leave_alone(resource, error)
         except BusyError:
@@ -73,14 +73,16 @@ class Reconciler:
         except ApiError as error:
             self._metrics.errors.labels(error.reason).inc()
             _LOG.warning("The last valid spec of %s cannot be read: %s", owner, error)
-            return Result(retry=True, at_least=error.retry_after or 0.0)
-        snapshot = self._camera.take(resource, spec.desired, invalid=spec.invalid)
+            return Result(retry=True, retry_after=error.retry_after or 0.0)
+        snapshot = self._snapshotter.take(resource, spec.desired, invalid=spec.invalid)
         plan = decide(snapshot)
         try:
             executed = await self._executor.execute(snapshot, plan, spec.rendered)
-        except InvalidSpecError as error:  # known to be valid, but this time its examination did not end well
-            spec = replace(spec, invalid=error.with_consequence(_LEFT_ALONE), examine_after=examine_after(error))
-            snapshot, executed = replace(snapshot, invalid=spec.invalid), Executed()
+        except InvalidSpecError as error:  # the spec is valid, but this examination did not complete
+            spec = replace(
+                spec, invalid=error.with_consequence(_LEFT_ALONE), examine_again_after=examine_again_after(error)
+            )
+            snapshot, executed = replace(snapshot, invalid=spec.invalid), ExecutionResult()
         except BusyError:
             return Result(retry=True)
         if spec.invalid:
@@ -88,36 +90,40 @@ class Reconciler:
         fresh = status(snapshot, plan, executed)
         written = await self._reporter.report(resource, fresh, loads=loads(snapshot, plan))
         deadline = due(fresh, spec.desired.progress_deadline)
-        learned = _facts(fresh) != _facts(snapshot.previous)  # the spec is examined again with these
-        moments = (spec.examine_after, _seconds(snapshot.now, deadline), _LOOK_AFTER_WRITES_S if learned else None)
+        has_new_facts = _facts(fresh) != _facts(snapshot.previous)  # the spec is examined again with these
+        moments = (
+            spec.examine_again_after,
+            _seconds(snapshot.now, deadline),
+            _LOOK_AFTER_WRITES_S if has_new_facts else None,
+        )
         return _result(plan, executed, written=written, moments=moments)
 
     async def _leave_alone(self, resource: ResourceRecord, error: InvalidSpecError) -> Result:
-        """No valid spec is known: change nothing, and say what is wrong."""
+        """No valid spec is known: change nothing but the status."""
         self._metrics.errors.labels(INVALID).inc()
         fresh = left_alone_status(
             error.with_consequence(_LEFT_ALONE),
             error.memory,
             generation=resource.generation,
             previous=status_of(resource),
-            now=self._camera.now(),
+            now=self._snapshotter.now(),
         )
         written = await self._reporter.report(resource, fresh)
-        return Result(retry=not written, again_after=examine_after(error))
+        return Result(retry=not written, requeue_after=examine_again_after(error))
 
 
-def _facts(told: Status) -> object:
-    return told.model.facts if told.model is not None else None
+def _facts(status_: Status) -> object:
+    return status_.model.facts if status_.model is not None else None
 
 
 def _seconds(now: datetime, moment: datetime | None) -> float | None:
     return None if moment is None else (moment - now).total_seconds() + _LATE_S
 
 
-def _result(plan: Plan, executed: Executed, *, written: bool, moments: Iterable[float | None]) -> Result:
-    moments = (*moments, plan.look_again, _LOOK_AFTER_WRITES_S if executed.wrote else None)
+def _result(plan: Plan, executed: ExecutionResult, *, written: bool, moments: Iterable[float | None]) -> Result:
+    moments = (*moments, plan.requeue_after, _LOOK_AFTER_WRITES_S if executed.wrote else None)
     return Result(
         retry=bool(executed.failures or executed.waiting or not written),
-        at_least=executed.retry_after,
-        again_after=min((seconds for seconds in moments if seconds is not None), default=None),
+        retry_after=executed.retry_after,
+        requeue_after=min((seconds for seconds in moments if seconds is not None), default=None),
     )

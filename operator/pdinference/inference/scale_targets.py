@@ -1,4 +1,4 @@
-"""The scale targets (PDScaler) of autoscaled roles: what is read from them, and what the operator writes to them."""
+"""The scale targets (PDScaler) of autoscaled roles: what the operator reads from them and writes to them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,16 +17,16 @@ from pdinference.planning.scaling.baseline import best_baseline
 
 
 def recommended(snapshot: Snapshot) -> dict[Role, int | None]:
-    """What scalers ask for; None for a role whose scale target is new."""
+    """The recommended count of each autoscaled role; None while its scale target has none."""
     scalers = {role: snapshot.scaler(role) for role in snapshot.desired.autoscaled}
     return {role: scaler.recommended if scaler is not None else None for role, scaler in scalers.items()}
 
 
 def first_counts(snapshot: Snapshot, allocation: Allocation) -> dict[ChildKey, int]:
-    """The recommended count that each scale target is applied with: its own, or that of the role as it is.
+    """The recommended count in the manifest of each scale target: its own, or the role's current count.
 
-    A new scale target so changes nothing; an upgrade from a version without them neither. A count that a scaler writes
-    while an existing one is applied is lost, until that scaler looks again.
+    So a new scale target changes no counts, and neither does an upgrade from a version without scale targets. A count
+    that a scaler writes during the apply is lost until that scaler evaluates again.
     """
     found = {}
     for role, count in recommended(snapshot).items():
@@ -37,10 +37,9 @@ def first_counts(snapshot: Snapshot, allocation: Allocation) -> dict[ChildKey, i
 
 
 def corrections(snapshot: Snapshot, allocation: Allocation, *, asleep: bool) -> dict[ChildKey, int]:
-    """Recommended counts that the operator writes although the scale target exists.
+    """Recommended counts that the operator writes to existing scale targets.
 
-    That of a role that sleeps is lowered to the minimum, with which the role wakes. One that somebody took out comes
-    back.
+    For a sleeping role that is the minimum, with which the role wakes. A count that was removed is restored.
     """
     wanted = first_counts(snapshot, allocation)
     minimums = {role: snapshot.desired.scale.roles[role].minimum for role in snapshot.desired.autoscaled}
@@ -54,11 +53,11 @@ def corrections(snapshot: Snapshot, allocation: Allocation, *, asleep: bool) -> 
 
 
 def reports(snapshot: Snapshot, allocation: Allocation, rollout: RolloutPlan) -> dict[ChildKey, Mapping[str, Any]]:
-    """The status of each scale target that does not say how its role is now, as merge patches."""
+    """The new status of each scale target whose status is outdated, as merge patches."""
     return {
         snapshot.role_key(SCALER.name, role): status.model_dump(mode="json", by_alias=True)
         for role, state, status in _statuses(snapshot, allocation, rollout)
-        if not _says(state, status)
+        if not _is_current(state, status)
     }
 
 
@@ -95,7 +94,7 @@ def _limited(allocation: Allocation, role: Role) -> ConditionResult:
     return ConditionResult("True", limit.reason, limit.message)
 
 
-def _says(state: ScalerState, status: ScalerStatus) -> bool:
+def _is_current(state: ScalerState, status: ScalerStatus) -> bool:
     return (state.replicas, state.selector, state.revision, state.baseline_microseconds, state.conditions) == (
         status.replicas,
         status.selector,

@@ -1,4 +1,4 @@
-"""All that a reconcile of a PDInference goes by, of one moment."""
+"""The inputs of a reconcile of a PDInference, at one moment."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,26 +13,26 @@ from pdinference.examination.desired import Desired
 from pdinference.planning.model_report import ModelView
 from pdinference.planning.observed import AutoscalerState, PodSummary, WorkloadState
 from pdinference.planning.scale_target import ScalerState
-from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.fleet import Fleet
 from pdinference.planning.scaling.sleep import Activity
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One moment of a resource.
+    """The state of a resource at one moment.
 
     Attributes:
-        resource: As it is stored.
-        desired: What its spec asks for.
-        previous: The status that it has.
-        children: Every object that names the resource as its owner, or is in the place of a child of it.
+        resource: The stored resource.
+        desired: The desired state from its spec in effect.
+        previous: Its status.
+        children: Every object owned by the resource, or with the name of one of its children.
         pods: Its pods, of any revision.
-        measured: What vLLM's metrics say.
-        activity: Its requests, of a resource that may sleep; None when they are not known.
-        now: The time.
-        invalid: What is wrong with the stored spec; `desired` is by the last valid one then. Empty for a valid one.
-        history_due: Whether the history lacks the stored spec as its newest entry, or has entries to delete.
+        measured: Metrics of its pods.
+        activity: Its requests, if it may scale to zero; None when unknown.
+        now: Current time.
+        invalid: The error of the stored spec; `desired` then follows from the last valid spec. Empty if it is valid.
+        history_due: Whether to write the stored spec as the newest entry of the history, or to delete entries.
     """
 
     resource: ResourceRecord
@@ -40,7 +40,7 @@ class Snapshot:
     previous: Status
     children: Mapping[ChildKey, ChildRecord]
     pods: tuple[PodSummary, ...]
-    measured: Measured
+    measured: MeasuredLoad
     activity: Activity | None
     now: datetime
     invalid: str = ""
@@ -52,16 +52,16 @@ class Snapshot:
         return self.resource.owner
 
     def own(self, key: ChildKey) -> ChildRecord | None:
-        """A child of this very resource that is not about to go; None when there is none."""
+        """A child that is not being deleted; None without one. Its owner is this resource, not one of the same name."""
         record = self.children.get(key)
         return record if record is not None and self._is_own(record) and not record.deleting else None
 
     def owned(self) -> Iterator[ChildRecord]:
-        """Every child of this very resource, also those that are about to go."""
+        """Every child of this resource, including those being deleted."""
         return (record for record in self.children.values() if self._is_own(record))
 
     def workloads(self) -> Iterator[tuple[ChildKey, WorkloadState]]:
-        """Every workload of this very resource that is not about to go."""
+        """Every workload of this resource that is not being deleted."""
         return (
             (record.key, record.workload)
             for record in self.owned()
@@ -70,18 +70,18 @@ class Snapshot:
 
     @property
     def fleet(self) -> Fleet:
-        """The GPUs of its pods."""
+        """GPUs of its pods."""
         return Fleet((workload for _, workload in self.workloads()), self.pods)
 
     @property
     def router(self) -> WorkloadState | None:
-        """The router Deployment; None while there is none."""
+        """The router Deployment; None if it does not exist."""
         key = ChildKey(DEPLOYMENT.name, self.owner.namespace, names.role_object(self.owner.name, Role.ROUTER))
         record = self.children.get(key)
         return record.workload if record is not None and self._is_own(record) else None
 
     def leading_workloads(self, revision: str) -> dict[Role, WorkloadState]:
-        """The workload of each role, of this revision; of P instances of several nodes, that of the first node."""
+        """The workload of each role in a revision; for P instances of several nodes, that of the first node."""
         return {
             record.workload.role: record.workload
             for record in self.owned()
@@ -91,12 +91,12 @@ class Snapshot:
         }
 
     def scaler(self, role: Role) -> ScalerState | None:
-        """The scale target of a role; None while there is none."""
+        """The scale target of a role; None if it does not exist."""
         record = self.own(self.role_key(SCALER.name, role))
         return record.scaler if record is not None else None
 
     def autoscaler(self, role: Role) -> AutoscalerState | None:
-        """What scales a role: its HPA, or its ScaledObject and the HPA that KEDA made of that; None for nothing."""
+        """The autoscaler of a role: its HPA, or its ScaledObject with KEDA's HPA; None if neither exists."""
         for kind in (AUTOSCALER.name, SCALED_OBJECT.name):
             record = self.own(self.role_key(kind, role))
             if record is None or record.autoscaler is None:
@@ -104,16 +104,20 @@ class Snapshot:
             key = self.role_key(AUTOSCALER.name, role)._replace(name=names.keda_autoscaler(self.owner.name, role))
             made = self.children.get(key) if kind == SCALED_OBJECT.name else None
             by_keda = made is not None and made.autoscaler is not None and made.owner_uid == record.uid
-            return record.autoscaler.by(made.autoscaler) if by_keda and made and made.autoscaler else record.autoscaler
+            return (
+                record.autoscaler.with_hpa(made.autoscaler)
+                if by_keda and made and made.autoscaler
+                else record.autoscaler
+            )
         return None
 
     def role_key(self, kind: str, role: Role) -> ChildKey:
-        """Where the object of a role is that outlives revisions."""
+        """Key of a role's object that outlives revisions."""
         return ChildKey(kind, self.owner.namespace, names.role_object(self.owner.name, role))
 
     @property
     def model(self) -> ModelView | None:
-        """The Job for the model; None when none is wanted."""
+        """The Job for the model; None if the spec needs none."""
         wanted = self.desired.model
         if wanted is None:
             return None
@@ -128,7 +132,7 @@ class Snapshot:
         return all(role in workloads and workloads[role].desired == 0 for role in ENGINE_ROLES)
 
     def after(self, written: Mapping[ChildKey, ChildRecord]) -> "Snapshot":
-        """The same moment with what the API server answered to writes."""
+        """The same snapshot with the objects that the API server returned for writes."""
         return replace(self, children={**self.children, **written}) if written else self
 
     def _is_own(self, record: ChildRecord) -> bool:

@@ -1,20 +1,20 @@
-"""The status of a PDInference: of one snapshot, the decision made on it, and what became of that."""
+"""The status of a PDInference, from one snapshot, its plan, and the result of the plan's execution."""
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Status
-from pdinference.inference.execute import Executed
+from pdinference.inference.execute import ExecutionResult
 from pdinference.inference.plan import Plan
 from pdinference.inference.snapshot import Snapshot
 from pdinference.planning.scaling.condition import loads_text
 from pdinference.planning.status import StatusInputs, build_status
 
 
-def status(snapshot: Snapshot, plan: Plan, executed: Executed) -> Status:
+def status(snapshot: Snapshot, plan: Plan, executed: ExecutionResult) -> Status:
     """The status to write; equal to the previous one when nothing changed."""
     return build_status(_inputs(snapshot, plan, executed), previous=snapshot.previous, now=snapshot.now)
 
 
-def _inputs(snapshot: Snapshot, plan: Plan, executed: Executed) -> StatusInputs:
+def _inputs(snapshot: Snapshot, plan: Plan, executed: ExecutionResult) -> StatusInputs:
     desired, after = snapshot.desired, snapshot.after(executed.written)
     return StatusInputs(
         namespace=snapshot.owner.namespace,
@@ -44,7 +44,7 @@ def _inputs(snapshot: Snapshot, plan: Plan, executed: Executed) -> StatusInputs:
 
 
 def loads(snapshot: Snapshot, plan: Plan) -> dict[Role, str]:
-    """The loads by which autoscalers recommend the counts that the roles get now, as text for Events."""
+    """The loads on which the HPAs based the allocated counts, as text for Events."""
     found = {role: snapshot.autoscaler(role) for role in snapshot.desired.autoscaled}
     return {
         role: loads_text(hpa)

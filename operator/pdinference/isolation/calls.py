@@ -1,4 +1,4 @@
-"""Calls of functions that may not end well, with the same interface in another process and in this one."""
+"""The interface of calls of functions on hostile input, in the isolated process or in this one."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -7,11 +7,11 @@ Task = Callable[[bytes], bytes]
 
 
 class EndedError(Exception):
-    """The function took too long, needed too much memory, crashed, or raised; the message says which."""
+    """The function exceeded its time or memory, crashed, or raised; the message says which."""
 
 
 class BusyError(Exception):
-    """The call was not made, because too many others wait or the process is being replaced. Try again."""
+    """The call was not made, because too many others wait or the process is being replaced. Retry later."""
 
 
 class Calls(Protocol):
@@ -23,11 +23,11 @@ class Calls(Protocol):
         Args:
             task: Name of the function.
             payload: Its argument.
-            turn: Whose call it is. Calls of the same one wait for each other; others get their turn in between.
+            turn: Source of the call, such as a namespace. Sources take turns.
 
         Raises:
-            EndedError: The function did not end well. Calling it again with the same payload will not help.
-            BusyError: It was not called.
+            EndedError: The function did not complete. A retry with the same payload does not help.
+            BusyError: The function was not called.
         """
         ...
 
@@ -43,5 +43,5 @@ class InProcess:
         self._tasks = tasks
 
     async def call(self, task: str, payload: bytes, *, turn: str) -> bytes:
-        """Call a function; what it raises is raised here."""
+        """Call a function; its exceptions propagate."""
         return self._tasks[task](payload)

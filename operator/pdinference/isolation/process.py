@@ -1,4 +1,4 @@
-"""The operator's side of the child process: starts it, replaces it, and makes calls in turns."""
+"""The operator's side of the child process: starts it, replaces it, and makes calls."""
 
 import asyncio
 import contextlib
@@ -15,12 +15,12 @@ from prometheus_client import CollectorRegistry, Counter
 
 from pdinference.isolation import wire
 from pdinference.isolation.calls import BusyError, EndedError
-from pdinference.isolation.turns import Turns
+from pdinference.isolation.fair_queue import FairQueue
 from pdinference.isolation.worker import MEMORY, READY
 
 _LOG = logging.getLogger(__name__)
 _GRACE_S: Final = 2.0
-"""How much later than its deadline a call's end may be reported: the kernel ends a worker in milliseconds."""
+"""Time after a call's deadline in which its end must be reported; the kernel ends a worker in milliseconds."""
 _START_S: Final = 60.0
 _RESTART_S: Final = 1.0
 _MOST_WAITING: Final = 64
@@ -29,11 +29,11 @@ _MOST_WAITING_OF_ONE: Final = 32
 
 @dataclass(frozen=True)
 class Program:
-    """What the child runs.
+    """The program of the child process.
 
     Attributes:
-        factory: `module:function`; makes the tasks by name from the settings.
-        settings: What it gets.
+        factory: `module:function`; returns the tasks by name.
+        settings: Argument of the factory.
     """
 
     factory: str
@@ -42,12 +42,12 @@ class Program:
 
 @dataclass(frozen=True)
 class LaneLimits:
-    """What a lane grants each call.
+    """The limits of a call in a lane.
 
     Attributes:
-        cpu_seconds: CPU time that the function may take. This does not depend on what else the machine does.
-        seconds: Time that the function may take.
-        patience: How long the caller waits, its turn included.
+        cpu_seconds: CPU time of the function, which does not depend on the load of the machine.
+        seconds: Wall time of the function.
+        patience: How long the caller waits, including time in the queue.
     """
 
     cpu_seconds: float
@@ -63,13 +63,13 @@ class _Call:
 
 
 class Lane:
-    """Calls that are made one at a time, each within limits."""
+    """A connection to one worker, which makes one call at a time, within limits."""
 
     def __init__(self, name: str, limits: LaneLimits, ended: Counter) -> None:
         self._name = name
         self._limits = limits
         self._ended = ended
-        self._turns: Turns[_Call] = Turns(most=_MOST_WAITING, most_of_one=_MOST_WAITING_OF_ONE)
+        self._turns: FairQueue[_Call] = FairQueue(most=_MOST_WAITING, most_of_one=_MOST_WAITING_OF_ONE)
 
     async def call(self, task: str, payload: bytes, *, turn: str) -> bytes:
         """See `Calls`."""
@@ -81,7 +81,7 @@ class Lane:
                 return await call.reply
         except TimeoutError:
             raise BusyError(
-                f"No examination was possible within {self._limits.patience:g} s, because others were. Try again."
+                f"No examination ran within {self._limits.patience:g} s because others were waiting. Try again."
             ) from None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -125,7 +125,7 @@ class Lane:
         if outcome == wire.RAISED:
             name, _, frames = answer.decode("utf-8", "replace").partition("\n")
             _LOG.error("An examination failed:\n%s", frames)
-            return f"The examination failed ({name}). This is a fault of the operator. Its log says more.", "error"
+            return f"The examination failed ({name}). This is a bug of the operator; see its log.", "error"
         if outcome == wire.KILLED and answer == bytes([signal.SIGPROF]):
             text, reason = f"took more than {self._limits.cpu_seconds:g} s of CPU time and was ended", "time"
         elif outcome == wire.KILLED and answer == bytes([signal.SIGALRM]):
@@ -141,9 +141,9 @@ class IsolatedProcess:
     """The child process and its lanes.
 
     Args:
-        program: What it runs.
+        program: Its program.
         lanes: Limits of each lane by name.
-        registry: Gets a count of the calls that did not end well.
+        registry: Registry for the count of calls that did not complete.
     """
 
     def __init__(self, program: Program, lanes: Mapping[str, LaneLimits], registry: CollectorRegistry) -> None:
@@ -159,13 +159,13 @@ class IsolatedProcess:
         self.pid = 0
 
     async def keep(self) -> None:
-        """Keep it running until this is cancelled."""
+        """Keep the process running until this is cancelled."""
         while True:
             try:
                 await self._once()
-                _LOG.error("The process for examinations ended; starting another")
+                _LOG.error("The process for examinations ended and is restarted")
             except (OSError, EOFError, TimeoutError):
-                _LOG.exception("The process for examinations did not start; trying again")
+                _LOG.exception("The process for examinations did not start; retrying")
             finally:
                 self.ready.clear()
             await asyncio.sleep(_RESTART_S)
@@ -202,7 +202,7 @@ class IsolatedProcess:
         process.stdin.close()
         async with asyncio.timeout(_START_S):
             if await process.stdout.readline() != READY:
-                raise EOFError("it said nothing")
+                raise EOFError("no ready message")
         self.ready.set()
 
     async def _serve(self, connections: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]) -> None:
@@ -219,7 +219,7 @@ class IsolatedProcess:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """It ends by itself when its lanes are closed; workers that do not, end with it, by a signal of the kernel's."""
+    """Wait for the process, which ends when its lanes are closed; then kill it. The kernel ends its workers with it."""
     try:
         async with asyncio.timeout(_GRACE_S):
             await process.wait()

@@ -1,4 +1,4 @@
-"""What goes through a lane: a call's deadline, task and payload; and how it ended."""
+"""The format of messages in a lane: calls with limits, task and payload, and replies."""
 
 import struct
 from typing import Final
@@ -6,13 +6,13 @@ from typing import Final
 CALL: Final = struct.Struct("!ddHI")
 """Seconds of CPU time, seconds, length of the task's name, length of the payload; both follow."""
 REPLY: Final = struct.Struct("!cI")
-"""How it ended, and the length of what follows."""
+"""Outcome, and length of the payload that follows."""
 MAX_REPLY: Final = 4 * 2**20
 
 DONE, RAISED, OUT_OF_MEMORY, KILLED, TOO_LONG = b"D", b"R", b"M", b"K", b"L"
 
 
 def call_header(cpu_seconds: float, seconds: float, task: str, payload: bytes) -> bytes:
-    """All of a call but its payload."""
+    """The header of a call, without its payload."""
     name = task.encode()
     return CALL.pack(cpu_seconds, seconds, len(name), len(payload)) + name

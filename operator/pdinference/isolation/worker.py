@@ -1,7 +1,7 @@
 """The child process: `python -m pdinference.isolation.worker <file descriptors of the lanes>`.
 
-It imports what the workers need, then forks one for each lane, which takes a millisecond, and forks again when one
-ends. Nothing here may import asyncio or a client: what is imported counts once more in the memory of the operator.
+It imports what the workers need, then forks one worker per lane, which takes a millisecond, and forks again when one
+ends. It must not import asyncio or a client, because its imports add to the memory of the operator's pod.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ from pdinference.isolation.wire import CALL, DONE, KILLED, MAX_REPLY, OUT_OF_MEM
 
 READY: Final = b"ready\n"
 MEMORY: Final = 64 * 2**20
-"""Bytes that a worker may take beyond what it has when it starts."""
+"""Bytes that a worker may allocate beyond those at its start."""
 _CALLS: Final = 2000
-"""After so many calls a worker is replaced, so that nothing that it kept grows."""
+"""A worker is replaced after this number of calls, so that leaks do not accumulate."""
 _PR_SET_PDEATHSIG: Final = 1
 _CLOSED, _REPLACED, _TORN = 0, 1, 2
 _IDLE, _WORKING = 0, 1
@@ -37,19 +37,19 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # the operator closes the lanes when it has finished
         signal.signal(number, signal.SIG_IGN)
     lanes = [socket.socket(fileno=int(descriptor)) for descriptor in sys.argv[1:]]
-    # From the operator, which started this process, over a pipe that nobody else has.
+    # From the operator, which started this process, over a private pipe.
     factory, settings = pickle.load(sys.stdin.buffer)  # noqa: S301
     module, name = factory.rsplit(":", 1)
     tasks = getattr(importlib.import_module(module), name)(settings)
     gc.collect()
-    gc.freeze()  # so that collections in the workers do not write into memory that they share
-    nursery = _Nursery(lanes, tasks)
+    gc.freeze()  # so that collections in the workers do not write to shared memory
+    supervisor = _WorkerSupervisor(lanes, tasks)
     os.write(1, READY)
-    sys.exit(nursery.run())
+    sys.exit(supervisor.run())
 
 
-class _Nursery:
-    """Keeps one worker for each lane."""
+class _WorkerSupervisor:
+    """Keeps one worker running for each lane."""
 
     def __init__(self, lanes: list[socket.socket], tasks: Mapping[str, Callable[[bytes], bytes]]) -> None:
         self._lanes = lanes
@@ -69,7 +69,7 @@ class _Nursery:
             elif os.waitstatus_to_exitcode(status) == _CLOSED:
                 continue
             elif os.waitstatus_to_exitcode(status) != _REPLACED:
-                return _TORN  # in the middle of a message; the operator starts anew
+                return _TORN  # in the middle of a message; the operator replaces this process
             self._running[self._fork(lane)] = lane
         return 0
 
@@ -126,7 +126,7 @@ def _outcome(task: Callable[[bytes], bytes], payload: bytes) -> tuple[bytes, byt
 
 
 def _received(connection: socket.socket, length: int) -> bytes:
-    """So many bytes; none when the operator has closed the lane."""
+    """Exactly `length` bytes; empty when the operator has closed the lane."""
     chunks = []
     while length > 0:
         chunk = connection.recv(min(length, 2**20))
@@ -146,7 +146,7 @@ def _limit_memory() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Let the kernel end this process when its parent ends, even by SIGKILL."""
+    """Make the kernel end this process when its parent ends, even by SIGKILL."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(_TORN)

@@ -1,1 +1,1 @@
-"""The load of P and D pods: read from vLLM, made into signals, and served to HPAs as external metrics."""
+"""Load of P and D pods: scrapes vLLM, computes signals, and serves them to HPAs as external metrics."""

@@ -1,4 +1,4 @@
-"""Whether anybody asks a model that may sleep: read from the activators in its router's pods."""
+"""Activity of models with scale to zero, read from the activators in their router pods."""
 
 import asyncio
 import math
@@ -18,7 +18,7 @@ from pdinference.loadmetrics.scraping.unreadable import UnreadableError
 from pdinference.planning.scaling.sleep import Activity
 
 INTERVAL_S: Final = 1.0
-"""A request that waits is noticed within this time."""
+"""Time between two rounds. A waiting request is detected within this time."""
 _FRESH_S: Final = 10.0
 _TIMEOUT_S: Final = 3.0
 _PREFIX: Final = b"pdinference_"
@@ -32,16 +32,16 @@ class _Report(NamedTuple):
 
 
 class ActivityMonitor:
-    """What activators tell, asked on every replica of the operator.
+    """Reads the state of activators, on each replica of the operator.
 
     Args:
-        on_change: Called with a resource of which requests begin or cease to wait, or to be known.
+        on_change: Called with a resource when its waiting requests appear, disappear, or become known or unknown.
         interval: Seconds between two rounds.
-        port: Where activators listen.
-        clock: Seconds that never jump.
+        port: Port of activators.
+        clock: Monotonic clock, in seconds.
 
     Attributes:
-        first_round_done: Set once every activator has been asked.
+        first_round_done: Set once each activator has been read.
     """
 
     def __init__(
@@ -64,17 +64,17 @@ class ActivityMonitor:
         self._rounds = Rounds(self._targets, self._read, after=self._note, interval=interval)
 
     async def forever(self) -> None:
-        """Rounds for ever."""
+        """Run rounds until cancelled."""
         await self._rounds.forever()
 
     async def round(self) -> None:
-        """Ask every activator once, and report what changed."""
+        """Read each activator once, and report changes."""
         await self._rounds.once()
 
     def _targets(self) -> Mapping[str, Sequence[PodRecord]]:
-        """The router pods of resources that may sleep, by namespace.
+        """The router pods with an activator, by namespace.
 
-        These are known by their pods: the stored spec may not be the one that is in effect.
+        The pods show whether a resource has scale to zero. The stored spec may be invalid and not in effect.
         """
         self._owners = defaultdict(list)
         for owner in {pod.owner for _, pod in self._cache.pods.items() if pod.activator}:
@@ -91,7 +91,7 @@ class ActivityMonitor:
         return found
 
     def _note(self, namespace: str) -> None:
-        """A namespace was asked: report what changed."""
+        """Report changes after a round of a namespace."""
         for owner in self._owners.get(namespace, ()):
             found = self.activity(owner)
             held = None if found is None else found.held
@@ -105,7 +105,7 @@ class ActivityMonitor:
             self.first_round_done.set()
 
     def activity(self, owner: Owner) -> Activity | None:
-        """What all router pods of a resource tell together; None when one of them does not, and none has requests."""
+        """Activity over all router pods of a resource; None if a pod does not report and no other has requests."""
         reported, silent = [], False
         for pod in self._routers(owner):
             last = self._reports.get(pod.uid)

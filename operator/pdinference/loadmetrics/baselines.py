@@ -1,4 +1,4 @@
-"""How fast idle D pods are, as this operator saw it: the shortest time for a token, by revision."""
+"""Baseline inter-token latencies: the shortest that this operator has observed, by revision of D."""
 
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -9,17 +9,17 @@ from pdinference.planning.scale_target import ScalerState
 from pdinference.planning.scaling.baseline import is_better, known_baseline
 
 _CREDIBLE_S: Final = (1e-6, 1e4)
-"""Anything else is no time for a token. An HPA would carry it for ever."""
+"""Plausible inter-token latencies. A wrong baseline would persist in the status of the PDScaler."""
 
 
 class Baselines:
-    """The best of each revision of each resource."""
+    """The baseline of each revision of each resource."""
 
     def __init__(self) -> None:
         self._best: dict[tuple[Owner, str], float] = {}
 
     def note(self, owner: Owner, revision: str, window: Window, now: float) -> bool:
-        """Take what a D pod told; whether it was faster than any before."""
+        """Record the latency of a D pod. Returns whether it is a better baseline."""
         decoding = decode_window(window, now)
         least, most = _CREDIBLE_S
         if decoding is None or not least <= decoding.token_seconds <= most:
@@ -30,13 +30,13 @@ class Baselines:
         return is_better(seconds, before)
 
     def of_resource(self, owner: Owner) -> dict[str, float]:
-        """What was seen of a resource."""
+        """The baselines of a resource, in seconds by revision."""
         return {revision: seconds for (known, revision), seconds in self._best.items() if known == owner}
 
     def shortest(self, owner: Owner, revisions: Iterable[str], scaler: ScalerState | None) -> float | None:
-        """The shortest time of these revisions, by the memory of operators before this one, too.
+        """The shortest baseline of these revisions, in seconds, including those in the status of the PDScaler.
 
-        The pods may have been busy ever since this one began.
+        This operator may have observed only busy pods since it started.
         """
         known = self.of_resource(owner)
         names = set(revisions)
@@ -44,5 +44,5 @@ class Baselines:
         return min([*earlier, *(known[name] for name in names & known.keys())], default=None)
 
     def keep(self, live: Collection[tuple[Owner | None, str]]) -> None:
-        """Forget revisions that are gone."""
+        """Remove all revisions except these."""
         self._best = {key: seconds for key, seconds in self._best.items() if key in live}

@@ -1,4 +1,4 @@
-"""The computed signals as gauges on the operator's own /metrics, for KEDA, prometheus-adapter and dashboards."""
+"""Exports the computed signals as gauges on the operator's /metrics, for KEDA, prometheus-adapter and dashboards."""
 
 import asyncio
 import math
@@ -12,16 +12,16 @@ from pdinference.planning.scaling.gauges import LABEL_NAME, LABEL_NAMESPACE, LAB
 from pdinference.planning.scaling.signals import METRICS
 
 _SLICE_S: Final = 0.02
-"""Computing goes on without a break for no longer: the event loop has other work."""
+"""Maximum time of computing before it yields to the event loop."""
 _KEPT_S: Final = 1.0
 _HELP: Final = "Computed from the metrics of a role's vLLM pods; docs/autoscaling.md has its unit."
 
 
 class SignalGauges:
-    """One gauge for each metric, with a sample for each autoscaled role of which it is known.
+    """One gauge for each metric, with a sample for each autoscaled role whose value is known.
 
-    Each replica of the operator exports them, because each reads the pods itself. They are computed when they are
-    read. A metric that is not known has no sample, so Prometheus marks its series stale.
+    Each replica of the operator scrapes pods and exports the gauges. They are computed when Prometheus scrapes them.
+    An unknown metric has no sample, so Prometheus marks its series stale.
     """
 
     def __init__(self, policies: Policies, loads: Loads) -> None:
@@ -31,7 +31,7 @@ class SignalGauges:
         self._last = ("", -math.inf)
 
     async def text(self) -> str:
-        """Prometheus' text format; computed at most once a second, however many callers there are."""
+        """The gauges in Prometheus' text format, computed at most once per second."""
         async with self._lock:
             text, at = self._last
             if time.monotonic() - at > _KEPT_S:
@@ -58,5 +58,5 @@ class SignalGauges:
 
 
 def _labels(owner: Owner, role: str) -> str:
-    """Names of Kubernetes objects and roles have nothing that would need an escape."""
+    """Labels of a sample. Names of Kubernetes objects and roles need no escaping."""
     return f'{LABEL_NAMESPACE}="{owner.namespace}",{LABEL_NAME}="{owner.name}",{LABEL_ROLE}="{role}"'

@@ -1,4 +1,4 @@
-"""Quantiles of latencies over the pods of a role, for HPA metrics of the type Value, and for people."""
+"""Quantiles of latencies over the pods of a role, for HPA metrics of type Value and for dashboards."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -9,14 +9,14 @@ from pdinference.loadmetrics.signals import LoadUnavailableError, Measurement, P
 from pdinference.planning.scaling.signals import LATENCY_METRICS, Latency
 
 _WARM_UP_S: Final = 60.0
-"""The first requests of a process are slow, which says nothing about its load."""
+"""Time after the start of a process during which its latencies are ignored: its first requests are slow."""
 
 
 def measure_latency(metric: str, pods: Sequence[PodLoad], *, now: float) -> Measurement:
-    """A quantile over all requests that any pod answered lately; 0 when there is nothing to do.
+    """A quantile, in milliseconds, over recent requests of all pods; 0 without requests.
 
     Raises:
-        LoadUnavailableError: There is something to do, but nothing was measured.
+        LoadUnavailableError: Requests run or wait, but no latency was measured.
     """
     kind, quantile = LATENCY_METRICS[metric]
     return measure_latencies(kind, pods, (quantile,), now=now)[0]
@@ -25,26 +25,27 @@ def measure_latency(metric: str, pods: Sequence[PodLoad], *, now: float) -> Meas
 def measure_latencies(
     kind: Latency, pods: Sequence[PodLoad], quantiles: Iterable[float], *, now: float
 ) -> list[Measurement]:
-    """Several quantiles of the same requests.
+    """Several quantiles, in milliseconds, over the same requests.
 
     Raises:
-        LoadUnavailableError: There is something to do, but nothing was measured.
+        LoadUnavailableError: Requests run or wait, but no latency was measured.
     """
     spans = [span for pod in pods if pod.window.age(now) >= _WARM_UP_S and (span := pod.window.span(now)) is not None]
     counts = _summed(found for span in spans if (found := _between(kind, span)) is not None)
     known = any(counts.values())
     if not known and any(last.reading.running or last.reading.waiting for _, last in spans):
-        raise LoadUnavailableError(f"no request came so far within the last half minute that {kind} could be taken")
+        raise LoadUnavailableError(f"no request of the last 30 s has a {kind} yet")
     if not spans:
-        raise LoadUnavailableError("no pod has been answering for a minute yet")
+        raise LoadUnavailableError("no pod has reported metrics for 60 s yet")
     oldest = min(last.when for _, last in spans)
     return [Measurement(1000 * (quantile_of(quantile, counts) or 0.0), oldest) for quantile in quantiles]
 
 
 def quantile_of(quantile: float, counts: Mapping[float, float]) -> float | None:
-    """As Prometheus has it: linear within a bucket, and the last finite bound at most; None without counts.
+    """A quantile of a histogram, computed like Prometheus' `histogram_quantile`; None if it is empty.
 
-    `counts` has what is in each bucket and below, by the bucket's upper bound.
+    `counts` has the cumulative count of each bucket by its upper bound. Values within a bucket are interpolated, and
+    the result is at most the highest finite bound.
     """
     bounds = sorted(counts)
     if not bounds or not counts[bounds[-1]]:

@@ -1,4 +1,4 @@
-"""The computed signals and latencies of each role: what the metrics API answers, and what the gauges export."""
+"""Computes the signals and latencies of roles for the external metrics API and the gauges."""
 
 import math
 import time
@@ -15,16 +15,16 @@ from pdinference.loadmetrics.signals import LoadUnavailableError, Measurement, P
 from pdinference.planning.scaling.signals import LATENCY_METRICS, Latency, Signal
 
 _LARGEST: Final = 1e12
-"""Of a value. Kubernetes' quantities and HPAs count thousandths in 63 bits."""
+"""Maximum value. Kubernetes quantities and HPAs store thousandths in 63 bits."""
 _QUANTILES: Final = {
     kind: {metric: quantile for metric, (of_kind, quantile) in LATENCY_METRICS.items() if of_kind is kind}
     for kind in Latency
 }
-"""Of each kind of latency, by the metric's name."""
+"""Quantiles of each kind of latency by the name of the metric."""
 
 
 class Loads:
-    """Computes metrics of roles from what their pods reported last."""
+    """Computes metrics of roles from the last readings of their pods."""
 
     def __init__(self, scraper: Scraper, policies: Policies, clock: Callable[[], float] = time.monotonic) -> None:
         self._scraper = scraper
@@ -32,10 +32,10 @@ class Loads:
         self._clock = clock
 
     def measured(self, owner: Owner, role: Role, metric: str) -> Measurement:
-        """One of `METRICS`, of one role.
+        """The value of one metric (`METRICS`) of a role.
 
         Raises:
-            LoadUnavailableError: It is not known.
+            LoadUnavailableError: The value is not known.
         """
         pods = self._scraper.pods(owner, role)
         if metric in LATENCY_METRICS:
@@ -44,7 +44,7 @@ class Loads:
         return self._signal(signal, owner, pods, self._policies.policy(owner).get(role, {}).get(signal))
 
     def known(self, owner: Owner, role: Role, targets: Mapping[Signal, float]) -> Iterator[tuple[str, float]]:
-        """Name and value of every metric of a role that is known; `targets` is how much a pod is to bear."""
+        """Name and value of each known metric of a role; `targets` has the target values per pod."""
         pods = self._scraper.pods(owner, role)
         for signal in Signal:
             with suppress(LoadUnavailableError):
@@ -58,7 +58,7 @@ class Loads:
         upstream = self._upstream(owner) if signal is Signal.DECODE_LOAD else Upstream()
         found = measure(signal, pods, target=target, now=self._clock(), upstream=upstream)
         if not math.isfinite(found.value):
-            raise LoadUnavailableError("what the pods report adds up to no number")
+            raise LoadUnavailableError("the sum of the reported values is not a finite number")
         return Measurement(min(max(0.0, found.value), _LARGEST), found.when)
 
     def _upstream(self, owner: Owner) -> Upstream:

@@ -1,4 +1,4 @@
-"""The operator's own metrics about the load that it reads and tells."""
+"""The operator's own metrics on scraping and on the external metrics API."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -6,7 +6,7 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 4)
 
 
 class ScrapeMetrics:
-    """Of one process."""
+    """Metrics of one process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.scrapes = Counter(
@@ -20,14 +20,19 @@ class ScrapeMetrics:
             registry=registry,
         )
         self.seconds = Histogram(
-            "pdinference_scrape_duration_seconds", "How long a read took.", buckets=_BUCKETS, registry=registry
+            "pdinference_scrape_duration_seconds",
+            "Duration of reads of vLLM's metrics.",
+            buckets=_BUCKETS,
+            registry=registry,
         )
         self.silent = Gauge(
-            "pdinference_silent_pods", "Pods that should tell their load and do not.", registry=registry
+            "pdinference_silent_pods",
+            "Pods that do not report the metrics that their role's autoscaler needs.",
+            registry=registry,
         )
         self.queries = Counter(
             "pdinference_external_metric_queries",
-            "Questions of HPAs, by result (answered, blind, refused, wrong).",
+            "Queries of the external metrics API, by result (answered, blind: load unknown, refused, wrong).",
             ["result"],
             registry=registry,
         )

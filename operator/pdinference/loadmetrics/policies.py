@@ -1,4 +1,4 @@
-"""Which roles are autoscaled, where their autoscalers read the load, and how much of each signal a pod is to bear."""
+"""Autoscaled roles, the source of their metrics, and their target values per pod."""
 
 import logging
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.targets import signal_of, targets_milli
 
 Policy = Mapping[Role, Mapping[Signal, float]]
-"""Of each autoscaled role: how much of each signal a pod is to bear."""
+"""Target value per pod of each signal, for each autoscaled role."""
 
 _LOG = logging.getLogger(__name__)
 _MARK = b'"autoscaling"'
@@ -27,7 +27,7 @@ _MARK = b'"autoscaling"'
 
 @dataclass(frozen=True, slots=True)
 class _SpecPolicy:
-    """What a spec says."""
+    """Policy and source in a spec."""
 
     policy: Policy = field(default_factory=dict)
     source: MetricsSource | None = None
@@ -37,7 +37,7 @@ _NONE: Final = _SpecPolicy()
 
 
 def autoscaler_of(cache: Cache, owner: Owner, role: Role) -> AutoscalerState | None:
-    """The live HPA or ScaledObject of a role; None where there is none."""
+    """The HPA or ScaledObject of a role in the cache; None if there is none."""
     for kind in (AUTOSCALER, SCALED_OBJECT):
         record = cache.children.get(ChildKey(kind.name, owner.namespace, names.role_object(owner.name, role)))
         if record is not None and record.owner == owner:
@@ -46,15 +46,15 @@ def autoscaler_of(cache: Cache, owner: Owner, role: Role) -> AutoscalerState | N
 
 
 def scaler_of(cache: Cache, owner: Owner, role: Role) -> ScalerState | None:
-    """The scale target of a role; None where there is none."""
+    """The scale target of a role in the cache; None if there is none."""
     record = cache.children.get(ChildKey(SCALER.name, owner.namespace, names.role_object(owner.name, role)))
     return record.scaler if record is not None and record.owner == owner else None
 
 
 class Policies:
-    """What each autoscaler aims at, and where there is none yet, what the spec asks for.
+    """Targets of autoscalers: those of the live objects, or else those of the spec.
 
-    Autoscalers do not change while the spec is invalid, so they go on by what an earlier spec asked for.
+    Live objects take precedence, because autoscalers keep the targets of the last valid spec while the spec is invalid.
     """
 
     def __init__(self, cache: Cache) -> None:
@@ -62,7 +62,7 @@ class Policies:
         self._from_specs: dict[Owner, tuple[str, int, _SpecPolicy]] = {}
 
     def policy(self, owner: Owner) -> Policy:
-        """The policy of a resource; empty when no role is autoscaled."""
+        """The policy of a resource; empty if no role is autoscaled."""
         record = self._cache.resources.get(owner)
         if record is None:
             self._from_specs.pop(owner, None)
@@ -76,17 +76,17 @@ class Policies:
         return {**self._from_spec(record).policy, **live}
 
     def autoscaled(self) -> list[tuple[Owner, Policy]]:
-        """Every resource with a role that is autoscaled."""
+        """All resources with an autoscaled role, with their policies."""
         found = [(record.owner, self.policy(record.owner)) for _, record in self._cache.resources.items()]
         return [(owner, policy) for owner, policy in found if policy]
 
     def uses_metrics_api(self, owner: Owner) -> bool:
-        """Whether autoscalers of a resource read the load from the operator's metrics API; also when not known."""
+        """Whether autoscalers of a resource use the operator's external metrics API. True if not known."""
         record = self._cache.resources.get(owner)
         return record is None or self._from_spec(record).source in {None, "Builtin"}
 
     def _from_spec(self, record: ResourceRecord) -> _SpecPolicy:
-        """Read once a generation."""
+        """The policy in a spec, parsed once per generation."""
         if _MARK not in record.spec:
             return _NONE
         known = self._from_specs.get(record.owner)
@@ -98,17 +98,17 @@ class Policies:
 
 
 def _targets_of(scaler: AutoscalerState) -> dict[Signal, float]:
-    """Of each signal that the autoscaler divides by its pods."""
+    """Targets of the signals for which the autoscaler uses an average value."""
     found = ((signal_of(load.metric), load) for load in scaler.loads if load.averaged)
     return {signal: load.target_milli / 1000 for signal, load in found if signal is not None}
 
 
 def _guarded(record: ResourceRecord) -> _SpecPolicy:
-    """A fault at one stored spec must not end the rounds of all tenants' pods."""
+    """Parse a spec. An internal error with one spec must not stop the scraping of all tenants."""
     try:
         return _read(record)
-    except Exception:  # noqa: BLE001 - logged once a generation; its reconcile fails, too, and is counted
-        _LOG.exception("The targets of a resource could not be read", extra={"resource": str(record.owner)})
+    except Exception:  # noqa: BLE001 - logged once per generation; its reconcile fails, too, and is counted
+        _LOG.exception("Cannot read the autoscaling targets of a resource", extra={"resource": str(record.owner)})
         return _NONE
 
 

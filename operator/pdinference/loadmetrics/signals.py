@@ -1,9 +1,9 @@
-"""From the windows of a role's pods to one number for the HPA, and what to do about pods that do not tell.
+"""Computes one value for the HPA from the windows of a role's pods, with missing metrics treated like an HPA does.
 
-An HPA that reads metrics of pods itself takes a pod whose metrics are missing for used to 100 % of the target when that
-speaks against scaling down, and to 0 % when it speaks against scaling up; and it does nothing if that turns the
-decision round (kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale, "Algorithm details"). An external
-metric is a mere sum, so the same is done here, where the pods are known.
+With pod metrics, an HPA assumes a pod without metrics at 100 % of the target before a scale-down and at 0 % before a
+scale-up, and does nothing if that reverses the decision
+(kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale, "Algorithm details"). An external metric is only a
+sum, so this module applies the same rule.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,14 +19,14 @@ from pdinference.planning.scaling.prefill import arrival_rate, prefill_load
 from pdinference.planning.scaling.signals import Signal
 
 _YOUNG_S: Final = 15.0
-"""Rates over less than that are rough: they may keep pods, but bring none. So long are all rates after a restart of the
-operator, and those of a role after its pods have come for the first time or have all restarted."""
+"""Minimum window for a scale-up. Rates over shorter windows are inaccurate: they may prevent a scale-down, but do not
+cause a scale-up. Windows are short after a restart of the operator or of all pods of a role."""
 
 Known = TypeVar("Known")
 
 
 class LoadUnavailableError(Exception):
-    """The load is not known; the message says why, for `kubectl describe hpa`."""
+    """The load is not known. `kubectl describe hpa` shows the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,9 @@ class PodLoad:
     """One pod of a role.
 
     Attributes:
-        window: What it reading.
-        expected: Whether it ought to tell its load: it is ready, or was before it fell silent. A pod that never was has
-            no load yet.
-        counted: Whether it is one of the pods that the HPA counts: of the revision that it follows.
+        window: Its readings.
+        expected: Whether it should report metrics: it is ready, or was ready before. Other pods have no load yet.
+        counted: Whether the HPA counts it as a replica: it has the serving revision.
     """
 
     window: Window
@@ -47,11 +46,11 @@ class PodLoad:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One number for an HPA.
+    """A value for an HPA.
 
     Attributes:
         value: Sum over the pods.
-        when: When the oldest part of it was read.
+        when: Time of the oldest reading in it.
     """
 
     value: float
@@ -60,11 +59,11 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """What D pods cannot tell of their own work.
+    """Inputs of the decode load that D pods do not report.
 
     Attributes:
-        prefill: The P pods: what reaches them reaches D next.
-        idle_token_seconds: The shortest time that a D pod ever took for a token.
+        prefill: The P pods. Requests at P reach D next.
+        idle_token_seconds: Baseline inter-token latency of D, in seconds.
     """
 
     prefill: Sequence[PodLoad] = ()
@@ -81,14 +80,14 @@ def measure(
     """The sum of a signal over the pods of a role.
 
     Args:
-        signal: What to sum.
-        pods: All pods of the role that are not about to go.
-        target: How much of the signal a pod is to bear, if that is known.
-        now: By the clock that dates the readings.
-        upstream: What else the load of D depends on.
+        signal: The signal.
+        pods: All pods of the role that are not terminating.
+        target: Target value per pod, if known.
+        now: Time of the clock of the readings.
+        upstream: Further inputs of the decode load.
 
     Raises:
-        LoadUnavailableError: No pod tells.
+        LoadUnavailableError: No pod reports the signal.
     """
     known = {number: last for number, pod in enumerate(pods) if (last := pod.window.latest(now)) is not None}
     match signal:
@@ -116,7 +115,7 @@ def measure(
 
 
 def misses_signals(window: Window, signals: Iterable[Signal], now: float) -> bool:
-    """Whether a pod answers, but misses_signals what one of its role's signals is computed from."""
+    """Whether a pod responds but lacks metrics that a signal of its role needs."""
     if window.latest(now) is None or window.age(now) < _YOUNG_S:
         return False
     pod = PodLoad(window, expected=True, counted=True)
@@ -132,7 +131,7 @@ def _is_unavailable(signal: Signal, pod: PodLoad, now: float) -> bool:
 
 
 def _known(windows: Mapping[int, Known | None]) -> dict[int, Known]:
-    """Of the pods that tell this signal."""
+    """The pods whose value is known."""
     return {number: value for number, value in windows.items() if value is not None}
 
 
@@ -148,7 +147,7 @@ def _decode_load(pods: Iterable[DecodeWindow], upstream: Upstream, now: float) -
 
 
 def _cautious(total: float, missing: int, assumed: float, enough: float) -> float:
-    """With missing pods: at target where that keeps pods, at nothing where it would bring more."""
+    """The total with missing pods: at target if that prevents a scale-down, at 0 if it would cause a scale-up."""
     if not missing or total >= enough:
         return total
     return min(total + missing * assumed, enough)
@@ -156,10 +155,10 @@ def _cautious(total: float, missing: int, assumed: float, enough: float) -> floa
 
 def _reason_unavailable(signal: Signal, pods: Sequence[PodLoad], *, responding: int) -> str:
     if responding:
-        return f"{responding} of {len(pods)} pods answer, but tell no {signal} yet"
+        return f"{responding} of {len(pods)} pods respond, but do not report {signal} yet"
     if any(pod.expected for pod in pods):
-        return "no pod answers the operator on its metrics port; a NetworkPolicy of your own may be in the way"
-    return "no pod serves yet"
+        return "no pod responds on its metrics port; check whether a NetworkPolicy blocks the operator"
+    return "no pod is ready yet"
 
 
 def _kv_usage(_: Window, last: TimedReading, __: float) -> float | None:
@@ -167,7 +166,7 @@ def _kv_usage(_: Window, last: TimedReading, __: float) -> float | None:
 
 
 def _kv_demand(window: Window, last: TimedReading, now: float) -> float | None:
-    """Used, and what requests that wait without blocks of their own will need, in caches of a pod."""
+    """KV cache in use or needed by waiting requests without blocks, in units of a pod's KV cache."""
     reading = last.reading
     if reading.kv_usage is None or reading.waiting is None or reading.cache is None:
         return None
@@ -194,7 +193,7 @@ def _queued_prompt_tokens(window: Window, last: TimedReading, now: float) -> flo
 
 
 def _mean(window: Window, now: float, of: Callable[[Reading], Histogram | None]) -> float | None:
-    """Mean over the requests that finished within the window, or, if none did, since the process started."""
+    """Mean over the requests that finished within the window, or else since the start of the process."""
     span = window.span(now)
     lately = grown(of(span[1].reading), of(span[0].reading)) if span is not None else None
     last = window.latest(now)

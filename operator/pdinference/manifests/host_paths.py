@@ -1,4 +1,4 @@
-"""Folders of nodes that fields of a resource name: each only where the installation allows it, and as it allows it."""
+"""Checks of the host paths in a resource against the installation policy."""
 
 from collections.abc import Iterator
 
@@ -9,26 +9,26 @@ from pdinference.api.validation import Problem
 
 
 def host_path_problems(resource: PDInference, policy: Policy) -> Iterator[Problem]:
-    """What the installation does not allow of folders of nodes."""
+    """Host paths that the installation policy does not allow."""
     namespace = resource.metadata.namespace
     for field, path, writes in _named(resource):
         entries = [entry for entry in policy.allowed_host_paths if entry.covers(path, namespace)]
         if not entries:
             yield Problem(
                 field,
-                f"The operator is not installed to mount {path} (allowed: {_shown(policy, namespace)}). Use something "
-                "else, or ask who installed it to add the folder to the chart's allowedHostPaths.",
+                f"The installation policy does not allow the host path {path} (allowed: {_shown(policy, namespace)}). "
+                "Use an allowed path, or ask the administrator to add it to the chart value allowedHostPaths.",
             )
         elif writes and all(entry.read_only for entry in entries):
             yield Problem(
                 field,
-                f"Pods would write into {path}, which the operator is installed to mount read-only. Ask who installed "
-                "it to add this very folder to the chart's allowedHostPaths with readOnly: false.",
+                f"Pods need to write to {path}, but the installation policy allows it read-only. Ask the administrator "
+                "to add exactly this folder to the chart value allowedHostPaths with readOnly: false.",
             )
 
 
 def _named(resource: PDInference) -> Iterator[tuple[str, str, bool]]:
-    """Field and path of each folder, and whether pods write into it."""
+    """Field and path of each host path, and whether pods write to it."""
     model = resource.spec.model
     if (source := model.source.host_path) is not None:
         yield "spec.model.source.hostPath.path", source.path, False
@@ -41,7 +41,7 @@ def _named(resource: PDInference) -> Iterator[tuple[str, str, bool]]:
 
 
 def _shown(policy: Policy, namespace: str) -> str:
-    """The folders that this namespace may mount; those of others are not its business."""
+    """The folders that this namespace may mount. Folders of other namespaces are not disclosed."""
     known = [_described(e) for e in policy.allowed_host_paths if not e.namespaces or namespace in e.namespaces]
     return ", ".join(known) or "none"
 

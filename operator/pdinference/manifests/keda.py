@@ -1,4 +1,4 @@
-"""Triggers of a ScaledObject: those of the operator's signals, and those made of a user's metrics."""
+"""Triggers of a ScaledObject, for the operator's signals and for metrics of the user."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -25,7 +25,7 @@ Trigger = dict[str, Any]
 def triggers(
     resource: PDInference, role: Role, scaling: Autoscaling, keda: KedaSettings, operator_namespace: str
 ) -> list[Trigger]:
-    """What a role scales by.
+    """Triggers of a role.
 
     Raises:
         InvalidResourceError: KEDA has no trigger for one of the metrics.
@@ -46,13 +46,13 @@ def triggers(
     )
     names_used = [trigger["name"] for trigger in found]
     for index, trigger in enumerate(found):
-        if trigger["name"] in names_used[:index]:  # KEDA refuses two triggers of one name
+        if trigger["name"] in names_used[:index]:  # KEDA rejects two triggers with the same name
             trigger["name"] += f"-{index}"
     return [_with_server(trigger, keda) if trigger["type"] == "prometheus" else trigger for trigger in found]
 
 
 def metric_problems(resource: PDInference, operator_namespace: str) -> Iterator[Problem]:
-    """Every metric of the user that KEDA has no trigger for."""
+    """Metrics of the user for which KEDA has no trigger."""
     for role in ENGINE_ROLES:
         scaling = resource.spec.of(role).autoscaling
         for index, metric in enumerate(scaling.metrics if scaling is not None else ()):
@@ -72,8 +72,8 @@ def _trigger(metric: Mapping[str, Any], field: str, namespace: str, operator_nam
     if model is None:
         raise _refused(
             f"{field}.type",
-            f"KEDA has triggers for the types {', '.join(METRICS)}. Use one of these, or set spec.autoscaling.source "
-            "to Builtin or PrometheusAdapter.",
+            f"KEDA supports metrics of the types {', '.join(METRICS)}. Use one of these, or set "
+            "spec.autoscaling.source to Builtin or PrometheusAdapter.",
         )
     try:
         read = model.model_validate(dict(metric))
@@ -109,7 +109,7 @@ def _external(source: External, field: str, namespace: str, operator_namespace: 
         else:
             raise _refused(
                 f"{field}.selector",
-                f"Select one role of one PDInference by matchLabels {names.LABEL_NAME} and {names.LABEL_ROLE}.",
+                f"Select one role of one PDInference with matchLabels {names.LABEL_NAME} and {names.LABEL_ROLE}.",
             )
     except UnsafeNameError as error:
         raise _refused(field, str(error)) from None
@@ -117,7 +117,7 @@ def _external(source: External, field: str, namespace: str, operator_namespace: 
 
 
 def _prometheus(name: str, query: str, metric_type: str, threshold: float) -> Trigger:
-    # With ignoreNullValues an empty answer would be a load of 0. Without, KEDA's HPA has no value and changes nothing.
+    # With ignoreNullValues, KEDA takes an empty result for a load of 0. Without it, the HPA keeps the replica count.
     metadata = {"query": query, "threshold": f"{threshold:.10g}", "ignoreNullValues": "false"}
     return {"type": "prometheus", "name": name, "metricType": metric_type, "metadata": metadata}
 

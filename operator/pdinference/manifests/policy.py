@@ -1,4 +1,4 @@
-"""What an installation does not allow is refused, with the field and the value of the chart that would allow it."""
+"""Checks of a resource against the installation policy. Messages name the chart value that can allow a field."""
 
 from collections.abc import Iterator, Mapping
 
@@ -19,27 +19,27 @@ from pdinference.manifests.settings import RenderSettings
 
 
 def require_allowed(resource: PDInference, settings: RenderSettings) -> None:
-    """Refuse what the installation does not allow.
+    """Reject a resource that the installation policy does not allow.
 
     Args:
         resource: A valid resource.
-        settings: What the operator was installed with.
+        settings: Settings of the operator.
 
     Raises:
-        InvalidResourceError: The resource asks for more; names every problem.
+        InvalidResourceError: The policy does not allow the resource.
     """
     if problems := tuple(policy_problems(resource, settings)):
         raise InvalidResourceError(problems)
 
 
 def policy_problems(resource: PDInference, settings: RenderSettings) -> Iterator[Problem]:
-    """What the installation does not allow, or is not made for."""
+    """Fields that the installation policy does not allow, or that the installation does not support."""
     spec, policy = resource.spec, settings.policy
     if spec.metrics_source == "KEDA" and settings.keda is None:
         yield Problem(
             "spec.autoscaling.source",
-            "The operator is not installed to use KEDA. Use something else, or ask who installed it to set the chart's "
-            "autoscaling.keda.enabled and autoscaling.keda.prometheus.",
+            "KEDA is not enabled for the operator. Use another source, or ask the administrator to set the chart "
+            "values autoscaling.keda.enabled and autoscaling.keda.prometheus.",
         )
     if spec.metrics_source == "KEDA":
         yield from metric_problems(resource, settings.operator_namespace)
@@ -62,7 +62,7 @@ def policy_problems(resource: PDInference, settings: RenderSettings) -> Iterator
 
 
 def batch_policy_problems(batch: PDBatch, settings: RenderSettings) -> Iterator[Problem]:
-    """What of a PDBatch the installation does not allow."""
+    """Fields of a PDBatch that the installation policy does not allow."""
     placement = batch.spec.placement
     yield from _class_problems("spec.placement", "priorityClassName", placement.priority_class_name, settings.policy)
     yield from _toleration_problems("spec.placement", placement.tolerations, settings.policy)
@@ -89,7 +89,7 @@ def _placement_problems(field: str, placement: Placement, policy: Policy) -> Ite
 
 
 def _requested(spec: Spec, role: RoleSpec) -> frozenset[str]:
-    """Extended resources that vLLM's container gets by fields of the resource."""
+    """Extended resources that the vLLM container requests through fields of the resource."""
     accelerator, rdma = role.accelerator, spec.transfer.rdma
     device = set() if accelerator.type == "CPU" or accelerator.devices is not None else {accelerator.resource_name}
     return frozenset(device | (set() if rdma is None else {rdma.resource_name}))
@@ -107,7 +107,7 @@ def _environments(resource: PDInference) -> Iterator[tuple[str, Mapping[str, str
 
 
 def _hub_problems(resource: PDInference, settings: RenderSettings) -> Iterator[Problem]:
-    """The token of a hub goes only to hosts that the installation allows."""
+    """Settings that could send the token of a hub to a host that the policy does not allow."""
     source, policy = resource.spec.model.source.hugging_face, settings.policy
     if source is None or source.token_secret is None:
         return
@@ -124,7 +124,7 @@ def _hub_problems(resource: PDInference, settings: RenderSettings) -> Iterator[P
 
 
 def _variable_problems(resource: PDInference) -> Iterator[Problem]:
-    """Variables that the schema does not refuse by itself."""
+    """Variables that the schema does not reject."""
     for field, variables in _environments(resource):
         for name in sorted(variables.keys() & (REFUSED_ENVIRONMENT.keys() - OWNED_ENVIRONMENT.keys())):
-            yield Problem(f"{field}.{name}", f"This cannot be set here: {REFUSED_ENVIRONMENT[name]}.")
+            yield Problem(f"{field}.{name}", f"This variable cannot be set: {REFUSED_ENVIRONMENT[name]}.")

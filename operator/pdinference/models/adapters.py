@@ -1,4 +1,4 @@
-"""What is known of LoRA adapters: their adapter_config.json, where it can be read from here."""
+"""Collects facts about LoRA adapters from their adapter_config.json."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ from pdinference.models.hubs.hub import Hub
 _LOG = logging.getLogger(__name__)
 _CONFIG = "adapter_config.json"
 _UNSUPPORTED = ("use_dora", "lora_bias", "alora_invocation_tokens", "layer_replication", "use_bdlora", "use_qalora")
-"""What vLLM refuses when it is set (`_validate_features` in vllm/lora/peft_helper.py)."""
+"""Features that vLLM does not support (`_validate_features` in vllm/lora/peft_helper.py)."""
 _SAVED = ("classifier", "score")
 _MOST_MODULES, _LONGEST, _MOST_RANK = 64, 253, 1 << 31
 """Of what a status takes in of a file that anybody may have written."""
@@ -48,7 +48,7 @@ def _facts(paths: Iterable[str], hub: Callable[[str], Hub]) -> Iterator[dict[str
         try:
             found = facts_in_folder(path, Path(path)) if path.startswith("/") else _known(path, _downloaded(hub(path)))
         except (ModelError, ModelFilesError) as error:
-            _LOG.warning("Nothing is known of adapter %s: %s", path, error)
+            _LOG.warning("Cannot read the config of adapter %s: %s", path, error)
             continue
         if found is not None:
             yield found
@@ -63,7 +63,7 @@ def _downloaded(hub: Hub) -> dict[str, Any]:
     listing = hub.listing()
     file = next((file for file in listing.files if file.path == _CONFIG), None)
     if file is None:
-        raise ModelError("NotAnAdapter", f"The repository holds no {_CONFIG}.")
+        raise ModelError("NotAnAdapter", f"The repository has no {_CONFIG}.")
     return downloaded_config(hub, file, listing.commit)
 
 

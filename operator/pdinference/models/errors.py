@@ -1,4 +1,4 @@
-"""Why a model could not be had, in words for the person who has to do something about it."""
+"""Errors of downloads and of model files, with messages for users."""
 
 import errno
 import os
@@ -9,16 +9,16 @@ from pathlib import Path
 from pdinference.api.plain_text import plain
 
 _NAMED = 3
-"""Names that a message has room for."""
+"""Maximum number of names in a message."""
 _LONGEST = 2000
-"""Characters of a message; names of files in it are the publisher's."""
+"""Maximum length of a message, which may contain untrusted file names."""
 
 
 class ModelError(Exception):
-    """A model could not be downloaded, or is not as it should be.
+    """A model could not be downloaded or is not valid.
 
     Attributes:
-        reason: CamelCase, for a condition.
+        reason: Reason for a condition, in CamelCase.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -28,7 +28,7 @@ class ModelError(Exception):
 
 @contextmanager
 def storage(folder: Path) -> Iterator[None]:
-    """Turn what a file system refuses into words."""
+    """Convert errors of writing to a folder to a ModelError."""
     try:
         yield
     except OSError as error:
@@ -36,29 +36,27 @@ def storage(folder: Path) -> Iterator[None]:
 
 
 def storage_error(error: OSError, folder: Path) -> ModelError:
-    """Why a folder could not be written."""
+    """The error for a folder that cannot be written."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return ModelError(
-            "NoSpace", f"There is no space left in {folder}. Enlarge the volume, or remove models from it."
-        )
+        return ModelError("NoSpace", f"No space left in {folder}. Enlarge the volume, or delete models from it.")
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return ModelError(
             "CannotWrite",
-            f"{folder} cannot be written ({error.strerror}). Let user 65532 write there (for a node's folder: "
-            "`chown 65532:65532`), and do not mount it read-only.",
+            f"Cannot write to {folder} ({error.strerror}). Grant write access to user 65532 (on a node: "
+            "`chown 65532:65532`), and do not mount the volume read-only.",
         )
-    return ModelError("StorageFailed", f"{folder} cannot be used: {error.strerror or error}.")
+    return ModelError("StorageFailed", f"Cannot use {folder}: {error.strerror or error}.")
 
 
 def listed(names: Iterable[str]) -> str:
-    """A few names, and how many more there are."""
+    """The first names, and the number of the others."""
     known = sorted(names)
     more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
     return ", ".join(known[:_NAMED]) + more
 
 
 class ModelFilesError(ValueError):
-    """A model's files are absent or damaged; the message says what to do."""
+    """Files of a model are missing or damaged; the message says what to do."""
 
     def __init__(self, message: str) -> None:
         super().__init__(plain(message, _LONGEST))
@@ -66,17 +64,17 @@ class ModelFilesError(ValueError):
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn what a file system refuses to read into words."""
+    """Convert errors of reading to a ModelFilesError."""
     try:
         yield
     except PermissionError:
         raise ModelFilesError(
-            f"User {os.getuid()} may not read {path}. Let everybody read the model (`chmod -R a+rX`), or give pods "
-            "a group that may (podTemplate.spec.securityContext.supplementalGroups)."
+            f"User {os.getuid()} cannot read {path}. Make the model world-readable (`chmod -R a+rX`), or add a group "
+            "with access to the pods (podTemplate.spec.securityContext.supplementalGroups)."
         ) from None
     except OSError as error:
         if isinstance(error, FileNotFoundError) and path.is_symlink():
             raise ModelFilesError(
-                f"{path} is a link to {path.readlink()}, which is not there. Copy files, not links (`cp -rL`)."
+                f"{path} is a link to {path.readlink()}, which does not exist. Copy files, not links (`cp -rL`)."
             ) from None
-        raise ModelFilesError(f"{path} cannot be read: {error.strerror or error}.") from None
+        raise ModelFilesError(f"Cannot read {path}: {error.strerror or error}.") from None

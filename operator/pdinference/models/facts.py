@@ -1,4 +1,4 @@
-"""What is known of a model, in the form of `status.model.facts`."""
+"""Collects facts about a model, in the form of `status.model.facts`."""
 
 import json
 from dataclasses import asdict
@@ -50,7 +50,7 @@ def facts_of_hub(hub: Hub) -> tuple[Listing, dict[str, Any]]:
     listing = hub.listing()
     config = next((file for file in listing.files if file.path == "config.json"), None)
     if config is None:
-        raise ModelError("NotAModel", "The repository holds no config.json, which vLLM needs: is it the right one?")
+        raise ModelError("NotAModel", "The repository has no config.json, which vLLM needs. Check the repository.")
     try:
         content = downloaded_config(hub, config, listing.commit)
     except ModelFilesError as error:

@@ -1,6 +1,6 @@
-"""Whether a folder holds a model that vLLM can load: told in a second, from headers and sizes.
+"""Checks within seconds, from headers and sizes, whether a folder has a model that vLLM can load.
 
-What vLLM would load is never refused: it knows more formats than this. Source of what it loads: `_prepare_weights` in
+vLLM supports more formats; unknown ones are accepted. Sources: `_prepare_weights` in
 vllm/model_executor/model_loader/default_loader.py, `get_config` in vllm/transformers_utils/config.py.
 """
 
@@ -21,14 +21,14 @@ from pdinference.models.files.weight_files import SAFETENSORS, weight_files
 
 _WEIGHTS = (".safetensors", ".gguf", ".pth", ".ckpt", ".npz", ".h5", ".tensors", ".distcp")
 _FORMATS = frozenset({"auto", "hf", "safetensors", "fastsafetensors", "mistral"})
-"""Values of `load-format` whose files are known, and read by what takes no damaged ones."""
+"""Values of `load-format` whose files can be checked, and whose loaders reject damaged files."""
 _MOST_LOOKED_AT = 1000
-"""Entries of folders that only advice is made of."""
-_AT_ONCE = 16  # a file system over a network answers late, but many
+"""Maximum number of directory entries to read for advice in a message."""
+_AT_ONCE = 16  # network file systems have a high latency, but serve many requests in parallel
 
 
 class _Layout(NamedTuple):
-    """How the files of a model are called."""
+    """Names of the files of a model."""
 
     config: str
     weights: str
@@ -39,17 +39,17 @@ _HUGGING_FACE = _Layout("config.json", "*.safetensors", "model.safetensors.index
 _MISTRAL = _Layout("params.json", "consolidated*.safetensors", "consolidated.safetensors.index.json")
 _CONFIGS = frozenset({_HUGGING_FACE.config, _MISTRAL.config})
 _WITHIN = ("*/config.json", "snapshots/*/config.json", "models--*/snapshots/*/config.json")
-"""Where the model is when the folder is one above it, or a cache of the hub's client."""
+"""Paths of the model if the folder is its parent, or a cache of the hub's client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What vLLM will look for.
+    """Files that vLLM will look for.
 
     Attributes:
-        field: Where the resource says which folder it is.
-        load_format: How it loads weights.
-        config: Whether the config is to be in the folder too.
+        field: Field of the resource that names the folder.
+        load_format: vLLM's load format.
+        config: Whether the config must be in the folder.
     """
 
     field: str = "the path"
@@ -58,23 +58,23 @@ class Expected:
 
 
 def check_folder(folder: Path, expected: Expected) -> int:
-    """Look at what vLLM is going to load.
+    """Check the files that vLLM will load.
 
     Returns:
-        How many files with weights were looked at.
+        Number of checked weight files.
 
     Raises:
-        ModelFilesError: vLLM could not load it.
+        ModelFilesError: vLLM cannot load the model.
     """
     with reading(folder):
-        if folder.is_file():  # one file with all in it is the business of a plugin
+        if folder.is_file():  # a plugin may load a single file
             refuse_pointer(folder)
             return 0
         if not folder.is_dir():
             raise ModelFilesError(_absent(folder, expected.field))
         names = frozenset(entry.name for entry in islice(folder.iterdir(), MOST_FILES + 1))
         if len(names) > MOST_FILES:
-            raise ModelFilesError(f"{folder} has more than {MOST_FILES:,} files. Does {expected.field} name the model?")
+            raise ModelFilesError(f"{folder} has more than {MOST_FILES:,} files. Check {expected.field}.")
         *others, last = _layouts(folder, names, expected.load_format)
         for layout in others:
             with suppress(ModelFilesError):
@@ -83,7 +83,7 @@ def check_folder(folder: Path, expected: Expected) -> int:
 
 
 def _layouts(folder: Path, names: Collection[str], load_format: str) -> Iterator[_Layout]:
-    """The ways in which these files could be loaded: with several, vLLM's version decides, so one has to be right."""
+    """Layouts in which vLLM may load these files. If there are several, vLLM's version decides; one must be valid."""
     consolidated = any(folder.glob(_MISTRAL.weights))
     mistral = consolidated and _MISTRAL.config in names
     if mistral or load_format == "mistral":
@@ -107,8 +107,8 @@ def _check_config(folder: Path, names: Collection[str], layout: _Layout, field: 
         read_config(folder / layout.config)
     elif not _CONFIGS.intersection(names) and not any(name.endswith(".gguf") for name in names):
         inner = sorted(file.parent for pattern in _WITHIN for file in islice(folder.glob(pattern), _MOST_LOOKED_AT))
-        advice = f"Is it {inner[0]}? Then let {field} name that." if inner else f"Does {field} name the right folder?"
-        raise ModelFilesError(f"{folder} has no config.json, which vLLM needs; it holds {_listed(names)}. {advice}")
+        advice = f"Set {field} to the folder of the model, probably {inner[0]}." if inner else f"Check {field}."
+        raise ModelFilesError(f"{folder} has no config.json, which vLLM needs. It contains {_listed(names)}. {advice}")
 
 
 def _check_weights(folder: Path, names: Collection[str], layout: _Layout) -> int:
@@ -125,15 +125,15 @@ def _check_weights(folder: Path, names: Collection[str], layout: _Layout) -> int
         ):
             return 0  # formats of plugins, and models with all weights in folders of the folder
         raise ModelFilesError(
-            f"{folder} has no weights, neither safetensors nor others; it holds {_listed(names)}. Copy the whole model "
-            "there."
+            f"{folder} has no weights, neither safetensors nor others. It contains {_listed(names)}. Copy the complete "
+            "model to it."
         )
     _require(_check_whole, files)
     return len(files)
 
 
 def _require(check: Callable[[Path], object], files: Collection[Path]) -> None:
-    """Raise ModelFilesError unless every file passes."""
+    """Raise ModelFilesError if a file fails the check."""
 
     def problem(file: Path) -> str:
         try:
@@ -145,7 +145,7 @@ def _require(check: Callable[[Path], object], files: Collection[Path]) -> None:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         problems = [text for text in pool.map(problem, files) if text]
     if problems:
-        more = f" {len(problems) - 1} more of {len(files)} files cannot be loaded either." if len(problems) > 1 else ""
+        more = f" {len(problems) - 1} more of {len(files)} files are also invalid." if len(problems) > 1 else ""
         raise ModelFilesError(problems[0] + more)
 
 
@@ -157,16 +157,16 @@ def _check_whole(file: Path) -> None:
     with reading(file):
         there = file.stat().st_size
     if there != wanted:
-        how = "is cut off" if there < wanted else "is damaged"
+        how = "is truncated" if there < wanted else "is damaged"
         raise ModelFilesError(
-            f"{file} {how}: it has {there:,} bytes, and {wanted:,} by its own header. Copy it again, to the end."
+            f"{file} {how}: it has {there:,} bytes, but {wanted:,} according to its header. Copy it again."
         )
 
 
 def _absent(folder: Path, field: str) -> str:
     above = next(parent for parent in folder.parents if parent.is_dir())
     there = _listed(entry.name for entry in islice(above.iterdir(), _MOST_LOOKED_AT))
-    return f"{folder} does not exist: {above} holds {there}. Correct {field}, or copy the model there."
+    return f"{folder} does not exist; {above} contains {there}. Correct {field}, or copy the model to this folder."
 
 
 def _listed(names: Iterable[str]) -> str:

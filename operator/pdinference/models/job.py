@@ -1,4 +1,4 @@
-"""Tells the operator how far a download is: in an annotation of the Job that this pod belongs to."""
+"""Reports the progress of a download to the operator, in an annotation of the pod's Job."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ class _JobAnnotation:
         try:
             await self._api.merge(self._path, {"metadata": {"annotations": annotation}})
         except ApiError as error:
-            _LOG.warning("Progress cannot be reported: %s", error)
+            _LOG.warning("Cannot report the progress: %s", error)
             return False
         self._written = content
         return True
@@ -66,4 +66,4 @@ class _JobAnnotation:
             if await self.write(content):
                 return
             await asyncio.sleep(_EVERY_S)
-        raise ModelError("NotReported", "The API server did not take the result; it is tried again.")
+        raise ModelError("NotReported", "The API server did not accept the result. The Job retries.")

@@ -1,4 +1,4 @@
-"""The mark of a complete download: a list of its files, written last."""
+"""The manifest of a complete download: a list of its files, written last."""
 
 import json
 import os
@@ -26,8 +26,8 @@ class KeptFile:
     """A file of a downloaded model.
 
     Attributes:
-        path: Within the model's folder.
-        sha256: Of the content when it was verified.
+        path: Path within the model's folder.
+        sha256: Digest of the verified content.
     """
 
     path: str
@@ -40,7 +40,7 @@ class Manifest:
     """A downloaded model.
 
     Attributes:
-        commit: What the hub gave.
+        commit: Commit on the hub.
     """
 
     commit: str
@@ -48,7 +48,7 @@ class Manifest:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Size of all files in bytes."""
         return sum(file.size for file in self.files)
 
 
@@ -68,7 +68,7 @@ _CONTENT = msgspec.json.Decoder(_Content)
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a folder; None where no download was completed, or something else wrote one."""
+    """The manifest of a folder; None if there is none, or if it is not valid."""
     try:
         content = _CONTENT.decode(read_measured(folder / MANIFEST, MANIFEST_LIMITS))
     except (ModelFilesError, BoundedJsonError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -80,7 +80,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Mark a folder as complete, all at once."""
+    """Mark a folder as complete, atomically."""
     text = json.dumps({"version": _VERSION, **asdict(manifest)}, indent=1)
     new = folder / f"{MANIFEST}.new"
     new.unlink(missing_ok=True)
@@ -92,7 +92,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def faults(folder: Path, manifest: Manifest) -> Iterator[str]:
-    """What is not as the manifest says, by size alone: reading hundreds of gigabytes would delay each start."""
+    """Differences from the manifest, by size only: hashing hundreds of gigabytes would delay each start."""
     for file in manifest.files:
         try:
             found = (folder / file.path).lstat()
@@ -103,7 +103,7 @@ def faults(folder: Path, manifest: Manifest) -> Iterator[str]:
             yield f"{file.path} cannot be read ({error.strerror})"
             continue
         if not stat.S_ISREG(found.st_mode):
-            yield f"{file.path} is no file"
+            yield f"{file.path} is not a file"
             continue
         size = found.st_size
         if size != file.size:
@@ -114,19 +114,19 @@ def check(folder: Path) -> Manifest:
     """The manifest of a complete download.
 
     Raises:
-        ModelError: Nothing was downloaded there, or it is no longer whole.
+        ModelError: The download is missing or no longer complete.
     """
     manifest = read_manifest(folder)
     if manifest is None:
         raise ModelError(
             "NotDownloaded",
-            f"{folder} holds no complete download. If the volume was replaced or emptied, delete the model Job of "
-            "this PDInference: the operator downloads again.",
+            f"{folder} has no complete download. If the volume was replaced or emptied, delete the model Job of this "
+            "PDInference; the operator then downloads the model again.",
         )
     if found := list(islice(faults(folder, manifest), 3)):
         raise ModelError(
             "Damaged",
-            f"{folder} is not as it was downloaded: {'; '.join(found)}. Delete the model Job of this PDInference: "
-            "the operator mends it.",
+            f"Files in {folder} have changed since the download: {'; '.join(found)}. Delete the model Job of this "
+            "PDInference; the operator then repairs the download.",
         )
     return manifest

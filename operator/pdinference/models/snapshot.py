@@ -1,4 +1,4 @@
-"""One model into one folder: once, whole, and verified, whoever else tries the same at the same time."""
+"""Downloads a model to a folder: once, complete and verified, also with concurrent downloads."""
 
 import hashlib
 import os
@@ -23,13 +23,13 @@ _GIB = 2**30
 
 
 def fetch(hub: Hub, folder: Path, progress: Progress) -> Manifest:
-    """Make a folder hold a repository.
+    """Download a repository to a folder.
 
-    What is there already and right is not downloaded again, so an interrupted download goes on with the file that was
-    not finished. What once was complete stays as it is: a branch that moves on does not change what pods load.
+    Verified files are not downloaded again, so an interrupted download resumes. A complete download does not change,
+    even if its branch moves, so that all pods load the same files.
 
     Raises:
-        ModelError: It could not be had; tells why.
+        ModelError: The download failed.
     """
     with storage(folder), _alone(folder, progress):
         manifest = read_manifest(folder)
@@ -41,7 +41,7 @@ def fetch(hub: Hub, folder: Path, progress: Progress) -> Manifest:
 
 @contextmanager
 def _alone(folder: Path, progress: Progress) -> Iterator[None]:
-    """Nobody else writes into the folder meanwhile. Another download may take hours, and is waited for."""
+    """Hold the lock of a folder. Waits for another download, which may take hours."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder.with_name(f"{folder.name}.lock"))
     try:
@@ -60,7 +60,7 @@ def _download(hub: Hub, folder: Path, progress: Progress) -> Manifest:
     listing = hub.listing()
     wanted = listing.wanted()
     if not any(file.path == "config.json" for file in wanted):
-        raise ModelError("NotAModel", "The repository holds no config.json, which vLLM needs: is it the right one?")
+        raise ModelError("NotAModel", "The repository has no config.json, which vLLM needs. Check the repository.")
     (folder / MANIFEST).unlink(missing_ok=True)
     _remove_others(folder, {file.path for file in wanted})
     progress.commit, progress.total, progress.folder = listing.commit, sum(file.size for file in wanted), folder
@@ -84,7 +84,7 @@ def _download(hub: Hub, folder: Path, progress: Progress) -> Manifest:
 
 
 def _download_all(hub: Hub, commit: str, files: Iterable[RemoteFile], folder: Path) -> None:
-    """Several files at once; the first that fails ends it, after those that are under way."""
+    """Download several files at a time. After the first failure, no new downloads start."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         futures = [pool.submit(hub.download, file, commit, folder) for file in files]
         try:
@@ -96,9 +96,9 @@ def _download_all(hub: Hub, commit: str, files: Iterable[RemoteFile], folder: Pa
 
 
 def _remove_others(folder: Path, wanted: set[str]) -> None:
-    """A file of another commit must not stay: vLLM loads every safetensors file that it finds.
+    """Delete files of other commits, because vLLM loads all safetensors files of a folder.
 
-    Nor must a link, whose target a download would write into.
+    Also delete links, because a download would write to their targets.
     """
     for where, folders, names in os.walk(folder):
         for name in (*folders, *names):
@@ -110,7 +110,7 @@ def _remove_others(folder: Path, wanted: set[str]) -> None:
 
 
 def _remove_notes(folder: Path) -> None:
-    """What the hubs' clients keep beside the files: locks, and parts of files that they cannot go on with."""
+    """Delete files of the hubs' clients: locks, and partial downloads that they cannot resume."""
     for name in NOTES:
         shutil.rmtree(folder / name, ignore_errors=True)
 
@@ -120,8 +120,8 @@ def _require_space(folder: Path, missing: Iterable[RemoteFile]) -> None:
     if needed > free:
         raise ModelError(
             "NoSpace",
-            f"The model needs {needed / _GIB:.1f} GiB more, and the volume has {free / _GIB:.1f} GiB. Enlarge the "
-            "volume, or remove models from it.",
+            f"The download needs {needed / _GIB:.1f} GiB, but the volume has {free / _GIB:.1f} GiB free. Enlarge the "
+            "volume, or delete models from it.",
         )
 
 
@@ -131,19 +131,19 @@ def _require_verified(folder: Path, file: RemoteFile) -> str:
         (folder / file.path).unlink(missing_ok=True)
         raise ModelError(
             "Damaged",
-            f"{file.path} arrived damaged: size or hash is not what the hub says. It is downloaded again; if that "
-            "lasts, suspect a proxy or a mirror.",
+            f"The download of {file.path} is damaged: its size or hash differs from that on the hub. The operator "
+            "retries; if the error persists, check proxies and mirrors.",
         )
     return digest
 
 
 def _verified(folder: Path, file: RemoteFile) -> str | None:
-    """The SHA-256 of a file that is what the hub says; None for one that is not, or is not there."""
+    """The SHA-256 of a file that matches the hub; None if it does not match or does not exist."""
     path = folder / file.path
     if path.is_symlink() or not path.is_file() or path.stat().st_size != file.size:
         return None
     sha256 = hashlib.sha256()
-    blob = hashlib.sha1(f"blob {file.size}\0".encode(), usedforsecurity=False)  # as git names a content
+    blob = hashlib.sha1(f"blob {file.size}\0".encode(), usedforsecurity=False)  # git's hash of a file
     with path.open("rb") as stream:
         while chunk := stream.read(_CHUNK):
             sha256.update(chunk)

@@ -1,1 +1,1 @@
-"""Decisions as pure functions: which revision serves, what may go, what to report."""
+"""Decisions as pure functions: roll-outs, replica counts, memory plans, statuses."""

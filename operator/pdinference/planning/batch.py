@@ -1,4 +1,4 @@
-"""The status of a PDBatch, from its Job, the Job's pods, and what the runner says of itself."""
+"""The status of a PDBatch, from its Job, the Job's pods, and the runner's metrics and report."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from pdinference.planning.observed import Failure, JobState, PodSummary
 from pdinference.planning.transitions import Transition
 
 RUNNING = "Running"
-"""True while requests are being sent. Its message always says what is happening."""
+"""True while requests are being sent. Its message always describes the current state."""
 COMPLETE = "Complete"
-"""True when every request was answered or given up."""
+"""True when every request was answered or has failed for good."""
 FAILED = "Failed"
-"""True when the batch ended before that."""
+"""True when the batch ended before every request was processed."""
 
 _LONGEST_REPORT = 8192  # the kubelet keeps 4,096 bytes
 
 
 class Progress(NamedTuple):
-    """Counts of requests, as the runner tells them."""
+    """Counts of requests, as the runner reports them."""
 
     total: int
     completed: int
@@ -32,7 +32,7 @@ class Progress(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where a batch is, and why."""
+    """The phase of a batch, and the reason and message of its conditions."""
 
     phase: BatchPhase
     reason: str
@@ -41,13 +41,13 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchStatusInputs:
-    """All that the status is made of.
+    """Everything from which the status of a PDBatch is computed.
 
     Attributes:
-        unready: Why the PDInference cannot be asked now; empty when it can.
+        unready: Why the PDInference cannot take requests now; empty when it can.
         job: The Job; None while there is none, and after it was removed.
         pods: The live pods of the Job.
-        seen: What the runner's metrics say; None when they were not read.
+        seen: Counts from the runner's metrics; None when they were not read.
         failures: Children that could not be applied in this reconcile.
     """
 
@@ -62,7 +62,7 @@ class BatchStatusInputs:
 
 def build_batch_status(inputs: BatchStatusInputs, *, previous: BatchStatus, now: datetime) -> BatchStatus:
     """The status to write; equal to `previous` when nothing changed."""
-    if previous.finished:  # for ever: the Job may be gone, and the pods' words with it
+    if previous.finished:  # final: the Job may be deleted, and the pods' reports with it
         return previous.model_copy(update={"observed_generation": inputs.generation})
     counts = _counts(inputs, previous)
     state = _state(inputs)
@@ -81,14 +81,14 @@ def build_batch_status(inputs: BatchStatusInputs, *, previous: BatchStatus, now:
 
 
 def invalid_batch_status(generation: int, message: str, *, previous: BatchStatus, now: datetime) -> BatchStatus:
-    """The status of a batch whose stored spec is invalid: its Job is left alone, and so is what is known."""
+    """The status of a batch whose stored spec is invalid: phase and counts do not change."""
     state = State(previous.phase, INVALID, message)
     fresh = _conditions(state, generation, previous, now)
     return previous.model_copy(update={"observed_generation": generation, "conditions": fresh})
 
 
 def running_pod(pods: Iterable[PodSummary]) -> PodSummary | None:
-    """The pod that works now."""
+    """The pod that is running; None without one."""
     return next((pod for pod in pods if pod.phase == "Running" and not pod.terminating), None)
 
 
@@ -116,7 +116,7 @@ def _conditions(state: State, generation: int, previous: BatchStatus, now: datet
 
 
 def _counts(inputs: BatchStatusInputs, previous: BatchStatus) -> Progress:
-    """The newest counts there are. A runner that has not read its input yet knows none, and then the last ones hold."""
+    """The newest counts. A runner that has not read its input yet has none, so the previous ones are kept."""
     for counts in (inputs.seen, *(_report(pod)[0] for pod in _ended(inputs.pods))):
         if counts is not None and counts.total:
             return counts
@@ -124,12 +124,12 @@ def _counts(inputs: BatchStatusInputs, previous: BatchStatus) -> Progress:
 
 
 def _ended(pods: Iterable[PodSummary]) -> list[PodSummary]:
-    """Pods that ran to their end, the latest first."""
+    """Pods that have ended, the newest first."""
     return sorted((pod for pod in pods if pod.gone), key=lambda pod: pod.created, reverse=True)
 
 
 def _report(pod: PodSummary) -> tuple[Progress | None, str]:
-    """Counts and message that a runner left; of one that died before it could, the end of its log."""
+    """Counts and message of a runner's report; without a report, no counts and the end of its log."""
     report = reported.report(pod.report, _LONGEST_REPORT)
     counts = [number for name in Progress._fields if (number := reported.count(report.get(name))) is not None]
     message = report.get("message")
@@ -142,7 +142,7 @@ def _report(pod: PodSummary) -> tuple[Progress | None, str]:
 def _state(inputs: BatchStatusInputs) -> State:
     job = inputs.job
     if job is not None and job.outcome is not None and all(pod.gone or pod.terminating for pod in inputs.pods):
-        return _end(job, inputs.pods)  # not before the pod's last words are here: they come by another watch
+        return _end(job, inputs.pods)  # only now: the pod's report arrives through another watch
     if inputs.failures:
         listed = " ".join(map(str, inputs.failures))
         return State("Waiting" if job is None else "Pending", inputs.failures[0].reason, listed)
@@ -151,7 +151,7 @@ def _state(inputs: BatchStatusInputs) -> State:
             return State("Waiting", "WaitingForService", inputs.unready)
         return State("Pending", "Starting", "The Job is being created.")
     if job.settings.get("suspend"):
-        return State("Suspended", "Suspended", "Paused; set spec.suspend to false to go on.")
+        return State("Suspended", "Suspended", "Paused. Set spec.suspend to false to continue.")
     return _underway(inputs)
 
 
@@ -159,15 +159,15 @@ def _end(job: JobState, pods: tuple[PodSummary, ...]) -> State:
     last = next(iter(_ended(pods)), None)
     words = _report(last)[1] if last is not None else ""
     if job.outcome == "Complete":
-        return State("Complete", "Complete", words or "Every request was answered or given up.")
+        return State("Complete", "Complete", words or "Every request was answered or has failed.")
     if job.reason == "DeadlineExceeded":
-        return State("Failed", job.reason, "The batch took longer than spec.timeoutSeconds. What was answered is kept.")
+        return State("Failed", job.reason, "The batch took longer than spec.timeoutSeconds. Existing answers are kept.")
     return State("Failed", job.reason or "Failed", words or job.message or "The Job failed.")
 
 
 def _underway(inputs: BatchStatusInputs) -> State:
     failed = next((pod for pod in _ended(inputs.pods) if pod.phase == "Failed"), None)
-    before = f" The attempt before failed: {_report(failed)[1]}" if failed is not None else ""
+    before = f" The previous attempt failed: {_report(failed)[1]}" if failed is not None else ""
     if running_pod(inputs.pods) is not None:
         away = f" They may have to wait: {inputs.unready}" if inputs.unready else ""
         return State("Running", "Running", f"Requests are being sent.{away}{before}")

@@ -1,4 +1,4 @@
-"""Rules for changing a condition. What each one means is in the table of `api.v1alpha1.conditions`."""
+"""Builds conditions and keeps their transition times. `api.v1alpha1.conditions` lists what each one means."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -10,10 +10,10 @@ from pdinference.api.v1alpha1.conditions import DECODE_READY, PARAMETER_READY, R
 from pdinference.planning.reported import plain
 
 LIMITED = "Limited"
-"""Of a PDScaler. True while the role has another number of replicas than the recommended one; the reason says why."""
+"""Condition of a PDScaler. True while the allocated replica count differs from the recommended one."""
 
 ASLEEP = "Asleep"
-"""Reason of conditions while P and D have no pods because nobody asks."""
+"""Reason of conditions while P and D have no pods because no requests arrived."""
 
 ROLE_CONDITIONS = {
     Role.PARAMETER: PARAMETER_READY,
@@ -22,13 +22,13 @@ ROLE_CONDITIONS = {
 }
 
 ROLE_WORDS = {Role.PARAMETER: "P", Role.DECODE: "D", Role.ROUTER: "Router"}
-"""What messages call the roles."""
+"""Names of the roles in messages."""
 
 _MESSAGE_LIMIT = 2000  # some API server messages quote whole objects
 
 
 class ConditionResult(NamedTuple):
-    """What a condition says: its status, reason and message."""
+    """The status, reason and message of a condition."""
 
     status: Truth
     reason: str
@@ -38,7 +38,7 @@ class ConditionResult(NamedTuple):
 def build_conditions(
     results: Mapping[str, ConditionResult | None], *, generation: int, now: datetime
 ) -> list[Condition]:
-    """The conditions, by their types; without those that do not apply (None)."""
+    """A condition for each type whose result is not None."""
     return [
         condition(type_, *result, generation=generation, now=now)
         for type_, result in results.items()
@@ -55,7 +55,7 @@ def condition(
     generation: int,
     now: datetime,
 ) -> Condition:
-    """A condition as of now; `carry_over` corrects its transition time."""
+    """A condition with the current time; `carry_over` restores its transition time if its status did not change."""
     return Condition(
         type=type_,
         status=status,
@@ -67,12 +67,12 @@ def condition(
 
 
 def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
-    """The condition of a type; None when it is not there."""
+    """The condition of a type; None if it is absent."""
     return next((condition for condition in conditions if condition.type == type_), None)
 
 
 def carry_over(new: Iterable[Condition], old: Iterable[Condition]) -> list[Condition]:
-    """The new conditions, with the transition time of those whose status did not change."""
+    """The new conditions; those whose status did not change keep their transition time."""
     before = {condition.type: condition for condition in old}
     return [
         fresh.model_copy(update={"last_transition_time": before[fresh.type].last_transition_time})

@@ -1,4 +1,4 @@
-"""The model's own part of the status, from the Job that downloads or inspects it."""
+"""The model in the status, from the Job that downloads or inspects it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,30 +17,30 @@ LONGEST_REPORT = 2**17
 _LONGEST_COMMIT = 128
 _FAILED = "Failed"
 _PHASES = {
-    "Waiting": "Another pod downloads {what} into the same cache.",
-    "Asking": "Asking the hub what {what} holds.",
+    "Waiting": "Another pod is downloading {what} into the same cache.",
+    "Asking": "Listing the files of {what}.",
     "Downloading": "Downloading {what}{so_far}.",
     "Verifying": "Verifying {what}{so_far}.",
     "Ready": "Finishing with {what}.",
 }
 CHECKED = "Checked"
-"""Reason of a model that pods found whole; nothing happened that anybody waits for."""
+"""Reason of a model that pods found complete; it is worth no Event."""
 NOT_CHECKED = "NotChecked"
 WORKING = frozenset(_PHASES)
-"""Reasons of a model whose Job works. How long that takes is the network's affair."""
+"""Reasons of a model whose Job works. They have no deadline, because the network decides how long that takes."""
 BEGINS = frozenset({"Asking"})
 """Phases in which a Job that failed before may fail again."""
 UNDER_WAY = frozenset({*_PHASES, "Starting", NOT_CHECKED})
-"""Reasons of a model that is not ready and needs nobody's help."""
+"""Reasons of a model that is not ready and needs no intervention."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """What is wanted of the Job, and what it says.
+    """The Job for a model, desired and observed.
 
     Attributes:
         source: Identity of the source.
-        what: The model, for people.
+        what: Name of the model in messages.
         awaited: Whether P and D start only when the Job is done.
         job: The live Job; None while it does not exist.
     """
@@ -52,12 +52,12 @@ class ModelView:
 
     @property
     def phase(self) -> str:
-        """What the Job does; empty while it has not reported."""
+        """The phase that the Job reports; empty before its first report."""
         return reported.plain(_report(self.job).get("phase"))
 
     @property
     def failed(self) -> bool:
-        """Whether the Job reported that its last try failed."""
+        """Whether the Job reported that its last attempt failed."""
         return self.phase == _FAILED
 
     @property
@@ -67,7 +67,7 @@ class ModelView:
 
 
 def model_status(view: ModelView, previous: ModelStatus | None) -> ModelStatus:
-    """What the Job says; what was known of the same source stays known while a new Job starts."""
+    """The model's status. Facts of the same source are kept while a new Job starts."""
     report = _report(view.job)
     facts = _facts(report, view.source)
     if facts is None and previous is not None and previous.facts is not None and previous.facts.source == view.source:
@@ -81,14 +81,14 @@ def model_status(view: ModelView, previous: ModelStatus | None) -> ModelStatus:
 
 
 def model_diagnosis(view: ModelView, pods: Iterable[PodSummary], namespace: str) -> Diagnosis:
-    """How far it is, or what is wrong and what to do."""
+    """The progress of the Job, or its problem and what to do."""
     report = _report(view.job)
     if view.done:
         size = f", {_size(_count(report, 'totalBytes'))}" if _count(report, "totalBytes") else ""
-        verb = "is in the cache, whole" if view.awaited else "was inspected"
+        verb = "is complete in the cache" if view.awaited else "was inspected"
         return Diagnosis("Downloaded" if view.awaited else "Inspected", f"{view.what} {verb}{size}.")
     if view.failed:
-        said = reported.plain(report.get("message")) or "It gave no reason."
+        said = reported.plain(report.get("message")) or "The Job reported no reason."
         return Diagnosis(reported.reason(report.get("reason"), _FAILED), said)
     phase = view.phase
     found = pod_diagnosis.most_severe(pods, namespace)
@@ -107,7 +107,7 @@ def _size(size: int) -> str:
 
 
 def _report(job: JobState | None) -> Mapping[str, Any]:
-    """What the Job's pod wrote; nothing when it makes no sense."""
+    """The report of the Job's pod; empty if it is not valid."""
     return reported.report(job.report, LONGEST_REPORT) if job is not None else {}
 
 

@@ -1,4 +1,4 @@
-"""What planning knows of the live cluster: small, immutable facts that `cluster` takes from whole objects."""
+"""The observed state that planning uses: small immutable records that `cluster` extracts from objects."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,8 @@ _KEDA_METRIC: Final = re.compile(r"s([0-9]{1,3})-", re.ASCII)
 class WorkloadState:
     """A Deployment or StatefulSet, reduced to the progress of its pods.
 
-    `revision` is the one that the pod template asks for: for the router, whose name is the same in every revision, it
-    tells which P/D pair new router pods will talk to.
+    `revision` is that of the pod template. For the router, whose name does not contain a revision, it is the revision
+    to which new router pods send requests.
     """
 
     name: str
@@ -34,20 +34,20 @@ class WorkloadState:
 
     @property
     def complete(self) -> bool:
-        """Every pod is of the latest template and available, and no older pod counts any more."""
+        """Whether every pod is of the latest template and available, and no older pod exists."""
         return self.observed and self.desired == self.replicas == self.updated == self.available
 
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """A Job, reduced to how it goes and to what may be changed of it.
+    """A Job, reduced to its progress and its mutable fields.
 
     Attributes:
-        outcome: How it ended; None while it has not.
-        reason, message: Why it ended so, in Kubernetes' words.
+        outcome: How it ended; None while it runs.
+        reason, message: Those of the condition with which it ended.
         active: Pods that are pending or running.
-        settings: The members of its spec that can be changed, as they are.
-        report: What the pod of a Job for a model wrote of it, as JSON; empty otherwise.
+        settings: The live values of the fields of its spec that can change.
+        report: The report of a model Job's pod, as JSON; empty for other Jobs.
     """
 
     name: str
@@ -72,7 +72,7 @@ PREPARING_MODEL = "PreparingModel"
 
 @dataclass(frozen=True, slots=True)
 class KvCache:
-    """The KV cache of a pod, as vLLM itself measured it (`vllm:cache_config_info`)."""
+    """The KV cache of a pod, as vLLM reports it (`vllm:cache_config_info`)."""
 
     blocks: int
     block_size: int
@@ -85,13 +85,13 @@ class KvCache:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One metric of an HPA, small enough in changes to be part of a status.
+    """One metric of an HPA, rounded so that small changes do not change the status.
 
     Attributes:
         metric: Name of the metric.
-        tenths: Load of a pod, in tenths of its target; None when the HPA has not read it.
-        target_milli: What a pod is to bear, in thousandths.
-        averaged: Whether the target is of a pod; else it is of all pods together.
+        tenths: Load per pod, in tenths of its target; None when the HPA has not read it.
+        target_milli: Target per pod, in thousandths.
+        averaged: Whether the target is per pod; otherwise it is for all pods together.
     """
 
     metric: str
@@ -102,7 +102,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A condition of an HPA; the message only where it does not hold, since the rest is chatter."""
+    """A condition of an HPA; the message only when it is False."""
 
     status: str
     reason: str
@@ -111,16 +111,16 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class AutoscalerState:
-    """A HorizontalPodAutoscaler, reduced to what it thinks.
+    """A HorizontalPodAutoscaler, reduced to its state and conditions.
 
     Attributes:
-        evaluated: Whether it has ever looked at the load.
-        replicas: Pods that it saw last.
-        desired: Pods that it decided on last; None before it has.
-        able: Condition AbleToScale; None before the first look.
+        evaluated: Whether Kubernetes has evaluated it.
+        replicas: Current replicas, as last observed by it.
+        desired: Desired replicas; None before the first evaluation.
+        able: Condition AbleToScale; None before the first evaluation.
         active: Condition ScalingActive.
         limited: Condition ScalingLimited.
-        loads: Its metrics. Those of a ScaledObject have the names of its triggers, in their order.
+        loads: Its metrics; for a ScaledObject, with the names of its triggers, in their order.
     """
 
     minimum: int
@@ -134,24 +134,21 @@ class AutoscalerState:
     limited: Verdict | None = None
 
     @property
-    def sees(self) -> bool:
-        """Whether it knows the load."""
+    def load_known(self) -> bool:
+        """Whether it can read its metrics."""
         return self.active is not None and self.active.status == "True"
 
     @property
     def limit(self) -> str:
-        """What limits it, as a reason; empty for nothing.
-
-        What it said of an earlier minimum or maximum does not hold for the one that it has now.
-        """
+        """The reason of ScalingLimited; empty without a limit, and for a limit by an earlier minimum or maximum."""
         if self.limited is None or self.limited.status != "True":
             return ""
         raised = self.limited.reason == "TooManyReplicas" and self.desired is not None and self.desired < self.maximum
         lowered = self.limited.reason == "TooFewReplicas" and self.desired is not None and self.desired > self.minimum
         return "" if raised or lowered else self.limited.reason
 
-    def by(self, hpa: "AutoscalerState") -> "AutoscalerState":
-        """A ScaledObject as the HPA sees it that KEDA has made of it, unless KEDA itself complains."""
+    def with_hpa(self, hpa: "AutoscalerState") -> "AutoscalerState":
+        """A ScaledObject with the state of the HPA that KEDA created for it. KEDA's own errors take precedence."""
         return replace(
             hpa,
             minimum=self.minimum,
@@ -161,7 +158,7 @@ class AutoscalerState:
         )
 
     def _named(self, load: Load) -> Load:
-        """A load of KEDA's HPA under its trigger's name: an external metric is called `s0-prometheus` there."""
+        """A load of KEDA's HPA under the name of its trigger; KEDA calls the metric `s0-prometheus`."""
         number = _KEDA_METRIC.match(load.metric)
         known = number is not None and int(number[1]) < len(self.loads)
         return replace(load, metric=self.loads[int(number[1])].metric) if number is not None and known else load
@@ -169,14 +166,14 @@ class AutoscalerState:
 
 @dataclass(frozen=True, slots=True)
 class PodProblem:
-    """Why a pod does not get ready, in the words of the kubelet or the scheduler."""
+    """Why a pod is not ready, from the kubelet or the scheduler."""
 
     reason: str
     message: str = ""
     container: str = ""
     image: str = ""
     exit_code: int | None = None
-    last_words: str = ""  # what the container said last before it stopped
+    last_words: str = ""  # the last log lines of the container before it stopped
     restarts: int = 0  # of the container
 
 
@@ -185,13 +182,13 @@ class PodSummary:
     """A pod, reduced to what status messages and the roll-out need.
 
     Attributes:
-        role: What it does for a PDInference; None for the runner of a PDBatch.
-        created: Its creation time, as text that sorts; of a runner only.
-        gpus: GPUs that vLLM in it runs on.
-        report: What it left as last words when it ended; of a runner only.
-        has_model: Whether it found its model whole before vLLM started; of P and D with something to look at.
-        restarts: How often its containers were restarted; init containers do not count.
-        restarted: Whether any of its containers was, init containers too.
+        role: Its role in a PDInference; None for the runner of a PDBatch.
+        created: Its creation time, as sortable text; only for a runner.
+        gpus: GPUs of its vLLM container.
+        report: Its termination message; only for a runner.
+        has_model: Whether it found its model complete before vLLM started; only for P and D that check it.
+        restarts: Number of restarts of its containers, without init containers.
+        restarted: Whether any of its containers was restarted, init containers included.
     """
 
     name: str
@@ -211,7 +208,7 @@ class PodSummary:
 
     @property
     def gone(self) -> bool:
-        """The pod has run to its end and will never serve again."""
+        """Whether the pod has ended (phase Succeeded or Failed)."""
         return self.phase in {"Succeeded", "Failed"}
 
 
@@ -221,9 +218,9 @@ class Failure:
 
     Attributes:
         reason: CamelCase, for the condition: `NameConflict`, `Forbidden`, `Invalid`, ...
-        message: The API server's own words, after the object's kind and name.
-        transient: Whether waiting alone may cure it.
-        withheld: Children that need this one and so are not applied either, by kind and name.
+        message: The API server's message.
+        transient: Whether a retry may succeed without other changes.
+        withheld: Children that depend on this one and were therefore not applied, by kind and name.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""The condition Pinned: whether P runs on products that the spec names, and where P and D run."""
+"""The condition Pinned: whether P runs only on named products, and where P and D run."""
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import RoleSpec, Spec
@@ -16,14 +16,14 @@ def pinned(spec: Spec) -> ConditionResult | None:
 
 
 def not_pinned(spec: Spec) -> str | None:
-    """That P may run on any product, and what to do about it; None where it may not."""
+    """The message when P may run on any product; None when P is pinned."""
     own = spec.parameter.accelerator
     nodes = [spec.parameter.on_node(rank) for rank in range(len(spec.parameter.node_pools) or 1)]
     if own.type == "CPU" or own.devices is not None or all(map(names_product, nodes)):
         return None
     return (
         f"P is not pinned to a product: its pods may run on any node with {own.resource_name}. "
-        f"List products here; `kubectl get nodes -L {own.product_label}` shows those of the cluster."
+        f"List products here. `kubectl get nodes -L {own.product_label}` shows the products in the cluster."
     )
 
 
@@ -43,7 +43,7 @@ def _where_d(spec: Spec) -> str:
 
 
 def _on_devices(role: RoleSpec) -> str | None:
-    """Which devices the pods of a role have, as far as `accelerator` names them."""
+    """The devices of a role's pods; None where `accelerator` does not name them."""
     if role.accelerator.type == "CPU":
         return "runs on CPU"
     if role.accelerator.devices is not None:

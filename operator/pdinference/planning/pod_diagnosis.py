@@ -1,4 +1,4 @@
-"""What is wrong with a pod and what to do about it, in plain English."""
+"""Diagnoses pods: what keeps a pod from becoming ready, and what to do."""
 
 import re
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ from pdinference.planning.observed import PREPARING_MODEL, PodProblem, PodSummar
 from pdinference.planning.scheduling import scheduling_advice, without_preemption
 
 _PULL_REASONS = frozenset({IMAGE_PULL, "ErrImagePull", "RegistryUnavailable", "SignatureValidationFailed"})
-"""What the kubelet says in turns while an image cannot be pulled (`pkg/kubelet/images`)."""
+"""Reasons between which the kubelet alternates while an image cannot be pulled (`pkg/kubelet/images`)."""
 _IMAGE_REASONS = _PULL_REASONS | {"InvalidImageName", "ErrImageNeverPull"}
 _PULL_AGAIN = re.compile(r'^Back-off pulling image "[^"]*"(: \w+)?(: |$)', re.ASCII)
 _BACK_OFF = "CrashLoopBackOff"
 _RESTARTS_OF_A_LOOP = 2
-"""In back-off after so many restarts, a container has stopped three times within minutes."""
+"""A container in back-off after this many restarts has stopped three times within minutes."""
 _CRASH_REASONS = frozenset({_BACK_OFF, "Error", "OOMKilled", "ContainerCannotRun", "StartError"})
 _STARTING = frozenset({"ContainerCreating", "PodInitializing", PREPARING_MODEL, ""})
 
@@ -28,7 +28,7 @@ class Diagnosis(NamedTuple):
 
 
 def most_severe(pods: Iterable[PodSummary], namespace: str) -> Diagnosis | None:
-    """The advice on the pod that needs a person most; None when every pod is well."""
+    """The diagnosis of the pod with the most severe problem; None when every pod is ready or ending."""
     unwell = [pod for pod in pods if not pod.ready and not pod.terminating]
     if not unwell:
         return None
@@ -36,13 +36,13 @@ def most_severe(pods: Iterable[PodSummary], namespace: str) -> Diagnosis | None:
 
 
 def diagnose(pod: PodSummary, namespace: str) -> Diagnosis:
-    """What keeps this pod from getting ready, and what to do."""
+    """What keeps a pod from becoming ready, and what to do."""
     problem = pod.problem
     if problem is None:
-        return Diagnosis("Starting", f"Pod {pod.name} is starting; watch it with `{_logs(pod, namespace)}`.")
+        return Diagnosis("Starting", f"Pod {pod.name} is starting. Follow it with `{_logs(pod, namespace)}`.")
     if problem.reason == UNSCHEDULABLE:
-        # Of a batch runner the scheduler's own words are enough: it has few fields for where it may run.
-        # The Job for the model is placed as P's pods are.
+        # A batch runner has few fields for its placement, so the scheduler's message suffices.
+        # The Job for the model is placed like P's pods.
         placed = Role.PARAMETER if pod.role is Role.MODEL else pod.role
         advice = "" if placed is None else scheduling_advice(problem.message, placed)
         said = f"Pod {pod.name} fits on no node: {_sentence(without_preemption(problem.message))}"
@@ -51,7 +51,7 @@ def diagnose(pod: PodSummary, namespace: str) -> Diagnosis:
         return Diagnosis(
             IMAGE_PULL if problem.reason in _PULL_REASONS else problem.reason,
             f"Pod {pod.name} cannot get the image {problem.image}{_because(_PULL_AGAIN.sub('', problem.message))}. "
-            "Check the image's name and tag, and that the nodes may pull from its registry.",
+            "Check the image's name and tag, and that the nodes can pull from its registry.",
         )
     if problem.reason in _CRASH_REASONS:
         return Diagnosis(CRASH_LOOPING if loops(problem) else problem.reason, _crash(pod, problem, namespace))
@@ -61,24 +61,24 @@ def diagnose(pod: PodSummary, namespace: str) -> Diagnosis:
 
 
 def loops(problem: PodProblem) -> bool:
-    """Whether a container has stopped often enough that the next try will end the same way."""
+    """Whether a container has stopped often enough to call it a crash loop."""
     return problem.reason == _BACK_OFF and problem.restarts >= _RESTARTS_OF_A_LOOP
 
 
 def _before_it_runs(pod: PodSummary, problem: PodProblem, namespace: str) -> Diagnosis:
     if problem.reason == NO_MODEL:
-        said = f"Pod {pod.name} has no model to load: {_sentence(problem.last_words)} It tries again within 5 minutes."
+        said = f"Pod {pod.name} has no model to load: {_sentence(problem.last_words)} It retries within 5 minutes."
         return Diagnosis(NO_MODEL, said)
     if problem.reason == PREPARING_MODEL:
         logs = _logs(pod, namespace, container=problem.container)
-        return Diagnosis(PREPARING_MODEL, f"Pod {pod.name} downloads or checks its model; watch it with `{logs}`.")
-    # What its volumes wait for is in Events alone, which the operator has no right to read.
-    see = f"if this lasts, see `kubectl describe -n {namespace} pod {pod.name}`"
-    return Diagnosis("Starting", f"Pod {pod.name} is being created{_because(problem.message)}; {see}.")
+        return Diagnosis(PREPARING_MODEL, f"Pod {pod.name} downloads or checks its model. Follow it with `{logs}`.")
+    # Only Events say what its volumes wait for, and the operator has no permission to read them.
+    see = f"If this takes long, see `kubectl describe -n {namespace} pod {pod.name}`"
+    return Diagnosis("Starting", f"Pod {pod.name} is being created{_because(problem.message)}. {see}.")
 
 
 def _severity(pod: PodSummary) -> int:
-    """Higher is worse: a crash says more than a slow start, and than the restarts of other nodes that follow it."""
+    """Higher is worse. A crash outranks a slow start, and the restarts of other nodes that result from the crash."""
     if pod.problem is None or pod.problem.reason in _STARTING:
         return 0
     if pod.problem.exit_code == GROUP_BROKEN_EXIT:
@@ -91,9 +91,9 @@ def _crash(pod: PodSummary, problem: PodProblem, namespace: str) -> str:
     see = f"See why: `{_logs(pod, namespace, container=problem.container, previous=previous)}`."
     if "OOMKilled" in (problem.reason, problem.message):
         return f"Pod {pod.name} ran out of memory and was killed. Raise the memory limit in {_limits(pod)}. {see}"
-    stopped = "stops again and again, last" if loops(problem) else "stopped"
+    stopped = "stops repeatedly, last" if loops(problem) else "stopped"
     code = "" if problem.exit_code is None else f" with exit code {problem.exit_code}"
-    said = f"It said last: «{problem.last_words}». " if problem.last_words else ""
+    said = f"Its last log lines: «{problem.last_words}». " if problem.last_words else ""
     return f"Pod {pod.name}: container {problem.container} {stopped}{code}. {said}{see}"
 
 
@@ -115,5 +115,5 @@ def _because(message: str) -> str:
 
 
 def _sentence(message: str) -> str:
-    text = message.rstrip(". ") or "no reason was given"
+    text = message.rstrip(". ") or "no reason given"
     return f"{text}."

@@ -1,4 +1,4 @@
-"""What pods write into annotations and termination messages: typed and bounded. What does not fit is unknown."""
+"""Reads what pods report in annotations and termination messages, with types and bounds. Invalid values are unknown."""
 
 import re
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ _REASON: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,63}", re.ASCII)
 
 
 def report(text: str, longest: int) -> Mapping[str, Any]:
-    """The members of a JSON object; none when it is not one, too long, too deep, or has a number beyond 64 bits.
+    """The members of a JSON object; empty for other text, and beyond the limits on length, depth and digits.
 
     Args:
-        text: What the pod wrote.
-        longest: Bytes that are read.
+        text: The pod's report.
+        longest: Largest size in bytes.
     """
     try:
         content = loads(text.encode(), Limits(size=longest, digits=_DIGITS_OF_INT64))
@@ -33,10 +33,10 @@ def count(value: object) -> int | None:
 
 
 def plain(value: object, longest: int = LONGEST_TEXT) -> str:
-    """A text for a person: no control characters, and not longer than this; empty for what is no text."""
+    """Text without control characters, shortened to `longest`; empty for anything but text."""
     return plain_text.plain(value, longest) if isinstance(value, str) else ""
 
 
 def reason(value: object, default: str) -> str:
-    """One CamelCase word, as conditions need it."""
+    """A CamelCase reason of a condition; the default for anything else."""
     return value if isinstance(value, str) and _REASON.fullmatch(value) else default

@@ -1,11 +1,11 @@
-"""Which P/D revisions may go: the decision behind blue/green roll-outs.
+"""Blue/green roll-outs: which revision serves, and which revisions may be deleted.
 
-P and D workloads carry their revision in their names; the router Deployment's pod template selects one revision, and a
-router pod is ready only while a P and a D pod of that revision are. So the router's own rolling update (maxUnavailable
-0) is the traffic switch, and all that is left to decide here is when an old pair serves nobody any more.
+The names of P and D workloads contain their revision. The router Deployment's pod template selects one revision, and a
+router pod is ready only while a P and a D pod of that revision are ready. So the router's rolling update
+(maxUnavailable 0) moves the traffic. What remains to decide is when an old revision no longer serves requests.
 
-The decision uses only what the cluster holds, so it may be taken again after a crash at any point. When in doubt it
-keeps: an old pair that lives a minute too long costs devices, one that goes a second too early costs requests.
+The decision uses only the state in the cluster, so it can be repeated after a crash. In doubt a revision is kept: kept
+too long it costs devices, deleted too early it costs requests.
 """
 
 from collections.abc import Iterable
@@ -20,31 +20,31 @@ class RolloutPlan:
     """Outcome of `plan_rollout`.
 
     Attributes:
-        serving: Revision that requests go to, for `status.servingRevision`; empty while none ever did.
-        complete: Whether every router pod talks to the target revision.
-        keep: P/D revisions that must stay; None means that it is not known which one serves, so all stay.
+        serving: The revision that requests go to, for `status.servingRevision`; empty before the first one serves.
+        complete: Whether every router pod sends requests to the target revision.
+        keep: Revisions that must not be deleted; None when the serving revision is unknown, so that all are kept.
     """
 
     serving: str
     complete: bool
     keep: frozenset[str] | None
 
-    def may_go(self, revision: str) -> bool:
-        """Whether the workloads of this revision serve nobody."""
+    def may_be_deleted(self, revision: str) -> bool:
+        """Whether no requests can reach the workloads of this revision."""
         return self.keep is not None and revision not in self.keep
 
 
 def plan_rollout(
     *, target: str, serving: str, router: WorkloadState | None, pods: Iterable[PodSummary], recreate: bool = False
 ) -> RolloutPlan:
-    """Decide which revisions stay.
+    """Decide which revision serves and which revisions are kept.
 
     Args:
-        target: The revision that the spec asks for.
-        serving: `status.servingRevision` as last written; only a hint, it may lag behind or be empty.
+        target: The revision of the spec.
+        serving: `status.servingRevision` as last written; a hint that may be outdated or empty.
         router: The live router Deployment.
-        pods: The live pods; those of the router tell which revisions requests may still go to.
-        recreate: Whether old pairs go at once (`spec.rollout.strategy: Recreate`).
+        pods: The live pods; router pods show which revisions requests may still go to.
+        recreate: Whether old revisions are deleted at once (`spec.rollout.strategy: Recreate`).
     """
     complete = router is not None and router.revision == target and router.complete and router.desired > 0
     routers = [pod for pod in pods if pod.role is Role.ROUTER and not pod.gone]
@@ -52,10 +52,10 @@ def plan_rollout(
     if complete:
         serving = target
     elif serving not in routed and len(others := {pod.revision for pod in routers if pod.ready} - {target}) == 1:
-        (serving,) = others  # a roll-out may have ended while no operator ran, and the next one has begun
+        (serving,) = others  # a roll-out ended while no operator ran, and the next one has begun
     if recreate:
         keep: frozenset[str] | None = frozenset({target})
-    elif complete or _nobody_routes(router, routed):
+    elif complete or _routes_nothing(router, routed):
         keep = frozenset({target, *routed})
     elif serving:
         keep = frozenset({target, serving, *routed})
@@ -66,15 +66,15 @@ def plan_rollout(
     return RolloutPlan(serving=serving, complete=complete, keep=keep)
 
 
-def _nobody_routes(router: WorkloadState | None, routed: set[str]) -> bool:
-    """The router was scaled to zero and its last pod is gone: no revision serves, whatever the status says."""
+def _routes_nothing(router: WorkloadState | None, routed: set[str]) -> bool:
+    """Whether the router is scaled to zero and its last pod is gone, so that no revision serves."""
     return router is not None and router.desired == 0 and router.complete and not routed
 
 
 def _answering(routers: Iterable[PodSummary]) -> set[str]:
-    """Revisions of router pods that answer requests now, or did until they were told to go.
+    """Revisions of router pods that are ready, or are terminating and may have been ready.
 
-    Before any revision ever served, this alone decides: a first revision that never got ready must be freed by its
-    correction, which may need the very devices that it holds.
+    Before the first revision serves, only these are kept: the correction of a first revision that never became
+    ready may need its devices.
     """
     return {pod.revision for pod in routers if pod.ready or pod.terminating}

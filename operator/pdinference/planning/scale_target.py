@@ -1,4 +1,4 @@
-"""What planning knows of a PDScaler, the scale target of one autoscaled role."""
+"""The observed state of a PDScaler, the scale target of one autoscaled role."""
 
 from dataclasses import dataclass
 

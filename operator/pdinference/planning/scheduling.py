@@ -1,4 +1,4 @@
-"""What to do about a pod that fits on no node, from the words of the scheduler."""
+"""Advice on a pod that fits on no node, from the scheduler's message."""
 
 import re
 from collections.abc import Iterator
@@ -20,31 +20,34 @@ _ADVICE = (
         ("didn't match Pod's node affinity/selector",),
         (
             "Compare {role}.accelerator.products and {role}.placement with `kubectl get nodes --show-labels`. D "
-            "without products takes those of P."
+            "without products uses those of P."
         ),
     ),
-    (("untolerated taint",), "If these pods may use the tainted nodes, add {role}.placement.tolerations."),
-    (("didn't match pod affinity rules",), "spec.colocation.required keeps D pods near P pods, and there is no room."),
+    (("untolerated taint",), "If these pods may run on the tainted nodes, add {role}.placement.tolerations."),
+    (
+        ("didn't match pod affinity rules",),
+        "spec.colocation.required places D pods near P pods, and no such node has room.",
+    ),
     (
         ("didn't match pod topology spread constraints",),
-        "{role}.placement.topologySpread leaves no node; ScheduleAnyway would take it as a wish.",
+        "No node satisfies {role}.placement.topologySpread. ScheduleAnyway makes it a preference.",
     ),
 )
 
 
 def scheduling_advice(message: str, role: Role) -> str:
-    """Sentences to add to the scheduler's message; empty when it is not one that is known."""
+    """Sentences to append to the scheduler's message; empty for an unknown message."""
     return " ".join(_advice(message, f"spec.{role}"))
 
 
 def without_preemption(message: str) -> str:
-    """The scheduler's message less what it says of preemption, which never helps to understand the reasons."""
+    """The scheduler's message without its part on preemption, which does not explain the reasons."""
     return _PREEMPTION.sub("", message)
 
 
 def _advice(message: str, role: str) -> Iterator[str]:
     if missing := sorted(set(_INSUFFICIENT.findall(message))):
-        yield f"Too few free {' and '.join(missing)}: a pod gets all of its devices from one node."
+        yield f"No node has enough free {' and '.join(missing)} (all devices of a pod must be on one node)."
     for words, advice in _ADVICE:
         if all(word in message for word in words):
             yield advice.format(role=role)

@@ -1,4 +1,4 @@
-"""Which Events a change of status is worth: those that a person would want to find in `kubectl describe`."""
+"""The Events for a change of the status."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -22,11 +22,11 @@ from pdinference.planning.scaling.limited import JOINT_LIMITS, LimitReason
 from pdinference.planning.status.problems import SCALED_TO_ZERO
 
 _WITH_COUNTS = FINAL_REASONS | DEADLINE_REASONS | {DEADLINE_EXCEEDED}
-"""Reasons whose messages change with each pod."""
+"""Reasons whose messages contain counts of pods, so that a new message alone is no Event."""
 _ORDINARY = frozenset({"RollingOut", "RolloutComplete"})
 _WITHOUT_PODS = frozenset({ASLEEP, INVALID})
-"""Reasons of `Ready`; the latter only of a pair that has no pods, whatever is wrong with the spec."""
-_NOBODY: Mapping[Role, str] = MappingProxyType({})
+"""Reasons of `Ready` while P and D have no pods."""
+_NO_LOADS: Mapping[Role, str] = MappingProxyType({})
 
 
 class Transition(NamedTuple):
@@ -37,13 +37,13 @@ class Transition(NamedTuple):
     note: str
 
 
-def transitions(old: Status, new: Status, *, loads: Mapping[Role, str] = _NOBODY) -> Iterator[Transition]:
-    """The Events between two statuses; none when nothing that matters changed.
+def transitions(old: Status, new: Status, *, loads: Mapping[Role, str] = _NO_LOADS) -> Iterator[Transition]:
+    """The Events for a change from one status to another.
 
     Args:
         old: Before.
         new: Now.
-        loads: What made HPAs decide on the numbers of pods that there are now, where they tell.
+        loads: The load of each role on which its HPA based the current count, if known.
     """
     if new.revision != old.revision:
         yield _rollout_started(old, new)
@@ -52,16 +52,16 @@ def transitions(old: Status, new: Status, *, loads: Mapping[Role, str] = _NOBODY
     yield from _readiness(_find(old, READY), _find(new, READY))
     yield from _sleep(_find(old, READY), _find(new, READY))
     yield from _model(_find(old, MODEL_READY), _find(new, MODEL_READY))
-    yield from _trouble(_find(old, PROGRESSING), _find(new, PROGRESSING), model=_find(new, MODEL_READY))
+    yield from _problem(_find(old, PROGRESSING), _find(new, PROGRESSING), model=_find(new, MODEL_READY))
     yield from _scaling(old, new, loads)
-    yield from _blindness(_find(old, AUTOSCALING), _find(new, AUTOSCALING))
+    yield from _inactivity(_find(old, AUTOSCALING), _find(new, AUTOSCALING))
     yield from _limits(_find(old, AUTOSCALING), _find(new, AUTOSCALING))
 
 
 def _rollout_started(old: Status, new: Status) -> Transition:
     if not old.revision:
         return Transition("Normal", "Created", f"Revision {new.revision} is being created.")
-    return Transition("Normal", "RolloutStarted", f"Revision {new.revision} is to replace {old.revision}.")
+    return Transition("Normal", "RolloutStarted", f"Revision {new.revision} replaces {old.revision}.")
 
 
 def _readiness(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
@@ -79,7 +79,7 @@ def _sleep(old: Condition | None, new: Condition | None) -> Iterator[Transition]
     if new.reason == ASLEEP:
         yield Transition("Normal", "FellAsleep", new.message)
     elif old.reason in _WITHOUT_PODS and new.reason != SCALED_TO_ZERO:
-        yield Transition("Normal", "WokeUp", "P and D get pods again.")
+        yield Transition("Normal", "WokeUp", "P and D are starting.")
 
 
 def _model(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
@@ -93,13 +93,13 @@ def _model(old: Condition | None, new: Condition | None) -> Iterator[Transition]
         yield Transition("Warning", new.reason, new.message)
 
 
-def _trouble(old: Condition | None, new: Condition | None, *, model: Condition | None) -> Iterator[Transition]:
+def _problem(old: Condition | None, new: Condition | None, *, model: Condition | None) -> Iterator[Transition]:
     if new is not None and new.reason == LimitReason.GPU_BUDGET and (old is None or old.reason != new.reason):
         yield Transition("Warning", new.reason, new.message)
     if new is None or new.status != "False" or new.reason in _ORDINARY:
         return
     if model is not None and model.reason == new.reason:
-        return  # the model's own Event says it
+        return  # the Event of ModelReady reports it
     if old is not None and old.reason == new.reason and new.reason in _WITH_COUNTS:
         return
     if old is None or (old.reason, old.message) != (new.reason, new.message):
@@ -107,21 +107,21 @@ def _trouble(old: Condition | None, new: Condition | None, *, model: Condition |
 
 
 def _scaling(old: Status, new: Status, loads: Mapping[Role, str]) -> Iterator[Transition]:
-    """The number of pods of the revision that is there has changed."""
+    """The desired count of a role has changed within one revision."""
     if old.revision != new.revision:
         return
     for role in ENGINE_ROLES:
         before, after = getattr(old.roles, role), getattr(new.roles, role)
-        # What has no pods yet starts, and what loses all of them stops or sleeps: neither is scaled.
+        # A role without pods starts, and a role that is to have none stops or sleeps: neither is scaling.
         scaled = before.replicas > 0 and after.desired > 0 and before.desired != after.desired
         if scaled and before.scaling and after.scaling:
             reason = "ScaledUp" if after.desired > before.desired else "ScaledDown"
-            load = f" Load of a pod/target was {loads[role]}." if role in loads else ""
+            load = f" Load per pod/target: {loads[role]}." if role in loads else ""
             yield Transition("Normal", reason, f"{role}: {before.desired} to {after.desired} pods.{load}")
 
 
-def _blindness(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
-    """Named by what is the case now: an HPA may be blind before it ever followed a load."""
+def _inactivity(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
+    """Autoscaling became inactive, or active again. A new HPA may be inactive from the start."""
     if old is None or new is None or old.status == new.status:
         return
     if new.status == "False":
@@ -131,7 +131,7 @@ def _blindness(old: Condition | None, new: Condition | None) -> Iterator[Transit
 
 
 def _limits(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
-    """What holds for both roles stops one from following its load."""
+    """A joint limit of both roles (ratio, GPU budget) applies to a role."""
     if old is not None and new is not None and new.reason in JOINT_LIMITS and old.reason != new.reason:
         yield Transition("Normal", "ScalingLimited", new.message)
 

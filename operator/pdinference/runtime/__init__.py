@@ -1,1 +1,1 @@
-"""The operator process: how it starts, watches, leads, answers the API server, and stops."""
+"""The operator process: start, watches, leader election, HTTPS endpoint, health, stop."""

@@ -1,4 +1,4 @@
-"""The parts of the process, wired together; `run` starts and stops them."""
+"""The components of the process and their wiring; `run` starts and stops them."""
 
 import logging
 import os
@@ -21,13 +21,13 @@ from pdinference.controller.metrics import Metrics
 from pdinference.controller.queue import WorkQueue
 from pdinference.controller.report import Reporter
 from pdinference.controller.supervisor import Supervisor
-from pdinference.controller.workers import ByKind, Workers
+from pdinference.controller.workers import KindDispatcher, Workers
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import PROGRAM
-from pdinference.inference.camera import Camera
+from pdinference.inference.effective_spec import EffectiveSpecs
 from pdinference.inference.execute import Executor
-from pdinference.inference.in_effect import SpecsInEffect
 from pdinference.inference.reconcile import Reconciler
+from pdinference.inference.snapshotter import Snapshotter
 from pdinference.isolation.process import IsolatedProcess, LaneLimits, Program
 from pdinference.runtime.freshness import Freshness
 from pdinference.runtime.leader import AlwaysLeader, Leader
@@ -45,7 +45,7 @@ _LANES = {
 
 
 class Application:
-    """What the process consists of."""
+    """The components of the process."""
 
     def __init__(self, settings: OperatorSettings, api: ApiServer) -> None:
         self.metrics = Metrics()
@@ -63,7 +63,7 @@ class Application:
             interval=settings.resync_seconds,
             enqueue=self._enqueue,
         )
-        self.freshness = Freshness(on_listed=self.resync.ask)
+        self.freshness = Freshness(on_listed=self.resync.request)
         self.leader = self._leader(settings, api, identity)
         self.isolated = IsolatedProcess(Program(PROGRAM, settings.render), _LANES, self.metrics.registry)
         admission = admission_routes(self.isolated.lanes["admission"], self.metrics.registry)
@@ -83,17 +83,17 @@ class Application:
         )
 
     def on_event(self, kind: Kind, body: Mapping[str, Any], deleted: bool) -> None:
-        """Take what a watch tells."""
+        """Handle a watch event."""
         self.metrics.watch_events.labels(kind.name).inc()
         for owner in self.cache.observe(kind, body, deleted=deleted):
             if kind in RESOURCES:
                 self._queue.add(owner)
             else:
-                self._queue.add_after(owner, _COALESCE_S)  # children change in bursts; one look is enough
+                self._queue.add_after(owner, _COALESCE_S)  # children change in bursts; one reconcile is enough
 
     def _note_unreadable(self, kind: Kind) -> None:
         self.metrics.unreadable.labels(kind.name).inc()
-        _LOG.warning("A %s cannot be read and is left out", kind.name, exc_info=True)
+        _LOG.warning("Skipping a %s that cannot be read", kind.name, exc_info=True)
 
     def _enqueue(self, owners: Iterable[Owner]) -> None:
         for owner in owners:
@@ -107,16 +107,18 @@ class Application:
             return AlwaysLeader(on_change)
         return Leader(api, namespace=settings.lease_namespace, identity=identity, on_change=on_change)
 
-    def _reconcilers(self, settings: OperatorSettings, api: ApiServer, events: EventRecorder) -> ByKind:
-        """One for each kind of resource; they share cache, applier and reporter."""
+    def _reconcilers(self, settings: OperatorSettings, api: ApiServer, events: EventRecorder) -> KindDispatcher:
+        """A reconciler for each kind of resource; they share cache, applier and reporter."""
         applier = Applier(api, self.cache, concurrency=settings.applies)
         reporter = Reporter(api, self.cache, events, self.metrics)
         examinations = Examinations(self.isolated.lanes["reconcile"])
         history = History(api, self.cache)
-        camera = Camera(self.cache, self.load_monitor.measured, self.load_monitor.activity, history_due=history.is_due)
+        snapshotter = Snapshotter(
+            self.cache, self.load_monitor.measured, self.load_monitor.activity, history_due=history.is_due
+        )
         inferences = Reconciler(
             cache=self.cache,
-            camera=camera,
+            snapshotter=snapshotter,
             executor=Executor(
                 api=api,
                 cache=self.cache,
@@ -127,7 +129,7 @@ class Application:
             ),
             reporter=reporter,
             metrics=self.metrics,
-            specs=SpecsInEffect(examinations, history),
+            specs=EffectiveSpecs(examinations, history),
         )
         batches = BatchReconciler(
             api=api,
@@ -139,4 +141,4 @@ class Application:
             examinations=examinations,
             progress=self.load_monitor.progress,
         )
-        return ByKind({names.KIND: inferences, names.BATCH_KIND: batches})
+        return KindDispatcher({names.KIND: inferences, names.BATCH_KIND: batches})

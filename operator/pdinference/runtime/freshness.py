@@ -1,8 +1,8 @@
-"""How alive the watches are.
+"""The freshness of watches: when each one last delivered bytes or reconnected.
 
-Kopf tells its handlers of objects, not of bookmarks, so a quiet stream and a stalled one look the same to them. But all
-of Kopf's traffic goes through an aiohttp session that we give it. So each stream's bytes are noticed here: bookmarks
-come about once a minute on a healthy stream, and Kopf reconnects one that was silent for 70 s.
+Kopf passes objects to its handlers, but not bookmarks, so handlers cannot distinguish an idle stream from a stalled
+one. All of Kopf's requests use the operator's aiohttp session, which records the arrival of bytes for each stream. A
+healthy stream has a bookmark about once a minute, and Kopf reconnects after 70 s of silence.
 """
 
 import time
@@ -15,10 +15,10 @@ from pdinference.runtime.stream import EventStream, Take, without_objects
 
 
 class Freshness:
-    """When each watch last showed life.
+    """Records when each watch last delivered bytes or reconnected.
 
     Args:
-        on_listed: Called when a stream watches from a new list on: its first one, or the one after its watch expired.
+        on_listed: Called when a watch begins after a new list: the first one, or one after its watch expired.
         clock: Monotonic seconds.
     """
 
@@ -27,43 +27,43 @@ class Freshness:
     ) -> None:
         self._on_listed = on_listed
         self._clock = clock
-        self._tried: dict[str, float] = {}
-        self._heard: dict[str, float] = {}
+        self._connected: dict[str, float] = {}
+        self._received: dict[str, float] = {}
         self._listed: set[str] = set()
 
-    def tried(self, stream: str) -> None:
-        """A watch (re)connects: whoever runs it is alive, even if the API server is not."""
-        self._tried[stream] = self._clock()
+    def connecting(self, stream: str) -> None:
+        """Record that a watch connects: its task is running, even if the API server is not available."""
+        self._connected[stream] = self._clock()
         if stream in self._listed:
             self._listed.remove(stream)
             self._on_listed()
 
-    def heard(self, stream: str) -> None:
-        """Bytes arrived."""
-        self._heard[stream] = self._tried[stream] = self._clock()
+    def received(self, stream: str) -> None:
+        """Record that bytes arrived."""
+        self._received[stream] = self._connected[stream] = self._clock()
 
     def listed(self, stream: str) -> None:
-        """A list instead of a watch: the first one, or a new start. It is over when the watch from there begins."""
+        """Record a list: the first one, or one after an expired watch. The next watch ends it."""
         self._listed.add(stream)
 
     def stalled(self, bound: float) -> list[str]:
-        """Streams that neither delivered nor reconnected within `bound` seconds: only a restart cures those."""
+        """Streams that neither delivered bytes nor reconnected within `bound` seconds; they need a restart."""
         now = self._clock()
-        return sorted(stream for stream, at in self._tried.items() if now - at > bound)
+        return sorted(stream for stream, at in self._connected.items() if now - at > bound)
 
     def silent(self, bound: float) -> list[str]:
-        """Streams that delivered nothing within `bound` seconds, for example because the API server is away."""
+        """Streams that delivered no bytes within `bound` seconds, for example because the API server is unavailable."""
         now = self._clock()
-        return sorted(stream for stream in self._tried if now - self._heard.get(stream, 0.0) > bound)
+        return sorted(stream for stream in self._connected if now - self._received.get(stream, 0.0) > bound)
 
 
 def trace(freshness: Freshness) -> aiohttp.TraceConfig:
-    """Notices when a watch connects."""
+    """Trace configuration that records lists and connections of watches."""
     config = aiohttp.TraceConfig()
 
     async def on_start(_session: Any, _context: Any, params: aiohttp.TraceRequestStartParams) -> None:
         if "watch" in params.url.query:
-            freshness.tried(params.url.path)
+            freshness.connecting(params.url.path)
         else:
             freshness.listed(params.url.path)
 
@@ -74,11 +74,11 @@ def trace(freshness: Freshness) -> aiohttp.TraceConfig:
 def response_class(
     freshness: Freshness, taker: Callable[[str], Take | None] = lambda _: None
 ) -> type[aiohttp.ClientResponse]:
-    """A response that notices the bytes of a watch as they arrive, takes its objects, and leaves Kopf the versions.
+    """A response class that records the bytes of watches, takes their objects, and leaves Kopf resource versions.
 
     Args:
-        freshness: Where the bytes are noticed.
-        taker: What to do with the objects of the watch at this path; None to leave them to Kopf.
+        freshness: Records the arrival of bytes.
+        taker: Returns the consumer of the objects of the watch at a path; None leaves them to Kopf.
     """
 
     class WatchedResponse(aiohttp.ClientResponse):
@@ -86,9 +86,9 @@ def response_class(
             response = await super().start(connection)
             if "watch" in self.url.query:
                 stream = self.url.path
-                freshness.heard(stream)
+                freshness.received(stream)
                 self.content = EventStream(  # type: ignore[assignment]
-                    self.content, stream, lambda: freshness.heard(stream), taker(stream)
+                    self.content, stream, lambda: freshness.received(stream), taker(stream)
                 )
             return response
 

@@ -15,11 +15,11 @@ _STALL_BOUND_S = 3 * INACTIVITY_S
 
 
 class Health:
-    """Answers the kubelet and Prometheus.
+    """Serves /healthz, /readyz and /metrics.
 
     Args:
         gauges: Further metrics, in Prometheus' text format.
-        unready: Why the process is not ready; empty when it is.
+        unready: Returns why the process is not ready; empty when it is.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class Health:
         self._unready = unready
 
     async def healthz(self, _request: web.Request) -> web.Response:
-        """Alive: the event loop answers, all background tasks run, and every watch delivers or at least reconnects.
+        """Liveness: the event loop responds, all background tasks run, and every watch delivers bytes or reconnects.
 
-        An API server that is away does not make this fail, because a restart would not bring it back.
+        It does not fail while the API server is unavailable, because a restart would not help.
         """
         if failed := self._supervisor.failed:
             return web.Response(status=503, text=f"background tasks ended: {', '.join(failed)}\n")
@@ -50,7 +50,7 @@ class Health:
         return web.Response(text="ok\n")
 
     async def readyz(self, _request: web.Request) -> web.Response:
-        """Ready: the cache is filled, and calls of the API server can succeed. Followers are ready too."""
+        """Readiness: the cache is filled, and calls of the API server can succeed. Followers are ready, too."""
         if reason := self._unready():
             return web.Response(status=503, text=f"{reason}\n")
         return web.Response(text="ok\n")
@@ -62,7 +62,7 @@ class Health:
 
     @asynccontextmanager
     async def serve(self, host: str, port: int) -> AsyncIterator[int]:
-        """Listen; the port comes back, which matters when a free one was asked for."""
+        """Listen; yields the port, which matters if 0 was given."""
         app = web.Application()
         app.add_routes(
             [

@@ -1,12 +1,13 @@
 """Leader election by Lease: at most one process writes.
 
-The client library has an election of its own (`kubernetes.aio.leaderelection`), which does not release the Lease on
-stop, dies of a connection error, and goes on working while a renewal hangs. This one is small because the rules are:
+The client library's election (`kubernetes.aio.leaderelection`) does not release the Lease on stop, ends with a
+connection error, and keeps working while a renewal hangs. The rules here are:
 
-- The Lease is free when it has no holder, or when it did not change for its duration *by our own clock*.
-- Every write carries the resource version that was read, so of two candidates one gets a conflict.
-- A leader that could not renew for `renew_deadline`, less than the duration, has lost and must stop at once, before
-  anybody else can have taken over; it learns that from a timeout even if the request hangs.
+- The Lease is free when it has no holder, or when it did not change for its duration *by the candidate's own clock*.
+- Every write contains the resource version that was read, so one of two candidates gets a conflict.
+- A leader that could not renew within `renew_deadline`, which is less than the duration, has lost. It must stop at
+once,
+  before another candidate can take over. A timeout ensures this even if the request hangs.
 """
 
 import asyncio
@@ -34,11 +35,11 @@ class Timing:
 
 
 class LeaderLostError(Exception):
-    """The Lease could not be renewed in time; whoever wants it has it now."""
+    """The Lease could not be renewed in time, so another candidate may hold it."""
 
 
 class Leader:
-    """One candidate.
+    """A candidate.
 
     Args:
         identity: Unique among the candidates; shown in the Lease.
@@ -67,7 +68,7 @@ class Leader:
 
     @property
     def leads(self) -> bool:
-        """Whether this process may write now; asks the clock too, for a process that was suspended for a while."""
+        """Whether this process may write now. Checks the clock too, because the process may have been suspended."""
         return self._elected and asyncio.get_running_loop().time() - self._renewed < self._timing.duration
 
     async def acquire(self) -> None:
@@ -82,7 +83,7 @@ class Leader:
         """Renew until cancelled.
 
         Raises:
-            LeaderLostError: The Lease was not renewed within the deadline, or somebody else holds it.
+            LeaderLostError: The Lease was not renewed within the deadline, or another candidate holds it.
         """
         try:
             while True:
@@ -97,7 +98,7 @@ class Leader:
             self._on_change(False)
 
     async def release(self) -> None:
-        """Give the Lease up, so that the next leader need not wait; only after the last write."""
+        """Release the Lease, so that the next leader need not wait; only after the last write."""
         if self._lease is None:
             return
         lease, self._lease = self._lease, None
@@ -105,10 +106,10 @@ class Leader:
         try:
             await self._api.replace(self._path, lease)
         except ApiError as error:
-            _LOG.info("The Lease was not released and will expire: %s", error)
+            _LOG.info("Releasing the Lease failed, so it will expire: %s", error)
 
     async def _attempt(self) -> bool:
-        """Take or renew the Lease; False when it is somebody else's, or the API server failed."""
+        """Take or renew the Lease; False when another candidate holds it, or the API server failed."""
         try:
             lease = self._lease or await self._read()
             if lease is None:
@@ -120,8 +121,8 @@ class Leader:
             else:
                 return False
         except ApiError as error:
-            self._lease = None  # read it afresh: it may have changed hands
-            _LOG.warning("The Lease could not be taken or renewed: %s", error)
+            self._lease = None  # read it again: its holder may have changed
+            _LOG.warning("Taking or renewing the Lease failed: %s", error)
             return False
         self._renewed = asyncio.get_running_loop().time()
         return True
@@ -163,7 +164,7 @@ class Leader:
 
 
 class AlwaysLeader:
-    """Stands for a candidate where there is no election, as when somebody else sees to it that nobody else writes."""
+    """A candidate without an election, for a single process."""
 
     def __init__(self, on_change: Callable[[bool], None]) -> None:
         self._on_change = on_change
@@ -179,7 +180,7 @@ class AlwaysLeader:
         await asyncio.Event().wait()
 
     async def release(self) -> None:
-        """There is nothing to give up."""
+        """Nothing to release."""
 
 
 def _now() -> str:

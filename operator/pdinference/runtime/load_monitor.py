@@ -1,4 +1,4 @@
-"""What pods report, in this process: read on every replica, leader or not, and served to HPAs."""
+"""Reads the load of pods, and serves it to HPAs; on every replica, leader or not."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -24,7 +24,7 @@ from pdinference.loadmetrics.metrics_api.registration import Registration
 from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.planning.batch import Progress
-from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.sleep import Activity
 from pdinference.runtime.settings import OperatorSettings
 from pdinference.runtime.tls_endpoint import TlsEndpoint
@@ -33,11 +33,11 @@ _PATIENCE_S: Final = 3.0
 
 
 class LoadMonitor:
-    """Scraper, external metrics API, and what the status says of both.
+    """The scraper, the readers of router pods and batch runners, and the external metrics API.
 
     Args:
         tls_endpoint: Gets the routes of the metrics API.
-        enqueue: Takes the resources whose status has to say something else.
+        enqueue: Queues the resources whose status may change.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class LoadMonitor:
                 ).routes()
             )
 
-    def measured(self, owner: Owner) -> Measured:
-        """What the status of a resource should know."""
+    def measured(self, owner: Owner) -> MeasuredLoad:
+        """Metrics of a resource's pods, for its status."""
         caches = {role: self._scraper.kv_caches(owner, role) for role in ENGINE_ROLES}
-        return Measured(
+        return MeasuredLoad(
             self._registration.problem if self._policies.uses_metrics_api(owner) else None,
             self._scraper.silent(owner),
             caches,
@@ -99,17 +99,17 @@ class LoadMonitor:
         )
 
     def activity(self, owner: Owner) -> Activity | None:
-        """Whether anybody asks a resource that may sleep; None when that is not known."""
+        """The requests of a resource that may scale to zero; None when unknown."""
         return self._activities.activity(owner)
 
     def progress(self, owner: Owner) -> Progress | None:
-        """How far a batch is; None when its runner does not report it."""
-        return self._progress.of(owner)
+        """Counts of a batch; None while its runner does not report them."""
+        return self._progress.counts(owner)
 
-    async def begun(self) -> None:
-        """Wait until pairs that may sleep were asked once, but not for long where they do not answer.
+    async def wait_for_activity(self) -> None:
+        """Wait for a short time until the router pods of resources that may scale to zero were read once.
 
-        What is decided before would be taken back a moment later, in the status at least.
+        Otherwise the first statuses would change a moment later.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_S):
@@ -117,7 +117,7 @@ class LoadMonitor:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Measure until the end of the block."""
+        """Read until the end of the block."""
         work = {
             "scraper": self._scraper.forever(),
             "activities": self._activities.forever(),

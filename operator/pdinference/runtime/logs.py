@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line for collectors, or plain text for people."""
+"""Logs: one JSON object per line, or plain text."""
 
 import logging
 import sys
@@ -22,7 +22,7 @@ class _PlainFormatter(logging.Formatter):
 
 
 def configure(settings: OperatorSettings) -> None:
-    """Send all logs to stderr in the chosen form; Kopf says only what went wrong."""
+    """Send all logs to stderr in the chosen format; of Kopf's logs only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
     formatter: logging.Formatter = (
         JsonFormatter(_FIELDS, rename_fields={"asctime": "time", "levelname": "level", "name": "logger"})

@@ -1,4 +1,4 @@
-"""Complete lists: once before any work, then now and then, and soon after watches began, at first or anew."""
+"""Lists all objects: before the first reconcile, at intervals, and after watches begin anew."""
 
 import asyncio
 import logging
@@ -22,13 +22,12 @@ _NOT_FOUND = 404
 class Resync:
     """Keeps the cache complete.
 
-    Kopf lists before it watches, at first and after a watch expired, and then reports what exists, but not what was
-    deleted since our own last list. So every watch that begins with a list asks for a complete list here, which does
-    notice. It is made once the watch has begun: what was deleted before Kopf's list is missing here, and what is
-    deleted after it is told.
+    Kopf lists before its first watch, and after a watch expired. It then reports existing objects, but not those
+    deleted since the operator's own last list. So each watch that begins with a list requests a complete list here.
+    That list is made after the watch has begun, so it lacks every object that the watch did not report as deleted.
 
     Args:
-        enqueue: Takes the resources to look at again.
+        enqueue: Queues resources for a reconcile.
     """
 
     def __init__(
@@ -49,12 +48,12 @@ class Resync:
         self._kinds = kinds
         self._interval = interval
         self._enqueue = enqueue
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         self.synced = False
 
-    def ask(self) -> None:
-        """A watch began with a list: list soon."""
-        self._asked.set()
+    def request(self) -> None:
+        """Request a list soon, because a watch began with one."""
+        self._requested.set()
 
     async def first(self) -> None:
         """List until it succeeds once."""
@@ -62,15 +61,15 @@ class Resync:
         self.synced = True
 
     async def forever(self) -> None:
-        """List at intervals, with jitter, and when asked to."""
+        """List at intervals, with jitter, and on request."""
         while True:
             try:
                 async with asyncio.timeout(self._interval * random.uniform(0.9, 1.1)):  # noqa: S311 - no secret
-                    await self._asked.wait()
+                    await self._requested.wait()
                 await asyncio.sleep(_SETTLE_S)  # all watches begin together, at first and when the API server restarts
             except TimeoutError:
                 pass
-            self._asked.clear()
+            self._requested.clear()
             await self._list_at_last()
 
     async def _list_at_last(self) -> None:
@@ -84,23 +83,23 @@ class Resync:
         complete = await self._correct(drifted)
         if self.synced and drifted:
             self._metrics.resync_drift.inc(len(drifted))
-            _LOG.info("A list corrected %d resources that the watches had wrong", len(drifted))
+            _LOG.info("A list corrected the cached objects of %d resources", len(drifted))
         everything = (record.owner for _, record in self._cache.resources.items()) if complete else ()
         self._enqueue({*drifted, *everything})
         return complete
 
     async def _correct(self, drifted: set[Owner]) -> bool:
-        """Add the owners of all that differed, by lists before one that failed too: the next try finds them no more."""
+        """Add the owners of all corrected objects, including those that were listed before a failure."""
         try:
             async for owners in list_all(self._api, self._cache, self._namespaces, self._kinds):
                 drifted |= owners
         except ApiError as error:
             self._metrics.resyncs.labels("error").inc()
-            _LOG.warning("Listing all objects failed, will try again: %s%s", error, _hint(error))
+            _LOG.warning("Listing all objects failed and is retried: %s%s", error, _hint(error))
             return False
         self._metrics.resyncs.labels("success").inc()
         return True
 
 
 def _hint(error: ApiError) -> str:
-    return " (are the CRDs installed, in this operator's version?)" if error.status == _NOT_FOUND else ""
+    return " (check that the CRDs of this operator's version are installed)" if error.status == _NOT_FOUND else ""

@@ -21,7 +21,7 @@ _KOPF_EXIT_S = 5.0
 
 
 def run(settings: OperatorSettings) -> int:
-    """Run the operator until SIGTERM or SIGINT; the exit status comes back."""
+    """Run the operator until SIGTERM or SIGINT. Returns the exit status."""
     logs.configure(settings)
     _allow_connections()
     try:
@@ -42,7 +42,7 @@ async def _main(settings: OperatorSettings) -> int:
 
 
 def _allow_connections() -> None:
-    """Many containers start with 1,024 open files, which pods that never answer could use up."""
+    """Raise the limit on open files: many containers start with 1,024, and unresponsive pods occupy connections."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -54,10 +54,10 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
 
 
 class Operator:
-    """Starts the parts of the process in their order, and stops them.
+    """Starts the components of the process in order, and stops them.
 
     Args:
-        stop: Set it to stop the operator in an orderly way.
+        stop: Set to stop the operator gracefully.
     """
 
     def __init__(self, settings: OperatorSettings, application: Application, stop: asyncio.Event) -> None:
@@ -66,7 +66,7 @@ class Operator:
         self._stop = stop
 
     async def run(self) -> int:
-        """Run until told to stop (0), or until something that cannot be cured from within (1)."""
+        """Run until a signal to stop (0), or until a failure that requires a new process (1)."""
         health = Health(
             self._application.freshness,
             self._application.metrics,
@@ -89,22 +89,23 @@ class Operator:
             )
             async with self._application.load_monitor.run(), self._watching() as watching:
                 status = await self._lead(watching)
-                # Before Kopf ends: it cancels all tasks that were started after it, those of connections among them.
+                # Before Kopf ends, because it cancels all tasks that were started after it, including those of
+                # connections.
                 await self._application.tls_endpoint.drain()
                 return status
 
     def _unready(self) -> str:
-        """Why nothing should be sent here yet, or no more; empty when all is well."""
+        """Why the process is not ready; empty when it is."""
         if self._stop.is_set():
             return "stopping"
         if not self._application.resync.synced:
             return "the first list of all objects is not complete"
         if not self._application.isolated.ready.is_set():
             return "the process for examinations is not ready"
-        return "" if self._application.tls_endpoint.ready else "there is no certificate to answer the API server with"
+        return "" if self._application.tls_endpoint.ready else "the HTTPS endpoint has no certificate yet"
 
     async def _lead(self, watching: asyncio.Task[None]) -> int:
-        """Become the leader, work, and leave in the order in which nobody else can write at the same time."""
+        """Become the leader and reconcile. The Lease is released last, so that only one process writes."""
         resyncing = asyncio.create_task(self._application.resync.forever(), name="resync")
         leading = asyncio.create_task(self._work(), name="lead")
         stopping = asyncio.create_task(self._stop.wait(), name="stop")
@@ -122,16 +123,16 @@ class Operator:
         return status
 
     async def _work(self) -> None:
-        await self._application.load_monitor.begun()
+        await self._application.load_monitor.wait_for_activity()
         await self._application.leader.acquire()
         self._application.workers.start(self._settings.workers)
         await self._application.leader.hold()
 
     @asynccontextmanager
     async def _watching(self) -> AsyncIterator[asyncio.Task[None]]:
-        """Kopf, which installs signal handlers of its own that ours must replace once it is up.
+        """Run Kopf, and replace its signal handlers once it has installed them.
 
-        When it ends, Kopf cancels every task that was started after it, so it is the last to be stopped.
+        When Kopf ends, it cancels every task that was started after it, so it is stopped last.
         """
         halt, ready = asyncio.Event(), asyncio.Event()
         task = asyncio.create_task(
@@ -157,7 +158,7 @@ class Operator:
             await asyncio.wait({task}, timeout=_KOPF_EXIT_S)
 
     async def _unless_stopped(self, work: Any) -> bool:
-        """Do this; False when told to stop before it was done."""
+        """Await this; False if the signal to stop came first."""
         task = asyncio.ensure_future(work)
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -170,7 +171,7 @@ class Operator:
 
 
 def _report_end(watching: asyncio.Task[Any], resyncing: asyncio.Task[Any], leading: asyncio.Task[Any]) -> int:
-    """Say what ended although nobody asked for it; Kubernetes starts the process again."""
+    """Log which task ended unexpectedly. Returns exit status 1; the kubelet restarts the container."""
     for task in (leading, watching, resyncing):
         if task.done() and not task.cancelled():
             error = task.exception()

@@ -1,4 +1,4 @@
-"""How an operator process runs; `pdinference run` fills this in from its flags."""
+"""Settings of an operator process, which `pdinference run` reads from its flags."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,34 +10,34 @@ from pdinference.manifests import RenderSettings
 
 
 class TLSSettings(BaseModel):
-    """The HTTPS server for what the API server calls; it serves when there is a Secret or a folder."""
+    """The HTTPS endpoint for the API server; it is on if `secret` or `folder` is set."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
 
     port: Annotated[int, Field(ge=0, le=65535)] = names.OPERATOR_TLS_PORT
-    """Port; 0 takes a free one and logs it."""
+    """Port; 0 selects a free one, which is logged."""
     hosts: tuple[str, ...] = ()
-    """Names and addresses under which the API server calls, for the self-managed certificate."""
+    """Names and addresses in the self-managed certificate, under which the API server calls."""
     secret: str = ""
     """Secret in the operator's own namespace that holds the self-managed CA and certificate."""
     folder: Path | None = None
-    """Folder with tls.crt and tls.key that somebody else renews, instead of a Secret."""
+    """Folder with tls.crt and tls.key that another component renews, instead of a Secret."""
     webhook: str = ""
     """Name of the webhook configurations that get the CA bundle."""
     client_certificate: bool = False
-    """Whether the webhook answers only callers with a client certificate."""
+    """Whether the webhook requires a client certificate."""
     client_ca: Path | None = None
-    """File with the CAs of that certificate. None: what the API server publishes of its front proxy."""
+    """File with the CAs of that certificate. None: the CAs that the API server publishes for its front proxy."""
     client_names: tuple[str, ...] = ()
-    """Common names that it may have. Empty: any, or those that the API server publishes of its front proxy."""
+    """Allowed common names. Empty: any, or those that the API server publishes for its front proxy."""
     check_seconds: Annotated[float, Field(gt=0)] = 15
-    """How often certificate and CA bundle are looked at."""
+    """Interval of checks of certificate and CA bundle."""
     drain_seconds: Annotated[float, Field(ge=0)] = 5
-    """How long calls are still answered when the process is told to stop, while the news of it travels."""
+    """How long calls are still served after the signal to stop, until the endpoint is removed everywhere."""
 
     @property
     def enabled(self) -> bool:
-        """Whether to serve at all."""
+        """Whether the endpoint is on."""
         return bool(self.secret or self.folder)
 
 
@@ -47,35 +47,35 @@ class OperatorSettings(BaseModel):
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, use_attribute_docstrings=True, extra="forbid")
 
     namespaces: tuple[str, ...] = ()
-    """Namespaces to serve; none means the whole cluster."""
+    """Namespaces to watch; none means the whole cluster."""
     kubeconfig: Path | None = None
     """Kubeconfig to log in with. Default: the pod's service account, else $KUBECONFIG, else ~/.kube/config."""
     leader_elect: bool = True
-    """Work only while holding the Lease. Off is for a single process on a developer's machine."""
+    """Reconcile only while holding the Lease. Off is for a single process on a developer's machine."""
     lease_namespace: str = "default"
-    """Where the Lease is: the operator's own namespace."""
+    """Namespace of the Lease: the operator's own."""
     workers: Annotated[int, Field(ge=1)] = 8
-    """Resources that are reconciled at a time."""
+    """Resources that are reconciled concurrently."""
     applies: Annotated[int, Field(ge=1)] = 32
-    """Requests for children under way at a time, over all resources."""
+    """Concurrent requests for children, over all resources."""
     resync_seconds: Annotated[float, Field(gt=0)] = 600
-    """How often everything is listed, which cures whatever a watch missed."""
+    """Interval of complete lists, which correct what watches missed."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
-    """Port of /healthz, /readyz and /metrics; 0 takes a free one and logs it."""
+    """Port of /healthz, /readyz and /metrics; 0 selects a free one, which is logged."""
     bind_address: str = "0.0.0.0"  # noqa: S104 - kubelet and Prometheus come from outside the pod
     """Address of that port."""
     tls: TLSSettings = TLSSettings()
-    """What the API server calls."""
+    """The HTTPS endpoint."""
     metrics_service: tuple[str, str] | None = None
-    """Namespace and name of the Service in front of this operator through which the API server asks for external
-    metrics. None: it serves none."""
+    """Namespace and name of the operator's Service through which the API server requests external metrics. None: the
+    metrics API is off."""
     scrape_seconds: Annotated[float, Field(gt=0)] = 5
-    """How often the metrics of autoscaled vLLM pods are read."""
+    """Interval of scrapes of autoscaled vLLM pods."""
     shutdown_seconds: Annotated[float, Field(ge=0)] = 15
-    """How long reconciles under way may take to finish when the process is told to stop."""
+    """How long reconciles in progress may take to finish after the signal to stop."""
     render: RenderSettings = RenderSettings()
-    """What the children are rendered with."""
+    """Settings of the manifests."""
     log_format: Literal["json", "plain"] = "json"
-    """Structured logs for a collector, or plain ones for a person."""
+    """JSON for log collectors, or plain text."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least severity that is logged."""
+    """Lowest severity that is logged."""

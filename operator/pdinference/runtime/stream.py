@@ -1,7 +1,8 @@
-"""What Kopf reads of its HTTP session: lists without objects, and bookmarks in the place of objects.
+"""Rewrites Kopf's responses: lists without objects, and bookmarks in place of objects.
 
-Kopf parses a list page and a watch line as a whole, and gives up when one object is too deep. Our own list follows each
-new watch (`resync`), and is careful with each object. So Kopf needs of lists and watches nothing but resource versions.
+Kopf parses a list page or a watch line as a whole, and fails if one object is nested too deeply. The operator's own
+list follows each new watch (`resync`) and bounds each object. So Kopf needs only resource versions of lists and
+watches.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ class _List(msgspec.Struct):
 
 
 async def without_objects(body: bytes) -> bytes:
-    """A list with its resource version and nothing else."""
+    """The list without its objects, only with its resource version."""
     try:
         found = msgspec.json.decode(body, type=_List)
     except RecursionError:
@@ -47,25 +48,25 @@ class EventStream:
 
     Args:
         reader: The response's content.
-        path: Of the list that is watched.
-        heard: Called for each chunk.
+        path: URL path of the watched list.
+        on_bytes: Called for each chunk.
         take: Called with each object, and whether it was deleted; None to leave all events to Kopf.
     """
 
-    def __init__(self, reader: Any, path: str, heard: Callable[[], None], take: Take | None) -> None:
+    def __init__(self, reader: Any, path: str, on_bytes: Callable[[], None], take: Take | None) -> None:
         self._reader = reader
         self._own = f"/{names.GROUP}/" in path
-        self._heard = heard
+        self._on_bytes = on_bytes
         self._take = take
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """Complete lines."""
+        """Yield complete lines."""
         begun = bytearray()
         async for chunk in self._reader.iter_chunked(size):
-            self._heard()
+            self._on_bytes()
             begun += chunk
             if b"\n" in chunk:
                 *lines, rest = begun.split(b"\n")
@@ -78,7 +79,7 @@ class EventStream:
             yield await self._taken(bytes(begun))
 
     async def _taken(self, line: bytes) -> bytes:
-        """What Kopf reads instead of this line."""
+        """The line for Kopf in place of this one."""
         if self._take is None or not line:
             return line + b"\n"
         try:
@@ -92,7 +93,7 @@ class EventStream:
             self._take(body, event == "DELETED")
             return msgspec.json.encode(bookmark) + b"\n"
         except Exception:  # noqa: BLE001 - one object must not end the watch of all
-            _LOG.exception("An event of a watch cannot be read and is left out")
+            _LOG.exception("Skipping a watch event that cannot be read")
             return b"\n"
 
 

@@ -1,4 +1,4 @@
-"""The HTTPS side of the process: what the API server calls, on every replica, leader or not."""
+"""The HTTPS endpoint that the API server calls; every replica serves it, leader or not."""
 
 import asyncio
 import logging
@@ -29,11 +29,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class TlsEndpoint:
-    """Serves routes behind TLS, with a certificate that is kept fresh.
+    """Serves routes over TLS, with a certificate that is renewed in place.
 
     Args:
-        routes: What to answer the API server, as a caller of webhooks; where it is to present a client certificate,
-            nobody else.
+        routes: The webhooks. If a client certificate is required, only callers that present one can use them.
     """
 
     def __init__(
@@ -48,42 +47,42 @@ class TlsEndpoint:
         self._certificates = _certificates(settings, api) if settings.tls.enabled else None
         context = None if self._certificates is None else self._certificates.context
         self.clients = None if context is None else ClientAuthorities(context)
-        """Who may prove themselves by a certificate; None when there is nothing to serve."""
+        """The CAs of client certificates; None when TLS is off."""
         self._callers = _callers(settings, api, self.clients) if self.clients is not None else None
         self._routes = list(routes) if self._callers is None else self._callers.guarded(routes)
         self._server: TLSServer | None = None
 
     @property
     def ready(self) -> bool:
-        """Whether calls can succeed; True when there is nothing to serve."""
+        """Whether calls can succeed; True when TLS is off."""
         if self._callers is not None and not self._callers.ready:
             return False
         return self._certificates is None or self._certificates.ready
 
     def add(self, routes: Iterable[web.AbstractRouteDef]) -> None:
-        """Answer these too; before `serve`."""
+        """Add routes; only before `serve`."""
         self._routes.extend(routes)
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
-        """Answer until the end of the block."""
+        """Serve until the end of the block."""
         if self._certificates is None:
             yield
             return
         tls = self._settings.tls
-        keeping = {"certificates": self._certificates.keep(tls.check_seconds)}
+        tasks = {"certificates": self._certificates.keep(tls.check_seconds)}
         if self._callers is not None:
-            keeping["callers"] = self._callers.keep(tls.check_seconds)
+            tasks["callers"] = self._callers.keep(tls.check_seconds)
         self._server = TLSServer(self._routes, self._certificates.context)
         async with AsyncExitStack() as stack:
-            for name, work in keeping.items():
+            for name, work in tasks.items():
                 await stack.enter_async_context(self._supervisor.running(name, work))
             serving = self._server.serve(self._settings.bind_address, tls.port, drain=tls.drain_seconds)
             _LOG.info("Serving HTTPS on port %d", await stack.enter_async_context(serving))
             yield
 
     async def drain(self) -> None:
-        """Serve for a while after the process was told to stop, because the API server notices it later."""
+        """Serve for a while after the signal to stop, because the endpoint is removed elsewhere later."""
         if self._server is not None:
             self._server.leave()
             await asyncio.sleep(self._settings.tls.drain_seconds)

@@ -1,7 +1,6 @@
-"""Kopf as an informer: it lists, watches and reconnects; the objects go from its streams to the cache and the queue.
+"""Kopf as an informer: it lists, watches and reconnects. Objects go from its streams to the cache and the queue.
 
-No finalizers, no annotations, no peering, no event posting: nothing that writes. Everything that changes an object in
-the cluster is in `reconcile`.
+Features of Kopf that write are off: finalizers, annotations, peering, posting of Events. Reconciles make all writes.
 """
 
 import re
@@ -21,7 +20,7 @@ from pdinference.runtime.freshness import Freshness, response_class, trace
 from pdinference.runtime.stream import Take
 
 INACTIVITY_S = 70.0
-"""Kopf reconnects a watch that is silent for so long; API servers send bookmarks every minute."""
+"""Silence after which Kopf reconnects a watch; API servers send bookmarks every minute."""
 _BACKOFF_LIMIT_S = 30.0
 _NAMESPACE = re.compile(r"/namespaces/[^/]+(?=/[^/]+$)")
 
@@ -29,7 +28,7 @@ OnEvent = Callable[[Kind, Mapping[str, Any], bool], None]
 
 
 class _Backoffs:
-    """Delays without end: a watch must outlive any outage, and Kopf gives up when the delays run out."""
+    """Endless delays: a watch must survive any outage, and Kopf stops when the delays end."""
 
     def __iter__(self) -> Iterator[float]:
         delay = 1.0
@@ -39,7 +38,7 @@ class _Backoffs:
 
 
 def registry(kinds: Collection[Kind], session: Callable[[], Awaitable[kopf.AiohttpSession]]) -> kopf.OperatorRegistry:
-    """Handlers, without which Kopf would not watch these kinds, and the login."""
+    """Handlers, without which Kopf does not watch these kinds, and the login."""
     handlers = kopf.OperatorRegistry()
     for kind in kinds:
         kopf.on.event(kind.group, kind.version, kind.plural, registry=handlers, id=kind.plural)(_leave)
@@ -67,12 +66,12 @@ def taker(kinds: Collection[Kind], on_event: OnEvent) -> Callable[[str], Take | 
 
 
 def settings(kinds: Collection[Kind]) -> kopf.OperatorSettings:
-    """How Kopf watches."""
+    """Kopf's settings."""
     chosen = kopf.OperatorSettings()
     chosen.posting.enabled = False
     chosen.scanning.disabled = True
     chosen.watching.inactivity_timeout = INACTIVITY_S
-    chosen.watching.chunk_size = 1  # of a list only the version is used
+    chosen.watching.chunk_size = 1  # only the resource version of a list is used
     chosen.networking.error_backoffs = _Backoffs()
     for kind in kinds:
         if kind.selector:
@@ -105,7 +104,7 @@ async def watch(
 async def _session(
     freshness: Freshness, taker: Callable[[str], Take | None], kubeconfig: Path | None
 ) -> kopf.AiohttpSession:
-    """A session with the official client's TLS and credentials, which renew themselves with each request."""
+    """A session with the official client's TLS settings and credentials, refreshed before each request."""
     configuration = await load_configuration(kubeconfig)
     client = ApiClient(configuration)
 

@@ -1,4 +1,4 @@
-"""What the API server calls: one HTTPS server, its certificate, and the CA bundle by which the API server knows it."""
+"""The HTTPS server that the API server calls, its certificate, and the publication of its CA bundle."""
 
 from pdinference.serving.bundle import BundleHolder, api_service, webhook_configurations
 from pdinference.serving.callers import Callers, mounted, published

@@ -1,4 +1,4 @@
-"""A certificate authority of one's own: pure decisions on what to renew when, and the certificates themselves."""
+"""A self-managed certificate authority: pure decisions on renewal, and the certificates."""
 
 import ipaddress
 from base64 import b64decode, b64encode
@@ -23,10 +23,11 @@ Key = ec.EllipticCurvePrivateKey
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """How long things are valid.
+    """Lifetimes of certificates.
 
     Attributes:
-        settling: How long a new authority is in the bundle before it signs: API servers take a moment to hear of it.
+        settling: Time that a new authority is in the bundle before it signs, until all API servers have read the
+        bundle.
     """
 
     authority: timedelta = timedelta(days=365)
@@ -36,11 +37,11 @@ class Lifetimes:
 
 @dataclass(frozen=True, slots=True)
 class KeyMaterial:
-    """What the Secret holds.
+    """The content of the Secret.
 
     Attributes:
-        authorities: The newest first; older ones stay until they expire, for what they signed.
-        authority_key: Of the newest.
+        authorities: CAs, the newest first. Older ones stay until they expire, because of the certificates they signed.
+        authority_key: Key of the newest CA.
     """
 
     authorities: tuple[Certificate, ...]
@@ -49,8 +50,8 @@ class KeyMaterial:
     key: Key
 
     @classmethod
-    def of_secret(cls, data: Mapping[str, str] | None) -> Self | None:
-        """Read a Secret's data; None when it is empty or holds something else."""
+    def from_secret(cls, data: Mapping[str, str] | None) -> Self | None:
+        """Read a Secret's data; None if it is empty or invalid."""
         try:
             members = {name: b64decode(text) for name, text in (data or {}).items()}
             return cls(
@@ -63,7 +64,7 @@ class KeyMaterial:
             return None
 
     def as_secret(self) -> dict[str, str]:
-        """A Secret's data."""
+        """The data of a Secret."""
         members = {
             _BUNDLE: self.bundle,
             _AUTHORITY_KEY: _pem_key(self.authority_key),
@@ -74,11 +75,11 @@ class KeyMaterial:
 
     @property
     def bundle(self) -> bytes:
-        """Every authority that a client should trust, as PEM."""
+        """All CAs that a client should trust, as PEM."""
         return b"".join(_pem(authority) for authority in self.authorities)
 
     def usable(self, hosts: tuple[str, ...], now: datetime) -> bool:
-        """Whether clients that trust the bundle accept the certificate at this time, under all of these names."""
+        """Whether clients that trust the bundle accept the certificate now, under all of these names."""
         return (
             now < self.certificate.not_valid_after_utc
             and _belongs(self.key, self.certificate)
@@ -87,29 +88,29 @@ class KeyMaterial:
         )
 
     def living(self, now: datetime) -> tuple[Certificate, ...]:
-        """The authorities that have not expired."""
+        """The CAs that have not expired."""
         return tuple(authority for authority in self.authorities if now < authority.not_valid_after_utc)
 
     @property
     def chain(self) -> bytes:
-        """Certificate and key, as Python's `ssl` loads them from one file."""
+        """Certificate and key as PEM, in one file for Python's `ssl`."""
         return _pem(self.certificate) + _pem_key(self.key)
 
 
 def renewed(
     current: KeyMaterial | None, hosts: tuple[str, ...], now: datetime, lifetimes: Lifetimes, *, published: bool
 ) -> KeyMaterial:
-    """What the Secret should hold; `current` itself when nothing is due.
+    """The new content of the Secret; `current` itself if nothing is due.
 
-    A new authority only joins the bundle at first. It replaces the certificate of another authority once clients had
-    time to hear of it, so that no call fails in between; at once when the certificate is of no use any more.
+    A new CA is first only added to the bundle. It signs the certificate when clients have had time to read the bundle,
+    so that no call fails; at once if the current certificate is no longer usable.
 
     Args:
-        current: What it holds.
+        current: Its current content.
         hosts: Names and addresses under which clients reach the server.
-        now: The time.
+        now: Current time.
         lifetimes: How long new certificates are valid.
-        published: Whether clients have been given the current bundle.
+        published: Whether the current bundle is published.
     """
     living = current.living(now) if current else ()
     usable = current is not None and current.usable(hosts, now)
@@ -122,13 +123,13 @@ def renewed(
     newest = living[0]
     settled = published and now - newest.not_valid_before_utc >= _BACKDATED + lifetimes.settling
     if current is not None and usable:
-        # Clients that trust the certificate at hand trust its successor of the same authority, however new that is.
+        # Clients that trust the current certificate also trust its successor from the same CA.
         replaced = _due(current.certificate, now) if _signed(current.certificate, newest) else settled
         if not replaced:
             unchanged = living == current.authorities
             return current if unchanged else KeyMaterial(living, key, current.certificate, current.key)
     server_key = _new_key()
-    valid = _Validity.of(now, lifetimes.server)
+    valid = _Validity.starting(now, lifetimes.server)
     return KeyMaterial(living, key, _new_certificate(server_key, hosts, newest, key, valid), server_key)
 
 
@@ -163,14 +164,14 @@ def _new_key() -> Key:
 
 
 def _new_authority(key: Key, now: datetime, lifetimes: Lifetimes) -> Certificate:
-    # The time in its name keeps two generations apart for clients that look an issuer up by name.
+    # The time in its name distinguishes two generations for clients that find an issuer by name.
     name = _name(f"pdinference operator CA {now:%Y-%m-%dT%H:%M:%S}")
     usage = x509.KeyUsage(
         digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
         key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
     )  # fmt: skip
     return (
-        _builder(name, name, key, key, _Validity.of(now, lifetimes.authority))
+        _builder(name, name, key, key, _Validity.starting(now, lifetimes.authority))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .sign(key, hashes.SHA256())
@@ -195,7 +196,7 @@ class _Validity(NamedTuple):
     until: datetime
 
     @classmethod
-    def of(cls, now: datetime, life: timedelta) -> Self:
+    def starting(cls, now: datetime, life: timedelta) -> Self:
         return cls(now - _BACKDATED, now + life)
 
 

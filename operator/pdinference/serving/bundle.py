@@ -1,4 +1,4 @@
-"""Objects of the API server through which it calls us: completed when we can answer, with what the chart leaves out."""
+"""Completes webhook configurations and the APIService with CA bundle and rules, once the operator can serve calls."""
 
 import logging
 from base64 import b64encode
@@ -15,12 +15,12 @@ _NOT_FOUND = 404
 
 @dataclass(frozen=True, slots=True)
 class BundleHolder:
-    """One object that is to hold the CA bundle.
+    """An object that contains the CA bundle.
 
     Attributes:
         path: Its URL path.
-        filled: From the live object and `{caBundle: ...}` to what is to be applied, and nothing else, so that no other
-            field has us as its manager. Without a bundle somebody else, such as cert-manager, takes care of it.
+        filled: Returns the fields to apply from the live object and `{caBundle: ...}`, so that the operator manages no
+            other field. Without a bundle another component, such as cert-manager, sets it.
     """
 
     path: str
@@ -28,11 +28,11 @@ class BundleHolder:
 
 
 def webhook_configurations(name: str, rules: Json) -> tuple[BundleHolder, ...]:
-    """A ValidatingWebhookConfiguration and a MutatingWebhookConfiguration, in all of their webhooks.
+    """The ValidatingWebhookConfiguration and the MutatingWebhookConfiguration, with all their webhooks.
 
     Args:
-        name: Of both.
-        rules: What the webhooks are called for: from now on the API server insists on an answer.
+        name: Name of both.
+        rules: Requests for which the API server calls the webhooks; from then on it requires a response.
     """
 
     def filled(live: Json, bundle: Json) -> Json:
@@ -46,7 +46,7 @@ def webhook_configurations(name: str, rules: Json) -> tuple[BundleHolder, ...]:
 
 
 def api_service(name: str, service: tuple[str, str]) -> BundleHolder:
-    """An APIService, as long as it leads to this Service (namespace, name): somebody else may have the API group."""
+    """The APIService, if it refers to this Service (namespace, name); another server may own the API group."""
 
     def filled(live: Json, bundle: Json) -> Json:
         leads_to = (live.get("spec") or {}).get("service") or {}
@@ -57,9 +57,10 @@ def api_service(name: str, service: tuple[str, str]) -> BundleHolder:
 
 
 async def publish(api: ApiServer, holder: BundleHolder, bundle: bytes | None) -> None:
-    """Write what is missing; nothing when it is there.
+    """Apply the missing fields, if any.
 
-    Server-side apply of these fields alone leaves all others to whoever installs the chart, so GitOps sees no drift.
+    Server-side apply of only these fields leaves all others to the manager that installs the chart, so GitOps tools see
+    no drift.
 
     Raises:
         ApiError: It could not be written.
@@ -69,14 +70,15 @@ async def publish(api: ApiServer, holder: BundleHolder, bundle: bytes | None) ->
     except ApiError as error:
         if error.status != _NOT_FOUND:
             raise
-        _LOG.warning("%s does not exist, so nobody will call for it", holder.path)
+        _LOG.warning("%s does not exist, so the API server makes no calls for it", holder.path)
         return
     wanted = holder.filled(live, {} if bundle is None else {"caBundle": b64encode(bundle).decode()})
     if not _contains(live, wanted):
         identity = {"apiVersion": live["apiVersion"], "kind": live["kind"]}
-        metadata = {"name": live["metadata"]["name"], "uid": live["metadata"]["uid"]}  # never one that was made since
+        # The uid excludes an object of the same name that was created since.
+        metadata = {"name": live["metadata"]["name"], "uid": live["metadata"]["uid"]}
         await api.apply(holder.path, {**identity, "metadata": metadata, **wanted}, manager=names.FIELD_MANAGER)
-        _LOG.info("%s has what it needs to call us", holder.path)
+        _LOG.info("%s is complete: the API server can call the operator", holder.path)
 
 
 def _contains(live: object, wanted: object) -> bool:

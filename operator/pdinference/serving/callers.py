@@ -1,4 +1,4 @@
-"""The API server as the only caller of the webhook, by the client certificate that it was configured to present."""
+"""Restricts the webhook to callers with a client certificate: the API server."""
 
 import asyncio
 import logging
@@ -17,15 +17,15 @@ from pdinference.serving.request_header import RequestHeader
 _LOG = logging.getLogger(__name__)
 _RETRY_S: Final = 2.0
 _REFUSAL: Final = (
-    "The webhook answers the API server alone, which has to present a client certificate (chart value "
-    "webhook.clientCertificate): name one in the kubeConfigFile of its AdmissionConfiguration."
+    "The webhook requires a client certificate (chart value webhook.clientCertificate). Set one for the API server in "
+    "the kubeConfigFile of its AdmissionConfiguration."
 )
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Issuers(NamedTuple):
-    """Who may call: certificates of these CAs (PEM) with one of these common names."""
+    """Accepted callers: those with a certificate of these CAs (PEM) and one of these common names."""
 
     authorities: str
     names: frozenset[str]
@@ -35,7 +35,7 @@ Source = Callable[[], Awaitable[Issuers]]
 
 
 def published(api: ApiServer, names: frozenset[str] = frozenset()) -> Source:
-    """The CA and the names of the API server's front proxy, which it publishes; other names if any are given."""
+    """The published CA and names of the API server's front proxy; `names` replaces the published names."""
 
     async def read() -> Issuers:
         found = await RequestHeader.read(api)
@@ -45,7 +45,7 @@ def published(api: ApiServer, names: frozenset[str] = frozenset()) -> Source:
 
 
 def mounted(file: Path, names: frozenset[str]) -> Source:
-    """CAs of a file, which may change."""
+    """The CAs of a file, which may change."""
 
     async def read() -> Issuers:
         return Issuers(await asyncio.to_thread(file.read_text, encoding="ascii"), names)
@@ -54,7 +54,7 @@ def mounted(file: Path, names: frozenset[str]) -> Source:
 
 
 class Callers:
-    """Lets requests of known clients in; before it knows any, none."""
+    """Accepts requests with a client certificate of the current issuers; none before the issuers are known."""
 
     def __init__(self, authorities: ClientAuthorities, source: Source) -> None:
         self._authorities = authorities
@@ -63,32 +63,32 @@ class Callers:
 
     @property
     def ready(self) -> bool:
-        """Whether anybody can be let in."""
+        """Whether the issuers are known."""
         return self._issuers is not None
 
     async def keep(self, seconds: float) -> None:
-        """Follow the source, for ever; what fails is tried again, and what was known stays."""
+        """Refresh the issuers at intervals, without end. After a failure the previous ones stay in effect."""
         while True:
             try:
                 await self.refresh()
             except (ApiError, OSError, ValueError) as error:
-                _LOG.warning("The CA of the API server's client certificate could not be read: %s", error)
+                _LOG.warning("Reading the CA of the API server's client certificate failed: %s", error)
             await asyncio.sleep(seconds if self.ready else _RETRY_S)
 
     async def refresh(self) -> None:
         """Read the source.
 
         Raises:
-            ApiError: It is the API server, which does not answer.
-            OSError: It is a file that cannot be read, or holds no CA.
-            ValueError: It is not as it should be.
+            ApiError: The API server could not be read.
+            OSError: The file could not be read, or contains no CA.
+            ValueError: The content is invalid.
         """
         issuers = await self._source()
         self._authorities.trust(issuers.authorities)
         self._issuers = issuers
 
     def guarded(self, routes: Iterable[web.AbstractRouteDef]) -> list[web.AbstractRouteDef]:
-        """The same routes, for known clients alone; of others not even the body is read."""
+        """The same routes, restricted to accepted clients. The body of other requests is not read."""
         return [
             web.RouteDef(route.method, route.path, self._guard(route.handler), route.kwargs)
             if isinstance(route, web.RouteDef)
@@ -104,7 +104,7 @@ class Callers:
                 return await handler(request)
             body = {"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure", "message": _REFUSAL}
             refusal = web.json_response({**body, "reason": "Forbidden", "code": 403}, status=403)
-            # The connection may be older than our asking for certificates; the next one brings its own.
+            # The connection may have begun before the server requested client certificates; a new one presents its own.
             refusal.force_close()
             return refusal
 

@@ -1,7 +1,8 @@
 """The certificate of the HTTPS server, renewed while it serves.
 
-Self-managed: a CA and a certificate in one named Secret, which all replicas share. Whoever finds something due writes
-it; of two that do, one gets a conflict and reads again. Mounted: files that somebody else renews, such as cert-manager.
+Self-managed: a CA and a certificate in one Secret, which all replicas share. Each replica renews what is due; if two do
+so at the same time, one gets a conflict and reads again. Mounted: files that another component, such as cert-manager,
+renews.
 """
 
 import asyncio
@@ -26,14 +27,14 @@ _LIFETIMES = Lifetimes()
 
 
 class CertificateError(Exception):
-    """There is no certificate to serve with; the message says what to do."""
+    """There is no usable certificate; the message says what to do."""
 
 
 class Certificates(ABC):
-    """A certificate that is kept fresh.
+    """A certificate that is renewed in place.
 
     Attributes:
-        context: For the server; new connections get the newest certificate.
+        context: TLS context of the server; new connections use the newest certificate.
     """
 
     def __init__(self, api: ApiServer, holders: Collection[BundleHolder]) -> None:
@@ -45,17 +46,17 @@ class Certificates(ABC):
         self._loaded = b""
 
     async def keep(self, interval: float) -> None:
-        """Look after it for ever; what fails is tried again, and the certificate at hand serves on."""
+        """Refresh at intervals, without end. After a failure the current certificate stays in use."""
         while True:
             try:
                 await self.refresh()
             except (ApiError, CertificateError, OSError, ValueError) as error:
-                _LOG.warning("The certificate could not be looked after: %s", error)
+                _LOG.warning("Refreshing the certificate failed: %s", error)
             await asyncio.sleep(interval)
 
     @abstractmethod
     async def refresh(self) -> None:
-        """Renew what is due, and serve with what is newest.
+        """Renew what is due, and use the newest certificate.
 
         Raises:
             ApiError: The API server failed.
@@ -67,10 +68,10 @@ class Certificates(ABC):
             await publish(self._api, holder, bundle)
 
     def _serve(self, chain: bytes) -> None:
-        """Use this certificate and key, one after the other as PEM, from now on."""
+        """Use this certificate and key (PEM, one after the other) for new connections."""
         if chain == self._loaded:
             return
-        with tempfile.NamedTemporaryFile(suffix=".pem") as file:  # readable to us alone; `ssl` takes files only
+        with tempfile.NamedTemporaryFile(suffix=".pem") as file:  # readable only by this user; `ssl` reads only files
             file.write(chain)
             file.flush()
             self.context.load_cert_chain(file.name)
@@ -80,22 +81,22 @@ class Certificates(ABC):
 
 
 class MountedCertificates(Certificates):
-    """Files `tls.crt` and `tls.key` in a folder, which somebody else renews, and whose CA somebody else publishes."""
+    """Files `tls.crt` and `tls.key` in a folder. Another component renews them and publishes their CA."""
 
     def __init__(self, api: ApiServer, folder: Path, *, holders: Collection[BundleHolder]) -> None:
         super().__init__(api, holders)
         self._folder = folder
 
     async def refresh(self) -> None:
-        """Load the files if they changed, and let the API server call."""
+        """Load the files if they changed, and complete the objects through which the API server calls."""
         try:
             chain = b"\n".join((self._folder / name).read_bytes() for name in ("tls.crt", "tls.key"))
         except OSError as error:
             raise CertificateError(f"no certificate in {self._folder} yet: {error}") from error
         try:
             self._serve(chain)
-        except ssl.SSLError as error:  # one of the two was replaced a moment before the other
-            raise CertificateError(f"{self._folder}: certificate and key do not go together: {error}") from error
+        except ssl.SSLError as error:  # one of the two files was replaced before the other
+            raise CertificateError(f"{self._folder}: certificate and key do not match: {error}") from error
         await self._publish(None)
 
 
@@ -103,9 +104,9 @@ class SelfManagedCertificates(Certificates):
     """A CA and a certificate in a Secret.
 
     Args:
-        secret: Namespace and name; it has to exist, because a right to create could not be limited to a name.
-        hosts: Names and addresses under which the server is called.
-        holders: Objects that are to hold the CA bundle.
+        secret: Namespace and name. It must exist, because RBAC cannot restrict `create` to a name.
+        hosts: Names and addresses of the server.
+        holders: Objects that contain the CA bundle.
     """
 
     def __init__(
@@ -125,15 +126,15 @@ class SelfManagedCertificates(Certificates):
         self._now = now
 
     async def refresh(self) -> None:
-        """Renew what is due, publish the CA bundle, and serve."""
+        """Renew what is due, publish the CA bundle, and use the certificate."""
         for _ in range(_ATTEMPTS):
             secret = await self._secret()
-            current = KeyMaterial.of_secret(secret.get("data"))
+            current = KeyMaterial.from_secret(secret.get("data"))
             if current is not None:
-                # Before anything is signed by an authority that clients do not know yet.
+                # Before a CA signs that clients do not trust yet.
                 await self._publish(current.bundle)
                 if current.usable(self._hosts, self._now()):
-                    self._serve(current.chain)  # also where its successor cannot be stored
+                    self._serve(current.chain)  # also if its successor cannot be stored
             fresh = renewed(current, self._hosts, self._now(), self._lifetimes, published=current is not None)
             if fresh is not current:
                 if not await self._written(secret, fresh):
@@ -141,10 +142,10 @@ class SelfManagedCertificates(Certificates):
                 await self._publish(fresh.bundle)
             self._serve(fresh.chain)
             return
-        raise CertificateError(f"{self._path} was changed by others again and again; trying later")
+        raise CertificateError(f"{self._path} changed during each of {_ATTEMPTS} attempts; the next refresh retries")
 
     async def _written(self, secret: Json, material: KeyMaterial) -> bool:
-        """Write the Secret; False when somebody else was quicker."""
+        """Write the Secret; False on a conflict with another writer."""
         try:
             await self._api.replace(self._path, {**secret, "data": material.as_secret()})
         except ApiError as error:
@@ -160,6 +161,6 @@ class SelfManagedCertificates(Certificates):
         except ApiError as error:
             if error.status == _NOT_FOUND:
                 raise CertificateError(
-                    f"Secret {self._path} does not exist; the chart makes it, so run helm upgrade"
+                    f"Secret {self._path} does not exist. The chart creates it: run helm upgrade"
                 ) from error
             raise

@@ -1,7 +1,7 @@
-"""Clients of the HTTPS server that prove themselves by a certificate.
+"""Authentication of clients of the HTTPS server by certificate.
 
-One server has clients of several CAs (the API server as a front proxy, the API server as a caller of webhooks). So TLS
-takes a certificate of any of them, without insisting on one, and each route looks at whose it is.
+One server has clients of several CAs (the API server as a front proxy, and as a caller of webhooks). So TLS accepts a
+certificate of any of these CAs without requiring one, and each route checks the issuer.
 """
 
 import ssl
@@ -16,10 +16,10 @@ _COMMON_NAME: Final = "commonName"
 
 
 class ClientAuthorities:
-    """The CAs whose certificates the server takes.
+    """The CAs of accepted client certificates.
 
     Args:
-        context: Of the HTTPS server. From the first `trust` on it asks clients for a certificate.
+        context: TLS context of the HTTPS server. From the first `trust` on it requests client certificates.
     """
 
     def __init__(self, context: ssl.SSLContext) -> None:
@@ -27,7 +27,7 @@ class ClientAuthorities:
         self._loaded: set[str] = set()
 
     def trust(self, authorities: str) -> None:
-        """Take certificates of these CAs, too.
+        """Accept certificates of these CAs, too.
 
         Raises:
             ssl.SSLError: They are not PEM.
@@ -39,12 +39,12 @@ class ClientAuthorities:
         self._loaded.add(authorities)
 
     def is_client(self, request: web.Request, authorities: str, names: frozenset[str]) -> bool:
-        """Whether a request comes with a certificate that these CAs issued to one of these common names.
+        """Whether a request has a certificate of these CAs with one of these common names.
 
         Args:
-            request: TLS has checked the chain of its certificate, up to any of the CAs.
-            authorities: As they were given to `trust`.
-            names: Empty for any.
+            request: TLS has verified its certificate against all trusted CAs.
+            authorities: CAs that were passed to `trust`, as PEM.
+            names: Allowed common names; empty for any.
         """
         connection: ssl.SSLObject | None = None
         if request.transport is not None:
@@ -54,7 +54,7 @@ class ClientAuthorities:
             return False
         if names and not names & _common_names(certificate):
             return False
-        # A CA cannot be taken out of a context. Once it was replaced, its certificates are refused here.
+        # A CA cannot be removed from a context, so certificates of a replaced CA are refused here.
         return self._loaded == {authorities} or _issued_by(connection, authorities)
 
 

@@ -1,4 +1,4 @@
-"""What the API server publishes of itself for those that it passes requests on to (request-header authentication)."""
+"""The API server's published configuration for request-header authentication by extension API servers."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ PATH: Final = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-aut
 
 @dataclass(frozen=True, slots=True)
 class RequestHeader:
-    """How the API server proves itself, and how it names the user.
+    """How the API server authenticates as a front proxy, and the headers with the user.
 
     Attributes:
         authorities: CAs of its client certificate, as PEM.
@@ -27,21 +27,21 @@ class RequestHeader:
 
     @classmethod
     async def read(cls, api: ApiServer) -> Self:
-        """As it is published now.
+        """Read the published configuration.
 
         Raises:
             ApiError: It could not be read.
-            ValueError: It is not as it should be.
+            ValueError: It is invalid.
         """
-        return cls._of((await api.get(PATH)).get("data") or {})
+        return cls._from_data((await api.get(PATH)).get("data") or {})
 
     @classmethod
-    def _of(cls, data: Mapping[str, str]) -> Self:
+    def _from_data(cls, data: Mapping[str, str]) -> Self:
         def values(key: str) -> tuple[str, ...]:
             return tuple(json.loads(data.get(f"requestheader-{key}") or "[]"))
 
         if not (authorities := data.get("requestheader-client-ca-file", "")):
-            raise ValueError("the API server has no --requestheader-client-ca-file, so it passes no requests on")
+            raise ValueError("the API server has no --requestheader-client-ca-file, so it proxies no requests")
         return cls(
             authorities=authorities,
             names=frozenset(values("allowed-names")),

@@ -1,4 +1,4 @@
-"""The HTTPS server that the API server calls; handlers are added to it."""
+"""The HTTPS server that the API server calls."""
 
 import ssl
 from collections.abc import AsyncIterator, Iterable
@@ -6,15 +6,15 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-_LARGEST_BODY = 16 * 2**20  # a review holds an object twice, and etcd's limit for one is 1.5 MiB
+_LARGEST_BODY = 16 * 2**20  # a review contains an object twice, and etcd's limit for one is 1.5 MiB
 
 
 class TLSServer:
-    """Routes behind TLS.
+    """Serves routes over TLS.
 
     Args:
-        routes: What it answers.
-        context: With the certificate; it may be renewed while the server runs.
+        routes: The routes.
+        context: TLS context; its certificate may be renewed while the server runs.
     """
 
     def __init__(self, routes: Iterable[web.AbstractRouteDef], context: ssl.SSLContext) -> None:
@@ -23,21 +23,21 @@ class TLSServer:
         self._leaving = False
 
     def leave(self) -> None:
-        """From now on, close each connection after its next answer: clients go elsewhere with the one after."""
+        """From now on, close each connection after its next response, so that clients connect to another replica."""
         self._leaving = True
 
     @asynccontextmanager
     async def serve(self, host: str, port: int, *, drain: float) -> AsyncIterator[int]:
-        """Listen; the port comes back, which matters when a free one was asked for.
+        """Listen; yields the port, which matters if 0 was given.
 
         Args:
             host: Address to listen on.
             port: Port to listen on.
-            drain: Seconds that requests under way may take to finish in the end.
+            drain: Seconds that requests in progress may take to finish at the end.
         """
         app = web.Application(client_max_size=_LARGEST_BODY)
         app.add_routes(self._routes)
-        app.on_response_prepare.append(self._say_goodbye)
+        app.on_response_prepare.append(self._close_when_leaving)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=drain)
         await runner.setup()
         try:
@@ -46,9 +46,9 @@ class TLSServer:
         finally:
             await runner.cleanup()
 
-    async def _say_goodbye(self, _request: web.Request, response: web.StreamResponse) -> None:
+    async def _close_when_leaving(self, _request: web.Request, response: web.StreamResponse) -> None:
         if self._leaving:
             response.force_close()
-            # aiohttp has set its headers before this hook. A client that does not know of the close may lose its next
-            # call, which Go's HTTP client does not repeat (a webhook is called with POST).
+            # aiohttp has set its headers before this hook. Without the header, a client may send its next request on
+            # the closed connection. Go's HTTP client does not retry it, because webhooks are called with POST.
             response.headers["Connection"] = "close"

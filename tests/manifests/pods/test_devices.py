@@ -84,7 +84,7 @@ class TestClaims:
         spec = parameter_pod(resource(parameter=overlay("nic"), decode=claiming()))
         assert [claim["name"] for claim in spec["resourceClaims"]] == ["accelerators", "nic"]
         assert [claim["name"] for claim in spec["containers"][0]["resources"]["claims"]] == ["accelerators", "nic"]
-        with pytest.raises(InvalidResourceError, match="use accelerator"):
+        with pytest.raises(InvalidResourceError, match="configure accelerator"):
             render(resource(parameter=overlay("accelerators"), decode=claiming()), RenderSettings())
 
     @pytest.mark.parametrize("nonsense", ["x", ["x"], [{"name": []}], {"name": "accelerators"}])

@@ -156,7 +156,7 @@ def test_a_manifest_does_not_lead_out_of_its_folder(tmp_path: Path, name: str) -
     listed = {"version": 1, "commit": "c", "files": [{"path": NAMES[name], "size": 0, "sha256": "0" * 64}]}
     (tmp_path / MANIFEST).write_text(json.dumps(listed))
     assert read_manifest(tmp_path) is None
-    with pytest.raises(ModelError, match="holds no complete download"):
+    with pytest.raises(ModelError, match="has no complete download"):
         check(tmp_path)
 
 
@@ -181,7 +181,7 @@ def test_a_manifest_that_makes_no_sense_is_none(tmp_path: Path, content: bytes) 
 def test_a_file_of_a_download_that_was_exchanged_is_named(tmp_path: Path, make: Callable[[Path], None]) -> None:
     write_manifest(tmp_path, Manifest("c", (KeptFile("model.safetensors", 3, "0" * 64),)))
     make(tmp_path / "model.safetensors")
-    with pytest.raises(ModelError, match=r"model\.safetensors is no file"):
+    with pytest.raises(ModelError, match=r"model\.safetensors is not a file"):
         check(tmp_path)
 
 

@@ -103,7 +103,9 @@ def test_a_shard_that_is_missing_is_named(folder: Path) -> None:
     sparse(folder, **{FIRST: 10})
     (folder / INDEX).write_bytes(index(FIRST, SECOND))
     for look in (read_weights, lambda where: check_folder(where, Expected())):
-        with pytest.raises(ModelFilesError, match=f"{INDEX} names files that are not there: {SECOND}. Copy the whole"):
+        with pytest.raises(
+            ModelFilesError, match=f"{INDEX} lists files that do not exist: {SECOND}. Copy the complete"
+        ):
             look(folder)
     with pytest.raises(ModelError, match=SECOND):
         facts_of_folder(folder)
@@ -114,7 +116,7 @@ def test_a_shard_that_is_missing_is_named(folder: Path) -> None:
     [
         (POINTER, "is a Git LFS pointer"),
         (b"", "pytorch_model.bin is empty"),
-        (b"PK\x03\x04" + bytes(100_000), "pytorch_model.bin is cut off: it has 100,004 bytes. Copy it again"),
+        (b"PK\x03\x04" + bytes(100_000), "pytorch_model.bin is truncated: it has 100,004 bytes. Copy it again"),
     ],
     ids=["a pointer", "empty", "without its end"],
 )

@@ -38,7 +38,7 @@ class _Watched(dict[str, Any]):
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_a_compact_config_tells_the_same(config: dict[str, Any]) -> None:
+def test_a_compact_config_gives_the_same_facts(config: dict[str, Any]) -> None:
     chatter = {"architectures": ["X"], "rope_theta": 500000.0, "transformers_version": "5"}
     compact = compact_config(config | chatter)
     assert model_facts(compact) == model_facts(config | chatter)

@@ -29,12 +29,12 @@ def test_with_windows_a_block_holds_fewer_tokens_than_its_size_says() -> None:
     assert (found.observed_kv_capacity_tokens, found.kv_capacity_error_percent) == (6_400, 0.0)
 
 
-def test_without_a_plan_what_was_measured_is_told_all_the_same() -> None:
+def test_measured_values_are_reported_without_a_plan() -> None:
     found = decode(compared(None, {Role.DECODE: [KvCache(24, 128)]}, None))
     assert found == RoleMemory(observed_kv_capacity_tokens=3_072)
 
 
-def test_what_was_told_before_stays_until_pods_tell_again() -> None:
+def test_reported_values_stay_until_pods_report_again() -> None:
     known = compared(PLAN, {Role.DECODE: [KvCache(80, 128)]}, None)
     assert compared(PLAN, {}, known) == known
     assert decode(compared(PLAN, {Role.DECODE: [KvCache(100, 128)]}, known)).kv_capacity_error_percent == 0.0

@@ -4,8 +4,8 @@ import re
 
 from pdinference.planning.memory.model.architectures import ARCHITECTURES, LAST_VERSIONS
 from tests.conftest import REPOSITORY
+from tests.planning.memory.logged import CAPACITIES, GIB, ROWS
 from tests.planning.memory.plans import known
-from tests.planning.memory.test_measured import CAPACITIES, GIB, ROWS
 
 PAGE = (REPOSITORY / "docs" / "memory.md").read_text(encoding="utf-8")
 

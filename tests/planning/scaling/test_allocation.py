@@ -80,7 +80,7 @@ class TestRange:
         assert counts(NONE, fleet(), 5, 2) == (5, 2)
         assert counts(scale_spec(6), fleet(), 5, 5) == (3, 3)
 
-    def test_without_budget_nothing_is_told_of_one(self) -> None:
+    def test_without_a_budget_none_is_reported(self) -> None:
         found = decide(NONE, fleet(revision(2, 2)), 2, 2)
         assert (found.budget, found.used, found.blocked, found.limited) == (None, 4, "", {})
 
@@ -298,10 +298,10 @@ class TestLimited:
     def test_a_ratio_limits_in_both_directions(self) -> None:
         spec = scale_spec(None, d=between(1, 3), ratio={"max": {"parameter": 2}})
         above = (
-            "9 pods recommended, 6 allocated: for spec.autoscaling.ratio, more would need more pods of the other role "
-            "than its maxReplicas allows."
+            "9 pods recommended, 6 allocated: with spec.autoscaling.ratio, more pods would require more "
+            "pods of the other role than its maxReplicas."
         )
-        below = "1 pods recommended, 3 allocated: spec.autoscaling.ratio needs them for the pods of the other role."
+        below = "1 pods recommended, 3 allocated: spec.autoscaling.ratio requires them for the pods of the other role."
         assert decide(spec, fleet(revision(3, 1)), 9, 1).limited == {
             P: Limit(LimitReason.RATIO, 9, 6, above),
             D: Limit(LimitReason.RATIO, 1, 3, below),
@@ -332,13 +332,15 @@ class TestLimited:
             assert (limit.reason, limit.recommended, limit.allocated) == (LimitReason.GPU_BUDGET, 5, 3)
 
     def test_a_recommendation_waits_until_a_revision_serves(self) -> None:
-        message = "4 pods recommended, 1 allocated: the count changes when the new revision serves requests."
+        message = (
+            "4 pods recommended, 1 allocated: the recommended count applies when the new revision serves requests."
+        )
         found = decide(NONE, fleet(revision(1, 1)), 4, 1, serving="")
         assert found.limited == {P: Limit(LimitReason.STARTING, 4, 1, message)}
 
     def test_a_revision_that_sleeps_says_what_starts_it(self) -> None:
         limit = decide(NONE, fleet(revision(3, 2)), 3, 2, asleep=True).limited[P]
-        assert limit == Limit(LimitReason.ASLEEP, 3, 0, "Asleep: there are no pods until the next request.")
+        assert limit == Limit(LimitReason.ASLEEP, 3, 0, "The role has no pods until the next request.")
 
     def test_a_count_that_is_recommended_is_not_limited(self) -> None:
         assert decide(scale_spec(8), fleet(revision(1, 1)), 4, 4).limited == {}

@@ -140,7 +140,7 @@ def _decide(world: World) -> Allocation:
 def _gpus_after(world: World, found: Allocation) -> int:
     """GPUs with the new counts while pods that are to go still exist."""
     spec, there, *_ = world
-    total = there.leaving
+    total = there.uncounted_gpus
     for role in ENGINE_ROLES:
         for name in {*there.revisions, *([] if found.blocked else ["a"])}:
             count = there.instances(role, name)

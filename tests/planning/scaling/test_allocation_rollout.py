@@ -80,12 +80,13 @@ class TestBudget:
         found = decide(scale_spec(8), fleet(revision(2, 2)))
         assert (found.blocked, found.used, counts(found, "b")) == ("", 8, (2, 2))
 
-    def test_a_target_that_does_not_fit_waits_and_the_serving_revision_scales_on(self) -> None:
+    def test_a_target_beyond_the_budget_waits_while_the_old_revision_scales(self) -> None:
         found = decide(scale_spec(8), fleet(revision(3, 2)), 3, 3)
         assert (counts(found, "a"), counts(found, "b"), found.used) == ((3, 3), (3, 3), 6)
         assert found.blocked == (
-            "The new revision needs 6 GPUs, 6 are in use, and spec.autoscaling.gpuBudget is 8. Raise it to 12, "
-            "at least until the roll-out is over, or use rollout.strategy Recreate, which ends the old revision first."
+            "The new revision needs 6 GPUs, 6 are in use, and spec.autoscaling.gpuBudget is 8. Raise it to 12 "
+            "until the roll-out is complete, or set spec.rollout.strategy to Recreate, which deletes the old revision "
+            "first."
         )
         assert decide(scale_spec(12), fleet(revision(3, 3)), 3, 3).blocked == ""
 
@@ -144,8 +145,8 @@ class TestRecreate:
         ending: Part = ([], [*pods(P, 2, ending=2), *pods(D, 2, ending=2)])
         assert decide(spec, fleet(revision(2, 2)), 2, 2).blocked
         assert decide(spec, fleet(ending), 2, 2).blocked == (
-            "The new revision needs 3 GPUs, 4 are in use, and spec.autoscaling.gpuBudget is 4. It starts when the pods "
-            "that are still there are gone."
+            "The new revision needs 3 GPUs, 4 are in use, and spec.autoscaling.gpuBudget is 4. It starts when the "
+            "remaining pods have ended."
         )
         found = decide(spec, fleet(), 3, 2)
         assert (found.blocked, counts(found, "b")) == ("", (2, 1))
@@ -163,5 +164,5 @@ class TestRecreate:
     def test_a_first_revision_that_failed_gives_its_gpus_to_its_correction(self) -> None:
         there = fleet(revision(2, 2))
         found = decide(scale_spec(4), there, serving="")
-        assert "when the pods that are still there are gone" in found.blocked
+        assert "when the remaining pods have ended" in found.blocked
         assert (counts(found, "a"), counts(found, "b")) == ((None, None), (1, 1))

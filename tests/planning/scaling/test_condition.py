@@ -7,7 +7,7 @@ import pytest
 from pdinference.api.names import Role
 from pdinference.planning.conditions import ConditionResult
 from pdinference.planning.observed import AutoscalerState, Load, Verdict
-from pdinference.planning.scaling.condition import Measured, autoscaling_result, scaling_text
+from pdinference.planning.scaling.condition import MeasuredLoad, autoscaling_result, scaling_text
 from pdinference.planning.scaling.limited import Limit, LimitReason
 
 P, D = Role.PARAMETER, Role.DECODE
@@ -20,15 +20,15 @@ FINE = AutoscalerState(
     active=Verdict("True", "ValidMetricFound"),
     limited=Verdict("False", "DesiredWithinRange", "the desired count is within the acceptable range"),
 )
-ELSEWHERE = Measured(problem=("MetricsApiElsewhere", "Another server has it."))
+ELSEWHERE = MeasuredLoad(problem=("MetricsApiElsewhere", "Another server has it."))
 
 
-def of(hpa: AutoscalerState | None, measured: Measured = Measured()) -> ConditionResult:  # noqa: B008
+def of(hpa: AutoscalerState | None, measured: MeasuredLoad = MeasuredLoad()) -> ConditionResult:  # noqa: B008
     return autoscaling_result({D: hpa}, measured)
 
 
 def test_a_role_that_follows_its_load() -> None:
-    assert of(FINE) == ("True", "Active", "D: The number of pods follows the load.")
+    assert of(FINE) == ("True", "Active", "D: The replica count follows the load.")
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,10 @@ def test_a_role_that_follows_its_load() -> None:
         (replace(FINE, limited=Verdict("True", "TooFewReplicas")), "TooFewReplicas", "minReplicas (1)"),
         (replace(FINE, limited=Verdict("True", "ScaleUpLimit")), "ScaleUpLimit", "behavior"),
         (replace(FINE, limited=Verdict("True", "ScaleDownLimit")), "ScaleDownLimit", "behavior"),
-        (replace(FINE, able=Verdict("True", "ScaleDownStabilized")), "ScaleDownStabilized", "when that lasts"),
+        (replace(FINE, able=Verdict("True", "ScaleDownStabilized")), "ScaleDownStabilized", "Scale-down waits"),
     ],
 )
-def test_limits_are_told_without_alarm(hpa: AutoscalerState, reason: str, word: str) -> None:
+def test_limits_are_reported_without_warning(hpa: AutoscalerState, reason: str, word: str) -> None:
     found = of(hpa)
     assert (found.status, found.reason) == ("True", reason)
     assert word in found.message
@@ -50,12 +50,12 @@ def test_limits_are_told_without_alarm(hpa: AutoscalerState, reason: str, word: 
 @pytest.mark.parametrize(
     ("hpa", "status", "word"),
     [
-        (None, "Unknown", "Not set up yet"),
-        (replace(FINE, evaluated=False, able=None, active=None), "Unknown", "has not looked"),
+        (None, "Unknown", "does not exist yet"),
+        (replace(FINE, evaluated=False, able=None, active=None), "Unknown", "has not evaluated"),
         (
             replace(FINE, active=Verdict("False", "FailedGetExternalMetric", "no pod serves yet")),
             "False",
-            "stays as it is",
+            "does not change",
         ),
         (replace(FINE, able=Verdict("False", "FailedGetScale", "not found")), "False", "cannot be changed: not found"),
     ],
@@ -66,23 +66,23 @@ def test_what_keeps_it_from_following(hpa: AutoscalerState | None, status: str, 
     assert word in found.message
 
 
-def test_the_server_of_the_metrics_is_quoted_without_the_controllers_preface() -> None:
+def test_an_error_of_the_metrics_server_is_quoted_without_prefix() -> None:
     said = (
         "the HPA was unable to compute the replica count: unable to get external metric ns/pdinference_kv_demand/"
         "&LabelSelector{}: unable to fetch metrics from external metrics API: decode of ns/x: no pod serves yet"
     )
     blind = replace(FINE, active=Verdict("False", "FailedGetExternalMetric", said))
-    assert of(blind).message.endswith("stays as it is: decode of ns/x: no pod serves yet.")
+    assert of(blind).message.endswith("does not change: decode of ns/x: no pod serves yet.")
 
 
 def test_a_metric_that_cannot_be_read_beside_others_is_named() -> None:
     loads = (*FINE.loads, Load("pdinference_waiting_requests", None, 4000))
     found = of(replace(FINE, loads=loads))
     assert found.status == "True"
-    assert found.message.endswith(" No pod goes as long as waitingRequests cannot be read.")
+    assert found.message.endswith(" No scale-down while waitingRequests cannot be read.")
 
 
-def test_an_hpa_that_brought_pods_into_its_range_has_not_looked_and_is_not_blind() -> None:
+def test_an_hpa_that_only_enforced_its_range_is_not_inactive() -> None:
     loads = tuple(replace(load, tenths=None) for load in FINE.loads)
     assert of(replace(FINE, loads=loads)) == of(FINE)
 
@@ -90,7 +90,7 @@ def test_an_hpa_that_brought_pods_into_its_range_has_not_looked_and_is_not_blind
 def test_what_is_said_of_a_role_ends_before_what_is_said_of_the_other() -> None:
     """Messages of Kubernetes and of KEDA have no full stop."""
     blind = replace(FINE, active=Verdict("False", "NoMetric", "no such metric"))
-    assert "no such metric. D: The" in autoscaling_result({P: blind, D: FINE}, Measured()).message
+    assert "no such metric. D: The" in autoscaling_result({P: blind, D: FINE}, MeasuredLoad()).message
 
 
 def test_a_metrics_api_that_is_not_ours_is_named_once_the_hpa_is_blind() -> None:
@@ -107,30 +107,30 @@ def test_an_hpa_with_other_metrics_alone_does_not_care() -> None:
     assert of(cpu, ELSEWHERE).reason == "FailedGetResourceMetric"
 
 
-def test_another_hpa_for_the_same_pods_is_told_as_what_it_is() -> None:
+def test_another_hpa_for_the_same_pods_is_reported_as_the_cause() -> None:
     said = "pods by selector x are controlled by multiple HPAs: [ns/llama-decode ns/mine]"
     found = of(replace(FINE, active=Verdict("False", "AmbiguousSelector", said)))
     assert (found.status, found.reason) == ("False", "AmbiguousSelector")
     assert found.message == (
-        "D: Another HorizontalPodAutoscaler scales the same pods, so neither does; delete it: "
+        "D: Another HorizontalPodAutoscaler selects the same pods, so both are inactive; delete it: "
         "pods by selector x are controlled by multiple HPAs: [ns/llama-decode ns/mine]."
     )
 
 
 def test_silent_pods_do_not_matter_where_no_metric_is_the_operators() -> None:
     others = replace(FINE, loads=(Load("cpu", 5, 900),))
-    assert of(others, Measured(silent={D: ("a",)})) == of(others)
+    assert of(others, MeasuredLoad(silent={D: ("a",)})) == of(others)
 
 
 @pytest.mark.parametrize("metric", ["decodeLoad", "pdinference_decode_load"])
 def test_silent_pods_are_named_whichever_source_reads_the_load(metric: str) -> None:
-    found = of(replace(FINE, loads=(Load(metric, 5, 900),)), Measured(silent={D: ("a",)}))
-    assert found.message.endswith(": a.")
+    found = of(replace(FINE, loads=(Load(metric, 5, 900),)), MeasuredLoad(silent={D: ("a",)}))
+    assert "No metrics from these pods: a." in found.message
 
 
 def test_latencies_are_metrics_of_the_operator_too() -> None:
     slow = replace(FINE, loads=(Load("pdinference_time_to_first_token_milliseconds_p90", 5, 500_000, averaged=False),))
-    assert "do not tell their load" in of(slow, Measured(silent={D: ("a",)})).message
+    assert "No metrics from these pods" in of(slow, MeasuredLoad(silent={D: ("a",)})).message
     blind = replace(slow, active=Verdict("False", "FailedGetExternalMetric", "404"))
     assert of(blind, ELSEWHERE).reason == "MetricsApiElsewhere"
 
@@ -146,9 +146,7 @@ def test_latencies_are_metrics_of_the_operator_too() -> None:
         (4, (5, 8), "TooFewReplicas"),
     ],
 )
-def test_a_limit_that_was_moved_is_no_limit_until_the_hpa_has_looked(
-    looked: int, now: tuple[int, int], reason: str
-) -> None:
+def test_a_changed_range_is_no_limit_until_the_hpa_is_evaluated(looked: int, now: tuple[int, int], reason: str) -> None:
     said = "TooManyReplicas" if looked >= now[1] or now[0] == 1 else "TooFewReplicas"
     minimum, maximum = now
     hpa = replace(FINE, minimum=minimum, maximum=maximum, desired=looked, limited=Verdict("True", said))
@@ -156,23 +154,23 @@ def test_a_limit_that_was_moved_is_no_limit_until_the_hpa_has_looked(
 
 
 def test_silent_pods_are_named() -> None:
-    found = of(FINE, Measured(silent={D: ("a", "b", "c", "d")}))
+    found = of(FINE, MeasuredLoad(silent={D: ("a", "b", "c", "d")}))
     assert found.status == "True"
     assert "a, b, c and others" in found.message
 
 
-def test_the_worse_of_two_roles_decides_and_both_are_told() -> None:
+def test_the_worse_of_two_roles_decides_and_both_are_reported() -> None:
     blind = replace(FINE, active=Verdict("False", "FailedGetExternalMetric", "no pod serves yet"))
-    found = autoscaling_result({P: blind, D: FINE}, Measured())
+    found = autoscaling_result({P: blind, D: FINE}, MeasuredLoad())
     assert (found.status, found.reason) == ("False", "FailedGetExternalMetric")
     assert found.message.startswith("P: ")
-    assert "D: The number of pods follows the load." in found.message
+    assert "D: The replica count follows the load." in found.message
 
 
 def test_the_reason_is_that_of_the_role_that_gets_least_of_what_it_wants() -> None:
     few, many = (replace(FINE, limited=Verdict("True", reason)) for reason in ("TooFewReplicas", "TooManyReplicas"))
     for p, d, reason in ((FINE, few, "TooFewReplicas"), (few, many, "TooManyReplicas"), (FINE, FINE, "Active")):
-        assert autoscaling_result({P: p, D: d}, Measured()).reason == reason
+        assert autoscaling_result({P: p, D: d}, MeasuredLoad()).reason == reason
 
 
 def test_loads_are_shown_as_users_write_their_targets() -> None:
@@ -188,7 +186,7 @@ def test_loads_are_shown_as_users_write_their_targets() -> None:
 @pytest.mark.parametrize("reason", [LimitReason.GPU_BUDGET, LimitReason.RATIO])
 def test_a_limit_of_both_roles_together_is_the_reason(reason: LimitReason) -> None:
     found = autoscaling_result(
-        {P: FINE, D: FINE}, Measured(), limited={D: Limit(reason, 6, 4, "4 of 4 GPUs are in use.")}
+        {P: FINE, D: FINE}, MeasuredLoad(), limited={D: Limit(reason, 6, 4, "4 of 4 GPUs are in use.")}
     )
     assert (found.status, found.reason) == ("True", reason)
     assert found.message.endswith("D: 4 of 4 GPUs are in use.")
@@ -196,11 +194,11 @@ def test_a_limit_of_both_roles_together_is_the_reason(reason: LimitReason) -> No
 
 @pytest.mark.parametrize("reason", [LimitReason.TOO_MANY, LimitReason.STARTING])
 def test_a_limit_of_one_role_is_left_to_its_hpa(reason: LimitReason) -> None:
-    found = autoscaling_result({D: FINE}, Measured(), limited={D: Limit(reason, 6, 4, "maxReplicas is 4.")})
+    found = autoscaling_result({D: FINE}, MeasuredLoad(), limited={D: Limit(reason, 6, 4, "maxReplicas is 4.")})
     assert found.reason == "Active"
 
 
 def test_an_unknown_load_comes_before_a_limit() -> None:
     blind = replace(FINE, active=Verdict("False", "NoMetric", "no such metric"))
-    found = autoscaling_result({D: blind}, Measured(), limited={D: Limit(LimitReason.GPU_BUDGET, 6, 4, "In use.")})
+    found = autoscaling_result({D: blind}, MeasuredLoad(), limited={D: Limit(LimitReason.GPU_BUDGET, 6, 4, "In use.")})
     assert (found.status, found.reason) == ("False", "NoMetric")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdinference.planning.scaling.decode import KEEPS, DecodeWindow, decode_load, idle_token_seconds
+from pdinference.planning.scaling.decode import BUSY_POD_CAP, DecodeWindow, decode_load, idle_token_seconds
 
 IDLE = 0.0044
 
@@ -69,7 +69,7 @@ def test_what_waits_in_either_role_counts_as_work_to_be_done_in_time() -> None:
 def test_pods_that_are_full_for_a_while_stay_and_ask_for_no_more() -> None:
     """They catch up: half of what they can do arrives."""
     full = window(1, 0.037, generated=30_000, finished=60)
-    assert decode_load([full, full], idle=IDLE, arrivals=2) == pytest.approx(2 * KEEPS)
+    assert decode_load([full, full], idle=IDLE, arrivals=2) == pytest.approx(2 * BUSY_POD_CAP)
 
 
 def test_full_pods_ask_for_more_where_as_much_arrives_as_they_can_do() -> None:
@@ -83,7 +83,7 @@ def test_where_no_answer_ends_full_pods_count_in_full() -> None:
     assert decode_load([full, full], idle=IDLE, arrivals=0.1) == 2
 
 
-def test_where_no_p_pod_tells_full_pods_count_in_full() -> None:
+def test_without_reports_of_p_full_pods_have_full_load() -> None:
     full = window(1, 0.037, generated=30_000, finished=60, waiting=5)
     assert decode_load([full, full], idle=IDLE, arrivals=None) == 2
 
@@ -116,5 +116,5 @@ def test_load_keeps_the_pods_that_work_and_grows_with_arrivals(
     pods: list[DecodeWindow], arrivals: float, idle: float | None
 ) -> None:
     load = decode_load(pods, idle=idle, arrivals=arrivals)
-    assert load >= sum(min(KEEPS, pod.load(idle)) for pod in pods if pod.seconds) - 1e-9
+    assert load >= sum(min(BUSY_POD_CAP, pod.load(idle)) for pod in pods if pod.seconds) - 1e-9
     assert decode_load(pods, idle=idle, arrivals=arrivals + 1) >= load

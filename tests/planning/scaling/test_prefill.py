@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from pdinference.planning.scaling.prefill import PrefillWindow, arrival_rate, prefill_load
 
 NOTHING = PrefillWindow(
-    seconds=30, prefill_seconds=0, finished=0, arrived=0, waiting=0, running=0, late_seconds=10, late_arrived=0
+    seconds=30, prefill_seconds=0, finished=0, arrived=0, waiting=0, running=0, recent_seconds=10, recent_arrived=0
 )
-STEADY = replace(NOTHING, prefill_seconds=15, finished=60, arrived=60, late_arrived=20)
+STEADY = replace(NOTHING, prefill_seconds=15, finished=60, arrived=60, recent_arrived=20)
 """Half a second a prompt, two of them a second."""
 NEW = PrefillWindow(
-    seconds=5, prefill_seconds=2.5, finished=5, arrived=5, waiting=0, running=0, late_seconds=5, late_arrived=5
+    seconds=5, prefill_seconds=2.5, finished=5, arrived=5, waiting=0, running=0, recent_seconds=5, recent_arrived=5
 )
 """There for five seconds: one a second."""
 
@@ -29,7 +29,7 @@ def test_a_steady_pod_has_the_load_of_the_time_it_works() -> None:
 
 def test_work_that_arrives_counts_although_it_could_not_be_done_yet() -> None:
     # 0.5 s a request; the pod did 60 in 30 s, 60 more wait: two pods' work arrives, and 30 s of work wait.
-    burst = replace(STEADY, prefill_seconds=30, arrived=120, late_arrived=40, waiting=60)
+    burst = replace(STEADY, prefill_seconds=30, arrived=120, recent_arrived=40, waiting=60)
     assert prefill_load([burst], drain_seconds=60) == pytest.approx(2 + 0.5)
 
 
@@ -42,7 +42,7 @@ def test_a_long_prompt_without_end_in_the_window_is_a_busy_pod() -> None:
 
 
 def test_a_pod_seen_for_the_first_time_does_not_count() -> None:
-    first = PrefillWindow(0, 0, 0, 0, waiting=5, running=1, late_seconds=0, late_arrived=0)
+    first = PrefillWindow(0, 0, 0, 0, waiting=5, running=1, recent_seconds=0, recent_arrived=0)
     assert prefill_load([first]) == 0
     assert arrival_rate([first]) == 0
 
@@ -53,20 +53,20 @@ class TestArrivals:
 
     def test_a_new_pod_takes_its_part_of_them_and_does_not_add_to_them(self) -> None:
         """Two a second came for half a minute: for 25 s to the one, then one a second to each."""
-        old = replace(STEADY, arrived=55, late_arrived=15)
+        old = replace(STEADY, arrived=55, recent_arrived=15)
         assert arrival_rate([old, NEW]) == pytest.approx(2)
         assert prefill_load([replace(old, finished=55, prefill_seconds=27.5), NEW]) == pytest.approx(1)
 
     def test_a_burst_is_seen_when_it_begins(self) -> None:
         """40 in 20 seconds, then 80 in 10: over the whole window these would be four a second."""
-        assert arrival_rate([replace(STEADY, arrived=120, late_arrived=80)]) == pytest.approx(8)
+        assert arrival_rate([replace(STEADY, arrived=120, recent_arrived=80)]) == pytest.approx(8)
 
     def test_a_little_more_than_before_is_an_accident(self) -> None:
-        accident = replace(STEADY, arrived=75, late_arrived=35)
+        accident = replace(STEADY, arrived=75, recent_arrived=35)
         assert arrival_rate([accident]) == pytest.approx(75 / 30)
 
-    def test_of_a_pod_that_nobody_has_watched_for_long_no_burst_is_known(self) -> None:
-        watched = replace(STEADY, seconds=15, arrived=100, late_arrived=99)
+    def test_a_pod_with_a_short_history_shows_no_burst(self) -> None:
+        watched = replace(STEADY, seconds=15, arrived=100, recent_arrived=99)
         assert arrival_rate([watched]) == pytest.approx(100 / 15)
 
 
@@ -83,8 +83,8 @@ def windows(draw: st.DrawFn) -> PrefillWindow:
         arrived=arrived,
         waiting=draw(_counts),
         running=draw(_counts),
-        late_seconds=10,
-        late_arrived=draw(st.floats(0, arrived)),
+        recent_seconds=10,
+        recent_arrived=draw(st.floats(0, arrived)),
     )
 
 

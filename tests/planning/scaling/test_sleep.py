@@ -2,7 +2,7 @@
 
 import pytest
 
-from pdinference.planning.scaling.sleep import Activity, next_look, sleeps
+from pdinference.planning.scaling.sleep import Activity, seconds_until_sleep, sleeps
 
 IDLE, HELD = Activity(held=False, idle_seconds=1000), Activity(held=True, idle_seconds=0)
 
@@ -27,11 +27,11 @@ def test_only_a_request_that_waits_wakes_it(activity: Activity | None, *, sleepi
 
 
 @pytest.mark.parametrize("asleep", [False, True])
-def test_routers_that_need_a_pair_to_get_ready_get_one(*, asleep: bool) -> None:
+def test_routers_that_are_not_ready_wake_p_and_d(*, asleep: bool) -> None:
     assert not sleeps(900, asleep=asleep, settled=False, activity=IDLE)
 
 
-def test_it_is_looked_at_again_when_it_may_be_time() -> None:
-    assert next_look(900, Activity(held=False, idle_seconds=880)) == 20
-    assert next_look(900, IDLE) == 1
-    assert next_look(900, None) is None
+def test_the_next_reconcile_is_when_p_and_d_may_sleep() -> None:
+    assert seconds_until_sleep(900, Activity(held=False, idle_seconds=880)) == 20
+    assert seconds_until_sleep(900, IDLE) == 1
+    assert seconds_until_sleep(900, None) is None

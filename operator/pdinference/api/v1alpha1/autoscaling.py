@@ -1,4 +1,4 @@
-"""`autoscaling` of a role: between how many pods, and what decides."""
+"""`autoscaling` of a role: the range of its replica count, and its targets."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -22,47 +22,49 @@ HpaBehavior = Annotated[dict[str, Any], AsJson, _in_the_apis_form(2)]
 
 
 class ScalingTargets(ApiModel):
-    """What one pod is to bear; of several, the one that asks for most pods decides (docs/autoscaling.md)."""
+    """Target values per pod. If several are set, the one that needs the most pods decides (docs/autoscaling.md)."""
 
     prefill_load: Percent | None = None
-    """Percent of a pod that prefill work takes, what waits included."""
+    """Prefill work, running and waiting, in percent of the capacity of a pod."""
     decode_load: Percent | None = None
-    """Percent of a pod that decode work takes, what waits included."""
+    """Decode work, running and waiting, in percent of the capacity of a pod."""
     kv_demand: Percent | None = None
-    """Percent of a pod's KV cache that is used, or needed by what waits."""
+    """KV cache in use or needed by waiting requests, in percent of a pod's KV cache."""
     kv_usage: Percent | None = None
-    """Percent of a pod's KV cache that is used."""
+    """KV cache in use, in percent of a pod's KV cache."""
     waiting_requests: Amount | None = None
-    """Requests that wait."""
+    """Number of waiting requests."""
     running_requests: Amount | None = None
-    """Requests that are worked on."""
+    """Number of running requests."""
     queued_prompt_tokens: Amount | None = None
-    """Prompt tokens that wait."""
+    """Prompt tokens of waiting requests."""
     prompt_tokens_per_second: Amount | None = None
-    """Prompt tokens a second."""
+    """Prompt tokens per second."""
     generation_tokens_per_second: Amount | None = None
-    """Generated tokens a second."""
+    """Generated tokens per second."""
 
 
 class Autoscaling(ApiModel):
-    """How many pods a role has, as its load decides (a HorizontalPodAutoscaler)."""
+    """Autoscaling of a role by its load, with a HorizontalPodAutoscaler."""
 
     min_replicas: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Never fewer pods than this."""
+    """Minimum replica count."""
     max_replicas: Annotated[int, Field(ge=1, le=1000)]
-    """Never more pods than this."""
+    """Maximum replica count."""
     targets: ScalingTargets | None = None
-    """What one pod is to bear. Default, without `metrics`: prefillLoad 90 for P, decodeLoad 90 and kvUsage 80 for D."""
+    """Target values per pod. Default if `metrics` is empty: prefillLoad 90 for P, decodeLoad 90 and kvUsage 80 for
+    D."""
     metrics: Annotated[list[HpaMetric], Field(max_length=8)] = Field(default_factory=list)
-    """Further metrics, as in a HorizontalPodAutoscaler (autoscaling/v2)."""
+    """Additional metrics, in the form of HorizontalPodAutoscaler autoscaling/v2."""
     behavior: HpaBehavior = Field(default_factory=dict)
-    """How fast pods come and go, as in a HorizontalPodAutoscaler (autoscaling/v2). Default: up at once, down slowly."""
+    """Scaling rates, in the form of HorizontalPodAutoscaler autoscaling/v2. Default: scale up at once, scale down
+    slowly."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="self.minReplicas <= self.maxReplicas",
             holds=lambda a: a.min_replicas <= a.max_replicas,
             field="maxReplicas",
-            message="Use at least as many as minReplicas.",
+            message="maxReplicas must not be less than minReplicas.",
         ),
     )

@@ -1,4 +1,4 @@
-"""What all models share: camelCase names, closed schemas, and rules stated once for CEL and Python."""
+"""Base of all API models: camelCase names, closed schemas, and rules in CEL and Python."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -27,11 +27,11 @@ from pdinference.api.words import cut
 
 @dataclass(frozen=True)
 class Matches:
-    """Text has to match a pattern; as CEL for the API server, so that both refuse it in the same plain English.
+    """Constraint: text matches a pattern. CEL and Python return the same message.
 
     Attributes:
-        pattern: A regular expression as RE2 has it, without quotes.
-        message: What is allowed, with an example.
+        pattern: A regular expression in RE2 syntax, without quotes.
+        message: The permitted form, with an example.
     """
 
     pattern: str
@@ -47,13 +47,13 @@ class Matches:
         }
 
     def _checked(self, value: str) -> str:
-        if not re2.search(self.pattern, value):  # as the API server does, in linear time
+        if not re2.search(self.pattern, value):  # linear time, like the API server
             raise ValueError(self.message)
         return value
 
 
 def _as_json(value: Any) -> Any:
-    """Refuse what JSON cannot hold; YAML has more: dates, bytes, endless numbers."""
+    """Reject values that YAML has and JSON does not: dates, bytes, infinite numbers."""
     match value:
         case None | bool() | int() | str():
             pass
@@ -68,20 +68,20 @@ def _as_json(value: Any) -> Any:
                 _as_json(item)
         case _:
             raise ValueError(
-                f"JSON cannot hold a value in it ({cut(repr(value), 60)}). Write text in quotes, or a number."
+                f"The value {cut(repr(value), 60)} does not exist in JSON. Write text in quotes, or a finite number."
             )
     return value
 
 
 AsJson = AfterValidator(_as_json)
-"""Anything that JSON can hold."""
+"""Any JSON value."""
 
 Moment = Annotated[datetime, Field(strict=False)]
-"""A time; JSON has only text for it."""
+"""A time, which JSON represents as text."""
 
 
 def _quantity_as_text(value: object) -> object:
-    """YAML reads `cpu: 2` as a number; a quantity is text everywhere behind this point."""
+    """Convert a number, as YAML reads `cpu: 2`, to text."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
@@ -97,7 +97,7 @@ Quantity = Annotated[
             "x-kubernetes-int-or-string": True,
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "maxLength": 32,
-            # No rule in CEL: to Kubernetes 1.30 such text is as long as a request, and the rule too costly.
+            # Not a CEL rule: before Kubernetes 1.31 its estimated cost is too high, since the text has no known bound.
             "minimum": 0,
             "pattern": _QUANTITY.pattern,
         }
@@ -120,7 +120,7 @@ LabelValue = Annotated[
     Field(max_length=63),
     Matches(
         "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$",
-        "Write letters, digits, dots, dashes and underscores, with a letter or digit at both ends.",
+        "Write letters, digits, dots, dashes and underscores, starting and ending with a letter or digit.",
     ),
 ]
 
@@ -128,7 +128,7 @@ LabelValue = Annotated[
 def _each_once(values: list[str]) -> list[str]:
     for value in values:
         if (count := values.count(value)) > 1:
-            raise ValueError(f"{value} is there {count} times; once is enough.")
+            raise ValueError(f"{value} occurs {count} times. Write it once.")
     return values
 
 
@@ -158,13 +158,13 @@ ImageReference = Annotated[
 
 @dataclass(frozen=True)
 class Rule:
-    """One constraint between fields, as CEL for the API server and as Python for the command line and the operator.
+    """One constraint between fields, in CEL for the API server and in Python for the operator and the command line.
 
     Attributes:
-        cel: The expression, with `self` for the object, that is true when the object is valid.
-        holds: The same in Python, given the validated model.
-        message: What is wrong and what to do, in plain English.
-        field: The member to blame, as a path from the object such as `decode.replicas`; none blames the object.
+        cel: CEL expression on `self`; true if the object is valid.
+        holds: The same condition in Python, on the validated model.
+        message: What is wrong and what to do.
+        field: Path of the invalid member within the object, such as `decode.replicas`; empty for the object itself.
     """
 
     cel: str
@@ -174,10 +174,10 @@ class Rule:
 
 
 class RulesBrokenError(ValueError):
-    """An object breaks rules between its fields.
+    """An object violates rules between its fields.
 
     Attributes:
-        rules: Those that it breaks.
+        rules: The violated rules.
     """
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
@@ -194,16 +194,16 @@ class ApiModel(BaseModel):
         validate_by_alias=True,
         extra="forbid",
         frozen=True,
-        strict=True,  # as the API server: "2" is no number, and 1 is not true
+        strict=True,  # like the API server: "2" is not a number, and 1 is not true
         use_attribute_docstrings=True,
-        defer_build=True,  # parts are validated as parts of the whole; validators of their own would slow each start
+        defer_build=True,  # only whole resources are validated; a validator for each part would slow down the start
     )
     rules: ClassVar[tuple[Rule, ...]] = ()
 
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, members: Any) -> Any:
-        """As the API server does: a member that is null was not given."""
+        """Drop members that are null, like the API server."""
         if not isinstance(members, dict) or None not in members.values():
             return members
         known = {field.alias for field in cls.model_fields.values()}
@@ -218,11 +218,11 @@ class ApiModel(BaseModel):
 
 
 RULES_LATER = "rules later"
-"""Context of a validation that checks no rules: pydantic would stop at the innermost object that breaks one."""
+"""Validation context that skips rules. Otherwise pydantic would stop at the innermost object that violates one."""
 
 
 def broken_rules(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Field and message of every rule that is broken in an object, and in all that it contains."""
+    """Field and message of each violated rule of an object and of the objects in it."""
     if isinstance(value, ApiModel):
         for name, field in type(value).model_fields.items():
             yield from broken_rules(getattr(value, name), f"{path}.{field.alias}" if path else str(field.alias))

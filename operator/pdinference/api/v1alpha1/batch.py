@@ -1,4 +1,4 @@
-"""The `PDBatch` resource: many requests from a file, answered by a `PDInference`, into a file."""
+"""The `PDBatch` resource: sends the requests of a file to a `PDInference` and writes the answers to a file."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -12,11 +12,11 @@ from pdinference.api.v1alpha1.source import RelativePath
 from pdinference.api.v1alpha1.status import Condition
 
 _NAME_LIMIT = 52
-"""Longest name of a PDBatch: with `-batch` and the suffix of a pod it stays within the 63 characters of a label."""
+"""Maximum length of a PDBatch's name. With `-batch` and a pod's suffix it fits the 63 characters of a label."""
 _NAME_PATTERN = f"^[a-z]([-a-z0-9]{{0,{_NAME_LIMIT - 2}}}[a-z0-9])?$"
 _NAME_MESSAGE = (
-    f"Use at most {_NAME_LIMIT} lower-case letters, digits and dashes, a letter first and no dash last: with a suffix "
-    "it becomes the name of a Job and of its pods."
+    f"Use at most {_NAME_LIMIT} lower-case letters, digits and dashes. Start with a letter and do not end with a "
+    "dash. The names of the Job and its pods begin with it."
 )
 
 
@@ -33,25 +33,25 @@ class ClaimFile(ApiModel):
     claim_name: ObjectName
     """Name of the claim."""
     path: RelativePath
-    """File within the volume, relative to its root."""
+    """Path of the file within the volume."""
 
 
 class ClaimFolder(ApiModel):
     """A folder on a PersistentVolumeClaim in the namespace of the PDBatch."""
 
     claim_name: ObjectName
-    """Name of the claim. Group 65532 must be able to write; volumes that Kubernetes can hand over to a group are."""
+    """Name of the claim. Group 65532 must be able to write to it, as it can if the volume supports fsGroup."""
     path: RelativePath | None = None
-    """Folder within the volume, relative to its root; made when it is not there. Default: the name of the PDBatch."""
+    """Path of the folder within the volume. It is created if absent. Default: the name of the PDBatch."""
 
 
 class BatchInput(ApiModel):
-    """The requests, in the format of OpenAI's and vLLM's batch files: exactly one of the members."""
+    """The requests, in the format of OpenAI's and vLLM's batch files. Set exactly one member."""
 
     persistent_volume_claim: ClaimFile | None = None
     """A file on a PersistentVolumeClaim."""
     config_map: ConfigMapKey | None = None
-    """A key of a ConfigMap, which holds at most 1 MiB."""
+    """A key of a ConfigMap. ConfigMaps hold at most 1 MiB."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -63,19 +63,20 @@ class BatchInput(ApiModel):
 
 
 class OutputConfigMap(ApiModel):
-    """A ConfigMap that the operator creates; it belongs to the PDBatch, and is deleted with it."""
+    """A ConfigMap that the operator creates. The PDBatch owns it, so that both are deleted together."""
 
     name: ObjectName
-    """Name of the ConfigMap. One of this name that exists already is left alone, and the batch waits."""
+    """Name of the ConfigMap. If a ConfigMap of this name already exists, the operator does not change it, and the batch
+    waits."""
 
 
 class BatchOutput(ApiModel):
-    """Where the answers go: output.jsonl and, for requests that failed, errors.jsonl; exactly one of the members."""
+    """Where to write answers (output.jsonl) and failed requests (errors.jsonl). Set exactly one member."""
 
     persistent_volume_claim: ClaimFolder | None = None
     """A folder on a PersistentVolumeClaim."""
     config_map: OutputConfigMap | None = None
-    """A ConfigMap, for up to 1 MB of answers; a batch that has more fails, with those that fit kept."""
+    """A ConfigMap for up to 1 MB of answers. A batch with more answers fails; the ConfigMap keeps those that fit."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -87,14 +88,14 @@ class BatchOutput(ApiModel):
 
 
 class BatchPlacement(ApiModel):
-    """Where the runner may run. It needs no accelerator."""
+    """Where the runner pod may run. It needs no accelerator."""
 
     node_selector: Annotated[dict[QualifiedName, LabelValue], Field(max_length=32)] = Field(default_factory=dict)
-    """Node labels that must all match."""
+    """Required node labels."""
     tolerations: Annotated[list[Toleration], Field(max_length=32)] = Field(default_factory=list)
-    """Node taints that the runner accepts."""
+    """Node taints that the runner tolerates."""
     priority_class_name: ObjectName | None = None
-    """PriorityClass of the runner. Default: the cluster's."""
+    """PriorityClass of the runner. Default: the default of the cluster."""
 
 
 _FIXED = (
@@ -109,50 +110,52 @@ _FIXED = (
 )
 _MAY_CHANGE = {"suspend", "timeout_seconds", "ttl_seconds_after_finished"}
 FIXED_RULE = Rule(
-    # All but model are always there, by their defaults. `self.?model` is shorter, but costs CEL too much.
+    # All members except model are present through their defaults. `self.?model` exceeds CEL's cost limit.
     cel="has(self.model) == has(oldSelf.model) && (!has(self.model) || self.model == oldSelf.model) && "
     + " && ".join(f"self.{field} == oldSelf.{field}" for field in _FIXED),
-    holds=lambda _: True,  # a transition: `asks_the_same` says it where there is an older object
-    message="A batch that exists cannot be changed, apart from suspend, timeoutSeconds and ttlSecondsAfterFinished. "
-    "Delete it and create another; with the same input and output it goes on where this one stopped.",
+    holds=lambda _: True,  # a transition rule; `same_work` checks it where the older object is known
+    message="Only suspend, timeoutSeconds and ttlSecondsAfterFinished of an existing batch can be changed. To change "
+    "other fields, delete the batch and create a new one. With the same input and output it resumes the old one.",
 )
 
 
 class BatchSpec(ApiModel):
-    """What to ask whom. Only suspend, timeoutSeconds and ttlSecondsAfterFinished can be changed later."""
+    """Desired state of a PDBatch. Only suspend, timeoutSeconds and ttlSecondsAfterFinished can be changed later."""
 
     inference_ref: InferenceReference
-    """Who answers. The batch starts when this PDInference is Ready."""
+    """The PDInference that answers. The batch starts when it is Ready."""
     input: BatchInput
     """The requests."""
     output: BatchOutput
     """The answers."""
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 16
-    """Requests under way at a time. More than vLLM can take at once wait in its queue, and in front of other clients'
-    requests."""
+    """Maximum number of concurrent requests. Requests above vLLM's capacity wait in its queue and delay the requests of
+    other clients."""
     model: (
         Annotated[
             str,
             Field(max_length=253),
             Matches(
                 "^[A-Za-z0-9][A-Za-z0-9_./:-]*$",
-                "Write a model name as clients send it: letters, digits and . _ / : -, a letter or digit first.",
+                "Write a model name as clients send it: letters, digits and . _ / : -, starting with a letter or "
+                "digit.",
             ),
         ]
         | None
     ) = None
-    """Model of every request, whatever its line says, for example a LoRA adapter. Default: what the line says, and for
-    a line that says nothing the name that the PDInference serves."""
+    """Model of all requests, for example a LoRA adapter. It overrides the model in the lines of the input. Default: the
+    model of each line, or else the name of the served model."""
     max_retries: Annotated[int, Field(ge=0, le=20)] = 5
-    """How often a request that failed for a passing reason is sent again, with growing pauses."""
+    """Number of retries of a request after a transient failure, with increasing back-off."""
     request_timeout_seconds: Annotated[int, Field(ge=1, le=86400)] = 600
-    """How long one answer may take."""
+    """Timeout, in seconds, of one request."""
     timeout_seconds: Annotated[int, Field(ge=1, le=31536000)] | None = None
-    """How long the whole batch may take. Default: as long as it needs."""
+    """Timeout, in seconds, of the whole batch. Default: none."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=60, le=31536000)] | None = None
-    """When the Job and its pod, with its log, are removed after the end. Default: with the PDBatch, which stays."""
+    """Time, in seconds, after which the finished Job and its pod, including its log, are deleted. The PDBatch remains.
+    Default: they are deleted together with the PDBatch."""
     suspend: bool = False
-    """Whether to pause. The runner stops; later it goes on with what is not answered yet."""
+    """Suspends the batch: the runner stops. When the batch resumes, it sends the unanswered requests."""
     resources: Resources = Field(default_factory=Resources)
     """CPU and memory of the runner. Default: requests of 100m and 256Mi."""
     placement: BatchPlacement = Field(default_factory=BatchPlacement)
@@ -168,13 +171,13 @@ class BatchSpec(ApiModel):
                 or s.input.config_map.name != s.output.config_map.name
             ),
             field="output.configMap.name",
-            message="Name another ConfigMap than that of the input; the operator creates it.",
+            message="Use another ConfigMap than that of the input. The operator creates it.",
         ),
         FIXED_RULE,
     )
 
-    def asks_the_same(self, other: "BatchSpec") -> bool:
-        """Whether they differ in nothing but what may be changed."""
+    def same_work(self, other: "BatchSpec") -> bool:
+        """Whether two specs differ only in mutable fields."""
         return self.model_dump(exclude=_MAY_CHANGE) == other.model_dump(exclude=_MAY_CHANGE)
 
 
@@ -193,7 +196,7 @@ BATCH_NAME_RULE = Rule(
 
 
 class PDBatch(ApiModel):
-    """Many requests from a file, answered by a PDInference, into a file."""
+    """Sends the requests of a file to a PDInference and writes the answers to a file."""
 
     api_version: Literal["pdinference.io/v1alpha1"] = "pdinference.io/v1alpha1"
     """Version of the schema."""
@@ -202,9 +205,9 @@ class PDBatch(ApiModel):
     metadata: BatchMetadata
     """Name, namespace and identity."""
     spec: BatchSpec
-    """What to ask whom."""
+    """Desired state."""
     status: Annotated[dict[str, Any], Field(exclude=True)] = Field(default_factory=dict)
-    """What the operator saw and did; not read from here."""
+    """Observed state; validation ignores it."""
 
     rules: ClassVar[tuple[Rule, ...]] = (BATCH_NAME_RULE,)
 
@@ -213,24 +216,24 @@ BatchPhase = Literal["Waiting", "Pending", "Running", "Suspended", "Complete", "
 
 
 class BatchStatus(ApiModel):
-    """How far the batch is."""
+    """Observed state of a PDBatch."""
 
     observed_generation: Annotated[int, Field(ge=0)] = 0
-    """metadata.generation that the operator acted on last."""
+    """metadata.generation of the spec that the operator processed last."""
     phase: BatchPhase = "Waiting"
-    """Waiting for the PDInference, Pending (the runner does not run yet), Running, Suspended, Complete or Failed."""
+    """Waiting (for the PDInference), Pending (the runner has not started), Running, Suspended, Complete or Failed."""
     total: Annotated[int, Field(ge=0)] = 0
-    """Requests in the input; 0 until the runner has read it."""
+    """Number of requests in the input; 0 until the runner has read it."""
     completed: Annotated[int, Field(ge=0)] = 0
-    """Requests that were answered and whose answer is on disk."""
+    """Number of requests with a stored answer."""
     failed: Annotated[int, Field(ge=0)] = 0
-    """Requests that were given up; errors.jsonl says why."""
+    """Number of failed requests. errors.jsonl has the reasons."""
     progress: str = ""
-    """`done/total`, for printing; done are those that were answered or given up."""
+    """`done/total`, for `kubectl get`. done counts completed and failed requests."""
     start_time: Moment | None = None
-    """When the Job started."""
+    """Time at which the Job started."""
     completion_time: Moment | None = None
-    """When the Job ended, well or not."""
+    """Time at which the Job completed or failed."""
     conditions: Annotated[
         list[Condition],
         Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
@@ -239,5 +242,5 @@ class BatchStatus(ApiModel):
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the batch has completed or failed."""
         return self.phase in {"Complete", "Failed"}

@@ -1,6 +1,6 @@
-"""The conditions of a PDInference: one table, from which the CRD and docs/resource.md are made.
+"""The table of conditions of a PDInference. The CRD and docs/resource.md are generated from it.
 
-The operator's reconciler is the only writer of all of them. To add one, see docs/contributing.md.
+The operator writes all of them. docs/contributing.md describes how to add one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,9 +31,9 @@ ROLLOUT_COMPLETE: Final = "RolloutComplete"
 INVALID: Final = "InvalidSpec"
 
 FINAL_REASONS: Final = frozenset({IMAGE_PULL, "InvalidImageName", "ErrImageNeverPull", CRASH_LOOPING, NO_MODEL})
-"""Pod problems that stop a roll-out at once: waiting alone does not solve them."""
+"""Pod problems that stall a roll-out at once, because waiting does not solve them."""
 DEADLINE_REASONS: Final = frozenset({UNSCHEDULABLE, PODS_NOT_CREATED})
-"""Pod problems that the cluster may solve; past the deadline of progress they are the reason of `Progressing`."""
+"""Pod problems that the cluster may solve. After the progress deadline they are the reason of `Progressing`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class ConditionType:
 
     Attributes:
         name: The condition's type.
-        when: What each status means; a status that is left out does not occur.
+        when: Meaning of each status that occurs.
         reasons: The reasons of each status.
-        foreign: Whose reasons occur besides, word for word; empty for none.
-        present: When the condition is there; empty for always.
-        good: The status of a resource with which nothing is wrong.
-        module: The module of `pdinference.planning` that decides it.
+        foreign: Components whose reasons are copied verbatim; empty for none.
+        present: When the condition is present; empty for always.
+        good: The status of a healthy resource.
+        module: The module of `pdinference.planning` that computes it.
     """
 
     name: str
@@ -64,14 +64,14 @@ POD_REASONS: Final = FINAL_REASONS | {
     "PreparingModel",
     UNSCHEDULABLE,
     PODS_NOT_CREATED,
-    # What the kubelet says of containers that stopped, before it is known that they stop again and again.
+    # Reasons of the kubelet for terminated containers, until repeated failures are known.
     "Error",
     "OOMKilled",
     "ContainerCannotRun",
     "StartError",
     "CrashLoopBackOff",
 }
-"""What keeps a pod from getting ready, as far as the operator knows it by name."""
+"""Reasons, known to the operator, for which a pod is not ready."""
 _ROLE: Final = POD_REASONS | {"ModelNotReady", "GpuBudget", "Asleep", "ScaledToZero"}
 _CHILD: Final = frozenset({"NameConflict", "NotServed"})
 _NO_VALID_SPEC: Final = "No valid spec of the resource is known."
@@ -85,8 +85,8 @@ def _role(name: str, word: str) -> ConditionType:
     return ConditionType(
         name=name,
         when={
-            "True": f"Every wanted {word} pod of the current revision is ready.",
-            "False": "One is missing or not ready; the message says what to do.",
+            "True": f"All desired {word} pods of the current revision are ready.",
+            "False": "At least one pod is missing or not ready. The message says what to do.",
             "Unknown": _NO_VALID_SPEC,
         },
         reasons={"True": frozenset({"AllReady"}), "False": _ROLE, "Unknown": frozenset({INVALID})},
@@ -99,11 +99,10 @@ TABLE: Final = (
     ConditionType(
         name=READY,
         when={
-            "True": "Requests are answered, by the current revision or by an earlier one; or P and D are asleep "
-            "(`Asleep`) and the next request starts them.",
-            "False": "No request is answered.",
-            "Unknown": "P and D are asleep, and a router pod does not report whether a request waits. "
-            f"{_NO_VALID_SPEC}",
+            "True": "The current or an earlier revision answers requests, or P and D are asleep (`Asleep`) and the "
+            "next request starts them.",
+            "False": "Requests are not answered.",
+            "Unknown": f"P and D are asleep, and a router pod does not report its waiting requests. {_NO_VALID_SPEC}",
         },
         reasons={
             "True": frozenset({"Serving", "Asleep"}),
@@ -119,10 +118,10 @@ TABLE: Final = (
     ConditionType(
         name=MODEL_READY,
         when={
-            "True": "The Job has downloaded or inspected the model, or pods found its files complete.",
-            "False": "The Job is not done, or pods found a fault in the files (`NoUsableModel`). P and D pods of a new "
-            "revision wait for a download.",
-            "Unknown": "No pod has checked the files yet.",
+            "True": "The Job has downloaded or inspected the model, or pods have verified its files.",
+            "False": "The Job has not completed, or pods found defective files (`NoUsableModel`). P and D pods of a "
+            "new revision wait for a download.",
+            "Unknown": "No pod has verified the files yet.",
         },
         reasons={
             "True": frozenset({"Downloaded", "Inspected", "Checked"}),
@@ -130,16 +129,16 @@ TABLE: Final = (
             "Unknown": frozenset({"NotChecked"}),
         },
         foreign=f"the Job, {_KUBELET}",
-        present="a Job or the pods look at the model",
+        present="a Job or the pods verify the model",
         module="status.model",
     ),
     ConditionType(
         name=PROGRESSING,
         when={
-            "True": "The operator rolls the spec out (`RollingOut`), waits for GPUs of the budget (`GpuBudget`), or "
-            "waits for pods of a revision that is rolled out (`NotAllReady`).",
-            "False": f"The roll-out is done (`{ROLLOUT_COMPLETE}`), or it is stuck for any other reason. The old "
-            "revision then serves on.",
+            "True": "The operator rolls out the spec (`RollingOut`), waits for GPUs in the budget (`GpuBudget`), or "
+            "waits for pods after the roll-out (`NotAllReady`).",
+            "False": f"The roll-out is complete (`{ROLLOUT_COMPLETE}`), or, with any other reason, stalled. While it "
+            "is stalled, the old revision continues to serve.",
         },
         reasons={"True": _WORKS, "False": _STOPPED | {ROLLOUT_COMPLETE}},
         good="False",
@@ -156,19 +155,19 @@ TABLE: Final = (
     ),
     ConditionType(
         name=STALLED,
-        when={"True": f"`{PROGRESSING}` is False, but the roll-out is not done. It resumes when the cause is gone."},
+        when={"True": "The roll-out cannot proceed. It resumes when the cause is removed."},
         reasons={"True": _STOPPED},
         good="False",
         foreign=f"{_API_SERVER}, the Job for the model",
-        present="the roll-out is stuck",
+        present="the roll-out is stalled",
         module="status.progressing",
     ),
     ConditionType(
         name=MEMORY_FITS,
         when={
-            "True": "The model and one request of the longest length fit the devices of both roles.",
-            "False": "They do not.",
-            "Unknown": "The model's shape or a device's memory is not known.",
+            "True": "The model and one request of maximum length fit the devices of both roles.",
+            "False": "They do not fit.",
+            "Unknown": "The size of the model or of a device's memory is not known.",
         },
         reasons={
             "True": frozenset({"Fits"}),
@@ -180,8 +179,8 @@ TABLE: Final = (
     ConditionType(
         name=PINNED,
         when={
-            "True": "P's pods run only on products that the spec names, or claim exact devices.",
-            "False": "They may run on any node that has the extended resource, which is valid.",
+            "True": "P pods run only on products that the spec names, or claim exact devices.",
+            "False": "P pods may run on any node with the extended resource. This is valid.",
         },
         reasons={"True": frozenset({"Pinned"}), "False": frozenset({"NotPinned"})},
         present="P has an accelerator",
@@ -190,9 +189,9 @@ TABLE: Final = (
     ConditionType(
         name=AUTOSCALING,
         when={
-            "True": "Replica counts follow the load, within the limits that the reason names.",
-            "False": "The load is not known, or the count cannot be changed. It stays as it is.",
-            "Unknown": "The load was not read yet.",
+            "True": "Replica counts follow the load, within the limit that the reason names.",
+            "False": "The load is not known, or the replica count cannot be changed. Replica counts do not change.",
+            "Unknown": "The load has not been read yet.",
         },
         reasons={
             "True": frozenset(
@@ -221,10 +220,10 @@ BY_NAME: Final = {row.name: row for row in TABLE}
 
 
 def description() -> str:
-    """What the CRD says of `status.conditions`."""
+    """Description of `status.conditions` in the CRD."""
     always = _names(row for row in TABLE if not row.present)
     sometimes = _names(row for row in TABLE if row.present)
-    return f"Conditions: {always}; where they apply, {sometimes}."
+    return f"Conditions: {always}; if they apply, {sometimes}."
 
 
 def _names(rows: Iterable[ConditionType]) -> str:

@@ -1,4 +1,4 @@
-"""Rules between `spec.transfer.connector` and the rest of the spec, made from the table of limits (connectors.py)."""
+"""Rules between `spec.transfer.connector` and the rest of the spec, generated from the limits in connectors.py."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ def _with(holds: Callable[[Limits], object]) -> list[ConnectorName]:
 
 
 def _is(names: list[ConnectorName]) -> str:
-    """CEL: the connector is one of these."""
+    """CEL expression: the connector is one of these."""
     (first, *rest) = names
     return f"self.transfer.connector in {names}" if rest else f"self.transfer.connector == '{first}'"
 
@@ -23,13 +23,13 @@ def _is_not(names: list[ConnectorName]) -> str:
 
 
 def _words(names: list[ConnectorName], verb: str = "") -> str:
-    """Their names in a sentence, with a verb that agrees."""
+    """The names for a sentence, with a verb in the right number."""
     words = " and ".join(names)
     return f"{words} {verb}{'s' if len(names) == 1 else ''}" if verb else words
 
 
 def _not_enabled(option: str) -> str:
-    """CEL for an option that is switched on for no role."""
+    """CEL expression: the option is not enabled for any role."""
     parts = ("self.engine", "self.parameter", "self.decode")
     return " && ".join(f"(!has({part}.{option}) || !{part}.{option})" for part in parts)
 
@@ -67,15 +67,15 @@ _NO_TIERS = _with(lambda limits: limits.without_tiers)
 
 CONNECTOR_RULES: tuple[Rule, ...] = (
     Rule(
-        # Others expect all ranks of P at one address; tiers hold what the ranks of one pod share.
+        # Other connectors expect all ranks of P at one address. The ranks of one pod share its tiers.
         cel=f"self.parameter.parallelism.nodes == 1 || ({_is(_SEVERAL_NODES)} && !has(self.parameter.kvTiers))",
         holds=lambda s: (
             s.parameter.parallelism.nodes == 1
             or (LIMITS[s.transfer.connector].several_nodes and s.parameter.kv_tiers is None)
         ),
         field="parameter.parallelism.nodes",
-        message=f"An instance of several nodes goes with transfer.connector {_words(_SEVERAL_NODES)} and without "
-        "parameter.kvTiers only.",
+        message=f"Several nodes per instance need transfer.connector {_words(_SEVERAL_NODES)}, and no "
+        "parameter.kvTiers. Use 1, or change these.",
     ),
     Rule(
         cel=f"{_is_not(_STAGED_TIERS)} || self.parameter.parallelism.pipeline == 1 || !has(self.parameter.kvTiers)",
@@ -85,24 +85,24 @@ CONNECTOR_RULES: tuple[Rule, ...] = (
             or s.parameter.kv_tiers is None
         ),
         field="parameter.kvTiers",
-        message="Leave them out with parameter.parallelism.pipeline above 1: with tiers, vLLM hands no KV cache over "
-        f"from pipeline stages by {_words(_STAGED_TIERS)}.",
+        message="Remove kvTiers, or set parameter.parallelism.pipeline to 1: vLLM cannot combine tiers and the KV "
+        f"transfer from pipeline stages by {_words(_STAGED_TIERS)}.",
     ),
     Rule(
         cel=f"{_is(_ANY_DEVICES)} || (self.parameter.accelerator.type == self.decode.accelerator.type "
         f"&& ({_is(_SAME_DEVICES)} || self.decode.accelerator.type == 'GPU'))",
         holds=_accelerators_match,
         field="transfer.connector",
-        message=f"Use {_words(_ANY_DEVICES)} with accelerator type CPU: {_words(_GPUS_ONLY, 'know')} GPUs only, and "
-        f"{_words(_SAME_DEVICES, 'move')} no KV cache between a GPU and a CPU.",
+        message=f"Use {_words(_ANY_DEVICES)} with accelerator type CPU: {_words(_GPUS_ONLY, 'support')} GPUs only, and "
+        f"{_words(_SAME_DEVICES, 'need')} the same accelerator type for P and D.",
     ),
     Rule(
         cel=f"{_is_not(_RANK_SHAPED)} || (self.parameter.parallelism.tensor == self.decode.parallelism.tensor "
         "&& self.parameter.parallelism.pipeline == 1)",
         holds=lambda s: not LIMITS[s.transfer.connector].rank_shaped or _shape(s) == {(s.decode.parallelism.tensor, 1)},
         field="parameter.parallelism",
-        message=f"{_words(_RANK_SHAPED, 'keep')} KV cache as each rank wrote it: give P and D the same tensor, and "
-        "P no pipeline.",
+        message=f"{_words(_RANK_SHAPED, 'need')} the same ranks in P and D. Set the same parallelism.tensor for both, "
+        "and a parallelism.pipeline of 1.",
     ),
     Rule(
         cel=f"{_is_not(_ONE_RANK)} || self.decode.parallelism.tensor == 1",
@@ -115,8 +115,8 @@ CONNECTOR_RULES: tuple[Rule, ...] = (
         f"({_not_enabled('enablePrefixCaching')} && {_not_enabled('enableChunkedPrefill')})",
         holds=lambda s: not LIMITS[s.transfer.connector].one_step or not _enables_steps(s),
         field="transfer.connector",
-        message=f"{_words(_ONE_STEP, 'work')} without prefix caching and chunked prefill only, and the operator "
-        "turns both off; remove enablePrefixCaching and enableChunkedPrefill.",
+        message=f"{_words(_ONE_STEP, 'support')} neither prefix caching nor chunked prefill, and the operator disables "
+        "both. Remove enablePrefixCaching and enableChunkedPrefill.",
     ),
     Rule(
         cel=f"{_is_not(_NO_TIERS)} || (!has(self.parameter.kvTiers) && !has(self.decode.kvTiers))",
@@ -124,6 +124,7 @@ CONNECTOR_RULES: tuple[Rule, ...] = (
             not LIMITS[s.transfer.connector].without_tiers or not (s.parameter.kv_tiers or s.decode.kv_tiers)
         ),
         field="transfer.connector",
-        message=f"Tiers go with {_words(_TIERS)}; {', '.join(LIMITS[name].without_tiers for name in _NO_TIERS)}.",
+        message=f"kvTiers need connector {_words(_TIERS).replace(' and ', ' or ')}; "
+        f"{', '.join(LIMITS[name].without_tiers for name in _NO_TIERS)}. Remove kvTiers or change the connector.",
     ),
 )

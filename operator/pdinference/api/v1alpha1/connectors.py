@@ -1,8 +1,8 @@
-"""The KV connectors that `spec.transfer` offers, and what each cannot be combined with.
+"""The KV connectors of `spec.transfer` and their limits.
 
-The limits were read in vLLM's source (vllm/distributed/kv_transfer). connector_rules.py makes rules of this table.
-NIXL's own rules on parallelism stand with the spec and hold for all connectors. engine/connectors has what vLLM and the
-router get for a connector.
+The limits come from vLLM's source (vllm/distributed/kv_transfer). connector_rules.py turns this table into rules.
+NIXL's rules on parallelism are in resource.py and apply to all connectors. engine/connectors has the settings that vLLM
+and the router get.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ ConnectorName = Literal["Nixl", "Mooncake", "LMCache", "SharedStorage"]
 
 @dataclass(frozen=True)
 class Limits:
-    """What a connector works with. The defaults are those of a connector between GPUs that moves blocks.
+    """Limits of a connector. The defaults describe a connector that moves blocks between GPUs.
 
     Attributes:
-        accelerators: GPU: GPUs only. Same: CPUs too, but not a GPU and a CPU. Any: every combination.
+        accelerators: GPU: GPUs only. Same: GPUs or CPUs, but the same type for P and D. Any: all combinations.
         several_nodes: Whether it finds the ranks of a P instance at more than one address.
-        rank_shaped: Whether KV cache keeps the shape of the rank that wrote it, so that P and D need the same ranks.
-        one_rank: Why D can have one rank only; empty where it can have more.
-        one_step: Whether a prompt has to be computed in one step and from its first token on.
-        without_tiers: Why `kvTiers` cannot be combined with it; empty where they can.
-        without_staged_tiers: Whether P cannot have both tiers and pipeline stages.
-        environment: The variables that the operator sets for it and refuses in `env`, each with the reason.
+        rank_shaped: Whether KV blocks have the shape of the rank that wrote them; P and D then need equal ranks.
+        one_rank: Why D can have only one rank; empty if D can have several.
+        one_step: Whether vLLM must compute a prompt in one step, starting at its first token.
+        without_tiers: Why `kvTiers` cannot be combined with it; empty if they can.
+        without_staged_tiers: Whether P cannot combine tiers and pipeline stages.
+        environment: The variables that the operator sets for it and rejects in `env`, each with the reason.
     """
 
     accelerators: Literal["GPU", "Same", "Any"] = "GPU"
@@ -43,25 +43,25 @@ LIMITS: dict[ConnectorName, Limits] = {
     "Nixl": Limits(
         accelerators="Any",
         several_nodes=True,
-        # MultiConnector hands the addresses of all stages to each of its connectors; vLLM's offloading refuses them.
+        # MultiConnector passes the addresses of all stages to each connector; vLLM's offloading rejects them.
         without_staged_tiers=True,
         environment={
-            "VLLM_NIXL_SIDE_CHANNEL_HOST": "it has to be the pod's own address",
+            "VLLM_NIXL_SIDE_CHANNEL_HOST": "the operator sets it to the address of the pod",
             "VLLM_NIXL_SIDE_CHANNEL_PORT": _PORT,
         },
     ),
     "Mooncake": Limits(environment={"VLLM_MOONCAKE_BOOTSTRAP_PORT": _PORT}),
-    "LMCache": Limits(rank_shaped=True, without_tiers="LMCache has tiers of its own"),
+    "LMCache": Limits(rank_shaped=True, without_tiers="LMCache has its own tiers"),
     "SharedStorage": Limits(
         accelerators="Same",
         rank_shaped=True,
-        # example_connector.py names files by layer, so that ranks would overwrite each other's.
-        one_rank="SharedStorage writes one file for each layer, whichever rank it comes from.",
-        # It stores what one step of the engine holds, from the first token on.
+        # example_connector.py names files by layer, so ranks would overwrite each other's files.
+        one_rank="SharedStorage writes one file per layer, so that several ranks would overwrite each other.",
+        # It stores the tokens of one engine step, starting at the first token of the prompt.
         one_step=True,
-        without_tiers="SharedStorage has none",
+        without_tiers="SharedStorage does not support them",
     ),
 }
 
 CONNECTOR_ENVIRONMENT = {name: reason for limits in LIMITS.values() for name, reason in limits.environment.items()}
-"""Every variable that the operator sets for a connector, with why a user cannot."""
+"""All variables that the operator sets for connectors, each with the reason why users cannot set it."""

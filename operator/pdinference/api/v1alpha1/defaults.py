@@ -1,7 +1,7 @@
-"""What the operator chooses where the spec is silent and vLLM's own default is not good for P/D.
+"""Defaults of the operator where vLLM's own defaults do not suit P/D.
 
-Each was measured (docs/tuning.md, "Defaults"); nothing here overrides a user. They are no defaults of the CRD, because
-they depend on role and device.
+docs/tuning.md ("Defaults") has the measurements. Fields of the spec override them. They are not defaults of the CRD,
+because they depend on the role and the device.
 """
 
 from pdinference.api.names import Role
@@ -9,23 +9,24 @@ from pdinference.api.v1alpha1.connectors import LIMITS
 from pdinference.api.v1alpha1.resource import Spec
 
 _BLOCK_SIZE = 128
-"""Tokens of a block on GPUs: a transfer of 1 GB takes 15 ms instead of 49 with vLLM's 16, and does not stall decode."""
+"""Tokens per block on GPUs. A transfer of 1 GB takes 15 ms instead of 49 ms with vLLM's 16, and does not stall
+decode."""
 _BATCHED_TOKENS = {Role.PARAMETER: 8192, Role.DECODE: 2048}
-"""Most tokens in a step on GPUs. P: one prompt of 8,000 tokens in one step. D: it computes a prompt only after a failed
-transfer, and then its other requests wait for 56 ms at a time instead of 220."""
+"""Maximum tokens per step on GPUs. P prefills a prompt of 8,000 tokens in one step. D prefills only after a failed
+transfer; its other requests then wait for 56 ms at a time instead of 220 ms."""
 _STARTUP_SECONDS = 3600
 """A 70B model takes many minutes to download and load."""
 _STARTUP_MARGIN_SECONDS = 900
-"""For what comes after the weights: profiling, compilation, CUDA graphs."""
+"""Time for the steps after loading the weights: profiling, compilation, CUDA graphs."""
 _SLOW_DISK = 50_000_000
-"""Bytes a second of the slowest disk or network that weights are read from with patience."""
+"""Bytes per second of the slowest disk or network that the default start-up time allows for."""
 
 _SCHEDULING_SECONDS = 600
-"""For a pod to find a node and pull its image."""
+"""Time to schedule a pod and pull its image."""
 
 
 def block_size(spec: Spec) -> int | None:
-    """Tokens of a block, the same for both roles; None leaves it to vLLM."""
+    """Tokens per block, the same for both roles; None for vLLM's default."""
     if spec.engine.kv_cache.block_size is not None:
         return spec.engine.kv_cache.block_size
     on_gpu = any(role.accelerator.type == "GPU" for role in (spec.parameter, spec.decode))
@@ -33,9 +34,9 @@ def block_size(spec: Spec) -> int | None:
 
 
 def max_num_batched_tokens(spec: Spec, role: Role) -> int | None:
-    """Most tokens in a step of a role; None leaves it to vLLM.
+    """Maximum tokens per step of a role; None for vLLM's default.
 
-    vLLM refuses fewer than max-num-seqs, and without chunked prefill fewer than the longest prompt.
+    vLLM requires at least max-num-seqs, and without chunked prefill at least the longest prompt.
     """
     own = spec.of(role)
     chosen = own.max_num_batched_tokens or spec.engine.max_num_batched_tokens
@@ -48,12 +49,12 @@ def max_num_batched_tokens(spec: Spec, role: Role) -> int | None:
 
 
 def startup_seconds(spec: Spec) -> int:
-    """How long a P or D pod may take to become ready for the first time."""
+    """Maximum time, in seconds, for a P or D pod to become ready for the first time."""
     architecture = spec.model.architecture
     weights = architecture.weights_bytes if architecture and architecture.weights_bytes else 0
     return spec.engine.startup_seconds or max(_STARTUP_SECONDS, _STARTUP_MARGIN_SECONDS + weights // _SLOW_DISK)
 
 
 def progress_deadline_seconds(spec: Spec) -> int:
-    """How long a roll-out may make no progress before it counts as stuck; a Deployment reports the same of its own."""
+    """Time without progress, in seconds, after which a roll-out is stalled; also the deadline of Deployments."""
     return spec.rollout.progress_deadline_seconds or startup_seconds(spec) + _SCHEDULING_SECONDS

@@ -1,4 +1,4 @@
-"""`spec.engine` and the per-role additions to it: the image, and every vLLM option that has no field of its own."""
+"""`spec.engine` and the engine options of each role: image, vLLM options and environment."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal
@@ -20,7 +20,7 @@ OWNED_ARGUMENTS: dict[str, str] = {
     "nnodes": "use spec.parameter.parallelism.nodes",
     "enable-expert-parallel": "use parallelism.expert of the role",
     "kv-transfer-config": "use spec.transfer",
-    "host": "pods listen on every address, and a NetworkPolicy limits who reaches them",
+    "host": "pods listen on all addresses, and a NetworkPolicy restricts access",
     "port": "use spec.router.service.port",
     "shutdown-timeout": "use spec.rollout.drainSeconds",
     "config": "use spec.engine.args",
@@ -46,19 +46,19 @@ OWNED_ARGUMENTS: dict[str, str] = {
     "cpu-offload-gb": "use cpuOffload beside args",
     "seed": "use seed beside args",
 }
-"""vLLM options that the operator sets itself, each with what to do instead, or why not."""
+"""vLLM options that the operator sets, each with the field to use instead or the reason."""
 
 OWNED_ENVIRONMENT: dict[str, str] = {
-    "POD_IP": "it is the pod's own address",
+    "POD_IP": "the operator sets it to the address of the pod",
     **CONNECTOR_ENVIRONMENT,
     "VLLM_SERVER_DEV_MODE": "it opens endpoints that reset and control the engine",
     "HF_TOKEN": "use spec.model.source.huggingFace.tokenSecret",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "use spec.model.lora.dynamicLoading",
     "VLLM_LOGGING_LEVEL": "use logLevel beside env",
     "VLLM_PP_LAYER_PARTITION": "use parallelism.layerPartition of the role",
-    "VLLM_API_KEY": "a key in plain text would be readable to all who can read the resource",
+    "VLLM_API_KEY": "everyone who can read the resource could read the key",
 }
-"""Environment variables that the operator sets itself or refuses, each with what to do instead, or why not."""
+"""Environment variables that the operator sets or rejects, each with the field to use instead or the reason."""
 
 
 def _owned(names: Iterable[str], owned: dict[str, str]) -> str:
@@ -66,15 +66,15 @@ def _owned(names: Iterable[str], owned: dict[str, str]) -> str:
 
 
 def _cel_identifier(name: str) -> str:
-    """How CEL writes a member whose name has dashes."""
+    """A member name with dashes, as CEL writes it."""
     return name.replace("-", "__dash__")
 
 
 def _scalar_or_json(value: object) -> object:
     if value is None:
-        raise ValueError("null is not a value; leave the option out, or use true or false for a switch.")
+        raise ValueError("null is not a valid value. Remove the option, or use true or false for a switch.")
     if isinstance(value, list) and any(isinstance(item, str) and item.startswith("-") for item in value):
-        raise ValueError("A text in a list must not begin with a dash: it would be read as another option.")
+        raise ValueError("An item of a list must not start with a dash: vLLM would read it as another option.")
     return value
 
 
@@ -83,7 +83,7 @@ ArgumentName = Annotated[
     Field(max_length=63),
     Matches(
         "^[a-z][a-z0-9]*(-[a-z0-9]+)*$",
-        "Write the long name of an option in lower case, without dashes in front, for example max-num-seqs.",
+        "Write the long name of an option in lower case without leading dashes, for example max-num-seqs.",
     ),
 ]
 ArgumentValue = Annotated[
@@ -98,10 +98,10 @@ _ARGUMENTS_SCHEMA = {
     "type": "object",
     "maxProperties": 64,
     **_ANYTHING,
-    # CEL sees only members that the schema declares with a type. Declaring those that are refused lets the API server
-    # say, for each, what to use instead; all other options may have any value.
+    # CEL reads only members that the schema declares with a type. The schema declares the rejected options, so that
+    # the message of the API server names the field to use instead. All other options may have any value.
     "properties": {
-        name: {"description": f"Refused: {advice}."}
+        name: {"description": f"Rejected: {advice}."}
         | ({"type": "object", **_ANYTHING} if name == "kv-transfer-config" else {"x-kubernetes-int-or-string": True})
         for name, advice in OWNED_ARGUMENTS.items()
     },
@@ -129,7 +129,7 @@ EnvironmentName = Annotated[
     Field(max_length=128),
     Matches(
         "^[A-Za-z_][A-Za-z0-9_]*$",
-        "Write a variable name: letters, digits and underscores, not beginning with a digit.",
+        "Write a variable name: letters, digits and underscores, not starting with a digit.",
     ),
 ]
 Environment = Annotated[dict[EnvironmentName, Annotated[str, Field(max_length=4096)]], Field(max_length=64)]
@@ -148,30 +148,30 @@ def _refused_variable(name: str) -> Rule:
 
 
 class EngineOptions(ApiModel):
-    """vLLM options and environment for one role; they win over those of `spec.engine`."""
+    """vLLM options and environment of one role. They override those of `spec.engine`."""
 
     max_num_seqs: Annotated[int, Field(ge=1, le=65536)] | None = None
-    """Most requests that one instance works on at a time."""
+    """Maximum number of requests that an instance runs at a time."""
     max_num_batched_tokens: Annotated[int, Field(ge=1, le=16777216)] | None = None
-    """Most tokens in one step of the engine. For P, more means longer prompts at once; for D, fewer means steadier
-    answers."""
+    """Maximum number of tokens in one engine step. A higher value lets P prefill longer prompts in one step. A lower
+    value gives D a more even inter-token latency."""
     gpu_memory_utilization: Annotated[float, Field(ge=0.01, le=1)] | None = None
-    """Share of each GPU's memory that vLLM takes for weights, activations and KV cache, for example 0.85."""
+    """Fraction of each GPU's memory for weights, activations and KV cache, for example 0.85."""
     enable_chunked_prefill: bool | None = None
-    """Whether long prompts are computed in pieces of maxNumBatchedTokens."""
+    """Whether vLLM prefills long prompts in chunks of maxNumBatchedTokens."""
     enable_prefix_caching: bool | None = None
-    """Whether the KV cache of equal beginnings of prompts is kept and used again."""
+    """Whether vLLM reuses the KV cache of common prompt prefixes."""
     enforce_eager: bool | None = None
-    """Whether vLLM leaves out CUDA graphs and compilation: starts sooner, needs less memory, answers more slowly."""
+    """Disables CUDA graphs and compilation. vLLM starts faster and needs less memory, but generates more slowly."""
     cpu_offload: Quantity | None = None
-    """Weights that are kept in CPU memory instead of on each GPU, for example 10Gi; costs much speed."""
+    """Size of the weights to keep in CPU memory, for each GPU, for example 10Gi. This slows vLLM down considerably."""
     seed: Annotated[int, Field(ge=0, le=4294967295)] | None = None
-    """Seed of vLLM's random numbers."""
+    """Random seed of vLLM."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] | None = None
-    """Least severity that vLLM logs."""
+    """Log level of vLLM."""
     args: Arguments = Field(default_factory=dict)
-    """vLLM options by their long name without dashes, for example `max-num-seqs: 64` or `enforce-eager: true`. A list
-    becomes several values, an object becomes JSON, false becomes `--no-<name>`."""
+    """vLLM options by their long name without leading dashes, for example `max-num-seqs: 64` or `enforce-eager: true`.
+    A list becomes several values, an object becomes JSON, and false becomes `--no-<name>`."""
     env: Environment = Field(default_factory=dict)
     """Environment variables of the vLLM container, for example `NCCL_DEBUG: INFO`. For secrets, use a field that takes
     a Secret reference."""
@@ -180,21 +180,22 @@ class EngineOptions(ApiModel):
 
 
 class KVCache(ApiModel):
-    """The form of the KV cache; the same for P and D, or they could not hand it over."""
+    """Format of the KV cache. KV transfer requires the same format in P and D."""
 
     dtype: Literal["auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2"] = "auto"
-    """Type of its elements; auto is that of the model. An fp8 type holds twice as many tokens in the same memory."""
+    """Data type of the KV cache. auto: the data type of the model. An fp8 type doubles the number of tokens that fit
+    the same memory."""
     block_size: Literal[1, 8, 16, 32, 64, 128, 256] | None = None
-    """Tokens in a block. Large blocks move faster from P to D."""
+    """Tokens in a KV block. Large blocks transfer faster from P to D."""
 
 
 class Engine(EngineOptions):
-    """vLLM, for both roles; one image, because different versions can fail the KV-transfer handshake."""
+    """Settings of vLLM for both roles. P and D share one image: KV transfer can fail between vLLM versions."""
 
     image: ImageReference = "docker.io/vllm/vllm-openai:v0.32.0"
     """Image with vLLM, its OpenAI-compatible server and NIXL. For CPU, build images/vllm-cpu."""
     kv_cache: KVCache = Field(default_factory=KVCache)
-    """The form of the KV cache."""
+    """Format of the KV cache."""
     startup_seconds: Annotated[int, Field(ge=60, le=86400)] | None = None
-    """How long a pod may take to load the model before it is restarted. Default: an hour, and more where
-    model.architecture.weightsBytes says that reading the weights takes longer at 50 MB a second."""
+    """Maximum time, in seconds, for a pod to load the model; then it is restarted. Default: 3600, or more if reading
+    model.architecture.weightsBytes at 50 MB/s takes longer."""

@@ -1,4 +1,4 @@
-"""`spec.model`: which model, and how it answers."""
+"""`spec.model`: the model, its tokenizer, chat template, adapters and sampling defaults."""
 
 import re
 from typing import Annotated, Any, ClassVar, Literal
@@ -23,10 +23,10 @@ GENERATION_PARAMETERS = (
     "frequency_penalty",
     "max_new_tokens",
 )
-"""What vLLM takes for a server's default (`get_diff_sampling_param` in vllm/config/model.py); it ignores all else."""
+"""Parameters that vLLM accepts as server-wide defaults (`get_diff_sampling_param` in vllm/config/model.py)."""
 _OTHER_NAMES = {"max_tokens": "max_new_tokens", "max_completion_tokens": "max_new_tokens"}
 _STOP_TOKENS = (
-    "vLLM has no server-wide default for it. Put it into each request, or into eos_token_id of the model's "
+    "vLLM has no server-wide default for stop_token_ids. Set it in each request, or set eos_token_id in the model's "
     "generation_config.json."
 )
 
@@ -35,12 +35,12 @@ def _generation_parameter(name: str) -> str:
     if name in GENERATION_PARAMETERS:
         return name
     if other := _OTHER_NAMES.get(name):
-        raise ValueError(f"vLLM's name for this default is {other}. Write {other} here; in a request it is max_tokens.")
+        raise ValueError(f"Write {other}: that is vLLM's name for this default. Only requests call it max_tokens.")
     if name == "stop_token_ids":
         raise ValueError(_STOP_TOKENS)
     raise ValueError(
-        f"vLLM has no such server-wide default: it takes {', '.join(GENERATION_PARAMETERS)}. Put any other sampling "
-        "parameter into each request."
+        f"vLLM supports these server-wide defaults: {', '.join(GENERATION_PARAMETERS)}. Set any other sampling "
+        "parameter in each request."
     )
 
 
@@ -61,12 +61,12 @@ class ConfigMapKey(ApiModel):
 
 
 class _Generation(Extension):
-    """`{% generation %}`, by which transformers marks what the assistant wrote (its utils/chat_template_utils.py)."""
+    """The tag `{% generation %}`, with which transformers marks assistant text (utils/chat_template_utils.py)."""
 
     tags = {"generation"}  # noqa: RUF012 - declared so by the base class
 
     def parse(self, parser: Parser) -> list[Node]:
-        """Read the tag; what it encloses stays as it is."""
+        """Parse the tag and its body."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
@@ -80,25 +80,23 @@ def _parses(template: str) -> str:
     try:
         _CHAT_TEMPLATES.parse(template)
     except TemplateSyntaxError as error:
-        raise ValueError(f"Line {error.lineno} is no Jinja2: {error.message}") from None
+        raise ValueError(f"Line {error.lineno} is not valid Jinja2: {error.message}") from None
     except RecursionError:
-        raise ValueError(
-            "It is nested too deeply to be read. Use fewer parentheses, signs and blocks inside each other."
-        ) from None
+        raise ValueError("The template is nested too deeply. Use fewer nested parentheses, signs and blocks.") from None
     except ValueError:  # int() refuses it
-        raise ValueError("A number in it has too many digits. Write a smaller number.") from None
+        raise ValueError("A number in the template has too many digits. Write a smaller number.") from None
     if not _JINJA.search(template):
-        raise ValueError("Write a Jinja2 template; a text without {{ }} or {% %} would ignore the messages.")
+        raise ValueError("Write a Jinja2 template. A text without {{ }} or {% %} would ignore the messages.")
     return template
 
 
 class ChatTemplate(ApiModel):
-    """How chat messages become a prompt, in Jinja2: exactly one of the members."""
+    """A Jinja2 chat template, which turns chat messages into a prompt. Set exactly one member."""
 
     inline: Annotated[str, Field(max_length=65536), AfterValidator(_parses)] | None = None
-    """The template itself."""
+    """The template text."""
     config_map: ConfigMapKey | None = None
-    """A ConfigMap that holds it. Pods read it when they start."""
+    """ConfigMap key with the template. Pods read it at start."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -110,25 +108,23 @@ class ChatTemplate(ApiModel):
 
 
 class LoRAAdapter(ApiModel):
-    """One LoRA adapter, which clients choose by its name as they would a model."""
+    """A LoRA adapter. Clients select it by name in the `model` field of a request."""
 
     name: Annotated[
         str,
         Field(max_length=253),
         Matches(
             "^[A-Za-z0-9][A-Za-z0-9_./:-]*$",
-            "Write a model name as clients send it: letters, digits and . _ / : -, a letter or digit first.",
+            "Write a model name as clients send it: letters, digits and . _ / : -, starting with a letter or digit.",
         ),
     ]
-    """Name that clients put into the `model` field of a request."""
+    """Name for the `model` field of requests."""
     path: Annotated[
         str,
         Field(max_length=1024),
-        Matches(
-            f"^/?{SEGMENT}(/{SEGMENT})*$", "Write a repository as owner/name, or a path where the engine finds it."
-        ),
+        Matches(f"^/?{SEGMENT}(/{SEGMENT})*$", "Write a repository as owner/name, or a path that exists in the pods."),
     ]
-    """Repository on the hub as `owner/name`, or absolute path of a folder that the pods have."""
+    """Repository on the hub as `owner/name`, or absolute path of a folder in the pods."""
 
 
 class LoRA(ApiModel):
@@ -140,21 +136,21 @@ class LoRA(ApiModel):
             max_length=64, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
         ),
     ] = Field(default_factory=list)
-    """Adapters that are there from the start."""
+    """Adapters that vLLM loads at start."""
     max_rank: Literal[1, 8, 16, 32, 64, 128, 256, 320, 512] = 16
-    """Largest rank of an adapter; memory is set aside for it."""
+    """Maximum rank of an adapter. vLLM reserves memory for it."""
     max_active: Annotated[int, Field(ge=1, le=256)] = 1
-    """Most adapters in one batch; memory is set aside for each."""
+    """Maximum number of adapters in one batch. vLLM reserves memory for each."""
     dynamic_loading: bool = False
-    """Whether clients of the pods may load and unload adapters through vLLM's API. The router does not pass these calls
-    on to every pod, so this is for administrators who reach the pods."""
+    """Whether adapters can be loaded and unloaded through vLLM's API. The router does not forward these calls to every
+    pod, so callers need direct access to the pods."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="!has(self.adapters) || self.adapters.all(a, self.adapters.exists_one(b, a.name == b.name))",
             holds=lambda lora: len({adapter.name for adapter in lora.adapters}) == len(lora.adapters),
             field="adapters",
-            message="Give each adapter its own name.",
+            message="Two adapters have the same name. Give each adapter a unique name.",
         ),
     )
 
@@ -168,74 +164,76 @@ class Model(ApiModel):
             Field(max_length=253),
             Matches(
                 "^[A-Za-z0-9][A-Za-z0-9_./:-]*$",
-                "Write a model name as clients send it: letters, digits and . _ / : -, a letter or digit first.",
+                "Write a model name as clients send it: letters, digits and . _ / : -, starting with a letter or "
+                "digit.",
             ),
         ]
         | None
     ) = None
-    """Name that clients put into the `model` field of a request. Default: the name of the PDInference."""
+    """Name for the `model` field of requests. Default: the name of the PDInference."""
     source: ModelSource
     """Where the weights come from."""
     cache: ModelCache | None = None
-    """Where the model is kept, so that it is downloaded once, and verified. Default: each pod downloads it at start."""
+    """Where the model is stored after one verified download. Default: each pod downloads the model at start."""
     inspect: bool = False
-    """Whether a small Job reads the model's config and the size of its weights into status.model.facts, for the memory
-    plan. Not needed with a claim as cache: its Job does so."""
+    """Whether a Job reads the model's config and weight sizes into status.model.facts for the memory plan. Not needed
+    if cache is a claim: its Job reads them too."""
     dtype: Literal["auto", "half", "float16", "bfloat16", "float", "float32"] = "auto"
-    """Type of weights and activations; auto is that of the model."""
+    """Data type of weights and activations. auto: the type in the model's config."""
     quantization: (
         Literal["awq", "awq_marlin", "gptq", "gptq_marlin", "fp8", "bitsandbytes", "compressed-tensors"] | None
     ) = None
-    """How the weights are quantised. Default: what the model itself says, which is right for checkpoints that are
-    quantised already; fp8 and bitsandbytes also quantise others while they load."""
+    """Quantization of the weights. Default: the method in the model's config, which is right for quantized
+    checkpoints. fp8 and bitsandbytes can also quantize other checkpoints at load time."""
     max_model_length: Annotated[int, Field(ge=1, le=16777216)] | None = None
-    """Most tokens of a prompt and its answer together. Default: what the model says, which may need more memory than
-    there is."""
+    """Maximum number of tokens in a prompt and its completion together. Default: the length in the model's config,
+    which may need more memory than the devices have."""
     tokenizer: (
         Annotated[
             str,
             Field(max_length=1024),
             Matches(
                 f"^/?{SEGMENT}(/{SEGMENT})*$",
-                "Write a repository as owner/name, or a path where the engine finds it.",
+                "Write a repository as owner/name, or a path that exists in the pods.",
             ),
         ]
         | None
     ) = None
-    """Tokenizer, as a repository or path. Default: the model's own."""
+    """Tokenizer, as a repository or a path. Default: the tokenizer of the model."""
     chat_template: ChatTemplate | None = None
-    """How chat messages become a prompt. Default: the model's own."""
+    """Chat template. Default: the template of the model."""
     generation_defaults: Annotated[
         dict[GenerationParameter, Any],
         AsJson,
         Field(max_length=32),
         WithJsonSchema({"type": "object", "maxProperties": 32, "x-kubernetes-preserve-unknown-fields": True}),
     ] = Field(default_factory=dict)
-    """Sampling parameters of requests that say nothing else, for example `temperature: 0.6`."""
+    """Default sampling parameters of requests, for example `temperature: 0.6`."""
     trust_remote_code: bool = False
-    """Whether Python code in the model's repository may run in the pods. It could do anything that vLLM can: only for
-    repositories that you trust, and with a pinned revision."""
+    """Whether the pods run Python code from the model's repository, with all permissions of vLLM. Enable it only for
+    repositories that you trust, and pin the revision."""
     lora: LoRA | None = None
-    """LoRA adapters on top of the model."""
+    """LoRA adapters for the model."""
     architecture: Architecture | None = None
-    """What is known of the model, for the memory plan. Default: what the operator found out (status.model.facts)."""
+    """Facts about the model for the memory plan. Default: the facts that the operator found (status.model.facts)."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="!has(self.cache) || has(self.source.huggingFace) || has(self.source.modelScope)",
             holds=lambda m: m.cache is None or m.source.hub is not None,
             field="cache",
-            message="Only models from huggingFace and modelScope are downloaded; leave cache out for other sources.",
+            message="cache needs source.huggingFace or source.modelScope. Remove cache for other sources.",
         ),
         Rule(
             cel="!self.inspect || !has(self.source.path)",
             holds=lambda m: not m.inspect or m.source.path is None,
             field="inspect",
-            message="Only the engine image holds the model of source.path; state what is known in architecture.",
+            message="The Job cannot read source.path, which is part of the engine image. Remove inspect, and set "
+            "architecture instead.",
         ),
     )
 
     @property
     def on_volume(self) -> bool:
-        """Whether pods have the model's files before vLLM starts, and so can look at them."""
+        """Whether pods have the model's files before vLLM starts, so that they can verify them."""
         return self.cache is not None or self.source.volume is not None

@@ -1,4 +1,4 @@
-"""`spec.autoscaling`: what holds for P and D together while the load of each decides how many pods it has."""
+"""`spec.autoscaling`: autoscaling settings that apply to P and D together."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -12,27 +12,27 @@ Share = Annotated[int, Field(ge=1, le=100)]
 
 
 class PodRatio(ApiModel):
-    """So many P pods for so many D pods."""
+    """A ratio of P pods to D pods."""
 
     parameter: Share = 1
-    """P pods."""
+    """Number of P pods."""
     decode: Share = 1
-    """D pods."""
+    """Number of D pods."""
 
 
 class RatioBand(ApiModel):
-    """How many P there are for D. Holds to the next whole pod: at least 2:3 with one D means 1 P."""
+    """Range of the ratio of P to D pods. P is rounded up: a minimum of 2:3 with one D pod means one P pod."""
 
     min: PodRatio | None = None
-    """Never fewer P for D than this. Default: any number."""
+    """Minimum ratio of P to D. Default: no minimum."""
     max: PodRatio | None = None
-    """Never more P for D than this. Default: any number."""
+    """Maximum ratio of P to D. Default: no maximum."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="has(self.min) || has(self.max)",
             holds=lambda r: r.min is not None or r.max is not None,
-            message="Set min, max or both, or leave ratio out.",
+            message="Set min, max or both, or remove ratio.",
         ),
         Rule(
             cel="!has(self.min) || !has(self.max) "
@@ -41,21 +41,22 @@ class RatioBand(ApiModel):
                 r.min is None or r.max is None or r.min.parameter * r.max.decode <= r.max.parameter * r.min.decode
             ),
             field="max",
-            message="Use at least as many P for D as min asks for.",
+            message="max must not be less than min, as a ratio of P to D.",
         ),
     )
 
 
 class PairAutoscaling(ApiModel):
-    """What holds for P and D together. minReplicas and maxReplicas of the roles go before the ratio."""
+    """Autoscaling settings for P and D together. minReplicas and maxReplicas take precedence over the ratio."""
 
     source: MetricsSource | None = None
-    """From where autoscalers read the load. Builtin: the operator's metrics API. KEDA, PrometheusAdapter: Prometheus,
-    which reads it from the operator. Default: Builtin."""
+    """Where autoscalers read load signals. Builtin: the operator's external metrics API. KEDA and PrometheusAdapter:
+    Prometheus, which scrapes the signals from the operator. Default: Builtin."""
     ratio: RatioBand | None = None
-    """How many P there are for D, where both are autoscaled. Default: as the load of each decides."""
+    """Range of the ratio of P pods to D pods. Both roles must be autoscaled. Default: each role follows its own
+    load."""
     gpu_budget: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """GPUs that all pods of P and D may have together, those of a revision that comes or goes included. A roll-out
-    waits until a second pair fits in. Default: no limit."""
+    """Maximum number of GPUs for all P and D pods together, over all revisions. A BlueGreen roll-out waits until the
+    new revision fits the budget. Default: no limit."""
     scale_to_zero: ScaleToZero | None = None
-    """No pods while nobody asks. Default: never fewer than minReplicas."""
+    """Scales P and D to zero pods while there are no requests. Default: at least minReplicas."""

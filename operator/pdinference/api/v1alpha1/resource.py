@@ -26,26 +26,28 @@ FEWER_DECODE_RANKS = (
 
 
 class Rollout(ApiModel):
-    """How a changed P/D pair replaces the running one. Pods of two revisions never work together."""
+    """How a new revision of P and D replaces the running one. Pods of different revisions never work together."""
 
     strategy: Literal["BlueGreen", "Recreate"] = "BlueGreen"
-    """BlueGreen: the new pair starts beside the old one, traffic moves when it is ready, then the old one drains; needs
-    devices for both. Recreate: the old pair drains first; needs no spare devices, and requests fail in between."""
+    """BlueGreen starts the new revision beside the old one, moves traffic when it is ready, and then drains the old
+    one. It needs devices for both revisions. Recreate drains the old revision first. It needs no spare devices, but
+    requests fail until the new revision is ready."""
     drain_seconds: Annotated[int, Field(ge=40, le=86400)] = 120
-    """Longest time that a stopping P or D pod takes to finish its requests. P keeps the KV cache of a prompt for up to
-    30 seconds until D has pulled it."""
+    """Maximum time, in seconds, for a terminating P or D pod to finish its requests. P keeps the KV cache of a prompt
+    for up to 30 seconds until D has pulled it."""
     progress_deadline_seconds: Annotated[int | None, Field(ge=10, le=604800)] = None
-    """Without progress for so long, a roll-out counts as stuck. Default: engine.startupSeconds and 600."""
+    """Time without progress, in seconds, after which a roll-out is reported as stalled. Default: engine.startupSeconds
+    plus 600."""
 
 
 class Colocation(ApiModel):
-    """D pods close to P pods, so that the KV cache has a short way."""
+    """Places D pods near P pods, which makes KV transfers faster."""
 
     topology_key: QualifiedName
-    """Node label whose value the two share: `kubernetes.io/hostname` for the same node, a label of racks, or
-    `topology.kubernetes.io/zone`."""
+    """Node label that defines the topology domain, for example `kubernetes.io/hostname`, a rack label, or
+    `topology.kubernetes.io/zone`. D pods run in a domain that has P pods."""
     required: bool = False
-    """Whether D pods stay Pending rather than run elsewhere."""
+    """If true, D pods stay Pending when no node of such a domain has room. If false, they may run elsewhere."""
 
 
 def _prefix_caching_feeds_tiers(role: Role) -> Rule:
@@ -55,34 +57,35 @@ def _prefix_caching_feeds_tiers(role: Role) -> Rule:
         f"? {own}.enablePrefixCaching : !has(self.engine.enablePrefixCaching) || self.engine.enablePrefixCaching)",
         holds=lambda s: s.of(role).kv_tiers is None or s.caches_prefixes(role),
         field=f"{role}.kvTiers",
-        message="Tiers need prefix caching, which finds blocks again; remove enablePrefixCaching: false.",
+        message="kvTiers need prefix caching, which looks up stored blocks. Remove enablePrefixCaching: false.",
     )
 
 
 class Spec(ApiModel):
-    """What to serve, and with what."""
+    """Desired state of a PDInference."""
 
     model: Model
     """The model to serve."""
     engine: Engine = Field(default_factory=Engine)
-    """vLLM, for both roles."""
+    """Settings of vLLM for both roles."""
     parameter: ParameterSpec = Field(default_factory=ParameterSpec)
-    """P: holds the weights, prefills prompts, produces the KV cache. A StatefulSet for each node of an instance."""
+    """The parameter role (P): it holds the sharded weights, prefills prompts and produces the KV cache. It runs as one
+    StatefulSet for each node of an instance."""
     decode: RoleSpec = Field(default_factory=RoleSpec)
-    """D: takes over the KV cache and generates tokens. A Deployment."""
+    """The decode role (D): it receives the KV cache and generates tokens. It runs as a Deployment."""
     autoscaling: PairAutoscaling | None = None
-    """What holds for P and D together, besides the `autoscaling` of each."""
+    """Autoscaling settings that apply to P and D together, in addition to `autoscaling` of each role."""
     colocation: Colocation | None = None
-    """D pods close to P pods. Default: anywhere."""
+    """Places D pods near P pods. Default: no constraint."""
     transfer: Transfer = Field(default_factory=Transfer)
     """How the KV cache moves from P to D."""
     router: Router = Field(default_factory=Router)
-    """The one address that clients use."""
+    """The router, which gives clients a single address."""
     rollout: Rollout = Field(default_factory=Rollout)
-    """How changes reach running pods."""
+    """How spec changes reach running pods."""
     memory_policy: Literal["Enforce", "Warn"] = "Enforce"
-    """What happens when the memory plan finds that the model does not fit its devices. Enforce: the change is refused,
-    and what runs goes on running. Warn: it is tried all the same."""
+    """What to do if the memory plan shows that the model does not fit its devices. Enforce rejects the spec, and the
+    previous revision keeps running. Warn rolls the spec out anyway."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -90,19 +93,19 @@ class Spec(ApiModel):
             holds=lambda s: s.decode.parallelism.pipeline == 1,
             field="decode.parallelism.pipeline",
             # vllm/distributed/kv_transfer/kv_connector/v1/nixl/base_worker.py refuses it at start.
-            message="Use 1: NIXL cannot hand the KV cache to a D instance of several pipeline stages. Use "
-            "decode.parallelism.tensor for a model that does not fit one device.",
+            message="Use 1: NIXL cannot transfer the KV cache to a D instance with several pipeline stages. If the "
+            "model does not fit one device, raise decode.parallelism.tensor.",
         ),
         Rule(
             cel="self.decode.parallelism.nodes == 1",
             holds=lambda s: s.decode.parallelism.nodes == 1,
             field="decode.parallelism.nodes",
-            message="Use 1: only instances of P can spread over several nodes. For more memory, use a higher "
-            "decode.parallelism.tensor on one node, or an fp8 spec.engine.kvCache.dtype.",
+            message="Use 1: only P instances can span several nodes. For more memory, raise "
+            "decode.parallelism.tensor on one node, or use an fp8 spec.engine.kvCache.dtype.",
         ),
         Rule(
-            # Each node makes its own defaults from the memory of its own GPUs (vllm/engine/arg_utils.py,
-            # get_batch_defaults), and the first node's scheduler fills what the others have made.
+            # Each node derives its defaults from the memory of its own GPUs (vllm/engine/arg_utils.py,
+            # get_batch_defaults), but the scheduler of the first node sizes the batches of all.
             cel="!has(self.parameter.nodePools) "
             "|| self.parameter.nodePools.all(p, !has(p.products) || p.products.size() == 0) "
             "|| (has(self.engine.maxNumBatchedTokens) || has(self.parameter.maxNumBatchedTokens)) "
@@ -115,11 +118,11 @@ class Spec(ApiModel):
                 )
             ),
             field="parameter.nodePools",
-            message="Set maxNumBatchedTokens and maxNumSeqs in spec.parameter too: vLLM's defaults differ between GPU "
-            "products, and all nodes of an instance need the same.",
+            message="Set maxNumBatchedTokens and maxNumSeqs in spec.parameter too. vLLM's defaults differ between GPU "
+            "products, and all nodes of an instance need equal values.",
         ),
         Rule(
-            # With MLA every rank has the whole KV cache; whether the model has it is checked with its facts.
+            # With MLA every rank holds the whole KV cache. checks/pair.py verifies that the model uses MLA.
             cel="self.decode.parallelism.tensor % self.parameter.parallelism.tensor == 0 || "
             "(has(self.model.architecture) && self.parameter.parallelism.tensor % self.decode.parallelism.tensor == 0)",
             holds=lambda s: (
@@ -139,29 +142,29 @@ class Spec(ApiModel):
     )
 
     def of(self, role: Role, node_rank: int = 0) -> RoleSpec:
-        """The part that describes P or D: P on one node of an instance, D with the products that it takes from P."""
+        """The spec of one role: P as it applies to one node of an instance, D with the products inherited from P."""
         if role is Role.PARAMETER:
             return self.parameter.on_node(node_rank)
         return with_products_of(self.parameter, self.decode)
 
     def products(self, role: Role) -> list[str]:
-        """Accelerator products that any pod of P or D may run on, whatever its node; empty for any."""
+        """Accelerator products that the pods of a role may run on, over all nodes of an instance; empty for any."""
         return self.parameter.products if role is Role.PARAMETER else self.of(role).products
 
     @property
     def metrics_source(self) -> MetricsSource:
-        """From where autoscalers read the load."""
+        """Where autoscalers read load signals."""
         return (self.autoscaling.source if self.autoscaling is not None else None) or "Builtin"
 
     @property
     def scale_to_zero(self) -> ScaleToZero | None:
-        """When P and D have no pods; None while a role is stopped by `replicas: 0`, which no request changes."""
+        """Settings of scale to zero; None if unset, or if `replicas: 0` stops a role, which no request may restart."""
         if self.autoscaling is None or not (self.parameter.autoscaled and self.decode.autoscaled):
             return None
         return self.autoscaling.scale_to_zero
 
     def caches_prefixes(self, role: Role) -> bool:
-        """Whether a role keeps the KV cache of prompts' beginnings, which vLLM does unless told otherwise."""
+        """Whether a role uses prefix caching, which is vLLM's default."""
         own = self.of(role).enable_prefix_caching
         chosen = self.engine.enable_prefix_caching if own is None else own
         return chosen is not False
@@ -169,8 +172,8 @@ class Spec(ApiModel):
 
 _NAME_PATTERN = f"^[a-z]([-a-z0-9]{{0,{NAME_MAX_LENGTH - 2}}}[a-z0-9])?$"
 _NAME_MESSAGE = (
-    f"Use at most {NAME_MAX_LENGTH} lower-case letters, digits and dashes, a letter first and no dash last: it becomes "
-    "the name of a Service, and with a suffix the names of pods."
+    f"Use at most {NAME_MAX_LENGTH} lower-case letters, digits and dashes. Start with a letter and do not end with a "
+    "dash. The Service has this name, and pod names begin with it."
 )
 
 
@@ -180,13 +183,13 @@ class Metadata(ApiModel):
     model_config = ConfigDict(extra="ignore")
 
     name: Annotated[str, Matches(_NAME_PATTERN, _NAME_MESSAGE)]
-    """Name of the resource, and of the Service that clients use."""
+    """Name of the resource and of the Service that clients use."""
     namespace: str = "default"
-    """Namespace of the resource and of all that it becomes."""
+    """Namespace of the resource and of its children."""
     uid: str = ""
-    """Identity of this very object, for owner references; empty offline."""
+    """UID for owner references; empty offline."""
     generation: int = 0
-    """Number of the spec's version; 0 offline."""
+    """Generation of the spec; 0 offline."""
 
 
 NAME_RULE = Rule(
@@ -197,7 +200,7 @@ NAME_RULE = Rule(
 
 
 class PDInference(ApiModel):
-    """A large language model served by vLLM, prefill (P) and decode (D) apart, behind one address."""
+    """A large language model served by vLLM with separate prefill (P) and decode (D) pods behind one address."""
 
     api_version: Literal["pdinference.io/v1alpha1"] = "pdinference.io/v1alpha1"
     """Version of the schema."""
@@ -206,8 +209,8 @@ class PDInference(ApiModel):
     metadata: Metadata
     """Name, namespace and identity."""
     spec: Spec
-    """What to serve, and with what."""
+    """Desired state."""
     status: Annotated[dict[str, Any], Field(exclude=True)] = Field(default_factory=dict)
-    """What the operator saw and did; not read from here."""
+    """Observed state; validation ignores it."""
 
     rules: ClassVar[tuple[Rule, ...]] = (NAME_RULE,)

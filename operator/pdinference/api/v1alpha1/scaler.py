@@ -16,28 +16,28 @@ MAX_RECOMMENDED = 1000
 
 
 class ScalerSpec(ApiModel):
-    """The recommendation."""
+    """Desired state of a PDScaler."""
 
     replicas: Annotated[int, Field(ge=0, le=MAX_RECOMMENDED)] | None = None
-    """Recommended pods of the role. The operator sets it where it is absent; after that, scalers write it. The range,
-    the ratio and the GPU budget of the PDInference limit how many pods there are."""
+    """Recommended replica count of the role. The operator sets it if it is absent. Afterwards, scalers write it. The
+    range, the ratio and the GPU budget of the PDInference limit the allocated replica count."""
 
 
 class ScalerStatus(ApiModel):
-    """The pods that exist, as scalers see them: those of the serving revision."""
+    """Observed state of a PDScaler: the pods of the serving revision."""
 
     replicas: Annotated[int, Field(ge=0)] = 0
-    """Pods of the serving revision that exist; 0 while the role is asleep."""
+    """Number of pods of the serving revision. It is 0 while the role is asleep."""
     selector: Annotated[str, Field(max_length=1024)] = ""
     """Label selector of the pods of the serving revision."""
     revision: Annotated[str, Field(max_length=63)] = ""
     """The serving revision."""
     baseline_inter_token_microseconds: Annotated[int, Field(ge=0)] | None = None
-    """Of decode: the shortest time per output token, in microseconds, that a pod of the revision was seen to take.
-    Decode load is measured against it."""
+    """Decode only: the shortest inter-token latency, in microseconds, that the operator observed on a pod of the
+    revision. Decode load is relative to it."""
     conditions: Annotated[
         list[Condition],
         Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = Field(default_factory=list)
-    """Conditions: Limited, True while the operator allocates another count than spec.replicas; the reason names the
+    """Conditions. Limited is True while the allocated replica count differs from spec.replicas; its reason names the
     limit."""

@@ -11,7 +11,7 @@ _SCALED = "has(self.parameter.autoscaling) && has(self.decode.autoscaling)"
 
 
 def _least_gpus(role: Role) -> str:
-    """GPUs of a role with as few pods as it may have, as CEL."""
+    """CEL expression: GPUs of a role at its minimum replica count."""
     own = f"self.{role}"
     pods = f"(has({own}.autoscaling) && {own}.replicas > 0 ? {own}.autoscaling.minReplicas : {own}.replicas)"
     each = f"{own}.parallelism.tensor * {own}.parallelism.pipeline * {own}.parallelism.data"
@@ -44,7 +44,7 @@ def _enough_d(spec: Any) -> bool:
     band, p, d = _ratio(spec), spec.parameter.autoscaling, spec.decode.autoscaling
     if band is None or band.max is None or p is None or d is None:
         return True
-    # P may be the next whole pod above the ratio, hence one less.
+    # P is rounded up to a whole pod, so one P pod above the ratio is valid.
     needed: int = (p.min_replicas - 1) * band.max.decode
     return bool(needed < d.max_replicas * band.max.parameter)
 
@@ -54,21 +54,21 @@ SCALING_RULES = (
         cel=f"!({_RATIO}) || ({_SCALED})",
         holds=lambda s: _ratio(s) is None or all(s.of(role).autoscaling is not None for role in ENGINE_ROLES),
         field="autoscaling.ratio",
-        message="A ratio needs autoscaling in spec.parameter and in spec.decode; without it, replicas says how many "
-        "pods there are.",
+        message="A ratio needs autoscaling in spec.parameter and spec.decode. Without autoscaling, set replicas of the "
+        "roles.",
     ),
     Rule(
         cel=f"!({_BUDGET}) || self.parameter.accelerator.type != 'CPU' || self.decode.accelerator.type != 'CPU'",
         holds=lambda s: _budget(s) is None or any(s.of(role).accelerator.type != "CPU" for role in ENGINE_ROLES),
         field="autoscaling.gpuBudget",
-        message="Neither role has GPUs (accelerator.type is CPU); remove it, and use maxReplicas of the roles.",
+        message="Neither role has GPUs (accelerator.type is CPU). Remove gpuBudget; limit the roles with maxReplicas.",
     ),
     Rule(
         cel=f"!({_BUDGET}) || {' + '.join(map(_least_gpus, ENGINE_ROLES))} <= self.autoscaling.gpuBudget",
         holds=_fits,
         field="autoscaling.gpuBudget",
-        message="The fewest pods that P and D may have (minReplicas; without autoscaling, replicas) need more GPUs "
-        "than this, each tensor x pipeline x data. Raise it, or ask for fewer pods.",
+        message="The budget is too small for the minimum replica counts of P and D (minReplicas; without autoscaling, "
+        "replicas), each with tensor x pipeline x data GPUs. Raise the budget or lower the counts.",
     ),
     Rule(
         cel=f"!({_RATIO}) || !has(self.autoscaling.ratio.min) || !({_SCALED}) || self.decode.autoscaling.minReplicas "
@@ -76,8 +76,8 @@ SCALING_RULES = (
         "* self.autoscaling.ratio.min.decode",
         holds=_enough_p,
         field="autoscaling.ratio.min",
-        message="The minReplicas of spec.decode need more P than the maxReplicas of spec.parameter. Raise that, or "
-        "lower one of the others.",
+        message="minReplicas of spec.decode need more P pods than maxReplicas of spec.parameter. Raise maxReplicas, or "
+        "lower minReplicas or the ratio.",
     ),
     Rule(
         cel=f"!({_RATIO}) || !has(self.autoscaling.ratio.max) || !({_SCALED}) "
@@ -85,7 +85,7 @@ SCALING_RULES = (
         "< self.decode.autoscaling.maxReplicas * self.autoscaling.ratio.max.parameter",
         holds=_enough_d,
         field="autoscaling.ratio.max",
-        message="The minReplicas of spec.parameter need more D than the maxReplicas of spec.decode. Raise that, or "
-        "lower one of the others.",
+        message="minReplicas of spec.parameter need more D pods than maxReplicas of spec.decode. Raise maxReplicas, or "
+        "lower minReplicas or the ratio.",
     ),
 )

@@ -1,4 +1,4 @@
-"""`spec.model.source` and `spec.model.cache`: where weights come from, where they are kept, what is known of them."""
+"""`spec.model.source`, `spec.model.cache` and `spec.model.architecture`: origin, storage and facts of the weights."""
 
 import hashlib
 import json
@@ -8,9 +8,9 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from pdinference.api.v1alpha1.base import ApiModel, AsJson, ImageReference, Matches, ObjectName, Rule
 
-# Segments start with a letter, digit or underscore: no option (`-x`), no `..`, no absolute path.
+# Segments start with a letter, digit or underscore. This excludes options (`-x`), `..` and absolute paths.
 SEGMENT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
-_PATH_RULES = "each part begins with a letter, digit or underscore and goes on with these, dots or dashes"
+_PATH_RULES = "each part starts with a letter, digit or underscore, followed by these, dots or dashes"
 
 
 Repository = Annotated[
@@ -29,7 +29,7 @@ RelativePath = Annotated[
     Field(max_length=1024),
     Matches(
         f"^{SEGMENT}(/{SEGMENT})*$",
-        f"Write a path within the volume, without a slash in front, for example llama/8b; {_PATH_RULES}.",
+        f"Write a path within the volume without a leading slash, for example llama/8b; {_PATH_RULES}.",
     ),
 ]
 AbsolutePath = Annotated[
@@ -44,12 +44,12 @@ _CONFIG_LIMIT = 65536
 
 def _short(config: dict[str, Any]) -> dict[str, Any]:
     if len(json.dumps(config)) > _CONFIG_LIMIT:
-        raise ValueError(f"Write at most {_CONFIG_LIMIT} characters; the plan needs sizes and counts only.")
+        raise ValueError(f"Use at most {_CONFIG_LIMIT} characters. The memory plan needs only sizes and counts.")
     return config
 
 
 class SecretKey(ApiModel):
-    """One key of a Secret in the namespace of the PDInference. The operator never reads it; the kubelet does."""
+    """One key of a Secret in the namespace of the PDInference. Only the kubelet reads it, never the operator."""
 
     name: ObjectName
     """Name of the Secret."""
@@ -62,67 +62,68 @@ class SecretKey(ApiModel):
 
 
 class HuggingFaceSource(ApiModel):
-    """A repository on the Hugging Face hub; each pod downloads it at start."""
+    """A repository on the Hugging Face Hub."""
 
     repository: Repository
     """Repository as `owner/name`, for example `meta-llama/Llama-3.1-8B-Instruct`."""
     revision: Revision = "main"
-    """Branch, tag or commit. Pin a commit, so that every pod serves the same weights."""
+    """Branch, tag or commit. Pin a commit to make all pods serve the same weights."""
     token_secret: SecretKey | None = None
-    """Secret with the access token, for gated and private repositories."""
+    """Secret key with the access token for gated and private repositories."""
 
 
 class ModelScopeSource(ApiModel):
-    """A repository on ModelScope; each pod downloads it at start."""
+    """A repository on ModelScope."""
 
     repository: Repository
     """Repository as `owner/name`, for example `Qwen/Qwen2.5-7B-Instruct`."""
     revision: Revision = "master"
-    """Branch, tag or commit. Pin a commit, so that every pod serves the same weights."""
+    """Branch, tag or commit. Pin a commit to make all pods serve the same weights."""
 
 
 class ImageSource(ApiModel):
-    """An OCI image or artifact that the kubelet mounts as a read-only volume (Kubernetes' ImageVolume feature)."""
+    """An OCI image or artifact that the kubelet mounts as a read-only volume (Kubernetes feature ImageVolume)."""
 
     reference: ImageReference
-    """Image, with a tag or, better, a digest."""
+    """Image with a tag or, preferably, a digest."""
     path: RelativePath | None = None
-    """Folder of the model within the image, relative to its root. Default: the root."""
+    """Path of the model within the image. Default: the root."""
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
-    """When the kubelet pulls it."""
+    """When the kubelet pulls the image."""
 
 
 class HostPathSource(ApiModel):
-    """A folder of the node. The operator has to be installed to allow it (`allowedHostPaths`)."""
+    """A folder on the node. The chart value `allowedHostPaths` must allow it."""
 
     path: AbsolutePath
-    """Folder on every node that pods may run on."""
+    """Path of the folder. It must exist on every node that pods may run on."""
 
 
 class PersistentVolumeClaimSource(ApiModel):
     """A folder on a PersistentVolumeClaim, mounted read-only in every P and D pod."""
 
     claim_name: ObjectName
-    """Name of the claim, in the namespace of the PDInference. Pods on several nodes need a fitting access mode."""
+    """Name of the claim, in the namespace of the PDInference. If pods run on several nodes, its access mode must allow
+    that."""
     path: RelativePath | None = None
-    """Folder of the model within the volume, relative to its root. Default: the root."""
+    """Path of the model within the volume. Default: the root."""
 
 
 class ModelSource(ApiModel):
-    """Where the weights come from: exactly one of the members."""
+    """Where the weights come from. Set exactly one member."""
 
     hugging_face: HuggingFaceSource | None = None
-    """The Hugging Face hub."""
+    """A repository on the Hugging Face Hub. Without spec.model.cache, each pod downloads it at start."""
     model_scope: ModelScopeSource | None = None
-    """ModelScope."""
+    """A repository on ModelScope. Without spec.model.cache, each pod downloads it at start."""
     persistent_volume_claim: PersistentVolumeClaimSource | None = None
-    """A PersistentVolumeClaim that holds the model already."""
+    """A PersistentVolumeClaim that already holds the model."""
     image: ImageSource | None = None
     """An OCI image that holds the model."""
     host_path: HostPathSource | None = None
-    """A folder of the node."""
+    """A folder on the node."""
     path: AbsolutePath | None = None
-    """Absolute path of a folder that the engine image already contains."""
+    """Absolute path of a folder in the engine image."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -135,12 +136,12 @@ class ModelSource(ApiModel):
 
     @property
     def hub(self) -> HuggingFaceSource | ModelScopeSource | None:
-        """The repository on a hub, if that is where the model is."""
+        """The repository on a hub; None for other sources."""
         return self.hugging_face or self.model_scope
 
     @property
     def volume(self) -> str | None:
-        """Which member has a volume with the model, that somebody else filled; None where there is no volume."""
+        """The member that names a volume with the model; None if the source is not a volume."""
         members = {
             "persistentVolumeClaim": self.persistent_volume_claim,
             "image": self.image,
@@ -149,13 +150,13 @@ class ModelSource(ApiModel):
         return next((name for name, member in members.items() if member is not None), None)
 
     def identity(self) -> str:
-        """Tells one model from another: what is known of one does not hold for the other."""
+        """Digest that identifies the source, so that facts of one model are not used for another."""
         where = self.model_dump(mode="json", exclude={"hugging_face": {"token_secret"}}, exclude_none=True)
         return hashlib.sha256(json.dumps(where, sort_keys=True).encode()).hexdigest()[:12]
 
 
 class Architecture(ApiModel):
-    """What is known of the model, for the memory plan. Pods get of it only more time to start, with large weights."""
+    """Facts about the model for the memory plan. In pods, weightsBytes only extends the time to start."""
 
     config: Annotated[
         dict[str, Any],
@@ -164,27 +165,27 @@ class Architecture(ApiModel):
         AfterValidator(_short),
         WithJsonSchema({"type": "object", "maxProperties": 128, "x-kubernetes-preserve-unknown-fields": True}),
     ]
-    """The members of the model's config.json, for example `num_hidden_layers: 32`."""
+    """Members of the model's config.json, for example `num_hidden_layers: 32`."""
     weights_bytes: Annotated[int, Field(ge=1, le=2**53)] | None = None
-    """Bytes of all weights as vLLM loads them. Default: computed from config, for architectures that are known."""
+    """Size of all weights in bytes, as vLLM loads them. Default: computed from config for known architectures."""
 
 
 class CacheClaim(ApiModel):
-    """A PersistentVolumeClaim for models; any number of PDInferences may share it."""
+    """A PersistentVolumeClaim for models. Several PDInferences may share it."""
 
     claim_name: ObjectName
-    """Name of the claim, in the namespace of the PDInference. Pods on several nodes need an access mode that allows
-    it."""
+    """Name of the claim, in the namespace of the PDInference. If pods run on several nodes, its access mode must allow
+    that."""
 
 
 class ModelCache(ApiModel):
-    """Where a model from a hub is kept: exactly one of the members."""
+    """Where a model from a hub is stored. Set exactly one member."""
 
     persistent_volume_claim: CacheClaim | None = None
-    """A claim that exists. A Job downloads the model once; P and D start when it is there, and mount it read-only."""
+    """An existing claim. A Job downloads the model once. P and D then start and mount the claim read-only."""
     host_path: HostPathSource | None = None
-    """A folder of each node that user 65532 may write to: the first pod on a node downloads, the others use that. Needs
-    it in the chart's `allowedHostPaths`, with `readOnly: false`."""
+    """A folder on each node that user 65532 can write to. The first pod on a node downloads the model, and the other
+    pods reuse it. The chart value `allowedHostPaths` must list it with `readOnly: false`."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

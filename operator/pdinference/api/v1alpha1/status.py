@@ -1,4 +1,4 @@
-"""`status`: what the operator saw and did."""
+"""`status`: the observed state of a PDInference."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,47 +8,47 @@ from pdinference.api.v1alpha1.base import ApiModel, Moment
 from pdinference.api.v1alpha1.conditions import Truth, description
 
 Count = Annotated[int, Field(ge=0, le=2**53), WithJsonSchema({"type": "integer"})]
-"""Of elements or bytes of a model's files, which anybody may have written; only the operator writes it."""
+"""Elements or bytes of a model's files. Files are untrusted, so the number is bounded when it is read back."""
 
 Suffix = Annotated[Literal["", ".safetensors", ".bin", ".pt"], WithJsonSchema({"type": "string"})]
 
 
 class Condition(ApiModel):
-    """One aspect of the state, in the form of metav1.Condition."""
+    """One condition, in the form of metav1.Condition."""
 
     type: Annotated[str, Field(max_length=316)]
-    """Name of the aspect."""
+    """Type of the condition."""
     status: Truth
-    """Whether it holds."""
+    """Status of the condition."""
     reason: Annotated[str, Field(max_length=1024)]
-    """Why, in one CamelCase word."""
+    """Reason for the status, as one CamelCase word."""
     message: Annotated[str, Field(max_length=32768)]
-    """Why, in plain English, and what to do."""
+    """Details of the status, and what to do."""
     last_transition_time: Moment
-    """When status last changed."""
+    """Time of the last change of status."""
     observed_generation: Annotated[int, Field(ge=0)]
-    """metadata.generation that this was seen at."""
+    """metadata.generation that the condition refers to."""
 
 
 class RoleStatus(ApiModel):
-    """Counts of one role."""
+    """Replica counts of one role."""
 
     replicas: int = 0
-    """Pods that exist, of the current revision."""
+    """Number of pods of the current revision."""
     ready: int = 0
-    """Pods that are ready, of the current revision."""
+    """Number of ready pods of the current revision."""
     desired: int = 0
-    """Pods that are wanted."""
+    """Desired number of pods."""
     summary: str = ""
-    """`ready/desired`, for printing."""
+    """`ready/desired`, for `kubectl get`."""
     selector: str = ""
     """Label selector of the pods, for the scale subresource."""
     scaling: str = ""
-    """With autoscaling: load of a pod/target, and the range of pods."""
+    """With autoscaling: load per pod/target, and the range of the replica count."""
 
 
 class RolesStatus(ApiModel):
-    """Counts per role."""
+    """Replica counts per role."""
 
     parameter: RoleStatus = Field(default_factory=RoleStatus)
     """P pods."""
@@ -62,91 +62,91 @@ class CheckpointStatus(ApiModel):
     """Size of the model's weights."""
 
     elements: Count = 0
-    """Elements that become the model's dtype."""
+    """Number of elements that vLLM stores in the model's dtype."""
     scale_elements: Count = 0
-    """Elements of scales."""
+    """Number of elements of quantization scales."""
     scale_bytes: Count = 0
-    """Bytes of scales."""
+    """Size of quantization scales in bytes."""
     other_bytes: Count = 0
-    """Bytes of other tensors."""
+    """Size of other tensors in bytes."""
     suffix: Suffix = ""
-    """Of files without known headers."""
+    """Suffix of the weight files, if their headers are not known."""
     files: Count = 0
-    """Their number."""
+    """Number of these files."""
     file_bytes: Count = 0
-    """Their bytes."""
+    """Size of these files in bytes."""
 
 
 class KnownAdapter(ApiModel):
-    """A LoRA adapter, from its adapter_config.json."""
+    """Facts about a LoRA adapter, from its adapter_config.json."""
 
     path: str = ""
-    """As in spec.model.lora.adapters."""
+    """Path as in spec.model.lora.adapters."""
     rank: int = 0
-    """The largest of its modules."""
+    """Largest rank of its modules."""
     modules: list[str] = Field(default_factory=list)
-    """Modules that it changes."""
+    """Target modules of the adapter."""
     base: str = ""
-    """Its base model, as it says."""
+    """Base model according to the adapter."""
     unsupported: list[str] = Field(default_factory=list)
-    """Members of the config that vLLM refuses."""
+    """Members of the config that vLLM does not support."""
 
 
 class KnownModel(ApiModel):
-    """What is known of a model, for the memory plan."""
+    """Facts about the model for the memory plan."""
 
     source: str = ""
-    """Identity of its spec.model.source."""
+    """Digest of the spec.model.source that the facts belong to."""
     config: Annotated[
         dict[str, Any], WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
     ] = Field(default_factory=dict)
-    """Members of config.json that matter."""
+    """Members of config.json that the memory plan uses."""
     checkpoint: CheckpointStatus | None = None
-    """Its weights; absent when unknown."""
+    """Size of the weights; absent if unknown."""
     adapters: list[KnownAdapter] = Field(default_factory=list)
-    """LoRA adapters that could be read."""
+    """Facts about the LoRA adapters that could be read."""
 
 
 class ModelStatus(ApiModel):
-    """The model, as far as the operator looked."""
+    """Observed state of the model."""
 
     revision: str = ""
-    """Commit that the hub gave for spec.model.source."""
+    """Commit of spec.model.source on the hub."""
     downloaded_bytes: int = 0
-    """How much of it is in spec.model.cache."""
+    """Bytes that are in spec.model.cache."""
     total_bytes: int = 0
-    """Size of all its files."""
+    """Size of all files in bytes."""
     facts: KnownModel | None = None
-    """What is known of it."""
+    """Facts about the model for the memory plan."""
 
 
 class RoleMemory(ApiModel):
-    """The memory plan of one device; what is not known is left out. `pdinference plan` says where each came from."""
+    """Memory plan of one device. Unknown values are absent. `pdinference plan` shows the origin of each value."""
 
     device_bytes: int | None = None
     """Memory of the device."""
     weights_bytes: int | None = None
-    """Weights, LoRA slots included."""
+    """Weights, including LoRA slots."""
     activation_bytes: int | None = None
-    """Intermediate results of the largest step; an estimate."""
+    """Estimated peak memory of activations."""
     overhead_bytes: int | None = None
-    """CUDA, communication and graphs; an estimate."""
+    """Estimated memory of CUDA, communication and CUDA graphs."""
     kv_bytes_per_token: int | None = None
-    """KV cache of one token."""
+    """KV cache per token."""
     kv_capacity_tokens: int | None = None
-    """Tokens that the KV cache holds."""
+    """Capacity of the KV cache in tokens."""
     kv_blocks: int | None = None
-    """Blocks that they are kept in."""
+    """Capacity of the KV cache in blocks."""
     observed_kv_capacity_tokens: int | None = None
-    """Tokens that vLLM measured at start; of several pods, the smallest."""
+    """Capacity in tokens that vLLM measured at start; the smallest over all pods."""
     kv_capacity_error_percent: float | None = None
-    """By how much the plan is above what vLLM measured; negative when below."""
+    """Difference between the planned and the observed capacity; positive if the plan is too high."""
     max_concurrency: float | None = None
-    """Requests of the longest length at once."""
+    """Number of requests of the maximum length that fit the KV cache at a time."""
 
 
 class PlanStatus(ApiModel):
-    """What one device of each role will hold, as computed from model and spec, and what vLLM measured."""
+    """Memory plan of one device of each role, with the capacity that vLLM measured."""
 
     parameter: RoleMemory | None = None
     """A device of P."""
@@ -155,24 +155,24 @@ class PlanStatus(ApiModel):
 
 
 class Status(ApiModel):
-    """What the operator saw and did."""
+    """Observed state of a PDInference."""
 
     observed_generation: Annotated[int, Field(ge=0)] = 0
-    """metadata.generation that the operator acted on last."""
+    """metadata.generation of the spec that the operator processed last."""
     url: str = ""
-    """Where clients inside the cluster send requests, less `/v1/...`."""
+    """Base URL for clients inside the cluster, without `/v1/...`."""
     revision: str = ""
-    """Revision of the P/D pair that the spec asks for."""
+    """Target revision of P and D, as the spec defines it."""
     serving_revision: str = ""
-    """Revision of the P/D pair that requests go to."""
+    """Revision of P and D that receives requests."""
     roles: RolesStatus = Field(default_factory=RolesStatus)
-    """Counts per role."""
+    """Replica counts per role."""
     model: ModelStatus | None = None
-    """The model, when a Job downloads or inspects it."""
+    """State of the model, if a Job downloads or inspects it."""
     plan: PlanStatus | None = None
-    """The memory plan, when the model's facts are known."""
+    """Memory plan, if the facts about the model are known."""
     last_progress_time: Moment | None = None
-    """When a roll-out that is not done last made progress."""
+    """Time of the last progress of an unfinished roll-out."""
     conditions: Annotated[
         list[Condition],
         Field(

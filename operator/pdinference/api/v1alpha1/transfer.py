@@ -10,89 +10,91 @@ from pdinference.api.v1alpha1.connectors import ConnectorName
 NetworkDevice = Annotated[
     str,
     Field(max_length=64),
-    Matches("^[A-Za-z0-9][A-Za-z0-9_.-]*(:[0-9]+)?$", "Write an RDMA device and its port, for example mlx5_0:1."),
+    Matches("^[A-Za-z0-9][A-Za-z0-9_.-]*(:[0-9]+)?$", "Write an RDMA device with its port, for example mlx5_0:1."),
 ]
 
 
 class RDMA(ApiModel):
-    """KV transfer by RDMA instead of TCP. Nodes must not limit locked memory (docs/operations.md)."""
+    """KV transfer over RDMA instead of TCP. Nodes must not limit locked memory (docs/operations.md)."""
 
     resource_name: QualifiedName
-    """Extended resource that brings the RDMA devices into the pods, for example `rdma/ib`."""
+    """Extended resource of the RDMA devices, for example `rdma/ib`."""
     count: Annotated[int, Field(ge=1, le=64)] = 1
-    """How many of it each pod requests."""
+    """Number of RDMA devices that each pod requests."""
     net_devices: Annotated[list[NetworkDevice], Field(max_length=32)] = Field(default_factory=list)
-    """RDMA devices to use, for example ["mlx5_0:1"] (UCX_NET_DEVICES). Default: those that UCX finds nearest."""
+    """RDMA devices to use, for example ["mlx5_0:1"] (UCX_NET_DEVICES). Default: the devices nearest to the GPU, as UCX
+    finds them."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="self.resourceName.contains('/')",
             holds=lambda r: "/" in r.resource_name,
             field="resourceName",
-            message="An extended resource has a domain, for example rdma/ib.",
+            message="Write an extended resource with its domain, for example rdma/ib.",
         ),
     )
 
 
 class Mooncake(ApiModel):
-    """Settings of the connector Mooncake."""
+    """Settings of the Mooncake connector."""
 
     protocol: Literal["rdma", "tcp"] = "rdma"
-    """What the KV cache moves over; rdma needs the devices of transfer.rdma."""
+    """Transport of the KV cache. rdma needs transfer.rdma."""
 
 
 class LMCache(ApiModel):
-    """Settings of the connector LMCache."""
+    """Settings of the LMCache connector."""
 
     remote_url: Annotated[
         str,
         Field(max_length=512),
         Matches(
             r"^(lm|redis|valkey|mooncakestore|infinistore)://[A-Za-z0-9.-]+:[0-9]{1,5}/?$",
-            "Write scheme, host and port of an LMCache server or Redis, for example lm://lmcache.cache.svc:65432.",
+            "Write the scheme, host and port of an LMCache server or Redis: lm://lmcache.cache.svc:65432.",
         ),
     ]
-    """Where P puts the KV cache and D gets it: a server that you run, reachable from the pods. Whoever reaches it reads
-    the cache."""
+    """URL of your cache server, to which P writes the KV cache and from which D reads it. Every client that can connect
+    to the server can read the cache."""
 
 
 class SharedStorage(ApiModel):
-    """Settings of the connector SharedStorage."""
+    """Settings of the SharedStorage connector."""
 
     claim_name: ObjectName
-    """PersistentVolumeClaim that the pods of both roles mount and write to. Files go 15 minutes after last use."""
+    """PersistentVolumeClaim that the pods of both roles write to. Files are deleted 15 minutes after their last
+    use."""
 
 
 class Transfer(ApiModel):
     """How the KV cache moves from P to D."""
 
     connector: ConnectorName = "Nixl"
-    """Nixl: each D pod pulls KV blocks directly from the P pod that computed them; pipeline stages push them. Mooncake:
-    P pods push them. LMCache: they go through a cache server. SharedStorage: they go through files on a volume.
-    Proven on a GPU: Nixl, and Mooncake over TCP. Of LMCache only the options were checked."""
+    """vLLM's KV connector. Nixl: D pods pull KV blocks from P pods; with pipeline stages, P pods push them. Mooncake: P
+    pods push KV blocks. LMCache: blocks go through a cache server. SharedStorage: blocks go through files on a volume.
+    Tested on a GPU: Nixl, and Mooncake over TCP. For LMCache only the options were tested."""
     on_failure: Literal["Recompute", "Fail"] = "Recompute"
-    """What D does with a request whose KV cache does not arrive. Recompute: computes the prompt itself, so that the
-    answer comes late. Fail: refuses the request, so that the fault shows."""
+    """What D does if the KV cache of a request does not arrive. Recompute: D prefills the prompt itself, which delays
+    the answer. Fail: the request fails."""
     rdma: RDMA | None = None
-    """RDMA devices for P and D pods. Default: none, so that KV cache moves over the pod network or within a node."""
+    """RDMA devices for P and D pods. Default: none; the KV cache moves over the pod network or within a node."""
     mooncake: Mooncake = Field(default_factory=Mooncake)
-    """Settings of the connector Mooncake."""
+    """Settings of the Mooncake connector."""
     lm_cache: LMCache | None = None
-    """Settings of the connector LMCache."""
+    """Settings of the LMCache connector."""
     shared_storage: SharedStorage | None = None
-    """Settings of the connector SharedStorage."""
+    """Settings of the SharedStorage connector."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="(self.connector == 'LMCache') == has(self.lmCache)",
             holds=lambda t: (t.connector == "LMCache") == (t.lm_cache is not None),
             field="lmCache",
-            message="Connector LMCache needs it, with the remoteUrl of its server; leave it out with any other.",
+            message="Set lmCache if, and only if, connector is LMCache; remoteUrl is the address of its server.",
         ),
         Rule(
             cel="(self.connector == 'SharedStorage') == has(self.sharedStorage)",
             holds=lambda t: (t.connector == "SharedStorage") == (t.shared_storage is not None),
             field="sharedStorage",
-            message="Connector SharedStorage needs it, with the claimName of a volume; leave it out with any other.",
+            message="Set sharedStorage if, and only if, connector is SharedStorage; claimName names its volume.",
         ),
     )

@@ -17,11 +17,11 @@ from pdinference.cluster.state.records import ChildRecord, ResourceRecord, compa
 from pdinference.cluster.verdict import Verdict
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import tasks
-from pdinference.inference.camera import Camera
 from pdinference.inference.decide import decide
-from pdinference.inference.in_effect import SpecsInEffect
+from pdinference.inference.effective_spec import EffectiveSpecs
 from pdinference.inference.plan import Plan
 from pdinference.inference.snapshot import Snapshot
+from pdinference.inference.snapshotter import Snapshotter
 from pdinference.isolation.calls import InProcess
 from pdinference.manifests import RenderSettings
 
@@ -59,12 +59,12 @@ async def look(api: ApiServer, cache: Cache, resource: ResourceRecord, settings:
         ApiError: An object could not be read.
     """
     history = History(api, cache)
-    spec = await SpecsInEffect(Examinations(InProcess(tasks(settings))), history).of(resource)
+    spec = await EffectiveSpecs(Examinations(InProcess(tasks(settings))), history).find(resource)
     children = {child.key: child for child in await spec.rendered()}
-    camera = Camera(cache, history_due=history.is_due)
+    snapshotter = Snapshotter(cache, history_due=history.is_due)
 
     def decided() -> tuple[Snapshot, Plan]:
-        snapshot = camera.take(resource, spec.desired, invalid=spec.invalid)
+        snapshot = snapshotter.take(resource, spec.desired, invalid=spec.invalid)
         return snapshot, decide(snapshot)
 
     _, plan = decided()

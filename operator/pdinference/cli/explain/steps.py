@@ -124,12 +124,12 @@ def _limited(status: Mapping[str, Any]) -> str:
 def _deleted(moment: Moment) -> Iterator[Step]:
     recreates = moment.snapshot.desired.recreate
     for record in moment.plan.delete:
-        if not record.pair:
+        if not record.revision:
             why = "the spec no longer has it"
         elif recreates:
-            why = f"revision {record.pair} is not the target, and rollout.strategy is Recreate"
+            why = f"revision {record.revision} is not the target, and rollout.strategy is Recreate"
         else:
-            why = f"revision {record.pair} serves no requests any more"
+            why = f"revision {record.revision} serves no requests any more"
         yield _step(_DELETE, "delete", record.key, why)
 
 
@@ -181,21 +181,22 @@ def _kept(moment: Moment) -> Iterator[Step]:
     """Earlier revisions that stay."""
     snapshot, rollout = moment.snapshot, moment.plan.rollout
     for child in snapshot.owned():
-        earlier = child.pair and child.key not in snapshot.desired.fingerprints and not child.deleting
-        if earlier and not rollout.may_go(child.pair):
+        earlier = child.revision and child.key not in snapshot.desired.fingerprints and not child.deleting
+        if earlier and not rollout.may_be_deleted(child.revision):
             yield _step(0, "keep", child.key, _why_kept(moment, child))
 
 
 def _why_kept(moment: Moment, child: ChildRecord) -> str:
     snapshot, rollout = moment.snapshot, moment.plan.rollout
-    routers = [pod for pod in snapshot.pods if pod.role is Role.ROUTER and not pod.gone and pod.revision == child.pair]
+    live = (pod for pod in snapshot.pods if pod.role is Role.ROUTER and not pod.gone)
+    routers = [pod for pod in live if pod.revision == child.revision]
     if routers:
         shown = ", ".join(plain(pod.name, 253) for pod in routers[:3])
         more = f" and {len(routers) - 3} more" if len(routers) > 3 else ""
-        return f"revision {child.pair} is kept: requests still reach it from router pods {shown}{more}"
-    if rollout.serving == child.pair:
-        return f"revision {child.pair} is kept: it serves requests until a router pod of the target revision is ready"
-    return f"revision {child.pair} is kept: it is not known which revision serves requests"
+        return f"revision {child.revision} is kept: requests still reach it from router pods {shown}{more}"
+    if rollout.serving == child.revision:
+        return f"revision {child.revision} is kept: it serves until a router pod of the target revision is ready"
+    return f"revision {child.revision} is kept: it is not known which revision serves requests"
 
 
 def _pods(count: int) -> str:

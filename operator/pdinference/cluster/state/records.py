@@ -82,7 +82,7 @@ class ChildRecord:
         content: The same as JSON; dropped once `settled` says that it is as it should be. Never kept of a large child,
             which is applied once after a restart instead.
         settled: The digest that was last found to be as it should be; empty when unknown.
-        pair: Revision of the P/D pair that this is a part of; empty for what outlives revisions.
+        revision: Revision of the P/D set that it belongs to; empty for an object that outlives revisions.
     """
 
     key: ChildKey
@@ -96,7 +96,7 @@ class ChildRecord:
     settled: bytes = b""
     deleting: bool = False
     workload: WorkloadState | None = None
-    pair: str = ""
+    revision: str = ""
     job: JobState | None = None
     autoscaler: AutoscalerState | None = None
     scaler: ScalerState | None = None
@@ -173,7 +173,7 @@ def child_record(kind: str, body: Json) -> ChildRecord:
         content=content if len(content) <= _MAX_CONTENT else None,
         deleting="deletionTimestamp" in metadata,
         workload=workload,
-        pair=workload.revision if workload else (metadata.get("labels") or {}).get(names.LABEL_REVISION, ""),
+        revision=workload.revision if workload else (metadata.get("labels") or {}).get(names.LABEL_REVISION, ""),
         job=job_state(body) if kind == JOB.name else None,
         autoscaler=_AUTOSCALERS[kind](body) if kind in _AUTOSCALERS else None,
         scaler=scaler_state(body) if kind == SCALER.name else None,

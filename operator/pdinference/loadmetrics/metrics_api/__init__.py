@@ -1,1 +1,1 @@
-"""The external metrics API: the signals for HorizontalPodAutoscalers."""
+"""The external metrics API, which serves the signals to HorizontalPodAutoscalers."""

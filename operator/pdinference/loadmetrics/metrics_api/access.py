@@ -1,4 +1,4 @@
-"""What somebody may ask for: the API server's own authorizers decide (SubjectAccessReview)."""
+"""Authorization of requests: SubjectAccessReviews, as in other aggregated API servers."""
 
 import time
 from collections import OrderedDict
@@ -9,12 +9,12 @@ from pdinference.cluster.client import ApiServer
 from pdinference.loadmetrics.metrics_api.authentication import User
 
 _PATH: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-_REMEMBERED_S: Final = 10.0  # as Kubernetes' own aggregated API servers do
+_REMEMBERED_S: Final = 10.0  # like Kubernetes' aggregated API servers
 _MOST: Final = 1024
 
 
 class AccessReview(NamedTuple):
-    """A user, and what he wants to read."""
+    """A user and the resource to read."""
 
     user: User
     group: str
@@ -23,7 +23,7 @@ class AccessReview(NamedTuple):
 
 
 class AccessChecker:
-    """Asks the API server, and remembers its answer for a few seconds."""
+    """Creates SubjectAccessReviews and caches the results for a few seconds."""
 
     def __init__(self, api: ApiServer, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
@@ -34,7 +34,7 @@ class AccessChecker:
         """Whether the user may list this resource in this namespace.
 
         Raises:
-            ApiError: The API server does not say.
+            ApiError: The review failed.
         """
         now = self._clock()
         known = self._answers.get(review)

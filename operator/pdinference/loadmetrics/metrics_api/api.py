@@ -1,4 +1,4 @@
-"""`external.metrics.k8s.io/v1beta1`: what HPAs ask the API server for, and the API server us."""
+"""Handlers of the aggregated API `external.metrics.k8s.io/v1beta1`."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -25,12 +25,13 @@ _LOG = logging.getLogger(__name__)
 GROUP: Final = "external.metrics.k8s.io"
 VERSION: Final = "v1beta1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
+_UNAUTHENTICATED: Final = "Only the API server may send requests. Use kubectl get --raw."
 
 _Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class _StatusError(Exception):
-    """An answer other than the metric, as Kubernetes writes it."""
+    """An error response in the form of metav1.Status."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -47,7 +48,7 @@ class _StatusError(Exception):
 
 
 class MetricsApi:
-    """The handlers."""
+    """The handlers of the API."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class MetricsApi:
         self._metrics = metrics
 
     def routes(self) -> list[web.RouteDef]:
-        """For the HTTPS server."""
+        """The routes for the HTTPS server."""
         return [
             web.get("/apis", self._handler(self._groups)),
             web.get(f"/apis/{GROUP}", self._handler(self._group)),
@@ -80,7 +81,7 @@ class MetricsApi:
             except _StatusError as error:
                 refusal = web.json_response(error.body, status=error.code)
                 if error.code == 401:
-                    # The connection may be older than our asking for certificates; the next one brings its own.
+                    # The connection may predate the request for client certificates; a new one has a certificate.
                     refusal.force_close()
                 return refusal
 
@@ -116,7 +117,7 @@ class MetricsApi:
             found = self._loads.measured(owner, role, metric)
         except LoadUnavailableError as error:
             self._metrics.queries.labels("blind").inc()
-            # No value at all, so that the HPA leaves the number of pods alone.
+            # An error instead of a value, so that the HPA does not change the replica count.
             raise _StatusError(503, "ServiceUnavailable", f"{role} of {owner}: {error}") from None
         self._metrics.queries.labels("answered").inc()
         item = {
@@ -130,20 +131,20 @@ class MetricsApi:
 
     def _require_authenticated(self, request: web.Request) -> None:
         if self._authenticator.user(request) is None:
-            self._refused(401, "Unauthorized", "Only the API server may ask; use kubectl get --raw.")
+            self._refused(401, "Unauthorized", _UNAUTHENTICATED)
 
     async def _require_right(self, request: web.Request, namespace: str, metric: str) -> None:
         user = self._authenticator.user(request)
         if user is None:
-            self._refused(401, "Unauthorized", "Only the API server may ask; use kubectl get --raw.")
+            self._refused(401, "Unauthorized", _UNAUTHENTICATED)
             return
         try:
             allowed = await self._access.allows(AccessReview(user, GROUP, metric, namespace))
         except ApiError as error:
-            _LOG.warning("Whether %s may read metrics could not be asked: %s", user.name, error)
-            raise _StatusError(500, "InternalError", "The API server does not say who may read metrics.") from error
+            _LOG.warning("Cannot check whether %s may read metrics: %s", user.name, error)
+            raise _StatusError(500, "InternalError", "The access check (SubjectAccessReview) failed.") from error
         if not allowed:
-            message = f"User {user.name} may not list {metric} of {GROUP} in the namespace {namespace}."
+            message = f"User {user.name} cannot list {metric} in API group {GROUP} in the namespace {namespace}."
             self._refused(403, "Forbidden", message)
 
     def _refused(self, code: int, reason: str, message: str) -> None:
@@ -151,18 +152,18 @@ class MetricsApi:
         raise _StatusError(code, reason, message)
 
     def _selected(self, request: web.Request, namespace: str) -> tuple[Owner, Role]:
-        """The resource and the role that the query means."""
+        """The resource and role that the label selector selects."""
         metric, text = request.match_info["metric"], request.query.get("labelSelector", "")
         if metric not in METRICS:
-            self._wrong(404, "NotFound", f"There is no metric {metric}; there are {', '.join(METRICS)}.")
+            self._wrong(404, "NotFound", f"Unknown metric {metric}. Known metrics: {', '.join(METRICS)}.")
         labels = dict(part.partition("=")[::2] for part in text.replace("==", "=").split(",") if part)
         selected = selected_role(labels)
         if selected is None:
             example = f"{names.LABEL_NAME}=llama,{names.LABEL_ROLE}={Role.DECODE}"
-            self._wrong(400, "BadRequest", f"Select one role of one PDInference by its labels, as in {example}.")
+            self._wrong(400, "BadRequest", f"Select one role of one PDInference by labels, for example {example}.")
         name, role = selected
         if not self._policies.policy(Owner(namespace, name)):
-            self._wrong(404, "NotFound", f"There is no PDInference {namespace}/{name} with autoscaling.")
+            self._wrong(404, "NotFound", f"No PDInference {namespace}/{name} with autoscaling found.")
         return Owner(namespace, name), role
 
     def _wrong(self, code: int, reason: str, message: str) -> NoReturn:
@@ -171,5 +172,5 @@ class MetricsApi:
 
 
 def quantity(value: float) -> str:
-    """As Kubernetes writes it: a whole number of thousandths."""
+    """A value as a Kubernetes quantity in thousandths."""
     return f"{round(1000 * value)}m"

@@ -1,7 +1,7 @@
-"""Who asks: only the API server may, which proves itself by its certificate and names the user in headers.
+"""Request-header authentication of aggregated APIs.
 
-That is the request-header authentication of aggregated APIs. Which CA, which names and which headers, the API server
-publishes in a ConfigMap.
+Only the API server may send requests. It authenticates with a client certificate and passes the user in headers. It
+publishes the CA, the names and the headers in a ConfigMap.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _RETRY_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who sent a request to the API server."""
+    """The user who sent a request to the API server."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -32,10 +32,10 @@ class User:
 
 
 class RequestHeaderAuthenticator:
-    """Authenticates requests that the API server passes on.
+    """Authenticates requests that the API server forwards.
 
     Args:
-        authorities: Of the HTTPS server.
+        authorities: Client certificate authorities of the HTTPS server.
     """
 
     def __init__(self, api: ApiServer, authorities: ClientAuthorities) -> None:
@@ -45,31 +45,31 @@ class RequestHeaderAuthenticator:
 
     @property
     def ready(self) -> bool:
-        """Whether anybody can be authenticated."""
+        """Whether the configuration has been read."""
         return self._configuration is not None
 
     async def keep(self) -> None:
-        """Follow what the API server publishes, for ever; what fails is tried again."""
+        """Refresh the configuration until cancelled. Errors are logged and retried."""
         while True:
             try:
                 await self.refresh()
             except (ApiError, ValueError, ssl.SSLError) as error:
-                _LOG.warning("Who may ask for metrics could not be read from %s: %s", PATH, error)
+                _LOG.warning("Cannot read the request-header authentication from %s: %s", PATH, error)
             await asyncio.sleep(_REFRESH_S if self.ready else _RETRY_S)
 
     async def refresh(self) -> None:
-        """Read what the API server publishes.
+        """Read the configuration that the API server publishes.
 
         Raises:
-            ApiError: It could not be read.
-            ValueError: It is not as it should be.
+            ApiError: The ConfigMap could not be read.
+            ValueError: The ConfigMap is not valid.
         """
         configuration = await RequestHeader.read(self._api)
         self._authorities.trust(configuration.authorities)
         self._configuration = configuration
 
     def user(self, request: web.Request) -> User | None:
-        """Who asks; None for everybody whom the API server did not send."""
+        """The user of a request; None if the API server did not forward it."""
         configuration = self._configuration
         if configuration is None:
             return None

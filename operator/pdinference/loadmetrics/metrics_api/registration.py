@@ -1,4 +1,4 @@
-"""Whether HPAs get their external metrics from this operator: there is one server for that group in a cluster."""
+"""Checks whether this operator serves the external metrics API. A cluster has only one server for its API group."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ API_SERVICE: Final = f"{VERSION}.{GROUP}"
 _PATH: Final = f"/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}"
 _INTERVAL_S: Final = 30.0
 _SOON_S: Final = 3.0
-"""While there is a problem: nobody should be told of it longer than it lasts."""
+"""Interval while there is a problem, so that the condition clears soon after the problem is solved."""
 _NOT_FOUND: Final = 404
 
 Problem = tuple[str, str]
@@ -22,16 +22,16 @@ _MISSING: Final = "MetricsApiMissing"
 _ELSEWHERE: Final = "MetricsApiElsewhere"
 OFF: Final = (
     "MetricsApiOff",
-    "This operator serves HPAs no metrics (chart: metricsApi.enabled, watchNamespaces). Set spec.autoscaling.source.",
+    "The operator serves no metrics (chart: metricsApi.enabled, watchNamespaces). Set spec.autoscaling.source.",
 )
 
 
 class Registration:
-    """Looks at the APIService now and then.
+    """Checks the APIService periodically.
 
     Args:
-        service: Namespace and name of the Service in front of this operator; None when it does not serve metrics.
-        on_change: Called when there is a problem, another one, or none any more.
+        service: Namespace and name of the operator's Service; None if the operator does not serve metrics.
+        on_change: Called when the problem changes.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class Registration:
         self.problem: Problem | None = OFF if service is None else None
 
     async def keep(self) -> None:
-        """Look for ever."""
+        """Check until cancelled."""
         while self._service is not None:
             await self.refresh()
             await asyncio.sleep(_INTERVAL_S if self.problem is None else _SOON_S)
 
     async def refresh(self) -> None:
-        """Look once; an API server that does not answer, or not in JSON, changes nothing."""
+        """Check once. If the APIService cannot be read, the problem does not change."""
         try:
             found: Json | None = await self._api.get(_PATH)
         except ApiError as error:
@@ -65,23 +65,23 @@ class Registration:
 
 
 def problem_of(registered: Json | None, service: tuple[str, str]) -> Problem | None:
-    """What keeps our metrics from HPAs, given the APIService."""
+    """The reason for which HPAs cannot read the operator's metrics; None if there is none."""
     if registered is None:
         return (
             _MISSING,
-            f"APIService {API_SERVICE} does not exist, so HPAs get no metrics; helm upgrade makes it again.",
+            f"The APIService {API_SERVICE} does not exist, so HPAs have no metrics. Run helm upgrade to create it.",
         )
     owner = (registered.get("spec") or {}).get("service") or {}
     if (owner.get("namespace"), owner.get("name")) != service:
         other = f"{owner.get('namespace')}/{owner.get('name')}"
         message = (
-            f"Another server ({other}) has APIService {API_SERVICE}, and there can be one only. Use that server by "
-            "spec.autoscaling.source KEDA or PrometheusAdapter, or give the APIService to this operator."
+            f"The APIService {API_SERVICE} belongs to another server ({other}). Set spec.autoscaling.source to KEDA or "
+            "PrometheusAdapter to use that server, or point the APIService to this operator."
         )
         return (_ELSEWHERE, message)
     available: Json = next(
         (c for c in (registered.get("status") or {}).get("conditions", ()) if c["type"] == "Available"), {}
     )
     if available.get("status") == "False":
-        return ("MetricsApiUnavailable", f"The API server does not reach the metrics: {available.get('message', '')}")
+        return ("MetricsApiUnavailable", f"The API server cannot reach the metrics API: {available.get('message', '')}")
     return None

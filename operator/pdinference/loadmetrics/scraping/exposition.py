@@ -1,4 +1,4 @@
-"""From vLLM's /metrics to the few numbers that matter."""
+"""Parses vLLM's /metrics to the numbers that signals need."""
 
 import math
 import re
@@ -12,20 +12,20 @@ from pdinference.planning.observed import KvCache
 from pdinference.planning.scaling.vllm_metrics import HOLDING_STAGES, VllmMetric
 
 PREFIX: Final = b"vllm:"
-"""What the lines begin with that are read."""
+"""Prefix of relevant lines."""
 _MOST_LINES: Final = 4096
-"""Lines of wanted metrics. An engine has 62, and no more than 66 of those would fit into the longest body."""
+"""Maximum number of relevant lines. An engine has 62, and at most 66 engines fit the maximum body."""
 _MOST_BUCKETS: Final = 64
-"""Buckets of a histogram; vLLM's have 23 at most. Readings of half a minute are kept of each pod."""
+"""Maximum number of buckets of a histogram; vLLM has at most 23. The operator keeps 30 s of readings per pod."""
 _MOST_BLOCKS: Final = 10**9
 _LARGEST_BLOCK: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """A histogram since the process started: `buckets` are upper bound and cumulative count, in order.
+    """A histogram since the start of the process; `buckets` are upper bound and cumulative count, in order.
 
-    Only latencies have buckets; of the others sum and count are enough.
+    Only latencies have buckets. Other histograms need only sum and count.
     """
 
     buckets: tuple[tuple[float, float], ...]
@@ -35,15 +35,15 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One pod's metrics, summed over the engines in it (data parallelism). None is what vLLM did not report.
+    """Metrics of one pod, summed over its engines (data parallelism). None if vLLM did not report a metric.
 
-    Every number is finite and not negative.
+    All numbers are finite and not negative.
 
     Attributes:
-        kv_usage: Part of the KV cache that is used, 0 to 1; mean over engines.
-        running: Requests that are worked on.
-        waiting: Requests that wait.
-        holding: Those among them that have their KV blocks already, because D pulls their cache.
+        kv_usage: Used fraction of the KV cache, 0 to 1; mean over engines.
+        running: Number of running requests.
+        waiting: Number of waiting requests.
+        holding: Waiting requests that already have KV blocks, because D pulls their KV cache.
         cache: Size of the KV cache.
         prompt_tokens: Prompt tokens so far.
         generation_tokens: Generated tokens so far.
@@ -69,7 +69,7 @@ class Reading:
 
     @property
     def counters(self) -> tuple[float, ...]:
-        """Numbers that only grow while the process lives."""
+        """Values that only grow during the lifetime of the process."""
         histograms = (self.prompt_lengths, self.answer_lengths, self.prefill, self.first_token, self.inter_token)
         tokens = (self.prompt_tokens or 0.0, self.generation_tokens or 0.0)
         counts = (histogram.count if histogram else 0.0 for histogram in histograms)
@@ -106,9 +106,9 @@ _WHOLE_NUMBER: Final = re.compile(rb"[0-9]{1,10}")
 
 
 class Exposition:
-    """Adds up one answer of /metrics while it arrives; nothing of its text is kept.
+    """Sums up a response of /metrics while it arrives, without keeping its text.
 
-    A number that is out of range makes its metric unknown, not the others.
+    A number out of range makes only its own metric unknown.
     """
 
     def __init__(self) -> None:
@@ -124,14 +124,14 @@ class Exposition:
         """Add a line.
 
         Raises:
-            UnreadableError: It is not in Prometheus' text format, or one line too many.
+            UnreadableError: The line is malformed, or the response has too many lines.
         """
         name = name_of(line)
         if name not in _WANTED:
             return
         self._lines += 1
         if self._lines > _MOST_LINES:
-            raise UnreadableError(Reason.TOO_LONG, f"the answer has more than {_MOST_LINES} lines of vLLM's load")
+            raise UnreadableError(Reason.TOO_LONG, f"the response has more than {_MOST_LINES} lines of vLLM metrics")
         found = sample(line)
         if name in _BUCKETS:
             self._add_bucket(_BUCKETS[name], found)
@@ -144,7 +144,7 @@ class Exposition:
             self._add(name, found.value)
 
     def reading(self) -> Reading:
-        """All lines together."""
+        """The metrics of all lines."""
         usage = self._sum(VllmMetric.KV_USAGE)
         return Reading(
             kv_usage=usage / self._engines if usage is not None else None,
@@ -162,7 +162,7 @@ class Exposition:
         )
 
     def _add(self, name: bytes, value: float) -> None:
-        self._sums[name] = self._sums.get(name, 0.0) + value  # once NaN, for ever NaN: the sum is unknown
+        self._sums[name] = self._sums.get(name, 0.0) + value  # NaN stays NaN: the sum is unknown
 
     def _add_bucket(self, metric: VllmMetric, found: Sample) -> None:
         buckets = self._buckets[metric]
@@ -174,7 +174,7 @@ class Exposition:
             buckets[bound] = buckets.get(bound, 0.0) + found.value
 
     def _add_cache(self, labels: Mapping[bytes, bytes]) -> None:
-        """The KV caches of all engines of the pod are alike."""
+        """Add the KV cache of an engine. All engines of a pod have equal caches."""
         blocks, size = _whole(labels.get(b"num_gpu_blocks")), _whole(labels.get(b"block_size"))
         self._blocks += blocks
         self._block_size = size
@@ -197,5 +197,5 @@ class Exposition:
 
 
 def _whole(text: bytes | None) -> int:
-    """0 for what is no whole number of at most ten digits."""
+    """An integer of at most ten digits; 0 for other text."""
     return int(text) if text is not None and _WHOLE_NUMBER.fullmatch(text) else 0

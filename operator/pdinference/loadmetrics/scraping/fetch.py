@@ -1,4 +1,4 @@
-"""One request for the metrics of a pod, bounded in time, bytes and CPU. All that reads pods goes through here."""
+"""HTTP request for the metrics of a pod, bounded in time, bytes and CPU. All scraping uses it."""
 
 import asyncio
 import socket
@@ -12,21 +12,21 @@ from pdinference.loadmetrics.scraping.http_answer import HttpAnswer
 from pdinference.loadmetrics.scraping.unreadable import Reason, UnreadableError
 
 _PIECE: Final = 16384
-"""Bytes that are read, and worked on, at a time."""
+"""Bytes to read and process at a time."""
 _KERNEL_BUFFER: Final = 65536
-"""The kernel's buffer of a connection counts towards the container's memory, and would grow to some MiB."""
+"""Receive buffer of a connection. By default it could grow to several MiB, which count as container memory."""
 _CONNECTIONS: Final = 32
 _REST: Final = 3.0
-"""After a piece of a namespace was worked on, the namespace rests this many times as long. So it gets a quarter of one
-core at most. 300 pods of vLLM need a tenth of that."""
+"""Pause of a namespace after each piece, in multiples of the processing time. This limits a namespace to a quarter of a
+core. 300 vLLM pods need a tenth of that."""
 _SHORTEST_REST_S: Final = 0.001
 
 
 class Share:
-    """What one namespace may take of this process: connections at a time, and CPU.
+    """Limits of one namespace: concurrent connections and CPU.
 
     Attributes:
-        connections: Hold one during a request.
+        connections: Acquire it for the duration of a request.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Share:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Work on one piece; the next one of this namespace waits until it has rested."""
+        """Process one piece. The next piece of the namespace waits for the pause."""
         async with self._turn:
             began = time.thread_time()
             try:
@@ -47,20 +47,20 @@ class Share:
 async def fetch(
     address: str, port: int, take: Callable[[bytes], None], *, prefix: bytes, share: Share, seconds: float
 ) -> None:
-    """Read /metrics, and pass on each line that begins with the prefix.
+    """Read /metrics, and call `take` with each line that has the prefix.
 
-    Redirects are not followed, nothing is decompressed, and lines of more than 4 KiB are left out.
+    Redirects are not followed, responses are not decompressed, and lines of more than 4 KiB are skipped.
 
     Args:
         address: IP address of the pod.
-        port: Where it listens.
-        take: Gets the lines. What it raises ends the request.
-        prefix: What the lines begin with.
-        share: Of the pod's namespace.
-        seconds: Within which the whole answer must be there.
+        port: Port of the pod.
+        take: Called with each line. An exception ends the request.
+        prefix: Prefix of the lines.
+        share: Limits of the pod's namespace.
+        seconds: Timeout of the whole request.
 
     Raises:
-        UnreadableError: There is no answer that could be used.
+        UnreadableError: The response is missing or cannot be used.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -69,7 +69,7 @@ async def fetch(
     except ConnectionRefusedError as error:
         raise UnreadableError(Reason.REFUSED, "no process listens on the port") from error
     except TimeoutError as error:
-        raise UnreadableError(Reason.TIMEOUT, f"the answer was not complete after {seconds:g} s") from error
+        raise UnreadableError(Reason.TIMEOUT, f"the response was not complete after {seconds:g} s") from error
     except OSError as error:
         raise UnreadableError(Reason.UNREACHABLE, str(error)) from error
 
@@ -78,7 +78,7 @@ def _connection(address: str) -> socket.socket:
     try:
         family = socket.AF_INET6 if ip_address(address).version == 6 else socket.AF_INET
     except ValueError:
-        raise UnreadableError(Reason.UNREACHABLE, "the pod's address is no IP address") from None
+        raise UnreadableError(Reason.UNREACHABLE, "the address of the pod is not an IP address") from None
     connection = socket.socket(family, socket.SOCK_STREAM)
     connection.setblocking(False)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _KERNEL_BUFFER)

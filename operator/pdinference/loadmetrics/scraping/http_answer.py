@@ -1,7 +1,7 @@
-"""The answer to one HTTP request, taken in piece by piece. It keeps no more than the headers and the line it is at.
+"""Incremental parser of an HTTP response. It buffers only the headers and the current line.
 
-aiohttp's client reads all that its parser makes of 256 KiB before anything of ours runs: chunks of one byte or a flood
-of `100 Continue` hold up the event loop.
+aiohttp's client parses up to 256 KiB before it returns control: chunks of one byte or many `100 Continue` responses
+would block the event loop.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Final
 from pdinference.loadmetrics.scraping.unreadable import Reason, UnreadableError
 
 LONGEST_BODY: Final = 2**20
-"""Metrics of 16 engines of vLLM in one pod fit: about 540 lines of 110 bytes each."""
+"""Maximum body size, enough for 16 vLLM engines in a pod with about 540 lines of 110 bytes each."""
 LONGEST_LINE: Final = 4096
 _LONGEST_HEAD: Final = 16384
 _MOST_CHUNKS: Final = 4096
@@ -23,10 +23,10 @@ _CHUNK_HEAD: Final = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;.*)?\r?", re.DOTA
 
 
 class HttpAnswer:
-    """An answer from its first byte to its last.
+    """An HTTP response.
 
     Args:
-        prefix: What the wanted lines of the body begin with.
+        prefix: Prefix of the relevant lines of the body.
 
     Attributes:
         complete: Whether the body has ended.
@@ -47,10 +47,10 @@ class HttpAnswer:
         self._skipping = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Take what arrived; the wanted lines that end in it come back.
+        """Parse a piece of data and yield the relevant lines that end in it.
 
         Raises:
-            UnreadableError: It is no answer with status 200, or is longer than the limits.
+            UnreadableError: The response does not have status 200 or exceeds the limits.
         """
         if self._decoded is None:
             data = self._after_head(data)
@@ -60,13 +60,13 @@ class HttpAnswer:
             yield from self._lines(b"\n")
 
     def end(self) -> Iterator[bytes]:
-        """The connection was closed.
+        """Handle the end of the connection.
 
         Raises:
-            UnreadableError: The answer was not complete.
+            UnreadableError: The response is not complete.
         """
         if not self.complete and not self._ends_with_connection:
-            raise UnreadableError(Reason.UNREACHABLE, "the connection was closed before the answer ended")
+            raise UnreadableError(Reason.UNREACHABLE, "the connection was closed before the response ended")
         self.complete = True
         yield from self._lines(b"\n")
 
@@ -84,20 +84,20 @@ class HttpAnswer:
         return rest
 
     def _begin(self, head: bytes) -> None:
-        """Read the headers."""
+        """Parse the headers."""
         first, *fields = head.split(b"\r\n")
         status = _STATUS.fullmatch(first)
         if status is None:
-            raise UnreadableError(Reason.MALFORMED, "the answer is not HTTP/1.1")
+            raise UnreadableError(Reason.MALFORMED, "the response is not HTTP/1.1")
         if status[1] != b"200":
-            raise UnreadableError(Reason.STATUS, f"the answer has status {status[1].decode()}")
+            raise UnreadableError(Reason.STATUS, f"the response has status {status[1].decode()}")
         pairs = (field.partition(b":") for field in fields)
         headers = {name.strip().lower(): value.strip().lower() for name, _, value in pairs}
         if headers.get(b"content-encoding", b"identity") != b"identity":
-            raise UnreadableError(Reason.ENCODING, "the answer is compressed")
+            raise UnreadableError(Reason.ENCODING, "the response is compressed")
         if (transfer := headers.get(b"transfer-encoding")) is not None:
             if transfer != b"chunked":
-                raise UnreadableError(Reason.ENCODING, "the answer has an unknown transfer encoding")
+                raise UnreadableError(Reason.ENCODING, "the response has an unknown transfer encoding")
             self._decoded = self._of_chunks
         elif (length := headers.get(b"content-length")) is not None:
             self._left = self._promised(length)
@@ -158,12 +158,12 @@ class HttpAnswer:
         self.complete = not self._left
         self._chunks += 1
         if self._chunks > _MOST_CHUNKS:
-            raise UnreadableError(Reason.TOO_LONG, f"the answer has more than {_MOST_CHUNKS} chunks")
+            raise UnreadableError(Reason.TOO_LONG, f"the response has more than {_MOST_CHUNKS} chunks")
         if self._left > LONGEST_BODY:
             raise _too_long()
 
     def _lines(self, body: bytes) -> Iterator[bytes]:
-        """Wanted lines; of one that is too long nothing is kept."""
+        """The relevant lines. Lines above the limit are dropped."""
         first, *others = body.split(b"\n")
         self._line = b"" if self._skipping else self._line + first
         if others:
@@ -175,4 +175,4 @@ class HttpAnswer:
 
 
 def _too_long() -> UnreadableError:
-    return UnreadableError(Reason.TOO_LONG, f"the answer is longer than {LONGEST_BODY} bytes")
+    return UnreadableError(Reason.TOO_LONG, f"the response is longer than {LONGEST_BODY} bytes")

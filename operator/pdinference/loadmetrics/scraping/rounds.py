@@ -1,4 +1,4 @@
-"""Asks pods again and again: each namespace in rounds of its own, so that slow pods delay only those beside them."""
+"""Reads pods periodically, in separate rounds for each namespace, so that slow pods delay only their namespace."""
 
 import asyncio
 import logging
@@ -9,9 +9,9 @@ from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.loadmetrics.scraping.sparse_log import SparseLog
 
 Targets = Callable[[], Mapping[str, Sequence[PodRecord]]]
-"""The pods to ask now, by namespace."""
+"""Returns the pods to read now, by namespace."""
 Read = Callable[[PodRecord, Share], Awaitable[None]]
-"""Asks one pod."""
+"""Reads one pod."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -20,10 +20,10 @@ class Rounds:
     """Rounds of all namespaces.
 
     Args:
-        targets: Called when rounds begin.
+        targets: Called at the start of rounds.
         read: Called for each pod.
-        interval: Seconds between the beginnings of two rounds of a namespace; one that takes longer delays its next.
-        after: Called with a namespace whose round is over.
+        interval: Seconds between the starts of two rounds of a namespace. A longer round delays the next one.
+        after: Called with a namespace after its round.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Rounds:
         self._under_way: set[str] = set()
 
     async def forever(self) -> None:
-        """Begin the rounds that can begin, at intervals."""
+        """Start rounds at intervals until cancelled, for all namespaces without a round in progress."""
         async with asyncio.TaskGroup() as group:
             while True:
                 self._begin(group)
@@ -63,8 +63,8 @@ class Rounds:
             async with share.connections:
                 try:
                     await self._read(pod, share)
-                except Exception as fault:  # noqa: BLE001 - a fault at one pod must not end the rounds of all
-                    self._log.warning("A pod could not be read", namespace=namespace, pod=pod.summary.name, fault=fault)
+                except Exception as fault:  # noqa: BLE001 - an internal error with one pod must not stop all rounds
+                    self._log.warning("Cannot read a pod", namespace=namespace, pod=pod.summary.name, fault=fault)
 
         try:
             await asyncio.gather(*(one(pod) for pod in pods))

@@ -1,4 +1,4 @@
-"""Reads the metrics of vLLM pods: those of autoscaled resources all the time, of others once, for their KV cache."""
+"""Scrapes vLLM pods: those of autoscaled resources continuously, others once for the size of their KV cache."""
 
 import logging
 import time
@@ -28,12 +28,12 @@ _LOG = logging.getLogger(__name__)
 
 INTERVAL_S: Final = 5.0
 _ROUNDS_OF_OTHERS: Final = 12
-"""Pods that are not autoscaled are asked every so many rounds, until they have told the size of their KV cache."""
+"""Interval, in rounds, for pods without autoscaling, until the size of their KV cache is known."""
 _SILENT_AFTER: Final = 3
-"""Failed scrapes in a row after which a pod is called silent."""
+"""Consecutive failed scrapes after which a pod counts as silent."""
 _TIMEOUT_S: Final = 4.0
 _REST_ROUNDS: Final = 6
-"""A silent pod whose failures are costly is read every so many rounds."""
+"""Interval, in rounds, for silent pods whose failures are costly."""
 
 _PodName = tuple[str, str]
 
@@ -42,11 +42,11 @@ class Scraper:
     """Keeps a window of readings for each pod.
 
     Args:
-        on_change: Called with a resource whose pods fell silent, answer again, told the size of their KV cache, or are
-            faster than any before.
+        on_change: Called with a resource when its pods become silent or respond again, or when a KV cache size or a
+            better baseline is known.
         interval: Seconds between two rounds.
-        port: Where vLLM listens.
-        clock: Seconds that never jump.
+        port: Port of vLLM.
+        clock: Monotonic clock, in seconds.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class Scraper:
         self._number = 0
 
     async def forever(self) -> None:
-        """Rounds for ever."""
+        """Run rounds until cancelled."""
         await Rounds(self._next, self._scrape, interval=self._interval).forever()
 
     async def round(self, *, others: bool) -> None:
-        """Ask every pod once.
+        """Scrape each pod once.
 
         Args:
-            others: Whether to ask pods too that are not autoscaled.
+            others: Whether to include pods without autoscaling.
         """
         await Rounds(lambda: self._by_namespace(others=others), self._scrape, interval=self._interval).once()
 
@@ -94,7 +94,7 @@ class Scraper:
         return self._by_namespace(others=others)
 
     def _by_namespace(self, *, others: bool) -> Mapping[str, Sequence[PodRecord]]:
-        """The pods to ask now; counts those that are silent."""
+        """The pods to scrape now. Updates the gauge of silent pods."""
         self._forget_deleted_pods()
         now, silent = self._clock(), 0
         found: defaultdict[str, list[PodRecord]] = defaultdict(list)
@@ -106,7 +106,7 @@ class Scraper:
         return found
 
     def pods(self, owner: Owner, role: Role) -> list[PodLoad]:
-        """The pods of a role that are not about to go."""
+        """The pods of a role that are not terminating."""
         scaler = scaler_of(self._cache, owner, role)
         found = []
         for pod in self._engine_pods(owner, role):
@@ -118,7 +118,7 @@ class Scraper:
         return found
 
     def silent(self, owner: Owner) -> dict[Role, tuple[str, ...]]:
-        """Pods of each role that are ready and yet do not tell their load."""
+        """Names of ready pods that do not report the metrics of their role's autoscaler, by role."""
         return {
             role: tuple(
                 sorted(
@@ -134,7 +134,7 @@ class Scraper:
         return self._windows[_name_of(pod)].failures >= _SILENT_AFTER or _name_of(pod) in self._missing_signals
 
     def kv_caches(self, owner: Owner, role: Role) -> dict[str, KvCache]:
-        """The KV cache of each pod of a role that has told its size, by the pod's name."""
+        """The known KV caches of a role's pods, by pod name."""
         return {
             pod.summary.name: cache
             for pod in self._engine_pods(owner, role)
@@ -142,15 +142,12 @@ class Scraper:
         }
 
     def idle_token_seconds(self, owner: Owner) -> float | None:
-        """The shortest time that a D pod of this resource, of a revision that is there, ever took for a token."""
+        """The baseline inter-token latency over the existing revisions of D, in seconds."""
         revisions = (pod.summary.revision for pod in self._engine_pods(owner, Role.DECODE))
         return self._baselines.shortest(owner, revisions, scaler_of(self._cache, owner, Role.DECODE))
 
     def baselines(self, owner: Owner) -> dict[str, float]:
-        """The shortest time that this operator saw a D pod of each revision take for a token.
-
-        Nothing where no HPA goes by it.
-        """
+        """The baseline inter-token latency of each revision of D, in seconds; empty if decode load has no target."""
         policy = self._policies.policy(owner).get(Role.DECODE, {})
         return self._baselines.of_resource(owner) if Signal.DECODE_LOAD in policy else {}
 
@@ -161,7 +158,7 @@ class Scraper:
                 yield pod
 
     def _scrape_targets(self, *, others: bool) -> Iterator[tuple[PodRecord, bool]]:
-        """Whom to ask, and whether an HPA goes by the answer."""
+        """The pods to scrape, each with whether its resource is autoscaled."""
         pods = [pod for _, pod in self._cache.pods.items()]
         for pod in pods:
             summary = pod.summary
@@ -172,7 +169,7 @@ class Scraper:
                 yield pod, scaled
 
     def _forget_deleted_pods(self) -> None:
-        """Windows of pods that are gone, and all that was counted in a container that was replaced."""
+        """Remove the state of deleted pods, and the readings of replaced containers."""
         live = {_name_of(pod): (pod.uid, pod.summary.restarts) for _, pod in self._cache.pods.items()}
         for name in self._windows.keys() - live.keys():
             del self._windows[name]
@@ -193,7 +190,7 @@ class Scraper:
         self._resting = {name: until for name, until in self._resting.items() if name in live}
 
     async def _scrape(self, pod: PodRecord, share: Share) -> None:
-        """Read one pod. Nothing that it answers raises out of here."""
+        """Scrape one pod. No response of a pod raises an exception here."""
         try:
             found = Exposition()
             with self._metrics.seconds.time():
@@ -201,8 +198,8 @@ class Scraper:
             self._succeeded(pod, TimedReading(self._clock(), datetime.now(UTC), found.reading()))
         except UnreadableError as error:
             self._failed(pod, error)
-        except Exception as error:  # noqa: BLE001 - a fault in what is made of one pod's answer ends at that pod
-            fault = UnreadableError(Reason.INTERNAL, "its answer made the operator fail")
+        except Exception as error:  # noqa: BLE001 - an internal error with one response must not affect other pods
+            fault = UnreadableError(Reason.INTERNAL, "the response caused an internal error of the operator")
             fault.__cause__ = error
             self._failed(pod, fault)
 
@@ -221,7 +218,7 @@ class Scraper:
         self._note(pod, changed=changed)
 
     def _note_missing_signals(self, pod: PodRecord, window: Window) -> bool:
-        """Whether the pod began, or ceased, to keep back what its HPA goes by."""
+        """Record whether the pod lacks signals of its role. Returns whether that changed."""
         policy = self._policies.policy(pod.owner) if pod.owner is not None else {}
         signals = policy.get(pod.summary.role, {}) if pod.summary.role is not None else {}
         now = {_name_of(pod)} if misses_signals(window, signals, self._clock()) else set()
@@ -232,17 +229,17 @@ class Scraper:
     def _failed(self, pod: PodRecord, error: UnreadableError) -> None:
         window = self._windows[_name_of(pod)]
         if not (pod.serves or window.answered):
-            return  # it has not started to listen yet
+            return  # vLLM does not listen yet
         self._metrics.scrapes.labels("error").inc()
         self._metrics.failures.labels(error.reason).inc()
         window.failures += 1
         if error.reason is Reason.REFUSED or not pod.summary.ready:
-            window.restart()  # its requests go to others, which report them
+            window.restart()  # its requests now go to other pods, which report them
         if window.failures >= _SILENT_AFTER and error.reason in COSTLY:
             self._resting[_name_of(pod)] = self._clock() + _REST_ROUNDS * self._interval
         if window.failures == _SILENT_AFTER or error.reason is Reason.INTERNAL:
             self._log.warning(
-                f"Metrics of a pod cannot be read ({error.reason}): {error}",
+                f"Cannot scrape the metrics of a pod ({error.reason}): {error}",
                 namespace=pod.namespace,
                 pod=pod.summary.name,
                 fault=error.__cause__ if error.reason is Reason.INTERNAL else None,
@@ -255,7 +252,7 @@ class Scraper:
 
 
 def _reports_load(pod: PodSummary) -> bool:
-    """Whether a pod tells the load of its instance: of several nodes, the first one does."""
+    """Whether a pod reports the load of its instance. Of a multi-node instance, only the leader pod does."""
     return pod.node_rank == 0 and not pod.gone and not pod.terminating
 
 

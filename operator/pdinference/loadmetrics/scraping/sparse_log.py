@@ -1,4 +1,4 @@
-"""Warnings about pods at a bounded rate: a tenant may let pods fail as often as it likes."""
+"""Rate-limited warnings about pods, because tenants can cause any number of failures."""
 
 import logging
 import math
@@ -10,7 +10,7 @@ _SECONDS: Final = 10.0
 
 
 class SparseLog:
-    """At most one warning in ten seconds for each namespace; metrics count all."""
+    """Logs at most one warning per namespace in 10 s. Metrics count all failures."""
 
     def __init__(self, log: logging.Logger, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
@@ -18,13 +18,13 @@ class SparseLog:
         self._warned: dict[str, float] = {}
 
     def warning(self, message: str, *, namespace: str, pod: str, fault: BaseException | None = None) -> None:
-        """Log this, unless a warning about the namespace was logged a moment ago.
+        """Log a warning, unless the namespace exceeds the rate limit.
 
         Args:
-            message: What is wrong.
-            namespace: The pod's.
-            pod: Its name.
-            fault: The operator's own fault, whose traceback is logged.
+            message: The message.
+            namespace: Namespace of the pod.
+            pod: Name of the pod.
+            fault: Internal error of the operator, logged with its traceback.
         """
         now = self._clock()
         if now - self._warned.get(namespace, -math.inf) < _SECONDS:

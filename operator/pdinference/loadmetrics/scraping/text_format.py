@@ -1,4 +1,4 @@
-"""Prometheus' text format, one line at a time, in time linear in its length."""
+"""Parser of single lines of Prometheus' text format, in linear time."""
 
 import math
 import re
@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 from pdinference.loadmetrics.scraping.unreadable import Reason, UnreadableError
 
 _LARGEST: Final = 1e15
-"""Largest number that is taken. Tokens of a million a second for 30 years are fewer."""
+"""Largest valid number: more than a million tokens per second for 30 years."""
 _SMALLEST: Final = 1e-12
-"""Anything smaller is 0, so that no ratio of two numbers becomes infinite."""
+"""Smaller numbers count as 0, so that ratios stay finite."""
 _MOST_LABELS: Final = 128  # the line of vLLM with the most labels has 38
 _QUOTED: Final = 80
 
-# Quantifiers of single characters are possessive, so that nothing is tried twice. Those of optional groups are not:
-# Python 3.11.2 takes the beginning of such a group for all of it, and `1e` for a number.
+# Quantifiers of single characters are possessive to prevent backtracking. Those of optional groups are not: Python
+# 3.11.2 matches the start of such a group instead of the whole, and would accept `1e` as a number.
 _NAME: Final = re.compile(rb"[a-zA-Z_:][a-zA-Z0-9_:]*+")
 _LABEL: Final = re.compile(rb'[ \t]*+([a-zA-Z_][a-zA-Z0-9_]*+)[ \t]*+=[ \t]*+"((?:[^"\\]++|\\.)*+)"[ \t]*+')
 _VALUE: Final = re.compile(rb"[ \t]++([^ \t]++)(?:[ \t]++-?+[0-9]++)?[ \t\r]*+")
@@ -23,7 +23,7 @@ _NO_NUMBERS: Final = frozenset({b"nan", b"inf", b"+inf", b"-inf"})
 
 
 class Sample(NamedTuple):
-    """One line. `value` is NaN where it is not a number from 0 to 10^15."""
+    """One sample. `value` is NaN if it is not a number from 0 to 10^15."""
 
     name: bytes
     labels: dict[bytes, bytes]
@@ -31,16 +31,16 @@ class Sample(NamedTuple):
 
 
 def name_of(line: bytes) -> bytes:
-    """The name of the metric that a line begins with; empty for comments and anything else."""
+    """The metric name at the start of a line; empty for comments and other lines."""
     found = _NAME.match(line)
     return found[0] if found is not None else b""
 
 
 def sample(line: bytes) -> Sample:
-    """Read one line.
+    """Parse one line.
 
     Raises:
-        UnreadableError: It is not in Prometheus' text format.
+        UnreadableError: The line is malformed.
     """
     name = name_of(line)
     labels, at = _labels(line, len(name))
@@ -59,7 +59,7 @@ def measured(text: bytes) -> float:
 
 
 def _labels(line: bytes, at: int) -> tuple[dict[bytes, bytes], int]:
-    """The labels that begin here, and where they end."""
+    """The labels at a position, and their end."""
     labels: dict[bytes, bytes] = {}
     if line[at : at + 1] != b"{":
         return labels, at

@@ -1,39 +1,39 @@
-"""Why an answer of a pod cannot be used."""
+"""Reasons for which a response of a pod cannot be used."""
 
 from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Kinds of failures; the label of a metric, so there are few."""
+    """Kinds of failures, used as label values of a metric."""
 
     REFUSED = "refused"
     """No process listens on the port."""
     UNREACHABLE = "unreachable"
-    """The connection failed in another way, or broke."""
+    """The connection failed for another reason or was interrupted."""
     TIMEOUT = "timeout"
-    """The answer was not complete in time."""
+    """The response was not complete in time."""
     STATUS = "status"
     """An HTTP status other than 200; redirects are not followed."""
     ENCODING = "encoding"
-    """A compressed body, although none was asked for."""
+    """The body is compressed, contrary to the request."""
     TOO_LONG = "too-long"
     """More bytes, chunks or lines than the limits allow."""
     MALFORMED = "malformed"
-    """Not HTTP, or not Prometheus' text format."""
+    """The response is not HTTP or not in Prometheus' text format."""
     INTERNAL = "internal"
-    """A fault of the operator itself."""
+    """An internal error of the operator."""
 
 
 COSTLY = frozenset({Reason.TIMEOUT, Reason.TOO_LONG, Reason.ENCODING, Reason.MALFORMED, Reason.INTERNAL})
-"""Failures of pods that answer, but not as they should. Such pods are read less often."""
+"""Failures that cost the operator time or CPU. Pods with such failures are scraped less often."""
 
 
 class UnreadableError(Exception):
-    """An answer of a pod cannot be used.
+    """A response of a pod cannot be used.
 
     Args:
-        reason: For metrics.
-        message: For logs. What a pod wrote is quoted and cut.
+        reason: Reason for metrics.
+        message: Message for logs, with quoted and truncated text of the pod.
     """
 
     def __init__(self, reason: Reason, message: str) -> None:

@@ -1,4 +1,4 @@
-"""What one pod told lately."""
+"""Recent readings of one pod, and the rates in them."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -7,23 +7,23 @@ from typing import Final
 
 from pdinference.loadmetrics.scraping.exposition import Histogram, Reading
 from pdinference.planning.scaling.decode import DecodeWindow
-from pdinference.planning.scaling.prefill import LATELY_SECONDS, PrefillWindow
+from pdinference.planning.scaling.prefill import RECENT_SECONDS, PrefillWindow
 from pdinference.planning.scaling.signals import WINDOW_SECONDS
 
 FRESH_S: Final = 20.0
-"""How old a reading may be and still count as the present: three scrapes may fail, the fourth may not."""
+"""Maximum age of the latest reading. It allows for three failed scrapes."""
 _SHORTEST_S: Final = 4.0
-"""A rate over less than that is noise."""
+"""Minimum window for a rate."""
 _LONGEST_S: Final = 60.0
-"""What was counted over more than that between two readings says little of the present."""
+"""Maximum time between two readings. Longer gaps restart the window."""
 
 _MOST_READINGS: Final = 64
-"""However often pods are read; every five seconds makes eight."""
+"""Maximum number of readings in a window. A scrape every 5 s gives eight."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedReading:
-    """A reading, when it was taken: by a clock that never jumps, and by the wall's."""
+    """A reading with its time, on the monotonic clock and on the wall clock."""
 
     at: float
     when: datetime
@@ -34,8 +34,8 @@ class Window:
     """The readings of one container, from the newest back to the one that is `WINDOW_SECONDS` older.
 
     Attributes:
-        failures: Scrapes that failed since the last one that did not.
-        answered: Whether the pod ever answered, in this container or an earlier one.
+        failures: Failed scrapes since the last successful one.
+        answered: Whether the pod has ever responded, including earlier containers.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Window:
         self.answered = False
 
     def add(self, reading: TimedReading) -> None:
-        """Take a new reading; one that counts less than the last is of a new process."""
+        """Add a reading. If a counter decreased, the reading is from a new process."""
         if self._readings and _is_apart(self._readings[-1], reading):
             self.restart()
         if self._since is None:
@@ -57,17 +57,17 @@ class Window:
         self.answered = True
 
     def restart(self) -> None:
-        """As of a new process: nothing that was counted before can be compared."""
+        """Clear the readings, because counters restart with the process."""
         self._readings.clear()
         self._since = None
 
     def latest(self, now: float) -> TimedReading | None:
-        """The present, if it is known."""
+        """The latest reading, if it is fresh."""
         last = self._readings[-1] if self._readings else None
         return last if last is not None and now - last.at <= FRESH_S else None
 
     def age(self, now: float) -> float:
-        """For how long this process has told its load."""
+        """Seconds since the first reading of this process."""
         return 0.0 if self._since is None else now - self._since
 
     def span(self, now: float) -> tuple[TimedReading, TimedReading] | None:
@@ -78,24 +78,24 @@ class Window:
         return self._readings[0], last
 
     def before(self, seconds: float) -> TimedReading:
-        """The newest reading that is so much older than the last, or the oldest; only where there is a `span`."""
+        """The newest reading at least this much older than the last one, or else the oldest. Requires a `span`."""
         since = self._readings[-1].at - seconds
         return next((timed for timed in reversed(self._readings) if timed.at <= since), self._readings[0])
 
     def mean_kv_usage(self) -> float | None:
-        """Over all readings at hand."""
+        """Mean over all readings in the window."""
         usages = [usage for timed in self._readings if (usage := timed.reading.kv_usage) is not None]
         return sum(usages) / len(usages) if usages else None
 
 
 def _is_apart(last: TimedReading, new: TimedReading) -> bool:
-    """Whether what was counted between two readings says nothing of the load: by two processes, or long ago as well."""
+    """Whether two readings cannot be compared: they are from different processes, or too far apart."""
     counters = zip(new.reading.counters, last.reading.counters, strict=True)
     return new.at - last.at > _LONGEST_S or any(now < before for now, before in counters)
 
 
 def grown(new: Histogram | None, old: Histogram | None, *, buckets: bool = False) -> Histogram | None:
-    """What a histogram counted between two readings; its buckets only where they are needed."""
+    """The increase of a histogram between two readings, with buckets only on request."""
     if new is None or old is None:
         return None
     counts: tuple[tuple[float, float], ...] = ()
@@ -106,7 +106,7 @@ def grown(new: Histogram | None, old: Histogram | None, *, buckets: bool = False
 
 
 def decode_window(window: Window, now: float) -> DecodeWindow | None:
-    """What the arithmetic of decode load needs; None when it is not known."""
+    """Inputs of the decode load; None if not known."""
     span = window.span(now)
     usage = window.mean_kv_usage()
     if span is None or usage is None:
@@ -123,17 +123,17 @@ def decode_window(window: Window, now: float) -> DecodeWindow | None:
         generated=generated - before,
         finished=answers.count,
         finished_tokens=answers.total,
-        # A request whose cache is being pulled has its place already, and is no sign of a full pod.
+        # A request whose KV cache is being pulled already has its blocks, and is no sign of a full pod.
         waiting=max(0.0, last.waiting - last.holding),
     )
 
 
 def prefill_window(window: Window, now: float) -> PrefillWindow | None:
-    """What the arithmetic of prefill load needs; None when it is not known."""
+    """Inputs of the prefill load; None if not known."""
     span = window.span(now)
     if span is None:
         return None
-    first, last, lately = *span, window.before(LATELY_SECONDS)
+    first, last, lately = *span, window.before(RECENT_SECONDS)
     prefill = grown(last.reading.prefill, first.reading.prefill)
     come, before, late = _come(last.reading), _come(first.reading), _come(lately.reading)
     if prefill is None or come is None or before is None or late is None:
@@ -145,13 +145,13 @@ def prefill_window(window: Window, now: float) -> PrefillWindow | None:
         arrived=max(0.0, come - before),
         waiting=last.reading.waiting or 0.0,
         running=last.reading.running or 0.0,
-        late_seconds=last.at - lately.at,
-        late_arrived=max(0.0, come - late),
+        recent_seconds=last.at - lately.at,
+        recent_arrived=max(0.0, come - late),
     )
 
 
 def _come(reading: Reading) -> float | None:
-    """Requests that ever reached a P pod: those that it has done, and those that it has."""
+    """Number of requests that have reached a P pod: finished, waiting and running."""
     if reading.prefill is None or reading.waiting is None or reading.running is None:
         return None
     return reading.prefill.count + reading.waiting + reading.running

@@ -1,8 +1,7 @@
-"""What an overlay (`podTemplate`) may hold: tables of allowed members, a file for each subject.
+"""Rules for overlays (`podTemplate`): tables of allowed members, one file per subject.
 
-A PDInference may be created by people who may not create any pod they like, and the operator would create it for them.
-So an overlay must not reach out of the pod, nor take from the operator what keeps P and D working: what no table names
-is refused.
+Users who may create a PDInference may lack the permission to create arbitrary pods. So an overlay must not grant
+access beyond the pod, nor remove what P and D need. Members that no table lists are rejected.
 """
 
 from pdinference.manifests.pod_rules.pod import overlay_problems

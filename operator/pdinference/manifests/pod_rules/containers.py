@@ -1,4 +1,4 @@
-"""Containers of an overlay: changes of the operator's own ones, and side-cars."""
+"""Containers of an overlay: changes to the operator's containers, and sidecars."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -33,21 +33,21 @@ _OWNED = {
     "command": "the operator sets it",
     "args": "use the args field of the role or of spec.engine",
     "image": "use spec.engine.image or spec.router.image",
-    "lifecycle": "pods stop in an order that keeps requests alive; use spec.rollout.drainSeconds",
-    "ports": "ports are part of Services and NetworkPolicies",
+    "lifecycle": "the operator drains requests before it stops pods; use spec.rollout.drainSeconds",
+    "ports": "Services and NetworkPolicies depend on the ports",
     "restartPolicy": "the operator sets it",
 }
 _RESERVED = {
-    "volumeDevices": "a container has no raw devices",
-    "stdin": "nobody is at a terminal",
-    "tty": "nobody is at a terminal",
-    "resizePolicy": "pods are replaced",
+    "volumeDevices": "containers may not use block devices",
+    "stdin": "containers run without a terminal",
+    "tty": "containers run without a terminal",
+    "resizePolicy": "the operator replaces pods to resize them",
 }
 _SHIELDED = {
     **_OWNED,
     **_RESERVED,
-    "envFrom": "the container has rights that the overlay's author may lack",
-    "volumeMounts": "the container has rights that the overlay's author may lack",
+    "envFrom": "the container has permissions that the author of the resource may lack",
+    "volumeMounts": "the container has permissions that the author of the resource may lack",
     "readinessProbe": "the operator sets it",
     "livenessProbe": "the operator sets it",
     "startupProbe": "the operator sets it",
@@ -63,7 +63,7 @@ _MOUNT = object_of(
         "subPath": text(r"[^/].*", "llama"),
         "subPathExpr": text(r"[^/].*", "$(POD_NAME)"),
     },
-    {"mountPropagation": "mounts do not leave the pod"},
+    {"mountPropagation": "mounts must stay within the pod"},
     required=("mountPath",),
 )
 _CLAIM = object_of({"name": VOLUME_NAME, "request": VOLUME_NAME}, required=("name",))
@@ -96,13 +96,13 @@ _OF_USERS: dict[str, Check] = {
 
 
 def _not_requested(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
-    """Devices of vLLM's container: with none of them requested, a container runtime may give it all of the node."""
+    """Resources of the vLLM container. A request of 0 devices could give it all devices of the node."""
     for kind in ("requests", "limits"):
         for name in sorted(allowance.requested.intersection(value.get(kind, ()))):
             yield Problem(
                 f"{path}.{kind}.{name}",
-                "Leave it out; the operator requests it. Use parallelism of the role for how many devices, and "
-                "transfer.rdma.count for RDMA.",
+                "The operator requests this resource. Remove it here; set the number of devices with parallelism of "
+                "the role, and the number of RDMA devices with transfer.rdma.count.",
             )
 
 
@@ -117,7 +117,7 @@ _ENGINE = object_of(
     required=("name",),
 )
 _HELPER = object_of({**_EVERYWHERE, "env": HELPER_ENVIRONMENT}, _SHIELDED, required=("name",))
-"""A container that holds a token of the API server, or writes what other resources read."""
+"""A container that has a token for the API server, or writes files that other resources read."""
 _OWN_CONTAINERS = {names.ENGINE_CONTAINER: _ENGINE, names.ROUTER_CONTAINER: _HELPER, names.ACTIVATOR_CONTAINER: _HELPER}
 _OWN_INIT_CONTAINERS = {names.MODEL_CONTAINER: _HELPER, names.DISK_TIER_CONTAINER: _HELPER}
 _SIDE_CAR: dict[str, Check] = {
@@ -135,12 +135,12 @@ _INIT_CONTAINER = object_of({**_SIDE_CAR, "restartPolicy": only("Always")}, _RES
 
 
 def container(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
-    """A container that runs beside the operator's, or a change of one of these."""
+    """A sidecar, or a change to a container of the operator."""
     yield from _by_name(value, _OWN_CONTAINERS, _CONTAINER)(value, path, allowance)
 
 
 def init_container(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
-    """A container that runs before them, or with `restartPolicy: Always` a side-car."""
+    """An init container, or a sidecar if it has `restartPolicy: Always`."""
     yield from _by_name(value, _OWN_INIT_CONTAINERS, _INIT_CONTAINER)(value, path, allowance)
 
 
@@ -154,4 +154,4 @@ def _by_name(value: Any, own: Mapping[str, Check], otherwise: Check) -> Check:
 
 
 def _taken(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
-    yield Problem(f"{path}.name", f"{value['name']} is a container of the operator elsewhere. Use another name.")
+    yield Problem(f"{path}.name", f"The operator uses {value['name']} for another container. Use another name.")

@@ -1,4 +1,4 @@
-"""Variables of an overlay's containers, and where their values come from."""
+"""Environment variables of an overlay's containers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -38,40 +38,40 @@ _SECRET = object_of({"name": SECRET_NAME, "optional": flag}, required=("name",))
 ENVIRONMENT_FROM: Check = list_of(
     object_of({"prefix": text(most=256), "configMapRef": _CONFIG_MAP, "secretRef": _SECRET}), most=32
 )
-_TOKEN = "$(HF_TOKEN)"  # noqa: S105 - its name
+_TOKEN = "$(HF_TOKEN)"  # noqa: S105 - a reference to the variable
 _HELPERS_VARIABLES = frozenset({"TZ", "RUST_LOG", "RUST_BACKTRACE", "PYTHONUNBUFFERED", "NO_COLOR"})
 
 
 def _no_devices(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
-    """A variable of a side-car: not one for which a container runtime gives it devices that the pod did not request."""
+    """A variable of a sidecar. With some variables, a container runtime adds devices that the pod did not request."""
     if why := DEVICE_ENVIRONMENT.get(value["name"]):
-        yield Problem(path, f"The operator refuses this variable: {why}.")
+        yield Problem(path, f"This variable cannot be set: {why}.")
 
 
 def _not_refused(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
-    """A variable of vLLM's container: not one that the operator sets, and none that leads a hub's token elsewhere."""
+    """A variable of the vLLM container that does not conflict with the operator, nor sends a hub token elsewhere."""
     name = value["name"]
     if why := REFUSED_ENVIRONMENT.get(name):
-        yield Problem(path, f"The operator sets or refuses this variable: {why}.")
+        yield Problem(path, f"This variable cannot be set: {why}.")
     elif allowance.has_token and _TOKEN in value.get("value", ""):
-        yield Problem(path, f"A variable with the value of {_TOKEN} could lead it elsewhere. Leave it out.")
+        yield Problem(path, f"This variable could send the token {_TOKEN} to another host. Remove it.")
     elif allowance.has_token and is_about_hub(name):
         if not isinstance(value.get("value"), str):
-            yield Problem(path, "Write the value itself: beside tokenSecret, the operator has to know where it leads.")
+            yield Problem(path, "With tokenSecret, the operator must know the host. Use value instead of valueFrom.")
         elif problem := leads_elsewhere(name, value["value"], allowance.policy):
             yield Problem(path, problem)
 
 
 def _of_helper(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
-    """A variable of a container that holds more rights than the overlay's author may have."""
+    """A variable of a container that has more permissions than the author of the overlay may have."""
     if value["name"] not in _HELPERS_VARIABLES or "valueFrom" in value:
         known = ", ".join(sorted(_HELPERS_VARIABLES))
-        yield Problem(path, f"An overlay of this container may set the values of these only: {known}.")
+        yield Problem(path, f"podTemplate can set only these variables of this container: {known}.")
 
 
 _no_unknown_endpoint = not_beside_token(
-    "Name each variable in env: beside tokenSecret, the operator has to know all that may lead the token to another "
-    "host."
+    "With tokenSecret, the operator must know all variables that may send the token to another host. List each "
+    "variable in env instead."
 )
 ENVIRONMENT: Check = list_of(both(_ENTRY, _no_devices))
 ENGINE_ENVIRONMENT: Check = list_of(both(_ENTRY, _not_refused))

@@ -1,4 +1,4 @@
-"""Labels and annotations that an overlay may put on pods."""
+"""Labels and annotations of an overlay."""
 
 import re
 from collections.abc import Iterator
@@ -22,21 +22,21 @@ _ALLOWED_OF_SERVICE = listed("serviceAnnotations", "the annotation")
 
 
 def _label(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
-    """A key that no other Service, policy or webhook selects by."""
+    """A label key that no other Service, policy or webhook selects by."""
     if value.startswith(_OWN):
-        yield Problem(path, f"{value} is the operator's: selectors depend on it.")
+        yield Problem(path, f"The operator sets the label {value}, which selectors depend on. Remove it.")
     else:
         yield from _ALLOWED_LABEL(value, path, allowance)
 
 
 def _annotation(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
-    """A key that no kubelet, container runtime, network plug-in or webhook acts on: these have a domain or dots."""
+    """An annotation key without effect on cluster components. Keys with an effect have a domain or dots."""
     if not _WORD.fullmatch(value):
         yield from _ALLOWED_ANNOTATION(value, path, allowance)
 
 
 def service_annotation(value: str, path: str, allowance: Allowance) -> Iterator[Problem]:
-    """A key on the Service that takes no name or address of others."""
+    """An annotation key on the Service that does not claim names or addresses."""
     if not _WORD.fullmatch(value):
         yield from _ALLOWED_OF_SERVICE(value, path, allowance)
 

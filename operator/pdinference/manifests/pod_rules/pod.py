@@ -1,4 +1,4 @@
-"""The table of an overlay's own members and of those of its pod spec."""
+"""The tables of an overlay's members and of its pod spec."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -34,48 +34,48 @@ from pdinference.manifests.pod_rules.shapes import (
 from pdinference.manifests.pod_rules.volumes import OBJECT_NAME, VOLUME_NAME, volume
 
 _MOST = 50
-"""Problems of one overlay that are named; a person mends no more at once."""
+"""Maximum number of reported problems of one overlay."""
 _DEEPEST = 32
-_ACCOUNT = "pods run as the account that the operator gives them"
+_ACCOUNT = "the operator sets the service account of pods"
 _REFUSED = {
-    "hostNetwork": "a pod stays in its own network",
-    "hostPID": "a pod sees its own processes only",
-    "hostIPC": "a pod shares memory with no other",
+    "hostNetwork": "pods may not use the network of the node",
+    "hostPID": "pods may not use the PID namespace of the node",
+    "hostIPC": "pods may not use the IPC namespace of the node",
     "serviceAccount": _ACCOUNT,
     "serviceAccountName": _ACCOUNT,
-    "automountServiceAccountToken": "vLLM needs no access to the API server",
-    "nodeName": "the scheduler places pods; use placement",
+    "automountServiceAccountToken": "vLLM does not need access to the API server",
+    "nodeName": "the scheduler selects the node; use placement",
     "ephemeralContainers": "use kubectl debug",
     "restartPolicy": "pods of a Deployment and a StatefulSet always restart",
     "terminationGracePeriodSeconds": "use spec.rollout.drainSeconds",
     "enableServiceLinks": "a Service named vllm would set variables of vLLM",
-    "shareProcessNamespace": "side-cars would read the variables of the operator's containers, tokens included",
+    "shareProcessNamespace": "sidecars could read the variables of the operator's containers, including tokens",
     "subdomain": "the operator sets it",
     "hostname": "the operator sets it",
-    "activeDeadlineSeconds": "pods serve without end",
+    "activeDeadlineSeconds": "pods serve until they are replaced",
     "priority": "use priorityClassName",
     "preemptionPolicy": "use priorityClassName",
-    "overhead": "the RuntimeClass says it",
+    "overhead": "the RuntimeClass defines it",
 }
 
 
 def _alias(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
     if allowance.has_token and any(is_hub(host, allowance.policy) for host in value.get("hostnames", ())):
-        yield Problem(path, "The token of tokenSecret would go to this address. Leave out the hub's name.")
+        yield Problem(path, "vLLM would send the token of tokenSecret to this address. Remove the name of the hub.")
 
 
 _nameservers = not_beside_token(
-    "Beside tokenSecret, the cluster's name servers say where a hub is. Leave it out.",
+    "With tokenSecret, the name servers of the cluster must resolve the hub. Remove nameservers.",
 )
 _searches = not_beside_token(
-    "Beside tokenSecret, a hub's name could be looked up within these domains first. Leave them out; the cluster's own "
-    "stay."
+    "With tokenSecret, the name of the hub could resolve within these domains. Remove searches; the search domains of "
+    "the cluster remain."
 )
 
 
 def _own_claim(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
     if value["name"] == names.DEVICE_CLAIM:
-        yield Problem(path, "The operator claims these; use accelerator.devices.")
+        yield Problem(path, "The operator uses this claim. Use another name, or configure accelerator.devices.")
 
 
 _ADDRESS = text(r"[0-9a-fA-F:.]{2,45}", "10.0.0.10", most=45)
@@ -118,23 +118,23 @@ _TEMPLATE = object_of({"metadata": METADATA, "spec": object_of(_SPEC, _REFUSED)}
 
 
 def overlay_problems(field: str, overlay: Mapping[str, Any], allowance: Allowance) -> Iterator[Problem]:
-    """What of an overlay is not allowed.
+    """Members of an overlay that are not allowed.
 
     Args:
-        field: Its path in the resource.
-        overlay: As a stranger wrote it.
-        allowance: What the installation allows to this resource.
+        field: Path of the overlay in the resource.
+        overlay: The overlay, untrusted.
+        allowance: Permissions of the overlay.
     """
     if deeper_than(overlay, _DEEPEST):
-        yield Problem(field, f"Write at most {_DEEPEST} levels of objects and lists.")
+        yield Problem(field, f"podTemplate is nested too deeply. Use at most {_DEEPEST} levels of objects and lists.")
     elif where := _first_null(overlay, field):
-        yield Problem(where, "null would remove what the operator sets; leave it out.")
+        yield Problem(where, "null would remove a value of the operator. Remove the field.")
     else:
         yield from islice(_TEMPLATE(overlay, field, allowance), _MOST)
 
 
 def _first_null(overlay: Mapping[str, Any], field: str) -> str:
-    """Path of a null; empty where there is none."""
+    """Path of the first null; empty if there is none."""
     return _path_to_null(overlay, field) if _holds_null(overlay) else ""
 
 

@@ -1,8 +1,8 @@
-"""Probes and hooks: commands in the container, and calls to the pod itself, never to another host."""
+"""Probes and lifecycle hooks: commands in the container and calls to the pod itself, never to another host."""
 
 from pdinference.manifests.pod_rules.shapes import Check, either, list_of, object_of, only, text, whole
 
-_NO_HOST = {"host": "the kubelet would call another host from the node; leave it out, and it calls the pod"}
+_NO_HOST = {"host": "the kubelet would call another host from the node; remove it to call the pod"}
 _PORT = either(str, text(r"[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?", "http", most=15), whole(1, 65535))
 _HEADERS = list_of(object_of({"name": text(most=256), "value": text()}, required=("name", "value")), most=16)
 _EXEC = object_of({"command": list_of(text(most=65536))})

@@ -1,4 +1,4 @@
-"""Where pods of an overlay may run, as far as that disturbs no other tenant."""
+"""Scheduling fields of an overlay, restricted so that they do not affect other tenants."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -36,11 +36,11 @@ _NODE = object_of(
         ),
     }
 )
-# The scheduler obeys a pod's anti-affinity also when it places others: with other namespaces among them, one pod could
-# keep all others off a node or a whole zone.
+# The scheduler applies the anti-affinity of existing pods to new pods. Across namespaces, one pod could block a node or
+# a whole zone for all others.
 _OWN_NAMESPACE = {
-    "namespaces": "it would keep pods of other namespaces off nodes",
-    "namespaceSelector": "it would keep pods of other namespaces off nodes",
+    "namespaces": "it could block nodes for pods of other namespaces",
+    "namespaceSelector": "it could block nodes for pods of other namespaces",
 }
 _POD_TERM = object_of(
     {"topologyKey": _KEY, "labelSelector": LABEL_SELECTOR, "matchLabelKeys": _KEYS, "mismatchLabelKeys": _KEYS},
@@ -94,12 +94,12 @@ def toleration(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]
 
 
 def tolerated_key(key: str | None, path: str, allowance: Allowance) -> Iterator[Problem]:
-    """The key of a toleration; without one it is for every taint, those of control planes too."""
+    """The key of a toleration. Without a key, it tolerates all taints, including those of control plane nodes."""
     if key:
         yield from _TOLERATED_KEY(key, f"{path}.key", allowance)
     elif "" not in allowance.policy.tolerations:
         yield Problem(
             f"{path}.key",
-            "Name the taint: without a key, pods would tolerate every taint, those of the control plane too. (An empty "
-            "text in the chart's policy.tolerations allows it.)",
+            "Set the key of the taint: without a key, pods tolerate all taints, including those of control plane "
+            "nodes. An empty entry in the chart value policy.tolerations allows this.",
         )

@@ -15,21 +15,21 @@ from pdinference.manifests.pod_rules.shapes import (
     whole,
 )
 
-_OUT = "Anything else would let the container reach out of the pod."
-_NOT_ROOT = whole(1, 2**31 - 1, why="Write a number from 1 on: 0 is root.")
+_OUT = "Other values would weaken the isolation of the container."
+_NOT_ROOT = whole(1, 2**31 - 1, why="Use a number greater than 0: 0 is root.")
 _CAPABILITY = listed("capabilities", "the capability")
 _SECCOMP = object_of({"type": only("RuntimeDefault", why=_OUT)}, required=("type",))
 _REFUSED = {
-    "sysctls": "sysctls belong to the node",
-    "seLinuxOptions": "the node decides",
-    "seLinuxChangePolicy": "the node decides",
+    "sysctls": "pods may not change sysctls",
+    "seLinuxOptions": "the node sets the SELinux context",
+    "seLinuxChangePolicy": "the node sets the SELinux context",
     "windowsOptions": "pods run on Linux",
 }
 
 
 def _drops_all(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
     if not isinstance(value, list) or "ALL" not in value or not all(isinstance(item, str) for item in value):
-        yield Problem(path, "Write [ALL], or leave it out: each container drops all capabilities.")
+        yield Problem(path, "Each container must drop all capabilities. Write [ALL], or remove drop.")
 
 
 _USER: dict[str, Check] = {

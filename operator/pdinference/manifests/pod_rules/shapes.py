@@ -1,6 +1,6 @@
-"""What the tables of allowed members are built from: checks of one value, and of objects and lists of them.
+"""Building blocks of the tables of allowed members: checks of values, objects and lists.
 
-A check gets a value of any type, as a stranger wrote it, and yields what is wrong with it.
+A check takes an untrusted value of any type and yields its problems.
 """
 
 import re
@@ -19,12 +19,12 @@ _NAME = re.compile(r"[A-Za-z0-9._/-]{1,253}")
 
 @dataclass(frozen=True)
 class Allowance:
-    """What an overlay is checked against.
+    """Permissions of an overlay.
 
     Attributes:
-        policy: What the installation allows.
-        has_token: Whether containers of the pod have a token of a hub.
-        requested: Extended resources that the operator requests for vLLM's container.
+        policy: The installation policy.
+        has_token: Whether containers of the pod have a hub token.
+        requested: Extended resources that the operator requests for the vLLM container.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -38,12 +38,12 @@ Check = Callable[[Any, str, Allowance], Iterator[Problem]]
 def object_of(
     members: Mapping[str, Check], refused: Mapping[str, str] | None = None, required: Collection[str] = ()
 ) -> Check:
-    """An object that has members of a table, and no other.
+    """An object with members of a table only.
 
     Args:
-        members: Allowed ones, each with the check of its value.
-        refused: Some of the others, each with why and what to use instead.
-        required: Those that must be there.
+        members: Allowed members, each with the check of its value.
+        refused: Rejected members, each with the reason or an alternative.
+        required: Required members.
     """
 
     def check(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
@@ -57,22 +57,24 @@ def object_of(
             if name in members:
                 yield from members[name](member, f"{path}.{name}", allowance)
             elif refused is not None and name in refused:
-                yield Problem(f"{path}.{name}", f"This cannot be overlaid: {refused[name]}.")
+                yield Problem(f"{path}.{name}", f"podTemplate cannot set this field: {refused[name]}.")
             else:
-                yield Problem(f"{path}.{shown(name)}", f"This cannot be overlaid. Allowed: {', '.join(members)}.")
+                yield Problem(
+                    f"{path}.{shown(name)}", f"podTemplate cannot set this field. Allowed: {', '.join(members)}."
+                )
 
     return check
 
 
 def list_of(item: Check, *, key: str = "name", most: int = 128) -> Check:
-    """A list; items that have a name are called by it."""
+    """A list. Paths name its items by `key` where they have one."""
 
     def check(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
         if not isinstance(value, list):
             yield _mistyped(path, "a list", value)
             return
         if len(value) > most:
-            yield Problem(path, f"Write at most {most} items, not {len(value)}.")
+            yield Problem(path, f"The list has {len(value)} items. Use at most {most}.")
             return
         for index, member in enumerate(value):
             yield from item(member, f"{path}[{_called(member, key, index)}]", allowance)
@@ -81,14 +83,14 @@ def list_of(item: Check, *, key: str = "name", most: int = 128) -> Check:
 
 
 def map_of(key: Check, value_check: Check, *, most: int = 128) -> Check:
-    """An object with any members, whose names and values are checked."""
+    """An object with arbitrary members, whose names and values are checked."""
 
     def check(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
         if not isinstance(value, Mapping):
             yield _mistyped(path, "an object", value)
             return
         if len(value) > most:
-            yield Problem(path, f"Write at most {most} members, not {len(value)}.")
+            yield Problem(path, f"The object has {len(value)} members. Use at most {most}.")
             return
         for name, member in value.items():
             where = f"{path}.{shown(name)}"
@@ -99,7 +101,7 @@ def map_of(key: Check, value_check: Check, *, most: int = 128) -> Check:
 
 
 def text(pattern: str = "", example: str = "", *, most: int = 4096) -> Check:
-    """A text, of a form where a pattern is given."""
+    """A text, optionally of a pattern."""
     form = re.compile(pattern) if pattern else None
 
     def check(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
@@ -108,17 +110,17 @@ def text(pattern: str = "", example: str = "", *, most: int = 4096) -> Check:
         elif len(value) > most:
             yield Problem(path, f"Too long: use at most {most} characters.")
         elif form is not None and not form.fullmatch(value):
-            yield Problem(path, f"{shown(value)} has another form. Write for example {example}.")
+            yield Problem(path, f"{shown(value)} is not valid. Write for example {example}.")
 
     return check
 
 
 def whole(least: int = 0, most: int = 2**31 - 1, *, why: str = "") -> Check:
-    """A whole number within bounds."""
+    """An integer within bounds."""
 
     def check(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
         if not isinstance(value, int) or isinstance(value, bool):
-            yield _mistyped(path, "a whole number", value)
+            yield _mistyped(path, "an integer", value)
         elif not least <= value <= most:
             yield Problem(path, why or f"Write a number from {least} to {most}, not {shown(value)}.")
 
@@ -132,7 +134,7 @@ def flag(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
 
 
 def only(*allowed: Any, why: str = "") -> Check:
-    """One of some values."""
+    """One of several values."""
 
     def check(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
         if not any(type(value) is type(one) and value == one for one in allowed):
@@ -143,7 +145,7 @@ def only(*allowed: Any, why: str = "") -> Check:
 
 
 def either(first: type, of_first: Check, of_others: Check) -> Check:
-    """One check for values of a type, and another one for all others."""
+    """One check for values of a type, and another check for all other values."""
 
     def check(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
         yield from (of_first if isinstance(value, first) else of_others)(value, path, allowance)
@@ -152,7 +154,7 @@ def either(first: type, of_first: Check, of_others: Check) -> Check:
 
 
 def both(*checks: Check) -> Check:
-    """Several checks of one value; those after one that found something are left out."""
+    """Several checks of one value. The first check with problems ends the sequence."""
 
     def check(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
         for one in checks:
@@ -164,7 +166,7 @@ def both(*checks: Check) -> Check:
 
 
 def not_beside_token(message: str) -> Check:
-    """Nothing, in a pod whose containers have a token of a hub."""
+    """An empty value in pods whose containers have a hub token."""
 
     def check(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
         if allowance.has_token and value:
@@ -177,9 +179,9 @@ def listed(member: str, what: str, *reserved: str) -> Check:
     """A text that a list of the policy allows.
 
     Args:
-        member: Which list, as the policy calls it.
-        what: What the text is, for a person.
-        reserved: Beginnings that need a pattern of their own.
+        member: Name of the list in the policy.
+        what: Description of the value for the message.
+        reserved: Prefixes that need a pattern with the same prefix.
     """
     attribute = next(name for name, known in Policy.model_fields.items() if known.alias == member)
 
@@ -190,37 +192,37 @@ def listed(member: str, what: str, *reserved: str) -> Check:
         patterns: list[str] = getattr(allowance.policy, attribute)
         if not allowed_by(patterns, value, reserved):
             start = next((start for start in reserved if value.startswith(start)), "")
-            needs = f" The entry has to begin with {start}, too: * alone does not allow it." if start else ""
+            needs = f" The entry must start with {start}: * alone does not match it." if start else ""
             yield Problem(path, not_allowed(f"{what} {shown(value)}", member, patterns) + needs)
 
     return check
 
 
 def not_allowed(what: str, member: str, patterns: Collection[str]) -> str:
-    """That the installation does not allow something, and which value of the chart would."""
+    """The message for a value that the policy does not allow, with the chart value that can allow it."""
     known = ", ".join(map(shown, patterns)) or "none"
     return (
-        f"The operator is not installed to allow {what} (allowed: {known}). Use something else, or ask who installed "
-        f"it to add it to the chart's policy.{member}."
+        f"The installation policy does not allow {what} (allowed: {known}). Use an allowed value, or ask the "
+        f"administrator to add it to the chart value policy.{member}."
     )
 
 
 def amount(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
     """A quantity."""
     if isinstance(value, bool) or not isinstance(value, int | float | str) or _quantity(value) is None:
-        yield Problem(path, f"{shown(value)} is no quantity. Write for example 500m, 2 or 16Gi.")
+        yield Problem(path, f"{shown(value)} is not a quantity. Write for example 500m, 2 or 16Gi.")
 
 
 def any_object(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
-    """An object that the API server alone judges, of a depth that can be copied and written."""
+    """An object of limited depth, which only the API server validates further."""
     if not isinstance(value, Mapping):
         yield _mistyped(path, "an object", value)
     elif deeper_than(value, _DEEPEST):
-        yield Problem(path, f"Write at most {_DEEPEST} levels of objects and lists.")
+        yield Problem(path, f"The object is nested too deeply. Use at most {_DEEPEST} levels of objects and lists.")
 
 
 def deeper_than(value: Any, most: int) -> bool:
-    """Whether objects and lists lie in each other in more levels than this."""
+    """Whether objects and lists are nested in more levels than this."""
     level = [value]
     for _ in range(most + 1):
         level = [
@@ -235,7 +237,7 @@ def deeper_than(value: Any, most: int) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value as a person reads it, as far as it helps; never long, and without unprintable characters."""
+    """A value for a message: truncated, and without unprintable characters."""
     written = value[:_SHOWN] if isinstance(value, str) else repr(value)[:_SHOWN] if _is_plain(value) else "this"
     return "".join(character if character.isprintable() else "?" for character in written) or '""'
 

@@ -1,4 +1,4 @@
-"""Volumes of an overlay: those that hold nothing of the node, of the API server or of a Secret."""
+"""Volumes of an overlay, without access to the node, the API server or arbitrary Secrets."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
@@ -24,7 +24,7 @@ from pdinference.manifests.pod_rules.shapes import (
 )
 
 OBJECT_NAME = text(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "adapters", most=253)
-SECRET_NAME = both(OBJECT_NAME, listed("secrets", "overlays to read the Secret"))
+SECRET_NAME = both(OBJECT_NAME, listed("secrets", "podTemplate to read the Secret"))
 VOLUME_NAME = text(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "adapters", most=63)
 KEY = text(r"[A-Za-z0-9._-]{1,253}", "chat.jinja", most=253)
 _FILE = text(r"[^/:].{0,1022}", "chat.jinja", most=1023)
@@ -61,9 +61,9 @@ _PROJECTED = object_of(
         "secret": object_of({"name": SECRET_NAME, "items": _ITEMS, "optional": flag}, required=("name",)),
     },
     {
-        "serviceAccountToken": "vLLM needs no access to the API server",
-        "podCertificate": "pods have no identity of their own",
-        "clusterTrustBundle": "put the certificates into a ConfigMap",
+        "serviceAccountToken": "vLLM does not need access to the API server",
+        "podCertificate": "pods have no certificates",
+        "clusterTrustBundle": "use a ConfigMap with the certificates",
     },
 )
 _TYPES: dict[str, Check] = {
@@ -79,7 +79,7 @@ _TYPES: dict[str, Check] = {
         {"reference": text(most=512), "pullPolicy": only("Always", "IfNotPresent", "Never")}, required=("reference",)
     ),
     "persistentVolumeClaim": object_of({"claimName": OBJECT_NAME, "readOnly": flag}, required=("claimName",)),
-    # With sources of its own: without, merged into a volume of the operator, it would take over the token in there.
+    # sources is required: merged into a volume of the operator, an entry without sources would expose its token.
     "projected": object_of({"sources": list_of(_PROJECTED, most=16), "defaultMode": _MODE}, required=("sources",)),
     "secret": object_of(
         {"secretName": SECRET_NAME, "items": _ITEMS, "optional": flag, "defaultMode": _MODE}, required=("secretName",)
@@ -87,13 +87,13 @@ _TYPES: dict[str, Check] = {
 }
 _MORE_TYPES = frozenset(get_args(VolumeType))
 _NO_HOST_PATH = (
-    "An overlay mounts no folder of the node. Use spec.model.source.hostPath, spec.model.cache.hostPath or "
-    "kvTiers.disk.hostPath, which the chart's allowedHostPaths can allow, or a PersistentVolumeClaim."
+    "podTemplate cannot mount folders of the node. Use spec.model.source.hostPath, spec.model.cache.hostPath or "
+    "kvTiers.disk.hostPath, which the chart value allowedHostPaths must allow, or use a PersistentVolumeClaim."
 )
 
 
 def volume(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
-    """One volume: a name, and a type that is allowed."""
+    """A volume with a name and an allowed type."""
     if not isinstance(value, Mapping):
         yield from object_of({"name": VOLUME_NAME})(value, path, allowance)
         return
@@ -103,6 +103,6 @@ def volume(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
             yield Problem(f"{path}.hostPath", _NO_HOST_PATH)
         elif name in _MORE_TYPES and name not in more:
             allowed = [*_TYPES, *more]
-            yield Problem(f"{path}.{name}", not_allowed(f"volumes of type {name} in overlays", "volumeTypes", allowed))
+            yield Problem(f"{path}.{name}", not_allowed(f"volumes of type {name}", "volumeTypes", allowed))
     rest = {name: member for name, member in value.items() if name != "hostPath" and name not in _MORE_TYPES - {*more}}
     yield from object_of({"name": VOLUME_NAME, **_TYPES, **more}, required=("name",))(rest, path, allowance)

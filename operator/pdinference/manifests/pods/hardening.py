@@ -1,4 +1,4 @@
-"""After an overlay was merged: what side-cars lack of the restricted Pod Security Standard, and the proof of it."""
+"""Hardens merged pod templates, and verifies them against the restricted Pod Security Standard."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -16,13 +16,13 @@ _OFF = {
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "0",
     "VLLM_API_KEY": "",
 }
-"""Variables that no resource may set, with the values by which vLLM takes them as not set."""
+"""Variables that no resource may set, with the values that vLLM treats as unset."""
 
 
 def hardened(pod: Manifest) -> Manifest:
-    """A pod template whose containers are all as confined as the operator's own; changes it.
+    """Restrict all containers of a pod template like the operator's containers. Modifies the template.
 
-    The pod's own context says the rest (user, group, seccomp) for all containers.
+    The security context of the pod sets the user, group and seccomp profile of all containers.
     """
     for _, container in containers_of(pod):
         if container["name"] == names.ENGINE_CONTAINER and container.get("envFrom"):
@@ -36,13 +36,13 @@ def hardened(pod: Manifest) -> Manifest:
 
 
 def _pin_refused_variables(container: Manifest) -> None:
-    """Whatever a ConfigMap holds, it opens nothing: a variable that is set by itself wins."""
+    """Set the variables in `env`, which overrides values from ConfigMaps in `envFrom`."""
     known = {variable["name"] for variable in container["env"]}
     container["env"] += [{"name": name, "value": off} for name, off in _OFF.items() if name not in known]
 
 
 def _model_is_read_only(pod: Manifest) -> None:
-    """Nothing but the download writes into a folder of the node that holds models, whatever an overlay mounts."""
+    """Mount a host path with models read-only in all containers except the download."""
     for _, container in containers_of(pod):
         if container["name"] != names.MODEL_CONTAINER:
             for mount in container.get("volumeMounts", ()):
@@ -51,19 +51,19 @@ def _model_is_read_only(pod: Manifest) -> None:
 
 
 def require_restricted(objects: Iterable[Manifest], policy: Policy) -> None:
-    """Refuse pods that do not meet the restricted Pod Security Standard, except where the installation allows more.
+    """Reject pods that violate the restricted Pod Security Standard, except where the policy allows it.
 
-    A last line of defence: the tables of what overlays may hold refuse all of this before, and better.
+    This is a second line of defence: the rules for overlays reject such pods earlier, with better messages.
 
     Raises:
-        InvalidResourceError: A pod does not meet it; names the object and the field.
+        InvalidResourceError: A pod violates the standard.
     """
     if problems := tuple(_problems(objects, policy)):
         raise InvalidResourceError(problems)
 
 
 def _problems(objects: Iterable[Manifest], policy: Policy) -> Iterator[Problem]:
-    # Folders of the node are checked where a resource names them; overlays cannot.
+    # host_path_problems checks host paths in fields; overlays cannot have any.
     types = frozenset({*policy.volume_types, *(["hostPath"] if policy.allowed_host_paths else [])})
     exceptions = Exceptions(frozenset(policy.capabilities), types)
     for manifest in objects:

@@ -1,7 +1,7 @@
-"""The volume with which one container of a pod talks to the API server, and what overlays may not do to it.
+"""The volume with the service account token for one container of a pod, protected against overlays.
 
-Kubernetes mounts an account's token into every container of a pod, unless the pod projects it itself. So pods with a
-token turn that off (`automountServiceAccountToken: false`), and the one container that needs the token mounts it.
+By default, Kubernetes mounts the token into all containers of a pod. So pods with a token disable that
+(`automountServiceAccountToken: false`), and only the container that needs the token mounts this volume.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,13 +13,13 @@ Json = Mapping[str, Any]
 
 API_ACCESS_VOLUME: Final = "api-access"
 API_ACCESS_MOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
-"""Where every client looks for it."""
+"""Path at which clients look for the token."""
 _TOKEN_SECONDS: Final = 3600
-"""The kubelet renews it before that. Of 3607 the API server would make a year, for clients that read it once."""
+"""The kubelet renews the token earlier. The API server would extend 3607 seconds to a year."""
 
 
 def token_volume() -> dict[str, Any]:
-    """The token of the pod's account, the API server's CA, and the namespace."""
+    """Volume with the token of the pod's service account, the CA of the API server, and the namespace."""
     namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
     sources: list[Json] = [
         {"serviceAccountToken": {"path": "token", "expirationSeconds": _TOKEN_SECONDS}},
@@ -30,16 +30,16 @@ def token_volume() -> dict[str, Any]:
 
 
 def token_mount() -> dict[str, Any]:
-    """Where it goes in the one container that has it."""
+    """Mount of the volume in the container that needs the token."""
     return {"name": API_ACCESS_VOLUME, "mountPath": API_ACCESS_MOUNT, "readOnly": True}
 
 
 def own_volume_problems(field: str, overlay: Json) -> Iterator[Problem]:
-    """What an overlay (`podTemplate`) does to the volume. The router's own container takes no mounts (`pod_rules`).
+    """Conflicts of an overlay (`podTemplate`) with the volume. `pod_rules` rejects mounts of the router container.
 
     Args:
         field: Path of the overlay.
-        overlay: Any JSON object; members of wrong types are left to others to refuse.
+        overlay: Any JSON object. Members of wrong types are ignored here.
     """
     spec = overlay.get("spec")
     if not isinstance(spec, Mapping):
@@ -47,7 +47,7 @@ def own_volume_problems(field: str, overlay: Json) -> Iterator[Problem]:
     for volume in _items(spec, "volumes"):
         if volume.get("name") == API_ACCESS_VOLUME:
             yield Problem(
-                f"{field}.spec.volumes[{API_ACCESS_VOLUME}]", "The operator has a volume of this name. Rename it."
+                f"{field}.spec.volumes[{API_ACCESS_VOLUME}]", "The operator uses this volume name. Rename the volume."
             )
     for kind in ("initContainers", "containers"):
         for container in _items(spec, kind):
@@ -55,8 +55,8 @@ def own_volume_problems(field: str, overlay: Json) -> Iterator[Problem]:
                 if mount.get("name") == API_ACCESS_VOLUME:
                     yield Problem(
                         f"{field}.spec.{kind}[{container.get('name')}].volumeMounts[{API_ACCESS_VOLUME}]",
-                        "This volume holds a token for the API server, which the router's container alone gets. A "
-                        "container that needs the API server needs an account and a pod of its own.",
+                        "This volume has the API server token of the router container. Remove the mount; a container "
+                        "that needs the API server must run in its own pod with its own service account.",
                     )
 
 

@@ -1,7 +1,7 @@
-"""The restricted Pod Security Standard, row by row (kubernetes.io/docs/concepts/security/pod-security-standards).
+"""Checks of the restricted Pod Security Standard (kubernetes.io/docs/concepts/security/pod-security-standards).
 
-There is no well-kept checker in Python. This one also refuses user and group 0 wherever they are named,
-which the standard does of runAsUser alone. tests/integration/test_pod_security.py holds it against Kubernetes' own.
+There is no maintained checker in Python. Unlike the standard, which restricts only runAsUser, this one rejects user and
+group 0 in all fields. tests/integration/test_pod_security.py compares it with Kubernetes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,11 +35,11 @@ _APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 
 @dataclass(frozen=True)
 class Exceptions:
-    """What an installation allows beyond the standard.
+    """Exceptions from the standard that the installation policy allows.
 
     Attributes:
         capabilities: Linux capabilities that containers may add.
-        volume_types: Types of volumes.
+        volume_types: Volume types.
     """
 
     capabilities: frozenset[str] = field(default_factory=frozenset)
@@ -47,12 +47,12 @@ class Exceptions:
 
 
 def restricted_problems(pod: Json, field_path: str = "", exceptions: Exceptions = Exceptions()) -> Iterator[Problem]:
-    """What of a pod, or of a pod template, does not meet the standard.
+    """Violations of the standard by a pod or a pod template.
 
     Args:
-        pod: Its `metadata` and `spec`, as the API server would take them.
-        field_path: Put in front of each path.
-        exceptions: What the installation allows all the same.
+        pod: Object with `metadata` and `spec`.
+        field_path: Prefix of each path.
+        exceptions: Exceptions from the standard.
     """
     for row, check in ROWS.items():
         for path, message in check(pod, exceptions):
@@ -190,7 +190,7 @@ ROWS: dict[str, Callable[[Json, Exceptions], Found]] = {
     "Seccomp": _seccomp,
     "Capabilities": _capabilities,
 }
-"""The standard's controls by its own names. Rows of its baseline that a restricted one contains are left out."""
+"""Controls of the standard by their names, without baseline controls that a restricted control includes."""
 
 
 def containers_of(pod: Json) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -211,6 +211,6 @@ def _context(holder: Json) -> Json:
 
 
 def _effective(pod: Json, container: Json, member: str) -> Any:
-    """A member of a container's context, else of the pod's."""
+    """A member of a container's security context, or else of the pod's."""
     own = _context(container)
     return own[member] if member in own else _context(pod["spec"]).get(member)

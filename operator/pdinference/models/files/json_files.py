@@ -29,9 +29,9 @@ def read_object(file: Path, limits: Limits) -> dict[str, Any]:
     try:
         content = loads(read_measured(file, limits), limits, not_finite="unknown")
     except BoundedJsonError as error:
-        raise ModelFilesError(f"{file} cannot be read as JSON: it {plain(str(error), 200)}.") from None
+        raise ModelFilesError(f"{file} is not usable as JSON: it {plain(str(error), 200)}.") from None
     if not isinstance(content, dict):
-        raise ModelFilesError(f"{file} is no model configuration: it has to be a JSON object.")
+        raise ModelFilesError(f"{file} is not a model configuration: it must be a JSON object.")
     return content
 
 

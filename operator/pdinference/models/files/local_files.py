@@ -39,7 +39,9 @@ def files_in_folder(folder: Path) -> WeightFiles:
     with reading(folder):
         names = [entry.name for entry in islice(folder.iterdir(), MOST_FILES + 1)]
     if len(names) > MOST_FILES:
-        raise ModelFilesError(f"{folder} has more than {MOST_FILES:,} files. Is it the model's folder?")
+        raise ModelFilesError(
+            f"{folder} has more than {MOST_FILES:,} files. Check whether it is the folder of the model."
+        )
     files = weight_files(names)
     if files.suffix == SAFETENSORS:
         indexed = tuple(str(file.relative_to(folder)) for file in indexed_files(folder / files.index))
@@ -97,7 +99,7 @@ def indexed_files(index: Path) -> list[Path]:
     try:
         names = names_in_index(read_measured(index, INDEX))
     except BoundedJsonError:
-        raise ModelFilesError(f"{index} is no index of safetensors files, or damaged. Copy it again.") from None
+        raise ModelFilesError(f"{index} is not a valid index of safetensors files. Copy it again.") from None
     files = [index.parent / name for name in names]
     missing = [file.name for file in files if not os.path.lexists(file)]
     if missing:
@@ -106,7 +108,7 @@ def indexed_files(index: Path) -> list[Path]:
 
 
 def _incomplete(index: Path, missing: Iterable[str]) -> ModelFilesError:
-    return ModelFilesError(f"{index} names files that are not there: {listed(missing)}. Copy the whole model.")
+    return ModelFilesError(f"{index} lists files that do not exist: {listed(missing)}. Copy the complete model.")
 
 
 class _Index(msgspec.Struct):

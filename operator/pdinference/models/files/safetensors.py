@@ -82,9 +82,9 @@ def read_header(file: Path) -> Header | None:
         there = os.fstat(stream.fileno()).st_size
         length = header_length(stream.read(LENGTH.size))
         if length > _LARGEST:
-            raise ModelFilesError(f"{file} is no safetensors file: its header would be {length:,} bytes long.")
+            raise ModelFilesError(f"{file} is not a safetensors file: its header would have {length:,} bytes.")
         if length == 0 or LENGTH.size + length > there:
-            raise ModelFilesError(f"{file} ends within its header, after {there:,} bytes. Copy it again.")
+            raise ModelFilesError(f"{file} is truncated within its header, after {there:,} bytes. Copy it again.")
         if length > HEADER.size:
             return None
         try:
@@ -93,7 +93,7 @@ def read_header(file: Path) -> Header | None:
             with _ONE_AT_A_TIME:  # several files are read at a time, and a large header takes ten times its size
                 return parsed_header(stream.read(length))
         except BoundedJsonError as error:
-            raise ModelFilesError(f"{file} is no safetensors file, or damaged: its header {error}.") from None
+            raise ModelFilesError(f"{file} is not a safetensors file, or is damaged: its header {error}.") from None
 
 
 def header_length(start: bytes) -> int:
@@ -107,7 +107,7 @@ def refuse_pointer(file: Path) -> None:
         start = stream.read(len(_POINTER))
     if start == _POINTER:
         raise ModelFilesError(
-            f"{file} is a Git LFS pointer, not the file that it stands for. Run `git lfs pull` in the clone, and copy "
+            f"{file} is a Git LFS pointer instead of the file. Run `git lfs pull` in the clone, and copy "
             "the model again."
         )
 

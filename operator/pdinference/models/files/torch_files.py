@@ -29,6 +29,6 @@ def refuse_cut_off(file: Path) -> int:
         stream.seek(max(0, size - _LONGEST_END))
         end = stream.read(_LONGEST_END) if archive else b""
     if size == 0 or (archive and _END not in end):
-        how = "is cut off" if size else "is empty"
-        raise ModelFilesError(f"{file} {how}: it has {size:,} bytes. Copy it again, to the end.")
+        how = "is truncated" if size else "is empty"
+        raise ModelFilesError(f"{file} {how}: it has {size:,} bytes. Copy it again.")
     return size

@@ -1,4 +1,4 @@
-"""What every hub offers: a list of files with what tells that they are whole, and the files."""
+"""Interface of hubs: the list of files with sizes and hashes, and the files."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from pdinference.planning.memory import Headers, StoredFiles
 
 _NEVER_LOADED = (".pth", ".ckpt", ".h5", ".msgpack", ".onnx", ".onnx_data", ".ot", ".tflite")
 _LEFT_OUT = {SAFETENSORS: (*_NEVER_LOADED, ".bin", ".pt", ".gguf"), BIN: _NEVER_LOADED}
-"""By what vLLM loads of a model: the same weights in other forms."""
+"""Suffixes of the same weights in other formats, by the format that vLLM loads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Repository:
     """A repository on a hub, at a revision.
 
     Attributes:
-        revision: Branch, tag or commit, as the user wrote it.
+        revision: Branch, tag or commit in the spec.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Repository:
 _SHA256, _BLOB = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _COMMIT = re.compile("[A-Za-z0-9_][A-Za-z0-9_./-]{0,254}")
 _LARGEST = 1 << 46
-"""Bytes of a repository, 64 TiB."""
+"""Maximum size of a repository in bytes, 64 TiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class RemoteFile:
     """A file of a repository.
 
     Attributes:
-        path: Within the repository.
-        sha256: Of the content, where the hub tells it.
-        blob: What git calls the content (a hash of size and content), where the hub tells it.
+        path: Path within the repository.
+        sha256: Digest of the content, if the hub reports it.
+        blob: git's hash of the file (of size and content), if the hub reports it.
     """
 
     path: str
@@ -59,31 +59,31 @@ class Listing:
     """The files of a repository.
 
     Attributes:
-        commit: What the revision stood for when the hub was asked; the revision itself where the hub does not tell.
+        commit: Commit of the revision at the time of the request, or the revision if the hub does not report it.
     """
 
     commit: str
     files: tuple[RemoteFile, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what no hub lists.
+        """Validate the untrusted listing.
 
         Raises:
-            ModelError: It is no list of files.
+            ModelError: The listing is not valid.
         """
         if len(self.files) > MOST_FILES:
             raise too_many_files()
         if not _COMMIT.fullmatch(self.commit) or ".." in self.commit:
-            raise ModelError("Damaged", f"The hub gives a commit that is none: {plain(self.commit, 100)!r}.")
+            raise ModelError("Damaged", f"The hub returned an invalid commit: {plain(self.commit, 100)!r}.")
         for file in self.files:
             _require_fit(file)
         if sum(file.size for file in self.files) > _LARGEST:
-            raise ModelError("Damaged", f"The hub lists files of more than {_LARGEST:,} bytes.")
+            raise ModelError("Damaged", f"The hub lists more than {_LARGEST:,} bytes of files.")
 
     def wanted(self) -> tuple[RemoteFile, ...]:
-        """What vLLM loads or may ask for; the same weights in forms that it does not load are left out.
+        """The files that vLLM may load, without the same weights in other formats.
 
-        Names that we and the hubs' clients use for notes are left out, too: a manifest is ours to write.
+        Names that the operator and the hubs' clients use for their own files are left out, too.
         """
         files = tuple(file for file in self.files if first_folder(file.path) not in OWN_NAMES)
         weights = weight_files({file.path for file in files})
@@ -92,36 +92,34 @@ class Listing:
 
 
 def too_many_files() -> ModelError:
-    """Why a list of files is not read."""
+    """The error for a list with too many files."""
     return ModelError("Damaged", f"The hub lists more than {MOST_FILES:,} files.")
 
 
 def _require_fit(file: RemoteFile) -> None:
     if not is_within(file.path):
-        raise ModelError(
-            "Damaged", f"The hub lists a file outside of the repository, or an odd name: {plain(file.path, 200)!r}."
-        )
+        raise ModelError("Damaged", f"The hub lists a file with an invalid path: {plain(file.path, 200)!r}.")
     if not 0 <= file.size <= _LARGEST:
         raise ModelError("Damaged", f"The hub lists {plain(file.path, 200)} with {file.size:,} bytes.")
     for digest, pattern in ((file.sha256, _SHA256), (file.blob, _BLOB)):
         if digest is not None and not pattern.fullmatch(digest):
-            raise ModelError("Damaged", f"The hub lists {plain(file.path, 200)} with a hash that is none.")
+            raise ModelError("Damaged", f"The hub lists {plain(file.path, 200)} with an invalid hash.")
 
 
 class Hub(Protocol):
     """One repository on a hub.
 
-    Each method raises ModelError in words for a person.
+    All methods raise ModelError.
     """
 
     def listing(self) -> Listing:
-        """Ask what the repository holds."""
+        """Request the list of files."""
 
     def download(self, file: RemoteFile, commit: str, folder: Path) -> None:
-        """Put one file into a folder, under its path within the repository."""
+        """Download one file to a folder, under its path within the repository."""
 
     def weights(self, listing: Listing) -> Headers | StoredFiles | None:
-        """What is known of its weights without them: headers of safetensors files where they can be had, else sizes.
+        """Facts about the weights without a download: headers of safetensors files if available, or else sizes.
 
-        None where it has no weights that vLLM loads, they are damaged, or too many.
+        None if the repository has no weights that vLLM loads, or if they are damaged or too many.
         """

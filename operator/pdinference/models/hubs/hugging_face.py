@@ -81,7 +81,8 @@ class HuggingFaceHub:
             )
         if isinstance(error, RevisionNotFoundError):
             return ModelError(
-                "NotFound", f"{name} has no revision {self._repository.revision}. Check its branches and tags."
+                "NotFound",
+                f"{name} has no revision {self._repository.revision}. Check the branches and tags of the repository.",
             )
         if isinstance(error, RepositoryNotFoundError):
             return ModelError("NotFound", self._absent())
@@ -89,7 +90,7 @@ class HuggingFaceHub:
             return self._refusal(error.response.status_code)
         return ModelError(
             "HubUnreachable",
-            f"{self._endpoint} cannot be reached ({_first_line(error)}). Check that pods may connect to it, or set "
+            f"Cannot connect to {self._endpoint} ({_first_line(error)}). Check that pods can connect to it, or set "
             "HF_ENDPOINT or HTTPS_PROXY in spec.engine.env. It is tried again.",
         )
 
@@ -98,11 +99,11 @@ class HuggingFaceHub:
         if status in {_UNAUTHORIZED, _FORBIDDEN}:
             return ModelError(
                 "AccessDenied",
-                f"{self._endpoint} refuses {name} (HTTP {status}). Check the token in "
+                f"{self._endpoint} denied access to {name} (HTTP {status}). Check the token in "
                 "spec.model.source.huggingFace.tokenSecret, and what it may read.",
             )
         return ModelError(
-            "HubFailed", f"{self._endpoint} answered HTTP {status} for {self._repository}. It is tried again."
+            "HubFailed", f"{self._endpoint} returned HTTP {status} for {self._repository}. The download is retried."
         )
 
     def _absent(self) -> str:

@@ -91,21 +91,29 @@ class ModelScopeHub:
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise ModelError(
                 "HubFailed",
-                f"ModelScope gave an answer that makes no sense ({type(error).__name__}). It is tried again.",
+                f"ModelScope returned an invalid response ({type(error).__name__}). The download is retried.",
             ) from error
 
     def _explanation(self, error: HubError) -> ModelError:
         match error:
             case NotExistError():
-                return ModelError("NotFound", f"ModelScope has no {self._repository}. Check spelling and revision.")
+                return ModelError(
+                    "NotFound", f"ModelScope has no {self._repository}. Check the spelling and the revision."
+                )
             case AuthenticationError() | PermissionDeniedError():
-                return ModelError("AccessDenied", f"ModelScope refuses {self._repository.name}: it is not public.")
+                return ModelError(
+                    "AccessDenied", f"ModelScope denied access to {self._repository.name}: it is not public."
+                )
             case FileIntegrityError():
-                return ModelError("Damaged", f"A file of {self._repository.name} arrived damaged. It is tried again.")
+                return ModelError(
+                    "Damaged", f"The download of a file of {self._repository.name} is damaged. The download is retried."
+                )
             case APIError():
-                return ModelError("HubFailed", f"ModelScope failed ({error.status_code}). It is tried again.")
+                return ModelError(
+                    "HubFailed", f"ModelScope returned HTTP {error.status_code}. The download is retried."
+                )
         return ModelError(
             "HubUnreachable",
-            "ModelScope cannot be reached. Check that pods may connect to it, or set HTTPS_PROXY in spec.engine.env. "
-            "It is tried again.",
+            "Cannot connect to ModelScope. Check that pods can connect to it, or set HTTPS_PROXY in spec.engine.env. "
+            "The download is retried.",
         )

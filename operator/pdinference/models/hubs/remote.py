@@ -1,4 +1,4 @@
-"""Answers of the Hugging Face hub: its list of files, and the beginnings of files, read as far as they may be large."""
+"""Responses of the Hugging Face Hub, read with limits: the list of files, and the first bytes of files."""
 
 import time
 from collections.abc import Callable
@@ -82,7 +82,7 @@ def listing_of(content: bytes, revision: str) -> Listing:
         info = _INFO.decode(content)
     except (BoundedJsonError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(
-            "HubFailed", f"The hub gave something else than a list of files: {error}. It is tried again."
+            "HubFailed", f"The hub returned an invalid list of files: {error}. The download is retried."
         ) from None
     siblings = info.siblings or []
     if len(siblings) > MOST_FILES:

@@ -1,4 +1,4 @@
-"""What one device of each role holds: weights, activations, overhead, KV cache; before a GPU is spent.
+"""The memory of one device of each role, computed before deployment: weights, activations, overhead, KV cache.
 
 Pure: the command line reads `config.json` and the headers of safetensors files, and passes data.
 """

@@ -1,4 +1,4 @@
-"""What would change if: the same plan with one setting changed."""
+"""Variants of a plan with one setting changed."""
 
 from dataclasses import dataclass, replace
 
@@ -11,10 +11,10 @@ from pdinference.planning.memory.split import tensor_sizes
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """One change and what it would give.
+    """One change and the resulting plan.
 
     Attributes:
-        change: In words.
+        change: Description of the change.
         plan: The plan with it.
     """
 
@@ -52,7 +52,7 @@ def least_memory(plan: RolePlan) -> Figure:
 
 
 def fits(plan: RolePlan) -> bool | None:
-    """Whether vLLM can start: one request of the longest length has to fit. None when that cannot be told."""
+    """Whether vLLM can start: one request of the longest length has to fit. None when unknown."""
     stage, settings = plan.stage, plan.settings
     held = [stage.weights.value, stage.activations.value, stage.overhead.value]
     if None not in held and not settings.cpu:

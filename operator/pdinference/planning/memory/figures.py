@@ -1,4 +1,4 @@
-"""A number of the memory plan, with where it came from."""
+"""Numbers of the memory plan, with their source."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ GIB = 2**30
 
 
 class Source(StrEnum):
-    """Where a number came from."""
+    """The source of a number."""
 
     MEASURED = "measured"  # read from a real device or a user's statement about one
     COMPUTED = "computed"  # follows from the model, the spec and a formula that the note names
@@ -22,8 +22,8 @@ class Figure:
 
     Attributes:
         value: The number; None exactly when the source is unknown.
-        source: Where it came from.
-        note: How, in a sentence; what to supply when it is unknown.
+        source: Its source.
+        note: How it was determined; if unknown, what to supply.
     """
 
     value: float | None
@@ -51,7 +51,7 @@ def computed(value: float, note: str) -> Figure:
 
 
 def unknown(note: str) -> Figure:
-    """A number that cannot be told, and what to supply."""
+    """An unknown number, with what to supply."""
     return Figure(None, Source.UNKNOWN, note)
 
 
@@ -59,9 +59,9 @@ def derived(formula: Callable[..., float], note: str, *inputs: Figure) -> Figure
     """Combine numbers; unknown, with the reasons of all that are missing, when one is.
 
     Args:
-        formula: Takes the values of the inputs.
-        note: How the result came about.
-        inputs: What it is made of.
+        formula: Function of the values of the inputs.
+        note: How the result was determined.
+        inputs: The numbers that it depends on.
     """
     values = [figure.value for figure in inputs]
     if None in values:

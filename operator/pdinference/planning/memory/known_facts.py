@@ -1,4 +1,4 @@
-"""What is known of a model without reading its files: from the spec, or from the status."""
+"""Facts of a model that are known without its files: from the spec, or from the status."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -28,7 +28,7 @@ def known_facts(spec: Spec, status_model: Mapping[str, Any] | None) -> tuple[Con
     """The model's config and the size of its checkpoint, as far as they are known.
 
     Args:
-        spec: What to serve; what `spec.model.architecture` says wins.
+        spec: The spec; `spec.model.architecture` takes precedence.
         status_model: `status.model` as JSON data; counts only when it is about the source that the spec names now.
 
     Returns:
@@ -43,7 +43,7 @@ def known_facts(spec: Spec, status_model: Mapping[str, Any] | None) -> tuple[Con
 
 
 def facts_in(status_model: object) -> Mapping[str, Any]:
-    """What a status, in which anything may stand, says of the model."""
+    """The model in a status, which is untrusted."""
     facts = status_model.get("facts") if isinstance(status_model, Mapping) else None
     return facts if isinstance(facts, Mapping) and broken_bound(facts) is None else {}
 
@@ -72,14 +72,14 @@ def _compact_quantization(config: object) -> dict[str, Any] | Literal[True]:
 
 
 def _fitting(model: type[StrictModel], config: Config) -> dict[str, Any]:
-    """The members that fit, and a mark for those that do not."""
+    """The valid members, and a mark for invalid ones."""
     found = checked(model, config)
     read = model.model_validate(found.values).model_dump(by_alias=True, exclude_none=True)
     return read | dict.fromkeys(found.unfit, _UNFIT)
 
 
 def _checkpoint(found: object) -> Checkpoint | StoredFiles | None:
-    """The size of a checkpoint; None where it does not fit the status's own schema, or says nothing."""
+    """The size of a checkpoint; None if it is absent or does not match the schema of the status."""
     try:
         status = CheckpointStatus.model_validate(found) if found else CheckpointStatus()
     except ValidationError:

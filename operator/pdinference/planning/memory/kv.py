@@ -57,7 +57,7 @@ def token_bytes(facts: ModelFacts, settings: Settings, stage: int) -> int:
     return layer_token_bytes(facts, settings) * len(stage_layers(settings, stage))
 
 
-@lru_cache(maxsize=8)  # every variant of a plan asks for the same
+@lru_cache(maxsize=8)  # every variant of a plan calls it with the same arguments
 def groups_of(windows: tuple[int | None, ...]) -> tuple[Group, ...]:
     """Layers by block table.
 

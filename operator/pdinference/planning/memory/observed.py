@@ -1,4 +1,4 @@
-"""The memory plan beside what vLLM measured when it started."""
+"""The memory plan with the values that vLLM measured at its start."""
 
 from collections.abc import Iterable, Mapping
 
@@ -10,20 +10,20 @@ _OBSERVED = ("observed_kv_capacity_tokens", "kv_capacity_error_percent")
 
 
 def compared(
-    plan: PlanStatus | None, told: Mapping[Role, Iterable[KvCache]], known: PlanStatus | None
+    plan: PlanStatus | None, reported: Mapping[Role, Iterable[KvCache]], known: PlanStatus | None
 ) -> PlanStatus | None:
-    """The plan's numbers with those of vLLM beside them; None when there are neither.
+    """The plan's numbers with those of vLLM; None without either.
 
     Args:
-        plan: What was computed; None without facts about the model.
-        told: The KV caches that pods of each role have told.
-        known: The status of before, if it is about the same pods: as long as none tells (the operator has just
-            started), what they told then stays.
+        plan: The computed plan; None without facts about the model.
+        reported: The KV caches that pods of each role have reported.
+        known: The previous status, if it is about the same pods. Its values stay until pods report again after a
+            restart of the operator.
     """
     roles = {}
     for role in ENGINE_ROLES:
         planned = getattr(plan, role, None) or RoleMemory()
-        smallest = min(told.get(role, ()), key=lambda cache: cache.tokens, default=None)
+        smallest = min(reported.get(role, ()), key=lambda cache: cache.tokens, default=None)
         observed = _observed(planned, smallest) if smallest else _members(getattr(known, role, None))
         roles[role.value] = planned.model_copy(update=observed)
     return PlanStatus(**roles) if plan is not None or any(role != RoleMemory() for role in roles.values()) else None

@@ -23,7 +23,7 @@ NO_LENGTH = f"The longest request is not known. {ways_out.LENGTH}"
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a plan is made from.
+    """The inputs of a plan.
 
     Attributes:
         memory: Bytes of one device as the user states them; None: from the table of products.
@@ -112,7 +112,7 @@ class RolePlan:
 
 
 class UnusableSpecError(ValueError):
-    """Model and spec do not go together; the message says why."""
+    """Model and spec are incompatible; the message says why."""
 
 
 def stated_memory(size: int, where: str = "--memory") -> Figure:
@@ -139,7 +139,7 @@ def plan_role(inputs: Inputs, role: Role) -> RolePlan:
     """Plan one role of a resource.
 
     Raises:
-        UnusableSpecError: The model cannot be split as the spec says.
+        UnusableSpecError: The model cannot be split as in the spec.
     """
     if problem := next(split_problems(inputs.spec, role, inputs.facts), None):
         raise UnusableSpecError(str(problem))

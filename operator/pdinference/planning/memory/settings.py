@@ -1,4 +1,4 @@
-"""What of the spec decides about memory, with vLLM's defaults filled in."""
+"""The settings of a role that determine its memory, with vLLM's defaults."""
 
 import re
 from dataclasses import dataclass, replace
@@ -27,8 +27,8 @@ class Settings:
         dtype_bytes: Bytes of an activation and of an unquantised weight.
         kv_bytes: Bytes of an element of the KV cache.
         batch_assumed: Whether max_num_batched_tokens is vLLM's default for a device that is not known.
-        max_length: Tokens of the longest request; None when neither spec nor model say.
-        kv_budget: Bytes for the KV cache where the user set them outright; None: what is left of the device.
+        max_length: Tokens of the longest request; None if neither spec nor model set it.
+        kv_budget: Bytes for the KV cache, if set explicitly; None: the remaining memory of the device.
         lora_slots: Adapters in a batch; 0 without LoRA.
         offload: Bytes of weights that stay in CPU memory.
         cpu_tier: Bytes of the KV cache's tier in CPU memory, for all devices together; None without one.
@@ -78,7 +78,7 @@ class Settings:
 
 
 def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Settings:
-    """Resolve what a role runs with.
+    """Resolve the settings of a role.
 
     Args:
         spec: What to serve.
@@ -125,7 +125,7 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
 
 
 def even_partition(layers: int, stages: int) -> tuple[int, ...]:
-    """Layers of each pipeline stage when nobody says.
+    """Default layers of each pipeline stage.
 
     Source: `get_pp_indices` in vllm/distributed/utils.py: what is left over goes to the stages before the last.
     """
@@ -166,7 +166,7 @@ def _block_size(spec: Spec, *, cpu: bool) -> int:
 
 
 def _batch_defaults(cpu: bool, world: int, memory: Figure, own: RoleSpec) -> tuple[int, int]:
-    """Tokens and requests of a step when nobody says.
+    """Default tokens and requests of a step.
 
     Source: `get_batch_defaults` in vllm/engine/arg_utils.py, for the API server.
     """
@@ -181,7 +181,7 @@ def _batch_defaults(cpu: bool, world: int, memory: Figure, own: RoleSpec) -> tup
 
 
 def _kv_budget(environment: dict[str, str], arguments: dict[str, object], *, cpu: bool) -> int | None:
-    """The KV cache's bytes where they are set outright.
+    """The KV cache's bytes, if they are set explicitly.
 
     Source: VLLM_CPU_KVCACHE_SPACE, GiB, in vllm/platforms/cpu.py; `kv_cache_memory_bytes` in vllm/config/cache.py.
     """

@@ -1,4 +1,4 @@
-"""Whether a model can be split over devices as a spec says: what vLLM refuses at start."""
+"""Whether a model can be split over devices as in a spec: the checks of vLLM at its start."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _LARGEST = 64
 
 
 def split_problems(spec: Spec, role: Role, facts: ModelFacts) -> Iterator[Problem]:
-    """What is wrong with `parallelism` of a role, for this model.
+    """The errors of a role's `parallelism` for this model.
 
     Source: `verify_with_parallel_config` in vllm/config/model.py, `get_pp_indices` in vllm/distributed/utils.py, and
     the assertions on heads in vllm/model_executor/models/llama.py.

@@ -1,4 +1,4 @@
-"""What the tiers of the KV cache hold, in tokens: of one instance, all its devices together."""
+"""The size of the KV cache's tiers in tokens, for all devices of one instance."""
 
 from pdinference.planning.memory import kv
 from pdinference.planning.memory.figures import GIB, Figure, ceil_div, derived

@@ -8,10 +8,10 @@ from pdinference.api.validation import Problem
 
 @dataclass(frozen=True)
 class MemoryVerdict:
-    """What the memory plan says.
+    """The result of the memory plan.
 
     Attributes:
-        fits: None when it cannot be told.
+        fits: None when unknown.
         message: Why, for a condition.
         problems: What does not fit, when that is to be refused.
         warnings: What does not fit, when it is to be tried all the same; that D has little room.

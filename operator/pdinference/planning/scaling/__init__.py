@@ -1,1 +1,1 @@
-"""How many pods each role should have: signals, presets for the HPAs, and what the status says."""
+"""Autoscaling: signals, presets of the HPAs, replica counts, and their part of the status."""

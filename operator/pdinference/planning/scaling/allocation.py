@@ -1,7 +1,7 @@
-"""The replica counts of P and D: the one place that decides them.
+"""Allocates the replica counts of P and D.
 
-They are decided anew in each reconcile, from the spec, the recommended counts, and the workloads and pods that exist.
-There is no other state. Growth takes only GPUs that are free now; the rest is allocated in a later reconcile.
+Each reconcile allocates them anew from the spec, the recommended counts, and the existing workloads and pods. There is
+no other state. Scale-up uses only GPUs that are free now; a later reconcile allocates the rest.
 """
 
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ class Allocation:
     """The replica counts of P and D.
 
     Attributes:
-        replicas: Of each role and revision: of the target revision, also while it does not exist, and of the serving
-            revision where that is another and exists. Worker nodes get the count of their role and revision.
-        limited: Why a role has another count than the recommended one; only the roles that have.
-        blocked: Why the target revision may not be created yet, as a message; empty when it may, or exists.
-        used: GPUs of all P and D pods that exist, end, or are asked for.
-        budget: `spec.autoscaling.gpuBudget`; None for any number.
+        replicas: The count of each role and revision: the target revision, even before it exists, and the serving
+            revision if it is another one and exists. Worker nodes have the count of their role and revision.
+        limited: Why a role's count differs from the recommended one; only for roles where it does.
+        blocked: Why the target revision may not be created yet, as a message; empty if it may, or exists.
+        used: GPUs of all P and D pods that exist, terminate, or are requested.
+        budget: `spec.autoscaling.gpuBudget`; None for no limit.
     """
 
     replicas: Mapping[Role, Mapping[str, int]]
@@ -44,19 +44,19 @@ def allocate(
     """Decide all replica counts.
 
     Args:
-        spec: What the spec says.
+        spec: The scaling fields of the spec.
         fleet: The workloads and pods of all revisions.
-        recommended: `spec.replicas` of each role's scale target; None, or absent, while there is none.
-        target: The revision that the spec asks for.
-        serving: The revision that requests go to; the target where there is to be no router; empty while none serves.
-        asleep: Whether the target revision is to have no pods.
+        recommended: `spec.replicas` of each role's scale target; None or absent without one.
+        target: The revision of the spec.
+        serving: The revision that requests go to; the target if the router has zero replicas; empty while none serves.
+        asleep: Whether the target revision is scaled to zero.
     """
     decision = _Decision(spec, fleet, recommended, target=target, serving=serving)
     return decision.asleep() if asleep else decision.awake()
 
 
 class _Decision:
-    """One call of `allocate`: its arguments, and what follows from them at once."""
+    """One call of `allocate`: its arguments and values derived from them."""
 
     def __init__(self, spec: ScaleSpec, fleet: Fleet, recommended: Recommended, *, target: str, serving: str) -> None:
         self._spec, self._fleet, self._target, self._serving = spec, fleet, target, serving
@@ -64,14 +64,14 @@ class _Decision:
         self._recommended = recommended
 
     def asleep(self) -> Allocation:
-        """No pods of the target revision."""
+        """The target revision has zero replicas."""
         replicas = {role: {**self._unchanged(role), self._target: 0} for role in ENGINE_ROLES}
-        limited = {role: asleep_limit(self._asked_for(role)) for role in ENGINE_ROLES}
+        limited = {role: asleep_limit(self._requested(role)) for role in ENGINE_ROLES}
         return Allocation(replicas, limited, used=self._gpus_in_use({}), budget=self._spec.budget)
 
     def awake(self) -> Allocation:
-        """Counts that follow the load."""
-        roles = self._shrunk(self._there(self._wanted()))
+        """The counts follow the recommendations, within the limits."""
+        roles = self._shrunk(self._current(self._wanted()))
         if self._target in self._fleet.revisions:
             return self._allocation(self._grown(roles))
         with_target = self._with_target(roles)
@@ -80,10 +80,10 @@ class _Decision:
         grown = self._grown(roles)
         found, first = self._allocation(grown), self._first(grown)
         replicas = {role: {**counts, self._target: first[role]} for role, counts in found.replicas.items()}
-        return replace(found, replicas=replicas, blocked=self._why_blocked(first, found.used))
+        return replace(found, replicas=replicas, blocked=self._blocked_message(first, found.used))
 
     def _grown(self, roles: Roles) -> Roles:
-        """What the roles get of the GPUs that are free."""
+        """The roles after scale-up with the free GPUs."""
         wanted = {role: counts.wanted for role, counts in roles.items()}
         free = None if self._spec.budget is None else self._spec.budget - self._gpus_in_use(roles)
         levels = wanted if free is None else grown(roles, self._spec.ratio, free)
@@ -100,12 +100,12 @@ class _Decision:
         scale, recommended = self._spec.roles[role], self._recommended.get(role)
         applies = bool(self._scaled) or not scale.autoscaled or recommended is None
         if not scale.autoscaled or recommended is None:
-            recommended = scale.within(self._asked_for(role))
+            recommended = scale.within(self._requested(role))
         outcome = RoleOutcome(recommended, counts.wanted, counts.level, applies, len(counts.counts))
         return limit_of(self._spec, role, outcome, used=used)
 
-    def _asked_for(self, role: Role) -> int:
-        """The recommended count; without one, and before a revision serves, the count that there is."""
+    def _requested(self, role: Role) -> int:
+        """The recommended count; without one, and before a revision serves, the current count."""
         scale, recommended = self._spec.roles[role], self._recommended.get(role)
         if not scale.autoscaled:
             return scale.initial
@@ -114,10 +114,10 @@ class _Decision:
         return self._fleet.instances(role, self._scaled or self._target) or scale.initial
 
     def _wanted(self) -> dict[Role, int]:
-        """The counts that range and ratio make of those that are asked for."""
+        """The requested counts, moved into the range and the ratio."""
         spec = self._spec
         counts = {
-            role: min(scale.within(self._asked_for(role)), spec.most_by_ratio(role))
+            role: min(scale.within(self._requested(role)), spec.most_by_ratio(role))
             for role, scale in spec.roles.items()
         }
         if spec.ratio is None:
@@ -125,8 +125,8 @@ class _Decision:
         p, d = spec.ratio.least(counts[P], counts[D])
         return {P: spec.roles[P].within(p), D: spec.roles[D].within(d)}
 
-    def _there(self, wanted: Mapping[Role, int]) -> Roles:
-        """The revisions of each role whose counts move together, as they are."""
+    def _current(self, wanted: Mapping[Role, int]) -> Roles:
+        """The current counts of the revisions of each role that scale together."""
         return {role: self._revisions_of(role, wanted[role]) for role in ENGINE_ROLES}
 
     def _revisions_of(self, role: Role, wanted: int) -> RevisionCounts:
@@ -138,7 +138,7 @@ class _Decision:
         return RevisionCounts(wanted, min(scale.minimum, wanted), counts, gpus)
 
     def _with_target(self, roles: Roles) -> Roles:
-        """The same with the target revision, which does not exist yet."""
+        """The same with the target revision added, which does not exist yet."""
         first = self._first(roles)
         return {
             role: replace(
@@ -150,9 +150,9 @@ class _Decision:
         }
 
     def _shrunk(self, roles: Roles) -> Roles:
-        """No more than is wanted, and than the budget can ever allow: it was lowered, or a minimum was raised.
+        """The counts after scale-down to the wanted ones, and to the budget if it was lowered or a minimum was raised.
 
-        Pods that end, and revisions that are about to be deleted, cost no pod its place, because they free their GPUs.
+        GPUs of terminating pods and of revisions to be deleted do not count here, because they become free anyway.
         """
         kept: Mapping[Role, int] = {
             role: max(min(counts.highest, counts.wanted), counts.minimum) for role, counts in roles.items()
@@ -164,7 +164,7 @@ class _Decision:
         return {role: counts.lowered(kept[role]) for role, counts in roles.items()}
 
     def _first(self, roles: Roles) -> Mapping[Role, int]:
-        """The counts that the target revision is created with: those of the serving revision, if there is one."""
+        """The initial counts of the target revision: those of the serving revision, if one serves."""
         if self._scaled not in {"", self._target}:
             return {role: counts.level for role, counts in roles.items()}
         wanted = {role: counts.wanted for role, counts in roles.items()}
@@ -180,16 +180,16 @@ class _Decision:
         return self._spec.budget is None or gpus <= self._spec.budget
 
     def _unchanged(self, role: Role) -> dict[str, int]:
-        """The count that the serving revision has, where it does not move."""
+        """The current count of the serving revision, for roles where it does not scale."""
         exists = self._fleet.has(role, self._serving)
         return {self._serving: self._fleet.instances(role, self._serving)} if exists else {}
 
     def _gpus(self, role: Role, revision: str) -> int:
-        """GPUs of an instance; of the target revision, also of nodes whose workloads do not exist yet."""
+        """GPUs of an instance; for the target revision, including nodes whose workloads do not exist yet."""
         return self._spec.roles[role].gpus if revision == self._target else self._fleet.gpus(role, revision)
 
     def _gpus_in_use(self, roles: Roles) -> int:
-        """GPUs of all pods: those of before, and those that these counts add. What shrinks still holds its GPUs."""
+        """GPUs of all existing pods and of those that these counts add. Pods that scale-down removes still count."""
         counts = {
             (role, revision): self._fleet.instances(role, revision)
             for role in ENGINE_ROLES
@@ -198,27 +198,27 @@ class _Decision:
         for role, moving in roles.items():
             for revision, count in moving.counts.items():
                 counts[role, revision] = max(count, counts.get((role, revision), 0))
-        return sum(count * self._gpus(*place) for place, count in counts.items()) + self._fleet.leaving
+        return sum(count * self._gpus(*place) for place, count in counts.items()) + self._fleet.uncounted_gpus
 
-    def _why_blocked(self, first: Mapping[Role, int], used: int) -> str:
+    def _blocked_message(self, first: Mapping[Role, int], used: int) -> str:
         needed = sum(first[role] * self._spec.roles[role].gpus for role in ENGINE_ROLES)
         text = (
             f"The new revision needs {needed} GPUs, {used} are in use, and spec.autoscaling.gpuBudget is "
             f"{self._spec.budget}."
         )
         if not self._scaled:
-            return f"{text} It starts when the pods that are still there are gone."
+            return f"{text} It starts when the remaining pods have ended."
         return (
-            f"{text} Raise it to {used + needed}, at least until the roll-out is over, or use rollout.strategy "
-            "Recreate, which ends the old revision first."
+            f"{text} Raise it to {used + needed} until the roll-out is complete, or set spec.rollout.strategy to "
+            "Recreate, which deletes the old revision first."
         )
 
 
 def _scaled_revision(spec: ScaleSpec, fleet: Fleet, target: str, serving: str) -> str:
     """The revision whose counts follow the recommendation; empty while none serves.
 
-    An earlier revision without P or D pods serves nobody and is not started: it was asleep, or stopped, when the spec
-    changed. With Recreate an earlier revision is deleted.
+    An earlier revision without P or D pods was asleep or stopped when the spec changed. It serves no requests and is
+    not started. With Recreate an earlier revision is deleted.
     """
     if serving in {"", target}:
         return serving

@@ -1,4 +1,4 @@
-"""What the status says about autoscaling: the HPAs' own verdicts, in plain words."""
+"""The condition Autoscaling, from the conditions of the HPAs and the metrics that they read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,26 +14,26 @@ from pdinference.planning.scaling.targets import label, signal_of, written
 
 _NAMED_PODS = 3
 _FOLLOWS = "Active"
-_BLIND: Final = "The load is not known, so the number of pods stays as it is"
+_BLIND: Final = "The load is unknown, so the replica count does not change"
 _OTHER_CAUSES: Final = {
-    "AmbiguousSelector": "Another HorizontalPodAutoscaler scales the same pods, so neither does; delete it",
-    "ScalingDisabled": "There are no pods, and an HPA starts none",
+    "AmbiguousSelector": "Another HorizontalPodAutoscaler selects the same pods, so both are inactive; delete it",
+    "ScalingDisabled": "The role has no pods, and an HPA does not scale up from zero",
 }
-"""What it means that an HPA is not active, where that says nothing of the load."""
+"""Why an HPA is inactive although its metrics can be read, by the reason of `ScalingActive`."""
 _UNLIMITED: Final[Mapping[Role, Limit]] = MappingProxyType({})
-_NOT_SET_UP: Final = ConditionResult("Unknown", "Starting", "Not set up yet.")
+_NOT_SET_UP: Final = ConditionResult("Unknown", "Starting", "The HPA does not exist yet.")
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What vLLM's metrics say, and what is known of the load that HPAs go by.
+class MeasuredLoad:
+    """Metrics of vLLM pods, and problems with the metrics that HPAs read.
 
     Attributes:
-        problem: Why the operator's metrics API does not reach HPAs, as a reason and a message; None when it does, and
-            for a resource whose autoscalers read the load from Prometheus.
-        silent: Names of the pods of each role that should answer and do not.
-        kv_caches: The KV cache of each pod of a role that has told its size.
-        baselines: The shortest time that a D pod of each revision took for a token, as far as HPAs go by that.
+        problem: Why HPAs cannot read the operator's metrics API, as a reason and a message. None when they can, and for
+            a resource whose autoscalers read Prometheus.
+        silent: Names of the pods of each role whose metrics are missing.
+        kv_caches: The KV cache of each pod that has reported its size, by role and pod name.
+        baselines: Baseline inter-token latency in seconds, by revision; only where an HPA reads decode load.
     """
 
     problem: tuple[str, str] | None = None
@@ -43,14 +43,14 @@ class Measured:
 
 
 def autoscaling_result(
-    hpas: Mapping[Role, AutoscalerState | None], measured: Measured, *, limited: Mapping[Role, Limit] = _UNLIMITED
+    hpas: Mapping[Role, AutoscalerState | None], measured: MeasuredLoad, *, limited: Mapping[Role, Limit] = _UNLIMITED
 ) -> ConditionResult:
-    """The condition over all autoscaled roles: as bad as the worst of them.
+    """The condition for all autoscaled roles. The worst role decides status and reason.
 
     Args:
         hpas: The live HPA of each autoscaled role; None where there is none yet.
-        measured: What is known of the load.
-        limited: Why a role has another count than the recommended one.
+        measured: Metrics of the pods.
+        limited: Why a role's allocated count differs from the recommended one.
     """
     roles = {
         role: _NOT_SET_UP if hpa is None else _role(hpa, measured, role, limited.get(role))
@@ -62,20 +62,20 @@ def autoscaling_result(
 
 
 def _rank(one: ConditionResult) -> tuple[int, int]:
-    """Lower is worse: a load that is not followed, one that wants more than there may be, any other limit."""
+    """Sort key; lower is worse: unknown load, then joint limits and maxReplicas, then other limits."""
     limits = (*JOINT_LIMITS, "TooManyReplicas")
     limit = limits.index(one.reason) if one.reason in limits else len(limits)
     return ("False", "Unknown", "True").index(one.status), limit + (one.reason == _FOLLOWS)
 
 
 def scaling_text(hpa: AutoscalerState) -> str:
-    """Load of a pod/target for each metric, as far as Kubernetes tells, and the range, for printing."""
+    """Load per pod and target of each metric, and the range of replicas, for `kubectl get -o wide`."""
     loads = f"{loads_text(hpa)}; " if hpa.loads else ""
     return f"{loads}{hpa.minimum}-{hpa.maximum} pods"
 
 
 def loads_text(hpa: AutoscalerState) -> str:
-    """The loads alone."""
+    """Load per pod and target of each metric, without the range."""
     return ", ".join(map(_load, hpa.loads))
 
 
@@ -91,13 +91,13 @@ def _label(load: Load) -> str:
     return load.metric if signal is None else label(signal)
 
 
-def _role(hpa: AutoscalerState, measured: Measured, role: Role, limit: Limit | None) -> ConditionResult:
-    if measured.problem is not None and not hpa.sees and reads_operator(hpa):
+def _role(hpa: AutoscalerState, measured: MeasuredLoad, role: Role, limit: Limit | None) -> ConditionResult:
+    if measured.problem is not None and not hpa.load_known and reads_operator(hpa):
         return ConditionResult("False", *measured.problem)
     if not hpa.evaluated:
-        return ConditionResult("Unknown", "Starting", "Kubernetes has not looked at the load yet.")
+        return ConditionResult("Unknown", "Starting", "Kubernetes has not evaluated the HPA yet.")
     if hpa.able is not None and hpa.able.status == "False":
-        return ConditionResult("False", hpa.able.reason, f"The number of pods cannot be changed: {hpa.able.message}")
+        return ConditionResult("False", hpa.able.reason, f"The replica count cannot be changed: {hpa.able.message}")
     if hpa.active is not None and hpa.active.status == "False":
         message = f"{_OTHER_CAUSES.get(hpa.active.reason, _BLIND)}: {_cause(hpa.active.message)}"
         return ConditionResult("False", hpa.active.reason, message)
@@ -110,37 +110,37 @@ def _role(hpa: AutoscalerState, measured: Measured, role: Role, limit: Limit | N
 def _working(hpa: AutoscalerState) -> tuple[str, str]:
     match limit := hpa.limit:
         case "TooManyReplicas":
-            return limit, f"The load asks for more pods than maxReplicas ({hpa.maximum}) allows."
+            return limit, f"The load requires more pods than maxReplicas ({hpa.maximum}) allows."
         case "TooFewReplicas":
-            return limit, f"The load asks for fewer pods than minReplicas ({hpa.minimum}) allows."
+            return limit, f"The load requires fewer pods than minReplicas ({hpa.minimum}) allows."
         case "ScaleUpLimit" | "ScaleDownLimit":
-            return limit, "The number of pods changes as fast as behavior allows."
+            return limit, "The policies in `behavior` limit how fast the replica count changes."
     if hpa.able is not None and hpa.able.reason == "ScaleDownStabilized":
-        return "ScaleDownStabilized", "Fewer pods would do for the moment; they go when that lasts."
-    return _FOLLOWS, "The number of pods follows the load."
+        return "ScaleDownStabilized", "Fewer pods would suffice now. Scale-down waits for the stabilization window."
+    return _FOLLOWS, "The replica count follows the load."
 
 
 def _cause(message: str) -> str:
-    """What the server of the metrics said, without the HPA controller's preface: it names no field of ours."""
+    """The error of the metrics server, without the HPA controller's prefix, which names no field of the spec."""
     return message.rpartition("from external metrics API: ")[2].rstrip(".") + "."
 
 
 def _unknown(loads: Sequence[Load]) -> str:
-    """Of several metrics an HPA goes by those that it can read, but takes no pod away.
+    """Lists the metrics that the HPA cannot read. With some of its metrics unknown, an HPA scales up but not down.
 
-    It tells none of them where it looked at none, because there were more or fewer pods than its range allows.
+    When no metric has a value, the HPA did not read them: the replica count was outside its range.
     """
     unread = [_label(load) for load in loads if load.tenths is None]
-    return f" No pod goes as long as {', '.join(unread)} cannot be read." if 0 < len(unread) < len(loads) else ""
+    return f" No scale-down while {', '.join(unread)} cannot be read." if 0 < len(unread) < len(loads) else ""
 
 
 def _silence(pods: tuple[str, ...]) -> str:
     if not pods:
         return ""
     named = ", ".join(pods[:_NAMED_PODS]) + (" and others" if len(pods) > _NAMED_PODS else "")
-    return f" These pods do not tell their load, so no pod goes on their account, nor comes: {named}."
+    return f" No metrics from these pods: {named}. Each is assumed to be at its target, so scale-down is limited."
 
 
 def reads_operator(scaler: AutoscalerState) -> bool:
-    """Whether one of its metrics is computed by the operator."""
+    """Whether the operator computes one of its metrics."""
     return any(load.metric in METRICS or signal_of(load.metric) for load in scaler.loads)

@@ -1,20 +1,20 @@
-"""How much decode work there is, in units of pods.
+"""Decode load, in units of pods.
 
-KV-cache utilisation alone misleads. Each token that a pod generates makes it read the weights once and the KV cache in
-use; so the fuller the cache, the slower every request, and the longer each holds its part of the cache. Utilisation
-therefore grows slowly at first and then without bound: with an 8B model on an H200, a cache used to 80 % is 97 % of
-what the pod can do, and one used to 30 % is 78 %. An HPA that divides such a sum by a target swings.
+KV-cache utilisation alone is not proportional to the load. For each token a pod reads the weights once and the KV cache
+in use. So a fuller cache slows every request, and each request occupies its part of the cache for longer. Utilisation
+grows slowly at first and then without bound. With an 8B model on an H200, 80 % of the cache in use is 97 % of the pod's
+throughput, and 30 % is 78 %. An HPA that divides such a sum by a target oscillates.
 
-What is proportional to the load is throughput. Be `u` the utilisation, `t` the time a token takes now and `t0` in an
-idle pod. Time grows in proportion to the cache in use, `t = t0 + b u`, and throughput goes with `u / t`. As a share of
-that with a full cache, `(u / t) / (1 / (t0 + b))`, it is
+Throughput is proportional to the load. Let `u` be the utilisation, `t` the current inter-token latency, and `t0`
+that of an idle pod. Latency grows linearly with the cache in use, `t = t0 + b u`. Throughput is proportional to
+`u / t`. As a share of the throughput with a full cache, `(u / t) / (1 / (t0 + b))`, the load is
 
     1 - (1 - u) t0 / t
 
-0 in an idle pod, 1 when the cache is full, and just `u` where the cache fills before it slows the pod down.
+It is 0 in an idle pod, 1 when the cache is full, and `u` where the cache fills before it slows the pod down.
 
-What pods do says how many are needed only as long as they are not full, and a moment late. So what reaches P decides
-how many pods come, and what the pods do keeps them.
+The throughput of pods shows the demand only with a delay, and only until they are full. So the requests that reach P
+cause scale-up. Utilisation of decode pods prevents scale-down; it never causes scale-up.
 """
 
 from collections.abc import Iterable
@@ -22,15 +22,15 @@ from dataclasses import dataclass
 
 from pdinference.planning.scaling.signals import DRAIN_SECONDS
 
-KEEPS = 0.9
-"""What a busy pod counts for at most, where it is known what arrives: enough to keep it at any target up to 90 %, and
-too little to bring another. Pods that are full for a while, because they catch up, need no more of them; where that
-does not end, more arrives than they can do, and waits."""
+BUSY_POD_CAP = 0.9
+"""Cap on the load of a busy pod while the arrival rate is known. It prevents scale-down at any target up to 90 % and
+causes no scale-up. Pods that are full for a while because they catch up need no additional pods. If they stay full,
+requests queue, and the queue causes scale-up."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeWindow:
-    """What one D pod did between two scrapes, about `WINDOW_SECONDS` apart.
+    """The work of one D pod between two scrapes, about `WINDOW_SECONDS` apart.
 
     Attributes:
         seconds: Time between the two scrapes.
@@ -52,7 +52,7 @@ class DecodeWindow:
     waiting: float
 
     def load(self, idle: float | None) -> float:
-        """The share of what this pod can do that it does."""
+        """The load of this pod as a share of its highest throughput."""
         if self.waiting:
             return 1.0
         if not self.token_seconds or idle is None:
@@ -61,9 +61,9 @@ class DecodeWindow:
 
 
 def idle_token_seconds(pods: Iterable[DecodeWindow], known: float | None = None) -> float | None:
-    """The shortest time for a token that was ever seen, `known` among it: that of an idle pod, as far as is known.
+    """The lowest inter-token latency of these windows and `known`: the best estimate for an idle pod.
 
-    As long as no pod was idle it is too long. Then the load comes out too low, but never below the cache's utilisation.
+    If no pod was ever idle, it is too high. Then the load is underestimated, but never below the cache's utilisation.
     """
     seen = [pod.token_seconds for pod in pods if pod.token_seconds]
     return min([*seen, known] if known else seen, default=None)
@@ -77,18 +77,18 @@ def decode_load(
     waiting_for_prefill: float = 0,
     drain_seconds: float = DRAIN_SECONDS,
 ) -> float:
-    """Decode work of a role in units of pods: what arrives a second, and what it takes to work off the queue in time.
+    """Decode load of a role in units of pods: for the arriving requests, and to drain the queue in time.
 
-    All pods are counted over the same time, although one that is new has been there for a part of it only: what it
-    does now, the others did before.
+    All pods are averaged over the same time, although a new pod has existed for a part of it only: its work was done by
+    the other pods before.
 
     Args:
         pods: The pods that serve.
-        idle: What `idle_token_seconds` found.
-        arrivals: Requests a second that reach P. They reach D too, later: so D's pods start together with P's.
-            None where no P pod tells.
+        idle: Result of `idle_token_seconds`.
+        arrivals: Requests a second that reach P. They reach D later, so D scales up together with P. None when no P
+            pod reports its load.
         waiting_for_prefill: Requests that wait in P.
-        drain_seconds: Within how long what waits should be worked off.
+        drain_seconds: Time in which the queue should drain.
     """
     windows = [pod for pod in pods if pod.seconds > 0]
     seconds = max((pod.seconds for pod in windows), default=1.0)
@@ -96,7 +96,7 @@ def decode_load(
     finished = sum(pod.finished for pod in windows)
     if not generated or not finished or arrivals is None:
         return sum(pod.load(idle) * pod.seconds for pod in windows) / seconds
-    served = sum(min(KEEPS, pod.load(idle)) * pod.seconds for pod in windows) / seconds
+    served = sum(min(BUSY_POD_CAP, pod.load(idle)) * pod.seconds for pod in windows) / seconds
     seconds_per_token = sum(pod.load(idle) * pod.seconds for pod in windows) / generated
     each = seconds_per_token * sum(pod.finished_tokens for pod in windows) / finished
     waiting = sum(pod.waiting for pod in windows) + waiting_for_prefill

@@ -1,4 +1,4 @@
-"""The GPUs that the pods of a resource hold, by role and revision."""
+"""GPUs of a resource's pods, by role and revision."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ _Place = tuple[Role | None, int, str]
 
 
 class Fleet:
-    """What runs P and D, in all revisions.
+    """The workloads and pods of P and D, in all revisions.
 
     Args:
         workloads: Those that are not being deleted.
@@ -28,22 +28,22 @@ class Fleet:
         return tuple(sorted({workload.revision for workload in self._workloads}))
 
     def has(self, role: Role, revision: str) -> bool:
-        """Whether there is a workload."""
-        return bool(self._of(role, revision))
+        """Whether a workload exists."""
+        return bool(self._select(role, revision))
 
     def instances(self, role: Role, revision: str) -> int:
-        """Instances that there are or will be; the nodes of an instance may differ for a moment."""
-        return max((workload.desired for workload in self._of(role, revision)), default=0)
+        """Desired instances; the highest count while those of an instance's nodes differ."""
+        return max((workload.desired for workload in self._select(role, revision)), default=0)
 
     def gpus(self, role: Role, revision: str) -> int:
         """GPUs of one instance, over all its nodes."""
-        return sum(workload.gpus for workload in self._of(role, revision))
+        return sum(workload.gpus for workload in self._select(role, revision))
 
     @property
-    def leaving(self) -> int:
-        """GPUs of pods that no workload counts any more: of those that end, and those that are about to.
+    def uncounted_gpus(self) -> int:
+        """GPUs of pods beyond the desired counts: terminating pods, and pods that scale-down will remove.
 
-        A pod that ends is counted beside the one that takes its place: Deployments do not wait for its end.
+        A terminating pod counts in addition to its replacement, because Deployments do not wait for its end.
         """
         wanted: dict[_Place, int] = {
             (w.role, w.node_rank, w.revision): self.instances(w.role, w.revision) for w in self._workloads
@@ -57,5 +57,5 @@ class Fleet:
                 gpus += pod.gpus
         return gpus
 
-    def _of(self, role: Role, revision: str) -> list[WorkloadState]:
+    def _select(self, role: Role, revision: str) -> list[WorkloadState]:
         return [workload for workload in self._workloads if (workload.role, workload.revision) == (role, revision)]

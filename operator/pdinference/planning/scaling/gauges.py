@@ -13,18 +13,18 @@ from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
 
 LABEL_NAMESPACE: Final = "inference_namespace"
-"""Not `namespace`: Prometheus gives that label to every target, and renames a metric's own (`exported_namespace`)."""
+"""Not `namespace`: Prometheus sets that label on every target, and renames a metric's own (`exported_namespace`)."""
 LABEL_NAME: Final = "inference_name"
 LABEL_ROLE: Final = "inference_role"
 NAMESPACE_OF_TARGET: Final = "namespace"
-"""The label that Prometheus gives to a scraped pod. A pod cannot choose it, unlike the labels of its own metrics."""
+"""The label that Prometheus sets for a scraped pod. A pod cannot set it, unlike the labels of its own metrics."""
 
 _METRIC_NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
 _LABEL_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 
 
 class UnsafeNameError(ValueError):
-    """A name that PromQL does not take; the message says what it takes."""
+    """A name that is not valid in PromQL; the message says which names are."""
 
 
 def gauge_labels(name: str, role: Role) -> dict[str, str]:
@@ -35,8 +35,8 @@ def gauge_labels(name: str, role: Role) -> dict[str, str]:
 def gauge_query(metric: str, namespace: str, name: str, role: Role, operator_namespace: str = "") -> str:
     """The value of one gauge.
 
-    Every replica of the operator exports it. The largest value counts: a replica that has just started reports less
-    than there is, or nothing, and must not remove pods.
+    Every replica of the operator exports it. The highest value counts: a replica that has just started reports a lower
+    load, or none, and must not cause scale-down.
 
     Args:
         metric: One of `signals.METRICS`.
@@ -44,7 +44,7 @@ def gauge_query(metric: str, namespace: str, name: str, role: Role, operator_nam
         name: Name of the resource.
         role: Parameter or decode.
         operator_namespace: Where the operator's pods are, so that no other pod can export the gauge in its place;
-            empty when that is not known.
+            empty when unknown.
     """
     own = {LABEL_NAMESPACE: namespace, **gauge_labels(name, role)}
     return f"max({_selector(metric, own | ({NAMESPACE_OF_TARGET: operator_namespace} if operator_namespace else {}))})"
@@ -56,7 +56,7 @@ def sum_query(metric: str, labels: Mapping[str, str], namespace: str) -> str:
     The namespace is one more matcher. Labels that name another namespace select nothing.
 
     Raises:
-        UnsafeNameError: PromQL does not take the name of the metric or of a label.
+        UnsafeNameError: The name of the metric or of a label is not valid in PromQL.
     """
     return f"sum({_selector(metric, labels, f'{NAMESPACE_OF_TARGET}={_quoted(namespace)}')})"
 
@@ -88,14 +88,16 @@ def adapter_rules(operator_namespace: str) -> dict[str, Any]:
 
 def _selector(metric: str, labels: Mapping[str, str], *further: str) -> str:
     if not _METRIC_NAME.fullmatch(metric):
-        raise UnsafeNameError("Prometheus' metrics have letters, digits, underscores and colons in their names.")
+        raise UnsafeNameError("Names of Prometheus metrics contain only letters, digits, underscores and colons.")
     for label in labels:
         if not _LABEL_NAME.fullmatch(label):
-            raise UnsafeNameError(f"Prometheus' labels have letters, digits and underscores in their names: {label}.")
+            raise UnsafeNameError(
+                f"Names of Prometheus labels contain only letters, digits and underscores, unlike {label}."
+            )
     matchers = (*(f"{label}={_quoted(value)}" for label, value in labels.items()), *further)
     return f"{metric}{{{','.join(matchers)}}}"
 
 
 def _quoted(value: str) -> str:
-    """A string of PromQL: in double quotes, with Go's escapes, which include all that JSON writes."""
+    """A PromQL string: in double quotes, with Go's escapes, of which JSON's are a subset."""
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Which replica counts the GPUs that are free now allow, where both roles want more than that."""
+"""Scale-up of both roles with the GPUs that are free now."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,11 +12,11 @@ P, D = Role.PARAMETER, Role.DECODE
 
 @dataclass(frozen=True, slots=True)
 class RevisionCounts:
-    """The revisions of a role whose replica counts move together: serving and target revision.
+    """The revisions of a role that scale together: serving and target revision.
 
     Attributes:
-        wanted: The count that each of them is to have.
-        minimum: The count that the role gets before the other role gets more than its own minimum.
+        wanted: The desired count of each of them.
+        minimum: The count up to which this role has precedence over the other role's scale-up beyond its minimum.
         counts: The count of each revision now.
         gpus: GPUs of one instance of each revision.
     """
@@ -28,16 +28,16 @@ class RevisionCounts:
 
     @property
     def highest(self) -> int:
-        """The count of the revision that has most."""
+        """The highest count of a revision."""
         return max(self.counts.values(), default=0)
 
     @property
     def level(self) -> int:
-        """The count that all revisions have; growth begins with the revision that has least."""
+        """The lowest count of a revision; scale-up begins with that revision."""
         return min(self.counts.values(), default=self.wanted)
 
     def cost(self, level: int) -> int:
-        """GPUs that it takes to bring all revisions to at least this count."""
+        """GPUs needed to raise all revisions to at least this count."""
         return sum(max(0, level - count) * self.gpus[revision] for revision, count in self.counts.items())
 
     def lowered(self, most: int) -> "RevisionCounts":
@@ -53,15 +53,15 @@ Levels = Mapping[Role, int]
 
 
 def grown(roles: Mapping[Role, RevisionCounts], ratio: Ratio | None, free: int) -> dict[Role, int]:
-    """The level of each role after the free GPUs are given away, one instance at a time.
+    """The level of each role after the free GPUs are allocated, one instance at a time.
 
-    A role that is short of its minimum comes first, then the role with the smaller share of what it wants. With a ratio
-    an instance comes together with those of the other role without which it would be of no use.
+    A role below its minimum comes first, then the role with the lower share of its wanted count. With a ratio, an
+    instance is allocated together with the instances of the other role that the ratio requires.
 
     Args:
-        roles: The roles as they are.
+        roles: The current counts.
         ratio: P for D.
-        free: GPUs that no pod holds or is asked for.
+        free: GPUs that no pod uses or has requested.
     """
     levels: Levels = {role: counts.level for role, counts in roles.items()}
     while (step := next(_steps(roles, ratio, levels, free), None)) is not None:
@@ -70,7 +70,7 @@ def grown(roles: Mapping[Role, RevisionCounts], ratio: Ratio | None, free: int) 
 
 
 def _steps(roles: Mapping[Role, RevisionCounts], ratio: Ratio | None, levels: Levels, free: int) -> Iterator[Levels]:
-    """The steps that are possible, best first."""
+    """The possible steps, best first."""
     for role in _by_need(roles, levels):
         after = _after_one_more(role, roles, ratio, levels)
         if sum(roles[each].cost(after[each]) for each in ENGINE_ROLES) <= free:
@@ -78,14 +78,14 @@ def _steps(roles: Mapping[Role, RevisionCounts], ratio: Ratio | None, levels: Le
 
 
 def _by_need(roles: Mapping[Role, RevisionCounts], levels: Levels) -> list[Role]:
-    """The roles that may have one more, the one that needs it most first."""
+    """The roles below their wanted count, the one with the greatest need first."""
     short = [role for role in ENGINE_ROLES if levels[role] < roles[role].minimum]
     wanting = short or [role for role in ENGINE_ROLES if levels[role] < roles[role].wanted]
     return sorted(wanting, key=lambda role: levels[role] / roles[role].wanted)
 
 
 def _after_one_more(role: Role, roles: Mapping[Role, RevisionCounts], ratio: Ratio | None, levels: Levels) -> Levels:
-    """The levels with one more instance of a role, and what the ratio needs with it."""
+    """The levels with one more instance of a role, and the instances that the ratio requires with it."""
     other, count = other_role(role), levels[role] + 1
     after = {role: count, other: levels[other]}
     if ratio is None or count <= roles[role].minimum or ratio.companions(role, count) <= levels[other]:
@@ -97,9 +97,9 @@ def _after_one_more(role: Role, roles: Mapping[Role, RevisionCounts], ratio: Rat
 def fitted(
     counts: Mapping[Role, int], minimums: Mapping[Role, int], gpus: Mapping[Role, int], budget: int
 ) -> dict[Role, int]:
-    """These counts, less what exceeds a budget: from the role with more GPUs above its minimum.
+    """These counts reduced to a budget, first in the role with more GPUs above its minimum.
 
-    Returns the minimums, or what of the counts is below them, where not even those fit.
+    If not even the minimums fit, each count is its minimum, or the given count if that is lower.
 
     Args:
         counts: Of each role.

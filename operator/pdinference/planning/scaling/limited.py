@@ -1,4 +1,4 @@
-"""Why a role has another replica count than the one recommended."""
+"""Limits: why a role's allocated replica count differs from the recommended one."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -40,13 +40,13 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class RoleOutcome:
-    """How the count of a role came about.
+    """The count of a role through the steps of an allocation.
 
     Attributes:
-        recommended: The count that was asked for.
-        wanted: What range and ratio made of it.
-        allocated: What the role got.
-        applies: Whether the recommended count applies yet: a revision serves.
+        recommended: The requested count.
+        wanted: The same, moved into range and ratio.
+        allocated: The count that the role gets.
+        applies: Whether the recommended count applies, because a revision serves.
         revisions: How many revisions have the count.
     """
 
@@ -58,13 +58,13 @@ class RoleOutcome:
 
 
 def limit_of(spec: ScaleSpec, role: Role, outcome: RoleOutcome, *, used: int) -> Limit | None:
-    """Why a role has another count than recommended; None when it has that count.
+    """Why a role's count differs from the recommended one; None if it does not.
 
     Args:
-        spec: What the spec says.
+        spec: The scaling fields of the spec.
         role: The role.
-        outcome: How its count came about.
-        used: GPUs that are in use.
+        outcome: Its counts.
+        used: GPUs in use.
     """
     if outcome.allocated == outcome.recommended:
         return None
@@ -75,8 +75,8 @@ def limit_of(spec: ScaleSpec, role: Role, outcome: RoleOutcome, *, used: int) ->
 
 
 def asleep_limit(recommended: int) -> Limit:
-    """The limit of a role whose revision sleeps."""
-    return Limit(LimitReason.ASLEEP, recommended, 0, "Asleep: there are no pods until the next request.")
+    """The limit of a role that is scaled to zero."""
+    return Limit(LimitReason.ASLEEP, recommended, 0, "The role has no pods until the next request.")
 
 
 def _reason(spec: ScaleSpec, role: Role, outcome: RoleOutcome) -> LimitReason:
@@ -100,13 +100,13 @@ def _message(reason: LimitReason, spec: ScaleSpec, role: Role, outcome: RoleOutc
             )
             return f"{used} of the {spec.budget} GPUs of spec.autoscaling.gpuBudget are in use.{both}"
         case LimitReason.STARTING:
-            return "the count changes when the new revision serves requests."
+            return "the recommended count applies when the new revision serves requests."
         case LimitReason.TOO_MANY:
             return f"spec.{role}.autoscaling.maxReplicas is {spec.roles[role].maximum}."
         case LimitReason.TOO_FEW:
             return f"spec.{role}.autoscaling.minReplicas is {spec.roles[role].minimum}."
         case _ if outcome.allocated < outcome.recommended:
             return (
-                "for spec.autoscaling.ratio, more would need more pods of the other role than its maxReplicas allows."
+                "with spec.autoscaling.ratio, more pods would require more pods of the other role than its maxReplicas."
             )
-    return "spec.autoscaling.ratio needs them for the pods of the other role."
+    return "spec.autoscaling.ratio requires them for the pods of the other role."

@@ -1,4 +1,4 @@
-"""How much prefill work there is, in units of pods, and how many requests come in."""
+"""Prefill load in units of pods, and the arrival rate of requests."""
 
 import math
 from collections.abc import Iterable
@@ -6,25 +6,25 @@ from dataclasses import dataclass
 
 from pdinference.planning.scaling.signals import DRAIN_SECONDS
 
-LATELY_SECONDS = 10
-"""How far back is looked for the beginning of a burst: two scrapes."""
+RECENT_SECONDS = 10
+"""The recent part of the window, in which a burst is detected: two scrapes."""
 _SURE = 4
-"""How many standard deviations of a Poisson process more than before are no accident: one look in 10,000 is."""
+"""Standard deviations of a Poisson process above which more arrivals are a burst: 1 false alarm in 10,000."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrefillWindow:
-    """What one P pod did between two scrapes, about `WINDOW_SECONDS` apart.
+    """The work of one P pod between two scrapes, about `WINDOW_SECONDS` apart.
 
     Attributes:
         seconds: Time between the two scrapes.
         prefill_seconds: Growth of `vllm:request_prefill_time_seconds_sum`.
         finished: Growth of `vllm:request_prefill_time_seconds_count`.
-        arrived: Requests that came in: what finished, and by how much more are waiting and running.
+        arrived: Requests that arrived: those that finished, plus the growth of waiting and running ones.
         waiting: Requests waiting at the second scrape.
         running: Requests running at the second scrape.
-        late_seconds: Length of the end of the window, about `LATELY_SECONDS`.
-        late_arrived: Requests that came in then.
+        recent_seconds: Length of the recent part of the window, about `RECENT_SECONDS`.
+        recent_arrived: Requests that arrived in the recent part.
     """
 
     seconds: float
@@ -33,42 +33,42 @@ class PrefillWindow:
     arrived: float
     waiting: float
     running: float
-    late_seconds: float
-    late_arrived: float
+    recent_seconds: float
+    recent_arrived: float
 
     @property
     def busy_seconds(self) -> float:
-        """How long the pod worked. Requests that are prefilled together count their time twice, hence the limit."""
+        """How long the pod was busy. Requests prefilled in one batch count their time twice, hence the limit."""
         if not self.finished and self.running:
-            return self.seconds  # one long prompt, which says nothing about itself until it is done
+            return self.seconds  # one long prompt, which vLLM counts only when it is finished
         return min(self.seconds, self.prefill_seconds)
 
 
 def arrival_rate(pods: Iterable[PrefillWindow]) -> float:
     """Requests a second that reach P.
 
-    All pods are counted over the same time, although one that is new has been there for a part of it only: what it
-    gets now, the others got before. When clearly more came lately than before, a burst begins, and what came lately
-    counts: over the whole window it would be seen so much later.
+    All pods are averaged over the same time, although a new pod has existed for a part of it only: its requests went to
+    the other pods before. If clearly more requests arrived recently than before, a burst has begun. Then only the
+    recent part counts, because the whole window would show the burst later.
     """
     windows = [pod for pod in pods if pod.seconds > 0]
     if not windows:
         return 0.0
-    seconds, late_seconds = max(pod.seconds for pod in windows), max(pod.late_seconds for pod in windows)
-    arrived, late = sum(pod.arrived for pod in windows), sum(pod.late_arrived for pod in windows)
-    before = seconds - late_seconds
-    if before >= LATELY_SECONDS:
-        expected = max(0.0, arrived - late) / before * late_seconds
+    seconds, recent_seconds = max(pod.seconds for pod in windows), max(pod.recent_seconds for pod in windows)
+    arrived, late = sum(pod.arrived for pod in windows), sum(pod.recent_arrived for pod in windows)
+    before = seconds - recent_seconds
+    if before >= RECENT_SECONDS:
+        expected = max(0.0, arrived - late) / before * recent_seconds
         if late > expected + _SURE * math.sqrt(max(expected, 1.0)):
-            return late / late_seconds
+            return late / recent_seconds
     return arrived / seconds
 
 
 def prefill_load(pods: Iterable[PrefillWindow], *, drain_seconds: float = DRAIN_SECONDS) -> float:
-    """Prefill work of a role in units of pods: what arrives a second, and what it takes to work off the queue in time.
+    """Prefill load of a role in units of pods: for the arriving requests, and to drain the queue in time.
 
-    The work of a request is what requests took lately, so nothing has to be known about model or device. What arrives
-    is counted, not what is worked off: in a burst the latter ends at the number of pods.
+    The cost of a request is the mean of recently finished ones, so it does not depend on facts of model or device.
+    Arrivals count, not finished requests, because in a burst the pods limit the latter.
     """
     windows = [pod for pod in pods if pod.seconds > 0]
     busy = sum(pod.busy_seconds for pod in windows)

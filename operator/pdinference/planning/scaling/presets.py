@@ -1,6 +1,6 @@
-"""What an HPA of a role follows when the user says no more than how many pods there may be.
+"""Presets: metrics, targets and behavior of a role's HPA when the spec sets only the range of replicas.
 
-`benchmarks/autoscaling` chose the numbers, and shows what they do; docs/autoscaling.md says what they mean.
+The numbers come from simulations (`benchmarks/autoscaling`); docs/autoscaling.md explains them.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class ScalingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ScalingRules:
-    """How fast an HPA may go in one direction; of several policies the one that allows most holds."""
+    """How fast an HPA may scale in one direction; the policy that allows the largest change applies."""
 
     stabilization_seconds: int
     policies: tuple[ScalingPolicy, ...]
@@ -42,13 +42,13 @@ class ScalingRules:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """The metrics, targets and pace of one role's HPA.
+    """The metrics, targets and behavior of one role's HPA.
 
     Attributes:
-        targets: AverageValue of each external metric, in thousandths: how much of a pod is to be used. The HPA follows
-            the metric that asks for most pods, and removes none while one of them is unknown.
-        scale_up: Pace upwards.
-        scale_down: Pace downwards.
+        targets: AverageValue of each external metric, in thousandths: the target utilisation of a pod. The HPA uses
+            the metric that recommends most pods, and does not scale down while one of them is unknown.
+        scale_up: Rules for scale-up.
+        scale_down: Rules for scale-down.
     """
 
     targets: Mapping[Signal, int]
@@ -61,21 +61,21 @@ class Preset:
 
 
 _UP = ScalingRules(0, (ScalingPolicy("Percent", 100, 15), ScalingPolicy("Pods", 4, 15)))
-# Pods stay for minutes and go one at a time, because one burst often follows another, and a pod that comes too late
-# costs more than one that waits: a queue in P takes minutes to work off. A D pod that is missing slows the others
-# down, but they go on, so D follows the load down sooner, and what came within the last 300 s goes at once: an HPA
-# counts from the pods that there were when a policy's period began, and D's period is longer than its window. In
-# fleets of more than ten pods a tenth goes.
+# Scale-down waits for minutes and removes one pod at a time, because bursts often follow each other. A pod that starts
+# too late costs more than an idle one: a queue in P takes minutes to drain. A missing D pod only slows the others down,
+# so D scales down sooner. Pods that D added within the last 300 s are removed at once: an HPA counts from the replicas
+# at the beginning of a policy's period, and D's period is longer than its window. With more than ten pods, a tenth is
+# removed.
 _STEPS = (ScalingPolicy("Percent", 10, 300), ScalingPolicy("Pods", 1, 300))
 _P_DOWN = ScalingRules(300, _STEPS)
 _D_DOWN = ScalingRules(120, _STEPS)
 
 
-# Where few requests fill the KV cache (long contexts, small cards), requests wait and are preempted while decode load
-# is still within its target; there KV usage asks for more pods. Where memory bandwidth limits a pod, its cache is about
-# half full at a load of 90 %, so there decode load decides. Usage and not demand: usage never asks for more than 1.25
-# times the pods that serve, while each queued request raises demand, and most of a queue is gone before a new pod has
-# started. `benchmarks.autoscaling.kv_targets` compares them.
+# Where few requests fill the KV cache (long contexts, small GPUs), requests wait and are preempted although decode load
+# is below its target; there KV usage causes scale-up. Where memory bandwidth limits a pod, its cache is about half full
+# at a load of 90 %, so decode load decides. KV usage rather than KV demand: usage recommends at most 1.25 times the
+# serving pods. Each queued request raises demand, but most of a queue has drained before a new pod is ready.
+# `benchmarks.autoscaling.kv_targets` compares them.
 _D_TARGETS = {Signal.DECODE_LOAD: 900, Signal.KV_USAGE: 800}
 
 PRESETS: Final = {

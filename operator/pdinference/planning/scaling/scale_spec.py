@@ -1,4 +1,4 @@
-"""What a spec says about replica counts: ranges of both roles, P:D ratio, GPU budget."""
+"""The scaling fields of a spec: ranges of both roles, P:D ratio, GPU budget."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pdinference.planning.scaling.ratio import Ratio
 
 @dataclass(frozen=True, slots=True)
 class RoleScale:
-    """The replica counts that a role may have.
+    """The allowed replica counts of a role.
 
     Attributes:
         initial: Replica count before the role's recommended count applies.
@@ -30,14 +30,14 @@ class RoleScale:
 
     @classmethod
     def from_spec(cls, spec: RoleSpec) -> "RoleScale":
-        """The scale of a role; `replicas: 0` stops a role, whatever its autoscaling says."""
+        """The range of a role; `replicas: 0` stops a role, even with autoscaling."""
         if spec.autoscaling is None or not spec.autoscaled:
             return cls.fixed(spec.replicas, spec.gpus)
         return cls(spec.replicas, spec.autoscaling.min_replicas, spec.autoscaling.max_replicas, spec.gpus)
 
     @classmethod
     def fixed(cls, count: int, gpus: int = 1) -> "RoleScale":
-        """The scale of a role without autoscaling."""
+        """The range of a role without autoscaling."""
         return cls(count, count, count, gpus, autoscaled=False)
 
     def within(self, count: int) -> int:
@@ -47,13 +47,13 @@ class RoleScale:
 
 @dataclass(frozen=True, slots=True)
 class ScaleSpec:
-    """What a spec says about the replica counts of P and D.
+    """The scaling fields of a spec.
 
     Attributes:
         roles: The range of each role.
-        ratio: P for D; None for any, and where a role is not autoscaled.
-        budget: GPUs of all P and D pods; None for any number.
-        recreates: Whether the old revision ends before the new one starts (`rollout.strategy: Recreate`).
+        ratio: P for D; None without a ratio, and if a role is not autoscaled.
+        budget: GPUs of all P and D pods; None for no limit.
+        recreates: Whether the old revision is deleted before the new one starts (`rollout.strategy: Recreate`).
     """
 
     roles: Mapping[Role, RoleScale]
@@ -63,7 +63,7 @@ class ScaleSpec:
 
     @classmethod
     def from_spec(cls, spec: Spec) -> "ScaleSpec":
-        """What a valid spec says, with or without autoscaling."""
+        """The scaling fields of a valid spec, with or without autoscaling."""
         roles = {role: RoleScale.from_spec(spec.of(role)) for role in ENGINE_ROLES}
         joint = spec.autoscaling
         band = joint.ratio if joint is not None and all(scale.autoscaled for scale in roles.values()) else None
@@ -85,7 +85,7 @@ class ScaleSpec:
         return next((count for count in counts if self._possible(role, count, budget)), scale.minimum)
 
     def _possible(self, role: Role, count: int, budget: int | None) -> bool:
-        """Whether a role can have this count, with as few of the other role as the ratio needs."""
+        """Whether a role can have this count together with the lowest count of the other role that the ratio allows."""
         p, d = self.roles[Role.PARAMETER], self.roles[Role.DECODE]
         least = (count, d.minimum) if role is Role.PARAMETER else (p.minimum, count)
         least_p, least_d = self.ratio.least(*least) if self.ratio is not None else least

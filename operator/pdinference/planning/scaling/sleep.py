@@ -1,6 +1,6 @@
-"""When P and D have no pods (`spec.autoscaling.scaleToZero`).
+"""Scale to zero (`spec.autoscaling.scaleToZero`): when P and D have no pods.
 
-There is no state besides the number of pods: a pair without pods sleeps. So it does after the operator was away, too.
+The replica counts are the only state: P and D are asleep if they have no replicas. This survives operator restarts.
 """
 
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What all router pods of a resource tell of its requests.
+    """The requests of a resource, as all its router pods report them.
 
     Attributes:
         held: Whether requests wait for pods.
-        idle_seconds: Time since the last request; 0 while there is one.
+        idle_seconds: Time since the last request; 0 while one is in progress.
     """
 
     held: bool
@@ -20,14 +20,14 @@ class Activity:
 
 
 def sleeps(after_seconds: float, *, asleep: bool, settled: bool, activity: Activity | None) -> bool:
-    """Whether P and D are to have no pods.
+    """Whether P and D scale to zero, or stay there.
 
     Args:
-        after_seconds: How long no request may have come before.
-        asleep: Whether they have none now.
-        settled: Whether every router pod is of the wanted revision, and ready. One that is not, has never had a P and a
-            D pod to send requests to, and gets ready only with those.
-        activity: What is known of the requests; None changes nothing.
+        after_seconds: Time without a request before P and D scale to zero.
+        asleep: Whether they have no pods now.
+        settled: Whether every router pod is of the target revision, and ready. A new router pod becomes ready only with
+            a ready P and D pod of its revision.
+        activity: The requests; None when unknown, which changes nothing.
     """
     if not settled:
         return False
@@ -38,6 +38,6 @@ def sleeps(after_seconds: float, *, asleep: bool, settled: bool, activity: Activ
     return not activity.held and activity.idle_seconds >= after_seconds
 
 
-def next_look(after_seconds: float, activity: Activity | None) -> float | None:
-    """After how many seconds a pair that is awake might be put to sleep; None when its requests are not known."""
+def seconds_until_sleep(after_seconds: float, activity: Activity | None) -> float | None:
+    """Seconds until P and D may scale to zero; None when the requests are unknown."""
     return None if activity is None else max(1.0, after_seconds - activity.idle_seconds)

@@ -1,4 +1,4 @@
-"""What the HPA of a role aims at: the user's targets, or the preset."""
+"""The targets of a role's HPA: those of the spec, or the preset."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ _SHARES_OF_A_POD: Final = ("_load", "kv_demand", "kv_usage")
 
 
 def targets_milli(role: Role, autoscaling: Autoscaling) -> dict[Signal, int]:
-    """How much of each signal one pod is to bear, in thousandths of the signal's unit; empty with metrics alone."""
+    """Target of each signal per pod, in thousandths of its unit; empty if the spec has only `metrics`."""
     if autoscaling.targets is None:
         return {} if autoscaling.metrics else dict(PRESETS[role].targets)
     given = {field: getattr(autoscaling.targets, field) for field in ScalingTargets.model_fields}
@@ -21,19 +21,19 @@ def targets_milli(role: Role, autoscaling: Autoscaling) -> dict[Signal, int]:
 
 
 def written(signal: Signal, milli: float) -> str:
-    """An amount of a signal as users write its target, with its unit where it has one."""
+    """An amount of a signal in the format of its target in the spec, with its unit."""
     amount = milli / _milli(signal)
     return f"{amount:.4g}%" if _is_share(signal) else f"{amount:.4g}"
 
 
 def label(signal: Signal) -> str:
-    """The signal by the name of its field in `autoscaling.targets`."""
+    """The name of the signal's field in `autoscaling.targets`."""
     first, *rest = signal.removeprefix(_PREFIX).split("_")
     return first + "".join(part.title() for part in rest)
 
 
 def signal_of(metric: str) -> Signal | None:
-    """The signal that a metric of an HPA, or a trigger of a ScaledObject, is called by; None for others."""
+    """The signal with the name of an HPA's metric or a ScaledObject's trigger; None for other metrics."""
     return _BY_NAME.get(metric)
 
 
@@ -42,7 +42,7 @@ def _milli(signal: Signal) -> int:
 
 
 def _is_share(signal: Signal) -> bool:
-    """Whether users write its target in percent of a pod."""
+    """Whether its target in the spec is a percentage of a pod."""
     return signal.endswith(_SHARES_OF_A_POD)
 
 

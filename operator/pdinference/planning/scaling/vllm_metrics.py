@@ -1,23 +1,23 @@
-"""What vLLM calls the metrics that tell its load, for the operator's own reading and for Prometheus' queries."""
+"""Names of the vLLM metrics from which the operator computes the load."""
 
 from enum import StrEnum
 from typing import Final
 
 HOLDING_STAGES: Final = ("in_progress", "completed_waiting")
-"""Stages of `KV_FETCHES` in which a waiting request has its KV blocks already."""
+"""Stages of `KV_FETCHES` in which a waiting request already has its KV blocks."""
 
 
 class VllmMetric(StrEnum):
     """Families of vLLM 0.32; histograms without `_sum`, `_count` and `_bucket`."""
 
     KV_USAGE = "vllm:kv_cache_usage_perc"
-    """Part of the KV cache that is used, 0 to 1."""
+    """Share of the KV cache in use, 0 to 1."""
     RUNNING = "vllm:num_requests_running"
-    """Requests that are worked on."""
+    """Running requests."""
     WAITING = "vllm:num_requests_waiting"
-    """Requests that wait."""
+    """Waiting requests."""
     KV_FETCHES = "vllm:num_requests_kv_fetch_by_stage"
-    """Requests whose KV cache D pulls, by `stage`."""
+    """Requests whose KV cache D fetches from P, by `stage`."""
     CACHE = "vllm:cache_config_info"
     """The size of the KV cache, in labels."""
     PROMPT_TOKENS = "vllm:prompt_tokens_total"

@@ -1,7 +1,7 @@
-"""The status of a PDInference, from what was wanted, what is there, and what went wrong.
+"""The status of a PDInference, from desired state, observed state, and failures.
 
-A `StatusInputs` holds all that is known. `problems` says what keeps a role from being as wanted; one file for each
-condition judges the inputs; `build` puts the results and all else together.
+`StatusInputs` contains all inputs. `problems` finds what keeps a role from its desired state. Each condition has a file
+that computes its result. `build` combines them.
 """
 
 from pdinference.planning.status.build import build_status, service_url

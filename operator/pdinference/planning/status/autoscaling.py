@@ -1,4 +1,4 @@
-"""The condition Autoscaling: whether the number of pods follows the load."""
+"""The condition Autoscaling: whether the replica counts follow the load."""
 
 from pdinference.api import names
 from pdinference.planning.conditions import ASLEEP, ConditionResult
@@ -6,29 +6,29 @@ from pdinference.planning.scaling.condition import autoscaling_result
 from pdinference.planning.status.inputs import StatusInputs
 
 _ACTIVITY_UNKNOWN = (
-    f"Router pods do not tell on port {names.ACTIVATOR_STATE_PORT} whether anybody asks, so P and D do not sleep; "
-    "a NetworkPolicy of your own may be in the way."
+    f"Router pods do not report their requests on port {names.ACTIVATOR_STATE_PORT}, so P and D do not scale to zero. "
+    "Check that no NetworkPolicy blocks this port."
 )
 
 
 def autoscaling(inputs: StatusInputs) -> ConditionResult | None:
-    """What HPAs do, and whether the pair can sleep; None without autoscaling."""
+    """Whether HPAs follow the load, and whether P and D can scale to zero; None without autoscaling."""
     if not inputs.autoscalers:
         return None
     if (result := _without_load(inputs)) is not None:
         return result
     result = autoscaling_result(inputs.autoscalers, inputs.measured, limited=inputs.allocation.limited)
-    # A router pod that starts tells in a moment.
+    # A router pod that is starting has not reported yet.
     if inputs.queues_requests and not inputs.activity_known and not inputs.routers_change:
         return result._replace(message=f"{result.message} {_ACTIVITY_UNKNOWN}")
     return result
 
 
 def _without_load(inputs: StatusInputs) -> ConditionResult | None:
-    """That there is none to follow, as the pair sleeps, starts, or is about to go; None when there is."""
+    """The result while P and D have no load: asleep, or starting; None otherwise."""
     if inputs.asleep and not inputs.stopped:
-        message = "P and D have no pods because nobody asked; their load counts again when a request has started them."
+        message = "P and D have no pods because no requests arrived. Autoscaling resumes with the next request."
         return ConditionResult("True", ASLEEP, message)
     if inputs.engines_starting:
-        return ConditionResult("Unknown", "Starting", "P and D start; their load counts as soon as they answer.")
+        return ConditionResult("Unknown", "Starting", "P and D are starting. Autoscaling begins when they are ready.")
     return None

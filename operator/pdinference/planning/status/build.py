@@ -1,4 +1,4 @@
-"""The status as a whole, put together from the results on each part."""
+"""The complete status of a PDInference."""
 
 from datetime import datetime
 
@@ -65,15 +65,15 @@ def service_url(namespace: str, name: str, port: int) -> str:
 
 
 def _model(inputs: StatusInputs, previous: Status) -> ModelStatus | None:
-    """What is known of the model of the stored spec: it may be the reason why that is invalid."""
+    """Facts of the stored spec's model; they may be why the spec is invalid."""
     if inputs.invalid:
         return previous.model
     return model_status(inputs.model, previous.model) if inputs.model else None
 
 
 def _plan(inputs: StatusInputs, previous: Status) -> PlanStatus | None:
-    told = {
+    reported = {
         role: [caches[pod.name] for pod in inputs.current_pods(role) if pod.name in caches]
         for role, caches in inputs.measured.kv_caches.items()
     }
-    return compared(inputs.memory.status, told, previous.plan if previous.revision == inputs.target else None)
+    return compared(inputs.memory.status, reported, previous.plan if previous.revision == inputs.target else None)

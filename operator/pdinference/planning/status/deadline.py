@@ -1,6 +1,6 @@
-"""The deadline of progress: since when a roll-out has not moved, and for how long it may stand still.
+"""The progress deadline of a roll-out (`spec.rollout.progressDeadlineSeconds`).
 
-All of it is in the status, so a restart of the operator does not start the time anew.
+The time of the last progress is in the status, so a restart of the operator does not restart the deadline.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from pdinference.planning.status.problems import MODEL_NOT_READY
 from pdinference.planning.status.progressing import rolled_out, unfinished
 
 _PASSED = FINAL_REASONS | DEADLINE_REASONS | {MODEL_NOT_READY, PREPARING_MODEL}
-"""Reasons of a role's condition whose end is progress, though no pod is ready yet."""
+"""Reasons of a role's condition that count as progress when they end, although no pod is ready yet."""
 
 Problems = Mapping[Role, Diagnosis | None]
 
@@ -39,13 +39,13 @@ def last_progress(
     model: ConditionResult | None,
     now: datetime,
 ) -> datetime | None:
-    """When the roll-out last moved, in whole seconds; None while no deadline applies.
+    """When the roll-out last made progress, in whole seconds; None while no deadline applies.
 
     Args:
-        inputs: What is there.
+        inputs: The observed state.
         previous: The status as last written.
         roles: The counts now.
-        problems: What keeps each role from being as wanted.
+        problems: The problem of each role.
         first: The problem to solve first.
         model: The condition ModelReady.
         now: The time.
@@ -64,7 +64,7 @@ def late(since: datetime | None, deadline: timedelta | None, now: datetime) -> b
 
 
 def due(status: Status, deadline: timedelta) -> datetime | None:
-    """When to look again, since a status without news turns into `ProgressDeadlineExceeded` then; None for never."""
+    """When an unchanged status becomes `ProgressDeadlineExceeded`, so a reconcile is due; None for never."""
     result = find(status.conditions, PROGRESSING)
     if status.last_progress_time is None or result is None or result.status != "True":
         return None
@@ -72,7 +72,7 @@ def due(status: Status, deadline: timedelta) -> datetime | None:
 
 
 def _applies(inputs: StatusInputs, problems: Problems, first: Diagnosis | None, model: ConditionResult | None) -> bool:
-    """Whether anything is left to do, and nothing legitimate is waited for."""
+    """Whether the roll-out is unfinished, and waits neither for GPUs of the budget nor for a Job that works."""
     if not unfinished(inputs, first):
         return False
     if first is not None and first.reason == LimitReason.GPU_BUDGET:
@@ -83,7 +83,7 @@ def _applies(inputs: StatusInputs, problems: Problems, first: Diagnosis | None, 
 
 
 def _only_autoscaled(inputs: StatusInputs, problems: Problems) -> bool:
-    """Whether only pods of autoscaled roles are missing. A revision that serves is not stuck for want of them."""
+    """Whether only pods of autoscaled roles are missing. A revision that serves without them is not stuck."""
     lacking = {role for role, problem in problems.items() if problem is not None}
     return bool(lacking) and lacking <= inputs.autoscalers.keys()
 
@@ -95,7 +95,7 @@ def _moved(
     problems: Problems,
     model: ConditionResult | None,
 ) -> bool:
-    """Whether there was progress since the last status: other work, another ready pod, or a phase that is over."""
+    """Whether there was progress since the last status: another revision, one more ready pod, or a phase that ended."""
     if (previous.revision, previous.observed_generation) != (inputs.target, inputs.generation):
         return True
     if previous.serving_revision != inputs.rollout.serving:

@@ -1,4 +1,4 @@
-"""All that is known of a PDInference when its status is made."""
+"""The inputs of a status."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,31 +11,32 @@ from pdinference.planning.model_report import ModelView
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
-from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.limited import LimitReason
 
 
 @dataclass(frozen=True, slots=True)
 class StatusInputs:
-    """All that the status is made of.
+    """Everything from which the status of a PDInference is computed.
 
     Attributes:
-        workloads: The live workload of each role that serves the target revision; absent while it does not exist.
+        workloads: The live workload of each role in the target revision; absent while it does not exist.
         pods: All live pods of the resource, of any revision.
         failures: Children that could not be applied or pruned in this reconcile.
         memory: Whether the model fits its devices.
         pinned: Whether P is pinned to products; None where P has no accelerator.
-        model: The Job that downloads or inspects the model; None when none is wanted.
-        verifies_model: Whether P and D look at their model before vLLM starts.
+        model: The Job that downloads or inspects the model; None without one.
+        verifies_model: Whether P and D check their model before vLLM starts.
         autoscalers: The HPA of each autoscaled role; None where there is none yet.
-        measured: What is known of the load that they go by.
-        minimums: The least pods that each autoscaled role is to have.
+        measured: Metrics of the pods.
+        minimums: `minReplicas` of each autoscaled role.
         allocation: The replica count of each role, and what limits it.
-        queues_requests: Whether requests wait in router pods while P and D have none.
-        asleep: Whether P and D have no pods because nobody asks.
-        invalid: What is wrong with the stored spec; all else is by the last valid one then. Empty for a valid one.
-        activity_known: Whether router pods tell how many requests there are.
-        progress_deadline: How long a roll-out may make no progress; None for ever.
+        queues_requests: Whether router pods queue requests while P and D have no pods. Then a ready router pod does not
+            imply that requests are answered.
+        asleep: Whether P and D have no pods because no requests arrived.
+        invalid: The error of the stored spec; the other inputs then follow from the last valid spec. Empty if valid.
+        activity_known: Whether all router pods report their requests.
+        progress_deadline: How long a roll-out may make no progress; None for no limit.
     """
 
     namespace: str
@@ -53,7 +54,7 @@ class StatusInputs:
     model: ModelView | None = None
     verifies_model: bool = False
     autoscalers: Mapping[Role, AutoscalerState | None] = field(default_factory=dict)
-    measured: Measured = field(default_factory=Measured)
+    measured: MeasuredLoad = field(default_factory=MeasuredLoad)
     minimums: Mapping[Role, int] = field(default_factory=dict)
     allocation: Allocation = field(default_factory=lambda: Allocation({}))
     queues_requests: bool = False
@@ -63,7 +64,7 @@ class StatusInputs:
     progress_deadline: timedelta | None = None
 
     def desired_replicas(self, role: Role) -> int:
-        """How many pods the role is to have: as the spec says or as allocated; while it waits for GPUs, the minimum."""
+        """The desired count of a role, from spec or allocation; at least the minimum while the role waits for GPUs."""
         workload = self.workloads.get(role)
         if role not in self.autoscalers or workload is None:
             return self.desired[role]
@@ -77,19 +78,19 @@ class StatusInputs:
 
     @property
     def stopped(self) -> bool:
-        """Whether the spec wants no pods of P or of D, so that no request is answered."""
+        """Whether the spec sets P or D to zero replicas, so that no request can be answered."""
         return any(self.desired.get(role) == 0 for role in ENGINE_ROLES)
 
     @property
     def engines_starting(self) -> bool:
-        """Whether requests wait because no revision that they go to has a P and a D pod that are ready."""
+        """Whether requests wait because no revision that they are routed to has both a ready P and a ready D pod."""
         return self.queues_requests and not self._has_ready_revision
 
     @property
     def answers(self) -> bool:
-        """Whether a router pod is ready, and not just because requests may wait in it.
+        """Whether a router pod is ready and not merely queues requests.
 
-        So may those in router pods of an earlier spec, as long as they are there.
+        Router pods of an earlier spec may queue requests, too, as long as they exist.
         """
         router = self.workloads.get(Role.ROUTER)
         return (
@@ -100,7 +101,7 @@ class StatusInputs:
 
     @property
     def routers_change(self) -> bool:
-        """Whether router pods come or go."""
+        """Whether a rolling update of the router is under way."""
         router = self.workloads.get(Role.ROUTER)
         return router is None or not router.complete
 
@@ -108,5 +109,5 @@ class StatusInputs:
     def _has_ready_revision(self) -> bool:
         live = [pod for pod in self.pods if pod.ready and not pod.terminating and pod.node_rank == 0]
         routed = {pod.revision for pod in live if pod.role is Role.ROUTER} or {self.rollout.serving}
-        pairs = ({pod.role for pod in live if pod.revision == revision} for revision in routed)
-        return any(pair >= set(ENGINE_ROLES) for pair in pairs)
+        ready_roles = ({pod.role for pod in live if pod.revision == revision} for revision in routed)
+        return any(roles >= set(ENGINE_ROLES) for roles in ready_roles)

@@ -1,4 +1,4 @@
-"""The status of a resource whose stored spec is invalid, and of which no valid spec is known."""
+"""The status of a resource whose stored spec is invalid and that has no valid spec in its history."""
 
 from datetime import datetime
 
@@ -20,11 +20,11 @@ _UNKNOWN = ConditionResult(
 def left_alone_status(
     message: str, memory: MemoryVerdict, *, generation: int, previous: Status, now: datetime
 ) -> Status:
-    """What the spec breaks; of children that an earlier version of the operator made, nothing is said.
+    """The status with the error of the spec; conditions of existing children are Unknown.
 
     Args:
-        message: What the spec breaks.
-        memory: Whether the model fits, which may be what is wrong.
+        message: The error of the spec.
+        memory: Whether the model fits; that may be the error.
         generation: Of the stored spec.
         previous: The status so far.
         now: The time.

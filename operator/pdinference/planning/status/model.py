@@ -1,4 +1,4 @@
-"""The conditions of the model: whether it is there, and whether it fits into memory."""
+"""The conditions ModelReady and MemoryFits."""
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Status
@@ -17,7 +17,7 @@ _FITS: dict[bool | None, tuple[Truth, str]] = {
 
 
 def model_ready(inputs: StatusInputs, previous: Status) -> ConditionResult | None:
-    """ModelReady, as far as Job and pods know; None where nothing looks at the model."""
+    """ModelReady, from the Job and the pods; None where neither checks the model."""
     job = inputs.model
     if job is not None and not job.done:
         return ConditionResult("False", *job_diagnosis(inputs, job, previous))
@@ -30,16 +30,12 @@ def model_ready(inputs: StatusInputs, previous: Status) -> ConditionResult | Non
     if not inputs.verifies_model:
         return None
     if any(pod.has_model for pod in pods):
-        return ConditionResult(
-            "True", CHECKED, "Pods looked at the model before vLLM started, and found nothing wrong."
-        )
-    return ConditionResult(
-        "Unknown", NOT_CHECKED, "There is no pod of the current revision that has looked at the model."
-    )
+        return ConditionResult("True", CHECKED, "Pods checked the model before vLLM started, and found it complete.")
+    return ConditionResult("Unknown", NOT_CHECKED, "No pod of the current revision has checked the model yet.")
 
 
 def job_diagnosis(inputs: StatusInputs, model: ModelView, previous: Status) -> Diagnosis:
-    """How far the Job for the model is, or what is wrong with it."""
+    """The progress of the Job for the model, or its problem."""
     if (failure := model_failure(inputs, previous)) is not None:
         return failure
     pods = [pod for pod in inputs.pods if pod.role is Role.MODEL and not pod.gone]
@@ -49,8 +45,8 @@ def job_diagnosis(inputs: StatusInputs, model: ModelView, previous: Status) -> D
 def model_failure(inputs: StatusInputs, previous: Status) -> Diagnosis | None:
     """Why the Job fails; None while it may succeed.
 
-    The kubelet starts it again and again. While it begins, the failure of the last try still holds, or the status would
-    change twice with each try.
+    The kubelet restarts it. While an attempt begins, the failure of the previous one is kept, so that the status does
+    not change twice with each attempt.
     """
     job = inputs.model
     if job is None or job.done:

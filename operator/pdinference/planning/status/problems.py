@@ -1,4 +1,4 @@
-"""What keeps a role from being as wanted, and which of these problems is to be solved first."""
+"""The problems that keep roles from their desired state, and which of them to solve first."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -17,13 +17,13 @@ SCALED_TO_ZERO = "ScaledToZero"
 """Reason of a role for which the spec wants no pods."""
 
 MODEL_NOT_READY = "ModelNotReady"
-"""Reason of a role whose pods wait for a download."""
+"""Reason of a role whose pods wait for the download of the model."""
 
 
 def first_problem(failures: Sequence[Failure], problems: Mapping[Role, Diagnosis | None]) -> Diagnosis | None:
-    """The problem to solve first: what could not be applied, what waiting does not solve, then P, D, and the router.
+    """The problem to solve first: failed writes, then problems that waiting does not solve, then P, D and the router.
 
-    The router comes last because it needs both others.
+    The router comes last because it depends on P and D.
     """
     if failures:
         return Diagnosis(failures[0].reason, listed(failures))
@@ -35,13 +35,13 @@ def first_problem(failures: Sequence[Failure], problems: Mapping[Role, Diagnosis
 
 
 def listed(failures: Iterable[Failure]) -> str:
-    """All failures in one message, the same whatever the order in which requests happened to fail."""
+    """All failures in one message, sorted, so that the message does not depend on the order of requests."""
     ordered = sorted(failures, key=lambda failure: (failure.kind, failure.name))
     return " ".join(map(str, ordered))
 
 
 def role_problem(inputs: StatusInputs, role: Role, counts: RoleStatus, previous: Status) -> Diagnosis | None:
-    """Why the role is not as wanted; None when it is."""
+    """Why the role has too few ready pods; None when it has enough."""
     if counts.desired == 0:
         return _without_pods(inputs, role)
     if counts.ready >= counts.desired:
@@ -55,7 +55,7 @@ def role_problem(inputs: StatusInputs, role: Role, counts: RoleStatus, previous:
 
 
 def _of_pods(inputs: StatusInputs, role: Role, counts: RoleStatus, previous: Status) -> Diagnosis:
-    """What is wrong with the pods that are not ready."""
+    """The diagnosis of the pods that are not ready."""
     found = pod_diagnosis.most_severe(inputs.current_pods(role), inputs.namespace)
     looping = _still_looping(inputs, role, counts, previous)
     if looping is not None and (found is None or found.reason not in FINAL_REASONS):
@@ -67,9 +67,9 @@ def _of_pods(inputs: StatusInputs, role: Role, counts: RoleStatus, previous: Sta
 
 
 def _still_looping(inputs: StatusInputs, role: Role, counts: RoleStatus, previous: Status) -> Diagnosis | None:
-    """The crash loop that was reported, as long as no pod of the role gets better; None for no loop.
+    """The crash loop in the previous status, as long as no pod of the role became ready; None for no loop.
 
-    A container that crashes runs for a while between two crashes. Without this, the conditions would change each time.
+    A crashing container runs for a while between two crashes. Without this, the conditions would change each time.
     """
     before = find(previous.conditions, ROLE_CONDITIONS[role])
     if before is None or before.reason != CRASH_LOOPING or previous.revision != inputs.target:
@@ -84,40 +84,38 @@ def _still_looping(inputs: StatusInputs, role: Role, counts: RoleStatus, previou
 def _held_back(
     inputs: StatusInputs, role: Role, counts: RoleStatus, workload: WorkloadState | None, previous: Status
 ) -> Diagnosis | None:
-    """The pods of a role do not come yet, or not all, because we wait for something; None when we do not."""
+    """Why the operator does not create all pods of a role yet; None when it does."""
     allocation, word = inputs.allocation, ROLE_WORDS[role]
     if role not in ENGINE_ROLES:
         return None
     if workload is None and inputs.model and inputs.model.awaited:
         model = job_diagnosis(inputs, inputs.model, previous)
-        return Diagnosis(MODEL_NOT_READY, f"{word}: waits for the model. {model.message}")
+        return Diagnosis(MODEL_NOT_READY, f"{word}: waiting for the model. {model.message}")
     if workload is None and allocation.blocked:
         return Diagnosis(LimitReason.GPU_BUDGET, f"{word}: {allocation.blocked}")
     if workload is not None and allocation.budget is not None and workload.desired < counts.desired:
-        why = f"spec.autoscaling.gpuBudget leaves GPUs for {workload.desired} until other pods let go of theirs."
+        why = f"spec.autoscaling.gpuBudget leaves GPUs for {workload.desired} until other pods have ended."
         return Diagnosis(LimitReason.GPU_BUDGET, f"{word}: {counts.ready} of {counts.desired} pods ready; {why}")
     return None
 
 
 def _without_pods(inputs: StatusInputs, role: Role) -> Diagnosis:
-    """Why no pod is wanted."""
+    """Why the role has a desired count of zero."""
     if inputs.asleep and role in ENGINE_ROLES and inputs.desired[role] > 0:
-        then = "; the next request starts its pods" if inputs.activity_known else ""
-        return Diagnosis(ASLEEP, f"{ROLE_WORDS[role]}: asleep, because nobody asks{then}.")
+        then = " The next request starts its pods." if inputs.activity_known else ""
+        return Diagnosis(ASLEEP, f"{ROLE_WORDS[role]}: no pods because no requests arrived.{then}")
     if inputs.desired[role] > 0 and inputs.allocation.budget is not None:
-        why = "spec.autoscaling.gpuBudget leaves no GPUs until other pods let go of theirs."
+        why = "spec.autoscaling.gpuBudget leaves no GPUs until other pods have ended."
         return Diagnosis(LimitReason.GPU_BUDGET, f"{ROLE_WORDS[role]}: {why}")
-    return Diagnosis(
-        SCALED_TO_ZERO, f"{ROLE_WORDS[role]}: spec.{role}.replicas is 0, so nothing runs; raise it to serve."
-    )
+    return Diagnosis(SCALED_TO_ZERO, f"{ROLE_WORDS[role]}: spec.{role}.replicas is 0. Raise it to serve requests.")
 
 
 def _missing(inputs: StatusInputs, role: Role, workload: WorkloadState | None) -> str:
-    """There are fewer pods than wanted and none of them is in trouble."""
+    """The message while pods are missing and none has a problem."""
     if workload is None:
         return "The workload does not exist yet."
     kind = "statefulset" if role is Role.PARAMETER else "deployment"
     return (
-        "Waiting for pods to be created; if this lasts, see "
+        "Waiting for pods to be created. If this takes long, see "
         f"`kubectl describe -n {inputs.namespace} {kind} {workload.name}`."
     )

@@ -1,4 +1,4 @@
-"""The conditions Progressing, Reconciling and Stalled: whether a roll-out goes on, is done, or is stuck."""
+"""The conditions Progressing, Reconciling and Stalled: whether a roll-out continues, is complete, or is stuck."""
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.conditions import (
@@ -23,10 +23,10 @@ _WITHOUT_PODS = frozenset({SCALED_TO_ZERO, ASLEEP})
 def progressing(
     inputs: StatusInputs, problem: Diagnosis | None, *, model_failure: Diagnosis | None, late: bool
 ) -> ConditionResult:
-    """Whether work towards the spec goes on.
+    """The condition Progressing.
 
     Args:
-        inputs: What is there.
+        inputs: The observed state.
         problem: The problem to solve first; None without one.
         model_failure: Why the Job for the model fails; None when it does not.
         late: Whether the deadline of progress has passed.
@@ -45,7 +45,7 @@ def progressing(
 
 
 def kstatus(result: ConditionResult) -> dict[str, ConditionResult | None]:
-    """The conditions that kstatus (Flux, Argo CD, kpt) goes by; each is there only while it is True."""
+    """Progressing, and the conditions that kstatus (Flux, Argo CD, kpt) reads; those exist only while they are True."""
     stalled = result.status == "False" and result.reason != ROLLOUT_COMPLETE
     return {
         PROGRESSING: result,
@@ -55,14 +55,14 @@ def kstatus(result: ConditionResult) -> dict[str, ConditionResult | None]:
 
 
 def unfinished(inputs: StatusInputs, problem: Diagnosis | None) -> bool:
-    """Whether anything is left to do before the spec holds."""
+    """Whether the observed state still differs from the spec."""
     if problem is not None:
         return problem.reason not in _WITHOUT_PODS
     return not inputs.rollout.complete and inputs.desired[Role.ROUTER] > 0
 
 
 def rolled_out(inputs: StatusInputs) -> bool:
-    """Whether requests go to the current revision and to no other, so that only pods are missing."""
+    """Whether all requests go to the target revision, so that at most pods are missing."""
     router = inputs.workloads.get(Role.ROUTER)
     return (
         inputs.rollout.serving == inputs.target
@@ -74,7 +74,7 @@ def rolled_out(inputs: StatusInputs) -> bool:
 
 
 def _stuck(problem: Diagnosis | None, model_failure: Diagnosis | None) -> str | None:
-    """The reason for which waiting alone does not help; None when it may."""
+    """The reason of a problem that waiting does not solve; None when waiting may solve it."""
     if problem is None:
         return None
     if problem.reason == MODEL_NOT_READY and model_failure is not None:

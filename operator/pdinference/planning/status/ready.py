@@ -8,7 +8,7 @@ from pdinference.planning.status.inputs import StatusInputs
 
 
 def ready(inputs: StatusInputs, problem: Diagnosis | None) -> ConditionResult:
-    """Whether requests are answered, and if not, because of which problem."""
+    """Whether requests are answered; the problem to solve first if not."""
     router = inputs.workloads.get(Role.ROUTER)
     if inputs.asleep and not inputs.stopped and router is not None and router.ready > 0:
         return _asleep(inputs)
@@ -18,7 +18,7 @@ def ready(inputs: StatusInputs, problem: Diagnosis | None) -> ConditionResult:
 
 
 def answered(inputs: StatusInputs) -> ConditionResult | None:
-    """That requests are answered; None when they are not."""
+    """The result when requests are answered; None when they are not."""
     if not inputs.answers:
         return None
     count = inputs.workloads[Role.ROUTER].ready
@@ -29,12 +29,10 @@ def answered(inputs: StatusInputs) -> ConditionResult | None:
 
 def _asleep(inputs: StatusInputs) -> ConditionResult:
     if inputs.activity_known:
-        message = (
-            "No request came for a while, so P and D have no pods. The next one starts them, and waits until then."
-        )
+        message = "P and D have no pods because no requests arrived. The next request starts them and waits for them."
         return ConditionResult("True", ASLEEP, message)
     message = (
-        "P and D have no pods, and not every router pod tells whether a request waits there (port "
-        f"{names.ACTIVATOR_STATE_PORT}; a NetworkPolicy of your own may be in the way). That would not start them."
+        "P and D have no pods, and some router pods do not report whether requests wait there. Such requests do not "
+        f"start P and D. Check that no NetworkPolicy blocks port {names.ACTIVATOR_STATE_PORT}."
     )
     return ConditionResult("Unknown", ASLEEP, message)

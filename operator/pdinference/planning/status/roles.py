@@ -1,4 +1,4 @@
-"""What the status says of each role: how many pods there are and should be, and the role's condition."""
+"""The counts of each role in the status, and the role's condition."""
 
 from pdinference.api import names
 from pdinference.api.names import Role
@@ -10,7 +10,7 @@ from pdinference.planning.status.inputs import StatusInputs
 
 
 def role_status(inputs: StatusInputs, role: Role) -> RoleStatus:
-    """The role's counts; an instance of several nodes counts once."""
+    """The counts of a role; an instance of several nodes counts once."""
     pods = [pod for pod in inputs.current_pods(role) if pod.node_rank == 0 and not pod.terminating]
     ready = sum(pod.ready for pod in pods)
     desired = inputs.desired_replicas(role)

@@ -68,7 +68,7 @@ def test_the_vendor_follows_from_the_resource(accelerator: Any, first: str) -> N
         {"type": "CPU"},
     ],
 )
-def test_none_where_the_device_is_known_or_of_nobody_we_know(accelerator: Any) -> None:
+def test_none_where_the_device_is_known_or_of_an_unknown_vendor(accelerator: Any) -> None:
     assert on_common_gpus(accelerator) == ()
 
 

@@ -9,16 +9,12 @@ from pdinference.planning.memory import model_facts
 from pdinference.planning.memory.model.architectures import ARCHITECTURES
 from pdinference.planning.memory.model.shape import ModelFacts
 from tests.planning.memory.configs import Config
+from tests.planning.memory.model.families import NOT_IN_TRANSFORMERS
 from tests.planning.memory.sizes import parameters
 from tests.planning.memory.small import small_config
 
 pytestmark = pytest.mark.vllm
 
-NOT_IN_TRANSFORMERS = {
-    "aquila", "baichuan", "chatglm", "deepseek", "exaone", "internlm", "internlm2", "internlm3", "kimi_k2", "mimo",
-    "minicpm", "orion", "qwen", "solar", "xverse", "Yi",
-}  # fmt: skip
-"""Their classes come with the checkpoints, or are those of another type under a new name."""
 SWITCHED: dict[str, dict[str, Any]] = {
     "cohere": {"use_qk_norm": True},
     "glm4_moe": {"use_qk_norm": True, "attention_bias": True},

@@ -9,7 +9,7 @@ import pytest
 from pdinference.planning.memory import kv, model_facts
 from pdinference.planning.memory.weights.tensors import stage_layers, stage_tensors
 from tests.planning.memory.configs import LLAMA_1B, Config
-from tests.planning.memory.model.test_architectures import NOT_IN_TRANSFORMERS
+from tests.planning.memory.model.families import NOT_IN_TRANSFORMERS
 from tests.planning.memory.model.vllm_classes import Allocated, allocated, one_process
 from tests.planning.memory.plans import plan
 from tests.planning.memory.small import small_config

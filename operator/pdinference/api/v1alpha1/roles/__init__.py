@@ -1,1 +1,1 @@
-"""`spec.parameter` and `spec.decode`: what a role consists of."""
+"""`spec.parameter` and `spec.decode`: the settings of a role."""

@@ -1,4 +1,4 @@
-"""`accelerator` of a role: which devices its pods get, and how they ask for them."""
+"""`accelerator` of a role: the devices of its pods, and how pods request them."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -17,72 +17,72 @@ Attribute = Annotated[
     Field(max_length=96),
     Matches(
         r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/[A-Za-z_][A-Za-z0-9_]*$",
-        "Write an attribute with its domain, for example resource.kubernetes.io/pcieRoot.",
+        "Write an attribute with a domain, for example resource.kubernetes.io/pcieRoot.",
     ),
 ]
 
 
 class Devices(ApiModel):
-    """Devices that each pod claims by dynamic resource allocation, as many as it has ranks."""
+    """Devices that each pod claims through dynamic resource allocation, one for each rank."""
 
     device_class_name: ObjectName
-    """DeviceClass to choose from, for example `gpu.nvidia.com`; `kubectl get deviceclasses` lists them."""
+    """DeviceClass, for example `gpu.nvidia.com`. `kubectl get deviceclasses` lists the classes of the cluster."""
     selectors: Annotated[list[Selector], Field(max_length=8)] = Field(default_factory=list)
-    """CEL expressions on `device`, all of which must hold for each device, for example
+    """CEL expressions on `device`. All must be true for each device, for example
     `device.attributes['gpu.nvidia.com'].productName == 'NVIDIA H100 80GB HBM3'`."""
     match_attribute: Attribute | None = None
-    """Attribute that must be the same for all devices of a pod, for example `resource.kubernetes.io/pcieRoot`."""
+    """Attribute that must be equal on all devices of a pod, for example `resource.kubernetes.io/pcieRoot`."""
 
 
 class Accelerator(ApiModel):
-    """The device that runs the model."""
+    """The devices that run the model."""
 
     type: Literal["GPU", "CPU"] = "GPU"
-    """GPU: any device that a device plug-in offers as an extended resource. CPU: vLLM's CPU build, without a device."""
+    """GPU: a device that a device plugin offers as an extended resource. CPU: vLLM's CPU build, without devices."""
     resource_name: QualifiedName = _RESOURCE_NAME
-    """Extended resource to request, one for each rank: for example `amd.com/gpu`. Nodes' taints of this name are
-    tolerated. Not used with type CPU, nor with devices."""
+    """Extended resource to request, one for each rank, for example `amd.com/gpu`. Pods tolerate node taints with this
+    key. Ignored with type CPU and with devices."""
     products: LabelValues = Field(default_factory=list)
     """Products that pods may run on: values of the node label `productLabel`, for example `NVIDIA-H100-80GB-HBM3`.
-    Default: any for P; for D those of P, if resourceName is the same and D has no other node selector or affinity than
-    P."""
+    Default for P: any. Default for D: the products of P, if both roles have the same resourceName and D has no node
+    selector or affinity that differs from that of P."""
     product_label: QualifiedName = "nvidia.com/gpu.product"
-    """Node label that names the product. The default is what NVIDIA's GPU feature discovery writes."""
+    """Node label with the product name. The default label comes from NVIDIA GPU Feature Discovery."""
     memory: Quantity | None = None
-    """Memory of one device, for the memory plan, for example 80Gi. Default: that of the smallest of products."""
+    """Memory of one device for the memory plan, for example 80Gi. Default: the memory of the smallest product."""
     devices: Devices | None = None
-    """Exact devices by dynamic resource allocation (Kubernetes 1.34 or later) instead of an extended resource. Taints
-    of their nodes go into placement.tolerations."""
+    """Devices to claim through dynamic resource allocation (Kubernetes 1.34 or later) instead of an extended resource.
+    Add the taints of their nodes to placement.tolerations."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="self.type != 'CPU' || !has(self.products) || self.products.size() == 0",
             holds=lambda a: a.type != "CPU" or not a.products,
             field="products",
-            message="Type CPU has no accelerator products; remove them, or choose nodes with placement.nodeSelector.",
+            message="Type CPU takes no products. Remove products; select nodes with placement.nodeSelector.",
         ),
         Rule(
             cel="self.resourceName.contains('/')",
             holds=lambda a: "/" in a.resource_name,
             field="resourceName",
-            message="An extended resource has a domain, for example nvidia.com/gpu.",
+            message="Write an extended resource with its domain, for example nvidia.com/gpu.",
         ),
         Rule(
             cel="!has(self.devices) || self.type != 'CPU'",
             holds=lambda a: a.devices is None or a.type != "CPU",
             field="devices",
-            message="Type CPU runs without devices; remove them.",
+            message="Type CPU takes no devices. Remove devices.",
         ),
         Rule(
             cel=f"!has(self.devices) || self.resourceName == '{_RESOURCE_NAME}'",
             holds=lambda a: a.devices is None or a.resource_name == _RESOURCE_NAME,
             field="resourceName",
-            message="Devices are claimed instead of an extended resource; remove resourceName or devices.",
+            message="devices and resourceName exclude each other. Remove one of them.",
         ),
         Rule(
             cel="!has(self.devices) || !has(self.products) || self.products.size() == 0",
             holds=lambda a: a.devices is None or not a.products,
             field="products",
-            message="Products are a label of nodes; choose among devices by devices.selectors instead.",
+            message="devices and products exclude each other. Remove products; select devices with devices.selectors.",
         ),
     )

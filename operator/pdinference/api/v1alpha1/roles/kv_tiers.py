@@ -1,4 +1,4 @@
-"""`kvTiers` of a role: where the KV cache goes when the device's memory is full."""
+"""`kvTiers` of a role: storage for KV blocks outside the device's memory."""
 
 from typing import ClassVar
 
@@ -15,26 +15,27 @@ _SIZED = Rule(
 
 
 class CPUTier(ApiModel):
-    """KV cache in the node's memory."""
+    """KV cache in the memory of the node."""
 
     size: Quantity
-    """Memory of each pod, for all its ranks together. Taken at start; counts to the container's memory."""
+    """Size for each pod, over all its ranks. vLLM allocates it at start, and it counts towards the container's
+    memory."""
 
     rules: ClassVar[tuple[Rule, ...]] = (_SIZED,)
 
 
 class DiskTier(ApiModel):
-    """KV cache on disk: an emptyDir of each pod, or what one of the other members says."""
+    """KV cache on disk. Default: an emptyDir in each pod; the other members select another volume."""
 
     size: Quantity
-    """Most disk space of the volume; what was not used for longest is deleted."""
+    """Maximum disk space. The least recently used blocks are deleted first."""
     persistent_volume_claim: ObjectName | None = None
-    """Name of a PersistentVolumeClaim that all pods of the role write to; the cache survives them."""
+    """Name of a PersistentVolumeClaim that all pods of the role write to. The cache outlives the pods."""
     host_path: AbsolutePath | None = None
-    """Folder of the node that user 65532 may write to; the cache survives the pods. Needs it in
-    the chart's `allowedHostPaths`, with `readOnly: false`."""
+    """Folder on the node that user 65532 can write to. The cache outlives the pods. The chart value `allowedHostPaths`
+    must list it with `readOnly: false`."""
     storage_class: ObjectName | None = None
-    """StorageClass of an ephemeral volume for each pod, for example of local NVMe disks."""
+    """StorageClass of an ephemeral volume in each pod, for example for local NVMe disks."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         _SIZED,
@@ -47,9 +48,9 @@ class DiskTier(ApiModel):
 
 
 class KVTiers(ApiModel):
-    """Copies of KV blocks outside the device's memory, read back instead of being computed again."""
+    """Storage for KV blocks outside the device's memory. vLLM loads blocks from there instead of recomputing them."""
 
     cpu: CPUTier
-    """The node's memory."""
+    """Tier in the memory of the node."""
     disk: DiskTier | None = None
-    """Disk, filled and read through the CPU tier. Default: none."""
+    """Tier on disk, behind the CPU tier. Default: none."""

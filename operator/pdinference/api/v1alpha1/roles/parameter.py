@@ -1,4 +1,4 @@
-"""`spec.parameter`: what P has more than D."""
+"""`spec.parameter`: the settings of P, including those that D does not have."""
 
 from typing import Annotated, ClassVar
 
@@ -9,20 +9,20 @@ from pdinference.api.v1alpha1.roles.role import RoleSpec
 
 
 class NodePool(ApiModel):
-    """Where one node of each instance is. What is not set is as in `accelerator` and `placement`."""
+    """Placement of one node of each instance. Members that are not set follow `accelerator` and `placement`."""
 
     products: LabelValues = Field(default_factory=list)
-    """Accelerator products, instead of accelerator.products."""
+    """Accelerator products; they replace accelerator.products."""
     node_selector: Annotated[dict[QualifiedName, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
-    """Node labels that must all match, besides those of placement.nodeSelector."""
+    """Required node labels, in addition to placement.nodeSelector."""
 
 
 class ParameterSpec(RoleSpec):
-    """P."""
+    """Settings of P."""
 
     node_pools: Annotated[list[NodePool], Field(max_length=16)] = Field(default_factory=list)
-    """For instances of several nodes: where each node is, in the order of vLLM's ranks, so that the first has the first
-    pipeline stages and thus the early layers. Default: alike."""
+    """Placement of each node of a multi-node instance, in the order of vLLM's ranks. The first node holds the first
+    pipeline stages, that is the early layers. Default: the same placement for all nodes."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         *RoleSpec.rules,
@@ -31,7 +31,7 @@ class ParameterSpec(RoleSpec):
             "|| (self.parallelism.nodes > 1 && self.nodePools.size() == self.parallelism.nodes)",
             holds=lambda p: not p.node_pools or len(p.node_pools) == p.parallelism.nodes > 1,
             field="nodePools",
-            message="Give one for each node of an instance (parallelism.nodes, at least 2).",
+            message="Set one entry for each node of an instance (parallelism.nodes, at least 2).",
         ),
         Rule(
             cel="!has(self.nodePools) || (self.accelerator.type != 'CPU' && !has(self.accelerator.devices)) "
@@ -41,20 +41,20 @@ class ParameterSpec(RoleSpec):
                 or not any(pool.products for pool in p.node_pools)
             ),
             field="nodePools",
-            message="Products go with neither type CPU nor accelerator.devices; choose nodes with nodeSelector.",
+            message="products cannot be combined with type CPU or accelerator.devices. Use nodeSelector instead.",
         ),
     )
 
     @property
     def products(self) -> list[str]:
-        """Accelerator products that any of the pods may run on; empty for any."""
+        """Accelerator products that the pods may run on, over all nodes of an instance; empty for any."""
         if not self.node_pools:
             return self.accelerator.products
         nodes = [self.on_node(rank).accelerator.products for rank in range(len(self.node_pools))]
         return sorted({product for products in nodes for product in products}) if all(nodes) else []
 
     def on_node(self, rank: int) -> "ParameterSpec":
-        """The spec as it is for one node of each instance; `products` are then those of this node alone."""
+        """The spec as it applies to one node of each instance, with the products of that node only."""
         if not self.node_pools:
             return self
         pool = self.node_pools[rank]

@@ -1,4 +1,4 @@
-"""On which products the pods of a role may run: what D takes from P, and whether a role names a product at all."""
+"""The products that the pods of a role may run on: what D inherits from P, and whether a role names products."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,12 +8,12 @@ from pdinference.api.v1alpha1.roles.role import RoleSpec
 
 
 def with_products_of(parameter: ParameterSpec, decode: RoleSpec) -> RoleSpec:
-    """D as it runs: with the products of P, their label and their memory where it takes these.
+    """The spec of D with the products of P, their label and their memory, if D inherits them.
 
-    It does so when it has no `products`, asks for the same extended resource as P, and has no node selector or
-    affinity, or that of P. Any other one counts as D's own choice: a condition on another label, such as that of a node
-    pool, may mean nodes that have other products, and D would fit on no node. No list and an empty list are the same,
-    as everywhere in Kubernetes: the API server gives a resource no new generation when one replaces the other.
+    D inherits them if it has no `products`, requests the same extended resource as P, and has no node selector or
+    affinity that differs from that of P. A different selector may select nodes with other products, and D would then
+    fit no node. An absent list and an empty list mean the same: the API server does not change the generation when one
+    replaces the other.
     """
     own, of_p = decode.accelerator, parameter.accelerator
     if own.products or not parameter.products:
@@ -31,17 +31,17 @@ def with_products_of(parameter: ParameterSpec, decode: RoleSpec) -> RoleSpec:
 
 
 def chooses_nodes(role: RoleSpec) -> bool:
-    """Whether `placement` or `podTemplate` of a role have a node selector or a node affinity."""
+    """Whether `placement` or `podTemplate` of a role has a node selector or a node affinity."""
     return any(_chosen_nodes(role))
 
 
 def names_product(role: RoleSpec) -> bool:
-    """Whether pods run only on nodes of products that the spec names, by `products` or by the same label elsewhere."""
+    """Whether the spec restricts pods to named products, by `products` or by the product label elsewhere."""
     label, overlay = role.accelerator.product_label, _pod_of(role)
     if label in role.placement.node_selector or label in _member(overlay, "nodeSelector"):
         return True
     terms = _required_terms(overlay)
-    if terms is None:  # else they replace those that `products` is in (strategic merge)
+    if terms is None:  # otherwise they replace the terms that contain `products` (strategic merge)
         if role.accelerator.products:
             return True
         affinity = role.placement.node_affinity
@@ -57,7 +57,7 @@ def _chosen_nodes(role: RoleSpec) -> tuple[object, ...]:
 
 
 def _pod_of(role: RoleSpec) -> Mapping[str, Any]:
-    """`spec` of an overlay, which may be anything before it is checked."""
+    """`spec` of an overlay. It may have any type before it is validated."""
     return _member(role.pod_template, "spec")
 
 
@@ -67,14 +67,14 @@ def _member(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _required_terms(pod: Mapping[str, Any]) -> list[Any] | None:
-    """The alternatives of a required node affinity; None where there are none."""
+    """The terms of a required node affinity; None if there are none."""
     node = _member(_member(pod, "affinity"), "nodeAffinity")
     terms = _member(node, "requiredDuringSchedulingIgnoredDuringExecution").get("nodeSelectorTerms")
     return terms if isinstance(terms, list) else None
 
 
 def _values_asked_for(term: Any) -> Iterator[str]:
-    """Labels that must have one of some values."""
+    """Keys of labels that must have one of several values."""
     expressions = term.get("matchExpressions") if isinstance(term, Mapping) else None
     for expression in expressions if isinstance(expressions, list) else ():
         if isinstance(expression, Mapping) and expression.get("operator") == "In":

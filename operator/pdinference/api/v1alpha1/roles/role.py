@@ -1,4 +1,4 @@
-"""`spec.parameter` and `spec.decode`: how many pods, on which devices and nodes, with which resources."""
+"""Settings that P and D share: replica count, devices, nodes, resources."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -21,44 +21,44 @@ from pdinference.api.v1alpha1.roles.kv_tiers import KVTiers
 
 
 class Parallelism(ApiModel):
-    """How one instance of the model is split over devices."""
+    """How an instance of the model is split over devices."""
 
     tensor: Annotated[int, Field(ge=1, le=64)] = 1
-    """Tensor-parallel size: over how many devices each layer is sharded."""
+    """Tensor-parallel size: the number of devices that each layer is sharded over."""
     pipeline: Annotated[int, Field(ge=1, le=64)] = 1
-    """Pipeline-parallel size: into how many stages of consecutive layers the model is cut, each on devices of its
-    own. Only P can have several."""
+    """Pipeline-parallel size: the number of stages of consecutive layers, each on its own devices. Only P can have more
+    than one."""
     layer_partition: Annotated[list[Annotated[int, Field(ge=1, le=1024)]], Field(max_length=64)] = Field(
         default_factory=list
     )
-    """Number of layers in each pipeline stage, for example [24, 8] to give the first stage more. Default: even."""
+    """Number of layers in each pipeline stage, for example [24, 8]. Default: an even partition."""
     data: Annotated[int, Field(ge=1, le=64)] = 1
-    """Data-parallel size: how many copies of the model one instance runs behind one address, each on devices of its
-    own. For mixture-of-experts models together with expert; else prefer more replicas."""
+    """Data-parallel size: the number of copies of the model behind one address, each on its own devices. Use it with
+    expert for mixture-of-experts models. For other models, use more replicas instead."""
     nodes: Annotated[int, Field(ge=1, le=16)] = 1
-    """Over how many nodes an instance of P spreads, with a pod and an equal share of the devices on each."""
+    """Number of nodes of a P instance. Each node runs one pod with an equal share of the devices."""
     expert: bool = False
-    """Whether the experts of a mixture-of-experts model are spread over all devices of the instance instead of each
-    being sharded like other layers."""
+    """Enables expert parallelism: the experts of a mixture-of-experts model are distributed over all devices of the
+    instance, instead of sharding each expert."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="!has(self.layerPartition) || self.layerPartition.size() in [0, self.pipeline]",
             holds=lambda p: len(p.layer_partition) in {0, p.pipeline},
             field="layerPartition",
-            message="Give one number of layers for each pipeline stage (parallelism.pipeline).",
+            message="Set one number of layers for each pipeline stage (parallelism.pipeline).",
         ),
         Rule(
             cel="self.tensor * self.pipeline * self.data % self.nodes == 0",
             holds=lambda p: p.devices % p.nodes == 0,
             field="nodes",
-            message="Use a divisor of tensor x pipeline, so that each node has the same number of devices.",
+            message="Use a divisor of tensor x pipeline: each node needs the same number of devices.",
         ),
         Rule(
             cel="self.nodes == 1 || self.data == 1",
             holds=lambda p: p.nodes == 1 or p.data == 1,
             field="data",
-            message="Use 1 for an instance of several nodes, and more replicas instead.",
+            message="Use 1 with nodes above 1. Use more replicas instead.",
         ),
     )
 
@@ -74,21 +74,21 @@ class Parallelism(ApiModel):
 
 
 class SelectorRequirement(ApiModel):
-    """A condition on one node label, as in the Kubernetes API."""
+    """A requirement on one node label, as in the Kubernetes API."""
 
     key: QualifiedName
     """Label key."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
-    """How the label relates to the values."""
+    """Relation between the label and the values."""
     values: Annotated[list[LabelValue], Field(max_length=32)] | None = None
-    """None for Exists and DoesNotExist, one integer for Gt and Lt."""
+    """Values. Empty for Exists and DoesNotExist; one integer for Gt and Lt."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="(self.operator in ['Exists', 'DoesNotExist']) == (!has(self.values) || self.values.size() == 0)",
             holds=lambda r: (r.operator in {"Exists", "DoesNotExist"}) == (not r.values),
             field="values",
-            message="Exists and DoesNotExist take none, the others at least one.",
+            message="Exists and DoesNotExist take no values. All other operators need at least one.",
         ),
         Rule(
             cel="!(self.operator in ['Gt', 'Lt']) || (has(self.values) && self.values.size() == 1 "
@@ -98,120 +98,120 @@ class SelectorRequirement(ApiModel):
                 or (r.values is not None and len(r.values) == 1 and r.values[0].lstrip("-").isdigit())
             ),
             field="values",
-            message="Gt and Lt take exactly one integer.",
+            message="Gt and Lt need exactly one integer.",
         ),
     )
 
 
 class NodeSelectorTerm(ApiModel):
-    """Conditions that a node must meet together."""
+    """Requirements on a node. All must be met."""
 
     match_expressions: Annotated[list[SelectorRequirement], Field(min_length=1, max_length=16)]
-    """Conditions on the node's labels, all of which must hold."""
+    """Requirements on node labels. All must be met."""
 
 
 class RequiredNodes(ApiModel):
-    """Node conditions that must be met."""
+    """Nodes that pods must run on."""
 
     node_selector_terms: Annotated[list[NodeSelectorTerm], Field(min_length=1, max_length=8)]
-    """Alternatives, of which one must hold."""
+    """Alternative terms. A node must meet at least one."""
 
 
 class PreferredNodes(ApiModel):
-    """Node conditions that are preferred."""
+    """Nodes that the scheduler prefers."""
 
     weight: Annotated[int, Field(ge=1, le=100)]
-    """How much this preference counts."""
+    """Weight of this preference."""
     preference: NodeSelectorTerm
     """The preferred nodes."""
 
 
 class NodeAffinity(ApiModel):
-    """On which nodes pods must, or had better, run; the Kubernetes API's own shape."""
+    """Node affinity, in the form of the Kubernetes API."""
 
     required_during_scheduling_ignored_during_execution: RequiredNodes | None = None
     """Nodes that pods must run on."""
     preferred_during_scheduling_ignored_during_execution: (
         Annotated[list[PreferredNodes], Field(max_length=8)] | None
     ) = None
-    """Nodes that pods had better run on."""
+    """Nodes that the scheduler prefers."""
 
 
 class Toleration(ApiModel):
-    """A node taint that pods accept, as in the Kubernetes API."""
+    """A node taint that pods tolerate, as in the Kubernetes API."""
 
     key: QualifiedName | None = None
-    """Taint key; none, with operator Exists, means every taint."""
+    """Taint key. Empty with operator Exists: all taints."""
     operator: Literal["Exists", "Equal"] = "Equal"
-    """Whether the taint's value counts."""
+    """Exists ignores the taint's value; Equal compares it."""
     value: LabelValue | None = None
-    """Taint value, for Equal."""
+    """Taint value for Equal."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """Taint effect; none means every effect."""
+    """Taint effect. Empty: all effects."""
     toleration_seconds: Annotated[int, Field(ge=0)] | None = None
-    """How long pods stay after a NoExecute taint appears; none means for ever."""
+    """Time, in seconds, that pods stay after a NoExecute taint appears. Empty: forever."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="has(self.key) || self.operator == 'Exists'",
             holds=lambda t: t.key is not None or t.operator == "Exists",
             field="operator",
-            message="Only operator Exists goes without a key; add the key of the taint.",
+            message="Operator Equal needs a key. Set the key of the taint, or use operator Exists.",
         ),
         Rule(
             cel="self.operator != 'Exists' || !has(self.value) || self.value == ''",
             holds=lambda t: t.operator != "Exists" or not t.value,
             field="value",
-            message="Operator Exists takes no value.",
+            message="Operator Exists takes no value. Remove value.",
         ),
         Rule(
             cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
             holds=lambda t: t.toleration_seconds is None or t.effect == "NoExecute",
             field="tolerationSeconds",
-            message="Only effect NoExecute takes it.",
+            message="Set tolerationSeconds only with effect NoExecute.",
         ),
     )
 
 
 class TopologySpread(ApiModel):
-    """How evenly the pods of the role spread over nodes, racks or zones. The pods are selected for you."""
+    """A topology spread constraint for the pods of the role. The operator sets the label selector."""
 
     topology_key: QualifiedName
-    """Node label whose values are the domains, for example `topology.kubernetes.io/zone`."""
+    """Node label whose values define the topology domains, for example `topology.kubernetes.io/zone`."""
     max_skew: Annotated[int, Field(ge=1)] = 1
-    """By how many pods two domains may differ."""
+    """Maximum difference in the number of pods between two domains."""
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "ScheduleAnyway"
-    """What the scheduler does when no placement keeps to maxSkew."""
+    """What the scheduler does if no placement satisfies maxSkew."""
 
 
 class Placement(ApiModel):
     """Where the pods of a role may run."""
 
     node_selector: Annotated[dict[QualifiedName, LabelValue], Field(max_length=32)] = Field(default_factory=dict)
-    """Node labels that must all match."""
+    """Required node labels."""
     node_affinity: NodeAffinity | None = None
-    """Richer conditions on nodes."""
+    """Node affinity of the pods."""
     tolerations: Annotated[list[Toleration], Field(max_length=32)] = Field(default_factory=list)
-    """Node taints that the pods accept."""
+    """Node taints that the pods tolerate."""
     topology_spread: Annotated[list[TopologySpread], Field(max_length=8)] = Field(default_factory=list)
-    """How the pods spread over topology domains."""
+    """Topology spread constraints of the pods."""
     priority_class_name: ObjectName | None = None
-    """PriorityClass of the pods. Default: the cluster's."""
+    """PriorityClass of the pods. Default: the default of the cluster."""
     runtime_class_name: ObjectName | None = None
-    """RuntimeClass of the pods, for example one of an accelerator's vendor. Default: the node's."""
+    """RuntimeClass of the pods, for example that of an accelerator vendor. Default: the default of the node."""
     scheduler_name: ObjectName | None = None
-    """Scheduler that places the pods. Default: the cluster's."""
+    """Scheduler of the pods. Default: the default of the cluster."""
     queue_name: LabelValue | None = None
     """Kueue LocalQueue that admits the pods (label kueue.x-k8s.io/queue-name)."""
 
 
 class Resources(ApiModel):
-    """CPU, memory and other resources of a container. Accelerators are added by the operator."""
+    """CPU, memory and other resources of a container. The operator adds the accelerators."""
 
     requests: Annotated[dict[QualifiedName, Quantity], Field(max_length=16)] = Field(default_factory=dict)
-    """What the scheduler reserves."""
+    """Resources that the scheduler reserves."""
     limits: Annotated[dict[QualifiedName, Quantity], Field(max_length=16)] = Field(default_factory=dict)
-    """What the container may use at most."""
+    """Maximum resources of the container."""
 
 
 PodTemplate = Annotated[
@@ -219,17 +219,17 @@ PodTemplate = Annotated[
     AsJson,
     WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True, "maxProperties": 2}),
 ]
-"""An overlay on a pod template: `metadata` (labels, annotations) and `spec`, in the API's own form."""
+"""An overlay on a pod template: `metadata` (labels, annotations) and `spec`, in the form of the Kubernetes API."""
 
 
 class RoleSpec(EngineOptions):
-    """One side of the pair."""
+    """Settings of one role."""
 
     replicas: Annotated[int, Field(ge=0, le=1000)] = 1
-    """Number of instances, each a pod with all of the model's weights. With autoscaling: how many at first; then only 0
-    still counts, which stops the role."""
+    """Number of instances, each with all weights of the model. With autoscaling, it is the initial number; later only 0
+    has an effect, which stops the role."""
     autoscaling: Autoscaling | None = None
-    """Lets the load decide how many instances there are."""
+    """Autoscaling of the role by its load. Default: off."""
     parallelism: Parallelism = Field(default_factory=Parallelism)
     """How each instance is split over devices."""
     accelerator: Accelerator = Field(default_factory=Accelerator)
@@ -239,15 +239,16 @@ class RoleSpec(EngineOptions):
     resources: Resources = Field(default_factory=Resources)
     """CPU and memory of the vLLM container."""
     kv_tiers: KVTiers | None = None
-    """Where the KV cache overflows to. D keeps what requests have generated when they make room for others; P keeps
-    prompts, so that the same beginning is not computed twice. Default: nowhere."""
+    """Storage for KV blocks outside the device's memory. D stores the blocks of preempted requests; P stores those of
+    prompts, so that common prefixes are not recomputed. Default: none."""
     pod_template: PodTemplate = Field(default_factory=dict)
-    """What has no field: `metadata` and `spec` of a pod, merged into the pods of the role (strategic merge), for
-    example imagePullSecrets, volumes, or a side-car. docs/resource.md lists what is allowed."""
+    """Overlay with `metadata` and `spec` of a pod, for settings without a field of their own, for example
+    imagePullSecrets, volumes or a sidecar. It is merged into the pods of the role (strategic merge). docs/resource.md
+    lists the permitted fields."""
 
     @property
     def products(self) -> list[str]:
-        """Accelerator products that any of the pods may run on; empty for any."""
+        """Accelerator products that the pods may run on; empty for any."""
         return self.accelerator.products
 
     @property

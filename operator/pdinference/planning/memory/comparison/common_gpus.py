@@ -53,7 +53,7 @@ def common_gpu_plans(inputs: Inputs, role: Role, plan: RolePlan) -> tuple[GPUPla
     Args:
         inputs: What the plan was made from.
         role: P or D.
-        plan: Of the role, as the spec says.
+        plan: The role's plan for the spec.
     """
     own = inputs.spec.of(role)
     nodes = (inputs.spec.of(role, rank) for rank in range(own.parallelism.nodes))

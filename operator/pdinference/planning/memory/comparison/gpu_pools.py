@@ -28,7 +28,7 @@ class Pool:
     instances: Mapping[Role, int]
 
     def gpus(self, instances: Mapping[Role, int]) -> int:
-        """How many there are with so many instances of the roles."""
+        """Number of GPUs for these instances of the roles."""
         return sum(count * instances[role] for role, count in self.instances.items())
 
     def is_like(self, other: "Pool") -> bool:

@@ -129,7 +129,7 @@ class Comparison:
     """The answer for a resource.
 
     Attributes:
-        compared: One P and one D instance, then as many as the spec says; empty without any GPU.
+        compared: One P and one D instance, then the counts of the spec; empty without GPUs.
         notes: What was compared and what was not, a sentence each.
     """
 
@@ -142,7 +142,7 @@ class Comparison:
 
 
 def times(count: int, each: Figure) -> Figure:
-    """A number of so many alike."""
+    """A number for several equal instances."""
     return each if count == 1 else derived(lambda value: round(count * value, 2), f"{count} x: {each.note}", each)
 
 

@@ -1,1 +1,1 @@
-"""The model's shape: read from its `config.json`, whatever the architecture."""
+"""The model's shape, read from its `config.json`, in one form for all architectures."""

@@ -1,4 +1,4 @@
-"""What the classes of models have that a `config.json` does not say: data, by `model_type`.
+"""Properties of model classes that a `config.json` lacks, by `model_type`.
 
 Sources: the classes of vllm/model_executor/models and, for what a config.json leaves out, of transformers
 (models/*/configuration_*.py). `tests/planning/memory/model/test_architectures.py` counts the parameters of each class.
@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Says = bool | str | tuple[str, ...]
-"""True, False, or the member of config.json that says it; of several members any one."""
+Flag = bool | str | tuple[str, ...]
+"""True, False, or the member of config.json that decides; of several members, any one that is true."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Traits:
     Attributes:
         names: Members of config.json that have another name than usual, by the usual one.
         norms: Norms of the hidden size in each layer.
-        parallel_norms: Whether `parallel_attn` leaves one norm, unless `num_ln_in_parallel_attn` says two (falcon.py).
+        parallel_norms: Whether `parallel_attn` leaves one norm, unless `num_ln_in_parallel_attn` is 2 (falcon.py).
         embedding_norm: Whether there is a norm after the embedding.
         norm_bias: Whether norms have a bias (LayerNorm).
         qkv_bias: Whether the projections to queries, keys and values have a bias.
@@ -35,8 +35,8 @@ class Traits:
         qk_norm: Whether queries and keys are normalised: over each head, or over all heads together.
         qk_norm_switch: Member of config.json that turns that on; empty: always on.
         positions: Member of config.json with the number of learned positions, and how many there are beyond it.
-        defaults: What the class fills in where config.json is silent.
-        sliding_every: Of so many layers the last one attends to everything; 0: `layer_types` or the window alone says.
+        defaults: Defaults of the class for absent members.
+        sliding_every: Every n-th layer attends to everything; 0: `layer_types` or the window alone decides.
         window_switch: Whether `sliding_window` counts only with `use_sliding_window: true`.
         gated_sharing: Whether a gate weighs the shared expert.
         correction_bias: Whether routers have a float32 bias for each expert.
@@ -49,9 +49,9 @@ class Traits:
     parallel_norms: bool = False
     embedding_norm: bool = False
     norm_bias: bool = False
-    qkv_bias: Says = "attention_bias"
-    output_bias: Says = False
-    mlp_bias: Says = "mlp_bias"
+    qkv_bias: Flag = "attention_bias"
+    output_bias: Flag = False
+    mlp_bias: Flag = "mlp_bias"
     head_bias: bool = False
     gated: bool = True
     halved_mlp: bool = False

@@ -1,4 +1,4 @@
-"""The members of a `config.json` that are read, with their types and ranges: anybody may have written the file.
+"""The members of a `config.json` that are read, with types and ranges; the file is untrusted.
 
 A member that does not fit is unknown. It is never computed with, and no plan depends on a default in its place.
 """
@@ -22,14 +22,14 @@ OTHER_STATE = (
     "mamba_d_state", "ssm_state_size", "linear_num_value_heads", "linear_attn_config", "attn_type_list",
     "index_head_dim", "compress_ratios",
 )  # fmt: skip
-"""Signs of a state that is no plain KV cache: Mamba, linear attention, DeepSeek's index of sparse attention."""
+"""Members of models with a state other than a plain KV cache: Mamba, linear attention, sparse attention's index."""
 MORE = ("vision_config", "audio_config")
 STRETCHED = ("rope_scaling", "rope_parameters")
-"""Signs that a model may take more tokens than max_position_embeddings."""
+"""Members that indicate more tokens than max_position_embeddings."""
 PRESENCE_KEYS = frozenset({*OTHER_STATE, *MORE, *STRETCHED})
-"""Members of which only counts whether they say something."""
+"""Members that count only by their presence."""
 NESTED = ("text_config", "llm_config")
-"""Members that hold the language model's config, where a model has more parts."""
+"""Members with the config of the language model, if the model has several parts."""
 QUANTIZATION = "quantization_config"
 
 MOST_LAYERS = 512
@@ -38,7 +38,7 @@ _MOST = 2**31
 Layers = Annotated[int, Field(ge=-1, le=MOST_LAYERS)] | None
 """A number of layers, or the index of one; -1 in some files where there is none."""
 Size = Annotated[int, Field(ge=-1, le=_MOST)] | None
-"""Any other number; where it must be positive, the reader sees to that."""
+"""Any other number; the reader checks that it is positive where it must be."""
 Switch = bool | None
 Name = Annotated[str, Field(max_length=128)] | None
 _BOUNDED = Field(max_length=MOST_LAYERS, fail_fast=True)
@@ -48,13 +48,13 @@ Pattern = Annotated[int, Field(ge=0, le=MOST_LAYERS)] | Annotated[str, Field(max
 
 
 class StrictModel(BaseModel):
-    """A part of a file that anybody may have written: 1 is not true, "2" is no number."""
+    """A part of an untrusted file, validated strictly: 1 is not true, "2" is not a number."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True, protected_namespaces=())
 
 
 class LanguageModel(StrictModel):
-    """What is read of a language model."""
+    """The members of a language model that are read."""
 
     model_type: Name = None
     dtype: Name = None
@@ -161,11 +161,11 @@ class UnusableConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What fits of an object that anybody may have written.
+    """The valid members of an untrusted object.
 
     Attributes:
-        values: The members that are read and fit, nulls included.
-        unfit: Those that do not, each with what is wrong with it.
+        values: The valid members that are read, nulls included.
+        unfit: The invalid members, each with its error.
     """
 
     values: Config
@@ -190,7 +190,7 @@ class Checked:
 
 
 def checked(model: type[StrictModel], given: Config) -> Checked:
-    """Compare the members that a model declares with it; others are of no interest."""
+    """Validate the members that a model declares; others are ignored."""
     names = [info.alias or name for name, info in model.model_fields.items()]
     members = {name: given[name] for name in names if name in given}
     try:
@@ -202,7 +202,7 @@ def checked(model: type[StrictModel], given: Config) -> Checked:
 
 
 def language_model(config: Config) -> Config:
-    """The part of a config that is about the language model: the config itself, where it has no such part."""
+    """The language model's part of a config; the config itself if it has no parts."""
     nested = next((config[name] for name in NESTED if config.get(name)), None)
     return nested if isinstance(nested, Mapping) else config
 

@@ -1,4 +1,4 @@
-"""What a model's `config.json` says of its experts."""
+"""Reads the experts of a model from its `config.json`."""
 
 from pdinference.planning.memory.model.architectures import Traits
 from pdinference.planning.memory.model.config import INTERMEDIATE, Checked, UnusableConfigError

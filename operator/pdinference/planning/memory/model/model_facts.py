@@ -1,8 +1,8 @@
-"""What a model's `config.json` says, in one form for all architectures."""
+"""Reads a model's `config.json` into one form for all architectures."""
 
 from collections.abc import Mapping
 
-from pdinference.planning.memory.model.architectures import ARCHITECTURES, LAST_VERSIONS, UNKNOWN, Says, Traits
+from pdinference.planning.memory.model.architectures import ARCHITECTURES, LAST_VERSIONS, UNKNOWN, Flag, Traits
 from pdinference.planning.memory.model.config import (
     INTERMEDIATE,
     KV_HEADS,
@@ -36,7 +36,7 @@ def model_facts(config: Config) -> ModelFacts:
     """Read a `config.json`.
 
     Args:
-        config: The file's content, which anybody may have written.
+        config: The file's content, which is untrusted.
 
     Raises:
         UnusableConfigError: The number of layers, heads or the hidden size is missing or no number, or no model has so
@@ -68,9 +68,9 @@ def model_facts(config: Config) -> ModelFacts:
         intermediate=(text.optional(*INTERMEDIATE) or 4 * hidden) // (2 if traits.halved_mlp else 1),
         vocab=text.number("vocab_size"),
         tied_embeddings=bool(values.get("tie_word_embeddings")),
-        qkv_bias=_says(values, traits.qkv_bias),
-        output_bias=_says(values, traits.output_bias),
-        mlp_bias=_says(values, traits.mlp_bias),
+        qkv_bias=_is_set(values, traits.qkv_bias),
+        output_bias=_is_set(values, traits.output_bias),
+        mlp_bias=_is_set(values, traits.mlp_bias),
         head_bias=traits.head_bias,
         gated_mlp=traits.gated,
         packed_qkv=bool(traits.packed),
@@ -100,7 +100,7 @@ def model_facts(config: Config) -> ModelFacts:
 
 
 def _unfit(config: Config, text: Checked, quantization: Quantization | None) -> tuple[str, ...]:
-    """What is wrong with members that the whole plan depends on."""
+    """The errors of members that every plan needs."""
     reasons = list(text.unfit.values())
     if any(config.get(key) and not isinstance(config[key], Mapping) for key in NESTED):
         reasons.append("text_config: This must be of type object.")
@@ -110,7 +110,7 @@ def _unfit(config: Config, text: Checked, quantization: Quantization | None) -> 
 
 
 def _usual_names(traits: Traits, text: Checked) -> Checked:
-    """The same members; those that the architecture calls otherwise, by their usual name."""
+    """The same members under their usual names, if the architecture has other names."""
     usual = {own: name for name, own in traits.names.items()}
     values, unfit = (
         {key: value for key, value in members.items() if key not in usual}
@@ -144,10 +144,10 @@ def _kv_heads(traits: Traits, text: Checked, heads: int) -> int:
     return int(stated)
 
 
-def _says(values: Config, says: Says) -> bool:
-    if isinstance(says, bool):
-        return says
-    return any(values.get(member) for member in ((says,) if isinstance(says, str) else says))
+def _is_set(values: Config, flag: Flag) -> bool:
+    if isinstance(flag, bool):
+        return flag
+    return any(values.get(member) for member in ((flag,) if isinstance(flag, str) else flag))
 
 
 def _qk_norm_elements(traits: Traits, values: Config, heads: int, head_dim: int) -> int:

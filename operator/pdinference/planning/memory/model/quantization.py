@@ -1,4 +1,4 @@
-"""How many bytes a quantised linear layer takes."""
+"""The size of quantised linear layers, in bytes."""
 
 from dataclasses import dataclass
 
@@ -29,9 +29,9 @@ class Quantization:
         zero_points: Whether each group has a zero point of the same bits.
         block: Output and input elements that share a float32 scale (DeepSeek's FP8); None without.
         group_index: Whether each input element names its group (GPTQ's g_idx).
-        skipped: Modules that stay as they are.
-        kv_bits: Bits of a KV element where the checkpoint says so; None otherwise.
-        unfit: What is wrong with the checkpoint's quantization_config, where it cannot be read; empty otherwise.
+        skipped: Modules that are not quantised.
+        kv_bits: Bits of a KV element from the checkpoint; None without.
+        unfit: The error of the checkpoint's quantization_config, if it cannot be read; empty otherwise.
         kv_known: Whether kv_bits could be read.
     """
 
@@ -89,7 +89,7 @@ def quantization_of(config: object) -> Quantization | None:
 
 
 def stated_quantization(method: str | None) -> Quantization | None:
-    """What spec.model.quantization says where config.json has no quantization_config.
+    """The quantisation of spec.model.quantization, if config.json has no quantization_config.
 
     vLLM quantises with fp8 and bitsandbytes while it loads. Any other method needs a checkpoint made so, whose bits are
     in the config that is missing: 0 bits.

@@ -57,7 +57,7 @@ class CacheScheme(StrictModel):
 
 
 class QuantizationConfig(StrictModel):
-    """What is read of all methods."""
+    """The members of all methods that are read."""
 
     quant_method: Name = None
     quantization_method: Name = None
@@ -83,7 +83,7 @@ class QuantizationConfig(StrictModel):
 
     @property
     def skipped(self) -> list[str]:
-        """Modules that stay as they are."""
+        """Modules that are not quantised."""
         return self.modules_to_not_convert or self.ignored_layers or self.ignore or []
 
     @property
@@ -96,7 +96,7 @@ QUANTIZATION_KEYS = frozenset(info.alias or name for name, info in QuantizationC
 
 
 def checked_quantization(config: object) -> tuple[QuantizationConfig, Mapping[str, str]]:
-    """What fits of it, and the members that do not, each with what is wrong with it."""
+    """The valid members, and the invalid ones, each with its error."""
     if not isinstance(config, Mapping):
         return QuantizationConfig(), {"quantization_config": "quantization_config: This must be of type object."}
     found = checked(QuantizationConfig, config)

@@ -1,4 +1,4 @@
-"""Modules that a quantised checkpoint leaves as they are: names, and patterns that anybody may have written."""
+"""Modules that a quantised checkpoint does not quantise: names, and untrusted patterns."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

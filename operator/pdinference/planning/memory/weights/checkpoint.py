@@ -1,4 +1,4 @@
-"""What is known of the size of a model's weights: headers of its files, their sizes, or what the spec states."""
+"""The known size of a model's weights: from headers of its files, their sizes, or the spec."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _CAST = {"F64", "F32", "F16", "BF16"}
 
 @dataclass(frozen=True, slots=True)
 class TensorHeader:
-    """What a safetensors file says about a tensor (https://huggingface.co/docs/safetensors, 'Format').
+    """The header of a tensor in a safetensors file (https://huggingface.co/docs/safetensors, 'Format').
 
     Attributes:
         dtype: For example `BF16`.
@@ -79,7 +79,7 @@ class StoredFiles:
 
 @dataclass(frozen=True, slots=True)
 class StatedWeights:
-    """What the spec says.
+    """The size of the weights in the spec.
 
     Attributes:
         size: Bytes of all weights as vLLM loads them.
@@ -92,7 +92,7 @@ KnownWeights = Checkpoint | StoredFiles | StatedWeights
 
 
 def known_weights(weights: Headers | StoredFiles, facts: ModelFacts) -> Checkpoint | StoredFiles:
-    """What a model's files say, small enough for a status."""
+    """The size of a model's weights from its files, small enough for a status."""
     return weights if isinstance(weights, StoredFiles) else checkpoint_of(weights, facts)
 
 

@@ -25,9 +25,9 @@ _LORA_ON_EMBEDDING = {
 def weights(facts: ModelFacts, settings: Settings, stage: int, known: KnownWeights | None) -> Figure:
     """Bytes of weights on one rank of a stage, LoRA slots included.
 
-    How many bytes there are in all says the first of: the spec (weightsBytes), the headers of safetensors files, the
-    architecture, the sizes of files. Which tensor is on which rank says the architecture; where it is not known, ranks
-    share evenly. What PyTorch's allocator rounds up counts as weights, as it does in vLLM's log.
+    The total is from the first available of: the spec (weightsBytes), the headers of safetensors files, the
+    architecture, the sizes of files. The architecture determines which tensor is on which rank; where it is not known,
+    ranks share evenly. What PyTorch's allocator rounds up counts as weights, as it does in vLLM's log.
     """
     if facts.unfit:
         return unknown(facts.unfit_note)
@@ -126,7 +126,7 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, known:
 
 
 def _corrected(facts: ModelFacts, settings: Settings, known: KnownWeights | None) -> tuple[int | None, str]:
-    """Bytes of all weights where something says more than the architecture, and what that is."""
+    """Bytes of all weights from a source that precedes the architecture, and a note on the source."""
     if isinstance(known, StatedWeights):
         return known.size, f"{_stated(known)}, shared as the architecture ({facts.model_type}) says"
     if isinstance(known, Checkpoint) and not _quantised_on_load(facts, settings):
@@ -138,7 +138,7 @@ def _version_note(facts: ModelFacts) -> str:
     return f" No vLLM after {facts.last_version} runs this model type." if facts.last_version else ""
 
 
-@lru_cache(maxsize=8)  # every stage asks for the same
+@lru_cache(maxsize=8)  # every stage calls it with the same arguments
 def _bytes(facts: ModelFacts, whole: Settings) -> int:
     return sum(tensor.size for tensor in stage_tensors(facts, whole, 0))
 

@@ -1,4 +1,4 @@
-"""What vLLM makes of files of which only the size is known."""
+"""The size of loaded weights when only the size of the files is known."""
 
 from pdinference.planning.memory import ways_out
 from pdinference.planning.memory.figures import Figure, computed, unknown

@@ -78,7 +78,7 @@ def stage_tensors(facts: ModelFacts, settings: Settings, stage: int) -> Iterator
             yield Tensor("head", (table // facts.hidden * settings.dtype_bytes,))
 
 
-@lru_cache(maxsize=8)  # every variant of a plan asks for the same
+@lru_cache(maxsize=8)  # every variant of a plan calls it with the same arguments
 def _kinds_of_layers(facts: ModelFacts, quantization: Quantization | None) -> tuple[Hashable, ...]:
     """Of each layer, a mark that is the same for those with the same tensors."""
     return tuple(
@@ -92,7 +92,7 @@ def _kinds_of_layers(facts: ModelFacts, quantization: Quantization | None) -> tu
 
 @lru_cache(maxsize=8)
 def too_many_kinds(facts: ModelFacts, quantization: Quantization | None) -> bool:
-    """Whether layers differ so much that a plan would take long; a hundred kinds are more than any model has."""
+    """Whether there are too many kinds of layers for a fast plan; no model has a hundred."""
     return len(set(_kinds_of_layers(facts, quantization))) > _MOST_KINDS
 
 

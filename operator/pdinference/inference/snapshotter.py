@@ -1,4 +1,4 @@
-"""Takes the snapshots that reconciles of PDInferences go by."""
+"""Takes the snapshots for reconciles of PDInferences."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,35 +10,35 @@ from pdinference.cluster.state.records import ResourceRecord
 from pdinference.controller.report import status_of
 from pdinference.examination.desired import Desired
 from pdinference.inference.snapshot import Snapshot
-from pdinference.planning.scaling.condition import Measured
+from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.sleep import Activity
 
 
 @dataclass(frozen=True, slots=True)
-class Camera:
+class Snapshotter:
     """Takes snapshots.
 
     Attributes:
         cache: The live objects.
-        measured: What vLLM's metrics say of a resource.
-        activity: The requests of a resource; None when they are not known.
-        now: The time.
+        measured: Metrics of a resource's pods.
+        activity: The requests of a resource; None when unknown.
+        now: Current time.
         history_due: Whether a resource's history has to be written.
     """
 
     cache: Cache
-    measured: Callable[[Owner], Measured] = lambda _: Measured()
+    measured: Callable[[Owner], MeasuredLoad] = lambda _: MeasuredLoad()
     activity: Callable[[Owner], Activity | None] = lambda _: None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     history_due: Callable[[ResourceRecord], bool] = lambda _: False
 
     def take(self, resource: ResourceRecord, desired: Desired, *, invalid: str = "") -> Snapshot:
-        """Everything as it is now; without I/O.
+        """The current state, without I/O.
 
         Args:
-            resource: As it is stored.
-            desired: What the spec asks for that is in effect.
-            invalid: What is wrong with the stored spec; empty while that is in effect.
+            resource: The stored resource.
+            desired: The desired state from the spec in effect.
+            invalid: The error of the stored spec; empty while that is in effect.
         """
         owner = resource.owner
         in_place = {key: record for key in desired.fingerprints if (record := self.cache.children.get(key)) is not None}

@@ -1,4 +1,4 @@
-"""A queue in which everybody gets a turn: what one has put in makes no other wait for more than one item of it."""
+"""A fair queue: items are taken from its sources in turn, so one source cannot delay the others."""
 
 import asyncio
 from collections import deque
@@ -7,23 +7,23 @@ from typing import Generic, TypeVar
 ItemT = TypeVar("ItemT")
 
 
-class Turns(Generic[ItemT]):
-    """Items of several, taken in turns.
+class FairQueue(Generic[ItemT]):
+    """Items of several sources, taken from each source in turn.
 
     Args:
-        most: Items of all together.
-        most_of_one: Items of one.
+        most: Limit for the items of all sources.
+        most_of_one: Limit for the items of one source.
     """
 
     def __init__(self, *, most: int, most_of_one: int) -> None:
         self._most = most
         self._most_of_one = most_of_one
-        self._waiting: dict[str, deque[ItemT]] = {}  # in the order of the next turns
+        self._waiting: dict[str, deque[ItemT]] = {}  # sources in the order of their turns
         self._count = 0
         self._filled = asyncio.Event()
 
     def put(self, turn: str, item: ItemT) -> bool:
-        """Add an item; False when there is no room."""
+        """Add an item of a source; False if the queue is full."""
         own = self._waiting.get(turn, deque())
         if self._count >= self._most or len(own) >= self._most_of_one:
             return False
@@ -34,7 +34,7 @@ class Turns(Generic[ItemT]):
         return True
 
     async def get(self) -> ItemT:
-        """The first item of whose turn it is."""
+        """The first item of the next source."""
         while not self._waiting:
             self._filled.clear()
             await self._filled.wait()

@@ -1,4 +1,4 @@
-"""Which spec of a PDInference is in effect: the stored one, or the last valid one while that is invalid."""
+"""The spec in effect of a PDInference: the stored one, or the last valid one while the stored one is invalid."""
 
 import pickle
 from collections.abc import Awaitable, Callable, Iterable
@@ -13,36 +13,36 @@ from pdinference.examination.desired import Desired, InvalidSpecError
 
 
 @dataclass(frozen=True, slots=True)
-class InEffect:
-    """What a resource asks for by the spec that is in effect.
+class EffectiveSpec:
+    """The spec in effect of a resource, examined and rendered.
 
     Attributes:
-        rendered: Renders all children; they are too large to be kept.
-        invalid: What is wrong with the stored spec; empty while that is in effect.
-        examine_after: Seconds after which to examine the stored spec again; None for when it changes.
+        rendered: Renders all children; they are too large to keep in memory.
+        invalid: The error of the stored spec; empty while that is in effect.
+        examine_again_after: Seconds until the stored spec is examined again; None if only after a change.
     """
 
     desired: Desired
     rendered: Callable[[], Awaitable[Iterable[Child]]]
     invalid: str = ""
-    examine_after: float | None = None
+    examine_again_after: float | None = None
 
 
-class SpecsInEffect:
-    """Finds the spec in effect of each resource, and remembers what it asks for."""
+class EffectiveSpecs:
+    """Finds the spec in effect of each resource, and caches its examination."""
 
     def __init__(self, examinations: Examinations, history: History) -> None:
         self._examinations = examinations
         self._history = history
         self._desired: dict[Owner, bytes] = {}
-        """Pickled, which takes a quarter of the memory, and a tenth of a millisecond to read."""
+        """Pickled: a quarter of the memory, for a tenth of a millisecond per read."""
 
-    async def of(self, resource: ResourceRecord) -> InEffect:
-        """What a resource asks for.
+    async def find(self, resource: ResourceRecord) -> EffectiveSpec:
+        """Examine the spec in effect of a resource.
 
         Raises:
             InvalidSpecError: The stored spec is invalid, and no valid one is known.
-            BusyError: Others are examined.
+            BusyError: The isolated process is busy with other specs.
             ApiError: The last valid spec could not be read.
         """
         try:
@@ -53,37 +53,37 @@ class SpecsInEffect:
         return found
 
     def forget(self, owner: Owner) -> None:
-        """The resource is gone."""
+        """Drop what is cached of a deleted resource."""
         self._desired.pop(owner, None)
         self._history.forget(owner)
         self._examinations.forget(owner)
 
-    async def _last_valid(self, resource: ResourceRecord, error: InvalidSpecError) -> InEffect:
+    async def _last_valid(self, resource: ResourceRecord, error: InvalidSpecError) -> EffectiveSpec:
         last_valid = await self._history.last_valid(resource)
         if last_valid is None:
             raise error
         try:
             found = await self._compiled(last_valid)
-        except InvalidSpecError:  # valid by the rules of another version of the operator
+        except InvalidSpecError:  # it was valid for another version of the operator
             raise error from None
         invalid = error.with_consequence("the last valid spec stays in effect")
-        return replace(found, invalid=invalid, examine_after=examine_after(error))
+        return replace(found, invalid=invalid, examine_again_after=examine_again_after(error))
 
-    async def _compiled(self, resource: ResourceRecord) -> InEffect:
+    async def _compiled(self, resource: ResourceRecord) -> EffectiveSpec:
         known = self._known(resource.owner)
         if known is not None and known.is_of(resource):
 
             async def render() -> Iterable[Child]:
                 return (await self._examinations.compiled(resource))[1]
 
-            return InEffect(known, render)
+            return EffectiveSpec(known, render)
         desired, children = await self._examinations.compiled(resource)
         self._desired[resource.owner] = pickle.dumps(desired)
 
         async def just_rendered() -> Iterable[Child]:
             return children
 
-        return InEffect(desired, just_rendered)
+        return EffectiveSpec(desired, just_rendered)
 
     def _known(self, owner: Owner) -> Desired | None:
         kept = self._desired.get(owner)
@@ -93,6 +93,6 @@ class SpecsInEffect:
         return known
 
 
-def examine_after(error: InvalidSpecError) -> float | None:
-    """Seconds after which the same spec may be found valid; None for never."""
+def examine_again_after(error: InvalidSpecError) -> float | None:
+    """Seconds until the same spec may be found valid; None for never."""
     return AGAIN_AFTER_S if isinstance(error, ExaminationEndedError) else None

@@ -1,0 +1,57 @@
+"""Inputs of a status: a resource that serves, starts, or sleeps."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
+from pdinference.api.v1alpha1 import Condition, Status
+from pdinference.planning.observed import PodProblem, PodSummary, WorkloadState
+from pdinference.planning.rollout import RolloutPlan
+from pdinference.planning.status import StatusInputs, build_status
+
+NOW = datetime(2026, 11, 5, 12, 0, tzinfo=UTC)
+NAMES = {Role.PARAMETER: "x-parameter-r1", Role.DECODE: "x-decode-r1", Role.ROUTER: "x-router"}
+
+
+def workload(role: Role, ready: int = 1) -> WorkloadState:
+    return WorkloadState(NAMES[role], role, "r1", 1, 1, 1, ready, ready, observed=True)
+
+
+def pod(role: Role, *, ready: bool = True, problem: PodProblem | None = None, revision: str = "r1") -> PodSummary:
+    return PodSummary(f"x-{role}-0", role, revision, "Running", ready=ready, problem=problem)
+
+
+SERVING = StatusInputs(
+    namespace="ns",
+    name="x",
+    generation=3,
+    port=80,
+    target="r1",
+    desired=dict.fromkeys(Role, 1),
+    rollout=RolloutPlan(serving="r1", complete=True, keep=frozenset({"r1"})),
+    workloads={role: workload(role) for role in SERVING_ROLES},
+    pods=tuple(pod(role) for role in SERVING_ROLES),
+)
+STARTING = replace(
+    SERVING,
+    rollout=RolloutPlan(serving="", complete=False, keep=None),
+    workloads={role: workload(role, ready=0) for role in SERVING_ROLES},
+    pods=tuple(pod(role, ready=False) for role in SERVING_ROLES),
+)
+ASLEEP = replace(
+    SERVING,
+    workloads={**SERVING.workloads, **{role: replace(workload(role), desired=0) for role in ENGINE_ROLES}},
+    pods=(pod(Role.ROUTER),),
+    autoscalers={Role.PARAMETER: None, Role.DECODE: None},
+    queues_requests=True,
+    asleep=True,
+)
+
+
+def built(inputs: StatusInputs, previous: Status | None = None, now: datetime = NOW) -> Status:
+    return build_status(inputs, previous=previous or Status(), now=now)
+
+
+def conditions(status: Status) -> Mapping[str, Condition]:
+    return {condition.type: condition for condition in status.conditions}
