@@ -6,9 +6,9 @@ from typing import TypeVar
 
 from benchmarks.autoscaling.fleet import Fleet
 from benchmarks.autoscaling.pods import DecodePod, PrefillPod
-from pdinference.planning.scaling.decode import DecodeWindow, decode_load, idle_token_seconds
+from pdinference.planning.scaling.decode_load import DecodeWindow, decode_load, idle_token_seconds
 from pdinference.planning.scaling.kv import kv_demand
-from pdinference.planning.scaling.prefill import RECENT_SECONDS, PrefillWindow, arrival_rate, prefill_load
+from pdinference.planning.scaling.prefill_load import RECENT_SECONDS, PrefillWindow, arrival_rate, prefill_load
 from pdinference.planning.scaling.signals import WINDOW_SECONDS, Signal
 
 IN_FLIGHT_SECONDS = "in-flight prompt tokens / measured rate"

@@ -14,8 +14,8 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import BATCH, CHILDREN, CONFIG_MAP, JOB, POD, RESOURCE, Owner
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
-from pdinference.controller.report import Reporter
 from pdinference.controller.results import Result
+from pdinference.controller.status_writer import Reporter
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import tasks
 from pdinference.isolation.calls import InProcess

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pdinference.cluster.kinds import DEPLOYMENT, STATEFUL_SET
-from pdinference.planning.scaling.sleep import Activity
+from pdinference.planning.scaling.sleep_and_wake import Activity
 from tests.inference.world import World
 
 Json = dict[str, Any]

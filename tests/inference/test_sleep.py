@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from pdinference.cluster.kinds import DEPLOYMENT, SCALER, STATEFUL_SET
-from pdinference.planning.scaling.sleep import Activity
+from pdinference.planning.scaling.sleep_and_wake import Activity
 from tests.inference.scaled import recommend
 from tests.inference.sleeping import (
     BUSY,

@@ -12,8 +12,8 @@ from pdinference.cluster.kinds import CONTROLLER_REVISION, DEPLOYMENT, POD, RESO
 from pdinference.cluster.replicas import ReplicaWriter
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
-from pdinference.controller.report import Reporter
 from pdinference.controller.results import Result
+from pdinference.controller.status_writer import Reporter
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import tasks
 from pdinference.inference.effective_spec import EffectiveSpecs
@@ -23,7 +23,7 @@ from pdinference.inference.snapshotter import Snapshotter
 from pdinference.isolation.calls import Calls, InProcess
 from pdinference.manifests import RenderSettings
 from pdinference.planning.scaling.condition import MeasuredLoad
-from pdinference.planning.scaling.sleep import Activity
+from pdinference.planning.scaling.sleep_and_wake import Activity
 from tests.cluster.fake_api import FakeApi
 
 Json = dict[str, Any]

@@ -11,7 +11,7 @@ from pdinference.api.names import METRIC_HELD_REQUESTS, METRIC_IDLE_SECONDS, Rol
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import POD, RESOURCE, Owner
 from pdinference.loadmetrics.activity import ActivityMonitor
-from pdinference.planning.scaling.sleep import Activity
+from pdinference.planning.scaling.sleep_and_wake import Activity
 
 OWNER = Owner("ns", "llama")
 SLEEPY = {"scaleToZero": {"afterSeconds": 900}}

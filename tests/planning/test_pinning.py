@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.planning.conditions import ConditionResult
+from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.pinning import pinned
 
 Make = Callable[..., PDInference]

@@ -6,7 +6,7 @@ from typing import Literal
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Condition, RolesStatus, RoleStatus, Status
 from pdinference.api.v1alpha1.conditions import INVALID, MODEL_READY
-from pdinference.planning.conditions import ASLEEP
+from pdinference.planning.condition_changes import ASLEEP
 from pdinference.planning.model_report import CHECKED, NOT_CHECKED
 from pdinference.planning.status.problems import SCALED_TO_ZERO
 from pdinference.planning.transitions import transitions

@@ -25,8 +25,8 @@ from pdinference.cluster.kinds import JOB, ChildKey, Owner
 from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.state.records import ResourceRecord
 from pdinference.controller.metrics import Metrics
-from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.results import Result, count_writes
+from pdinference.controller.status_writer import Reporter, status_of
 from pdinference.engine.batch import Service
 from pdinference.examination.client import AGAIN_AFTER_S, ExaminationEndedError, Examinations
 from pdinference.examination.desired import InvalidSpecError

@@ -9,7 +9,7 @@ from pdinference.api.validation import Problem
 from pdinference.checks.decode_room import room_warnings
 from pdinference.checks.facts import Facts
 from pdinference.checks.remedies import remedies
-from pdinference.planning.conditions import ROLE_WORDS
+from pdinference.planning.condition_changes import ROLE_WORDS
 from pdinference.planning.memory import (
     Figure,
     Inputs,

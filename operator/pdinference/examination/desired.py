@@ -15,7 +15,7 @@ from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import WORKLOADS, ChildKey
 from pdinference.cluster.state.records import ResourceRecord, digest
 from pdinference.manifests import Rendered, RenderSettings, render
-from pdinference.planning.conditions import ConditionResult
+from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.pinning import pinned
 from pdinference.planning.scaling.scale_spec import ScaleSpec

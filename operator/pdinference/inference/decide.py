@@ -16,7 +16,7 @@ from pdinference.inference.snapshot import Snapshot
 from pdinference.planning.model_report import model_status
 from pdinference.planning.rollout import RolloutPlan, plan_rollout
 from pdinference.planning.scaling.allocation import Allocation, allocate
-from pdinference.planning.scaling.sleep import seconds_until_sleep, sleeps
+from pdinference.planning.scaling.sleep_and_wake import seconds_until_sleep, sleeps
 
 
 def decide(snapshot: Snapshot) -> Plan:

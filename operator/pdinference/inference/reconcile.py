@@ -17,8 +17,8 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.state.records import ResourceRecord
 from pdinference.controller.metrics import Metrics
-from pdinference.controller.report import Reporter, status_of
 from pdinference.controller.results import Result
+from pdinference.controller.status_writer import Reporter, status_of
 from pdinference.examination.desired import InvalidSpecError
 from pdinference.inference.decide import decide
 from pdinference.inference.effective_spec import EffectiveSpecs, examine_again_after

@@ -8,8 +8,8 @@ from pdinference.api.names import Role
 from pdinference.api.v1alpha1.scaler import ScalerStatus
 from pdinference.cluster.kinds import SCALER, ChildKey
 from pdinference.inference.snapshot import Snapshot
-from pdinference.planning import conditions
-from pdinference.planning.conditions import ConditionResult
+from pdinference.planning import condition_changes
+from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scale_target import ScalerState
 from pdinference.planning.scaling.allocation import Allocation
@@ -69,8 +69,10 @@ def _statuses(
             continue
         counts = allocation.replicas[role]
         revision = rollout.serving if rollout.serving in counts else snapshot.desired.revision
-        limited = conditions.build_conditions(
-            {conditions.LIMITED: _limited(allocation, role)}, generation=snapshot.resource.generation, now=snapshot.now
+        limited = condition_changes.build_conditions(
+            {condition_changes.LIMITED: _limited(allocation, role)},
+            generation=snapshot.resource.generation,
+            now=snapshot.now,
         )
         yield (
             role,
@@ -82,7 +84,7 @@ def _statuses(
                 baseline_inter_token_microseconds=best_baseline(state, revision, snapshot.measured.baselines)
                 if role is Role.DECODE
                 else None,
-                conditions=conditions.carry_over(limited, state.conditions),
+                conditions=condition_changes.carry_over(limited, state.conditions),
             ),
         )
 

@@ -15,7 +15,7 @@ from pdinference.planning.observed import AutoscalerState, PodSummary, WorkloadS
 from pdinference.planning.scale_target import ScalerState
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.fleet import Fleet
-from pdinference.planning.scaling.sleep import Activity
+from pdinference.planning.scaling.sleep_and_wake import Activity
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.state.records import ResourceRecord
-from pdinference.controller.report import status_of
+from pdinference.controller.status_writer import status_of
 from pdinference.examination.desired import Desired
 from pdinference.inference.snapshot import Snapshot
 from pdinference.planning.scaling.condition import MeasuredLoad
-from pdinference.planning.scaling.sleep import Activity
+from pdinference.planning.scaling.sleep_and_wake import Activity
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pdinference.loadmetrics.scraping.fetch import Share, fetch
 from pdinference.loadmetrics.scraping.rounds import Rounds
 from pdinference.loadmetrics.scraping.text_format import name_of, sample
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
-from pdinference.planning.scaling.sleep import Activity
+from pdinference.planning.scaling.sleep_and_wake import Activity
 
 INTERVAL_S: Final = 1.0
 """Time between two rounds. A waiting request is detected within this time."""

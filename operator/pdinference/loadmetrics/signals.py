@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 
 from pdinference.loadmetrics.scraping.exposition import Histogram, Reading
 from pdinference.loadmetrics.scraping.window import TimedReading, Window, decode_window, grown, prefill_window
-from pdinference.planning.scaling.decode import DecodeWindow, decode_load
+from pdinference.planning.scaling.decode_load import DecodeWindow, decode_load
 from pdinference.planning.scaling.kv import kv_demand
-from pdinference.planning.scaling.prefill import arrival_rate, prefill_load
+from pdinference.planning.scaling.prefill_load import arrival_rate, prefill_load
 from pdinference.planning.scaling.signals import Signal
 
 _YOUNG_S: Final = 15.0

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from pdinference.api.v1alpha1 import BatchStatus, Condition
 from pdinference.api.v1alpha1.batch import BatchPhase
 from pdinference.api.v1alpha1.conditions import INVALID
-from pdinference.planning import conditions, pod_diagnosis, reported
-from pdinference.planning.conditions import condition
+from pdinference.planning import condition_changes, pod_diagnosis, reported
+from pdinference.planning.condition_changes import condition
 from pdinference.planning.observed import Failure, JobState, PodSummary
 from pdinference.planning.transitions import Transition
 
@@ -112,7 +112,7 @@ def _conditions(state: State, generation: int, previous: BatchStatus, now: datet
         )
         for type_ in (RUNNING, COMPLETE, FAILED)
     ]
-    return conditions.carry_over(fresh, previous.conditions)
+    return condition_changes.carry_over(fresh, previous.conditions)
 
 
 def _counts(inputs: BatchStatusInputs, previous: BatchStatus) -> Progress:

@@ -3,7 +3,7 @@
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import RoleSpec, Spec
 from pdinference.api.v1alpha1.roles.pinning import chooses_nodes, names_product
-from pdinference.planning.conditions import ConditionResult
+from pdinference.planning.condition_changes import ConditionResult
 
 
 def pinned(spec: Spec) -> ConditionResult | None:

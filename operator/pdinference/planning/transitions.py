@@ -16,7 +16,7 @@ from pdinference.api.v1alpha1.conditions import (
     PROGRESSING,
     READY,
 )
-from pdinference.planning.conditions import ASLEEP, find
+from pdinference.planning.condition_changes import ASLEEP, find
 from pdinference.planning.model_report import CHECKED, UNDER_WAY
 from pdinference.planning.scaling.limited import JOINT_LIMITS, LimitReason
 from pdinference.planning.status.problems import SCALED_TO_ZERO

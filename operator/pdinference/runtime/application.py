@@ -19,7 +19,7 @@ from pdinference.cluster.replicas import ReplicaWriter
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.queue import WorkQueue
-from pdinference.controller.report import Reporter
+from pdinference.controller.status_writer import Reporter
 from pdinference.controller.supervisor import Supervisor
 from pdinference.controller.workers import KindDispatcher, Workers
 from pdinference.examination.client import Examinations

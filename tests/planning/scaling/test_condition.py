@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pdinference.api.names import Role
-from pdinference.planning.conditions import ConditionResult
+from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.observed import AutoscalerState, Load, Verdict
 from pdinference.planning.scaling.condition import MeasuredLoad, autoscaling_result, scaling_text
 from pdinference.planning.scaling.limited import Limit, LimitReason

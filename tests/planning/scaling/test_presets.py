@@ -2,7 +2,7 @@ import pytest
 
 from benchmarks.autoscaling.hpa import replicas_for
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.planning.scaling.decode import DecodeWindow
+from pdinference.planning.scaling.decode_load import DecodeWindow
 from pdinference.planning.scaling.presets import PRESETS
 from pdinference.planning.scaling.signals import Signal
 

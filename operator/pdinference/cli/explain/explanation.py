@@ -10,7 +10,7 @@ from pdinference.cli.explain.facts import RoleCount, gpus, role_counts, traffic_
 from pdinference.cli.explain.moment import Moment
 from pdinference.cli.explain.steps import Step, held_back, writes
 from pdinference.cluster.state.records import ResourceRecord
-from pdinference.controller.report import status_of
+from pdinference.controller.status_writer import status_of
 
 _LONGEST = 4000
 

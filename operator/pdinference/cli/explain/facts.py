@@ -9,7 +9,7 @@ from pdinference.cli.explain.moment import Moment
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
 from pdinference.inference.scale_targets import recommended
 from pdinference.inference.snapshot import Snapshot
-from pdinference.planning.conditions import ROLE_WORDS
+from pdinference.planning.condition_changes import ROLE_WORDS
 from pdinference.planning.observed import WorkloadState
 from pdinference.planning.pod_diagnosis import most_severe
 

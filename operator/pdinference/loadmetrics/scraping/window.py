@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Final
 
 from pdinference.loadmetrics.scraping.exposition import Histogram, Reading
-from pdinference.planning.scaling.decode import DecodeWindow
-from pdinference.planning.scaling.prefill import RECENT_SECONDS, PrefillWindow
+from pdinference.planning.scaling.decode_load import DecodeWindow
+from pdinference.planning.scaling.prefill_load import RECENT_SECONDS, PrefillWindow
 from pdinference.planning.scaling.signals import WINDOW_SECONDS
 
 FRESH_S: Final = 20.0

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from pdinference.api.names import Role
-from pdinference.planning.conditions import ROLE_WORDS, ConditionResult
+from pdinference.planning.condition_changes import ROLE_WORDS, ConditionResult
 from pdinference.planning.observed import AutoscalerState, KvCache, Load
 from pdinference.planning.scaling.limited import JOINT_LIMITS, Limit
 from pdinference.planning.scaling.signals import METRICS

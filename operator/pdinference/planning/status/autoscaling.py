@@ -1,7 +1,7 @@
 """The condition Autoscaling: whether the replica counts follow the load."""
 
 from pdinference.api import names
-from pdinference.planning.conditions import ASLEEP, ConditionResult
+from pdinference.planning.condition_changes import ASLEEP, ConditionResult
 from pdinference.planning.scaling.condition import autoscaling_result
 from pdinference.planning.status.inputs import StatusInputs
 

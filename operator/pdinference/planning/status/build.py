@@ -7,7 +7,7 @@ from pdinference.api.names import SERVING_ROLES
 from pdinference.api.v1alpha1 import PlanStatus, RolesStatus, Status
 from pdinference.api.v1alpha1.conditions import AUTOSCALING, MEMORY_FITS, MODEL_READY, PINNED, READY
 from pdinference.api.v1alpha1.status import ModelStatus
-from pdinference.planning import conditions
+from pdinference.planning.condition_changes import ROLE_CONDITIONS, build_conditions, carry_over
 from pdinference.planning.memory.observed import compared
 from pdinference.planning.model_report import model_status
 from pdinference.planning.status.autoscaling import autoscaling
@@ -37,14 +37,14 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
     )
     results = {
         READY: ready(inputs, first),
-        **{conditions.ROLE_CONDITIONS[role]: role_ready(role, roles[role], problems[role]) for role in SERVING_ROLES},
+        **{ROLE_CONDITIONS[role]: role_ready(role, roles[role], problems[role]) for role in SERVING_ROLES},
         MODEL_READY: model,
         **kstatus(progress),
         MEMORY_FITS: memory_fits(inputs.memory),
         PINNED: inputs.pinned,
         AUTOSCALING: autoscaling(inputs),
     }
-    fresh = conditions.build_conditions(results, generation=inputs.generation, now=now)
+    fresh = build_conditions(results, generation=inputs.generation, now=now)
     return Status(
         observed_generation=inputs.generation,
         url=service_url(inputs.namespace, inputs.name, inputs.port),
@@ -54,7 +54,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         plan=_plan(inputs, previous),
         model=_model(inputs, previous),
         last_progress_time=since,
-        conditions=conditions.carry_over(fresh, previous.conditions),
+        conditions=carry_over(fresh, previous.conditions),
     )
 
 

@@ -14,7 +14,7 @@ from pdinference.api.v1alpha1.conditions import (
     MODEL_READY,
     PROGRESSING,
 )
-from pdinference.planning.conditions import ROLE_CONDITIONS, ConditionResult, find
+from pdinference.planning.condition_changes import ROLE_CONDITIONS, ConditionResult, find
 from pdinference.planning.model_report import WORKING
 from pdinference.planning.observed import PREPARING_MODEL
 from pdinference.planning.pod_diagnosis import Diagnosis

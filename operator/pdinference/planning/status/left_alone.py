@@ -5,8 +5,8 @@ from datetime import datetime
 from pdinference.api.names import SERVING_ROLES
 from pdinference.api.v1alpha1 import Status
 from pdinference.api.v1alpha1.conditions import AUTOSCALING, INVALID, MEMORY_FITS, READY
-from pdinference.planning import conditions
-from pdinference.planning.conditions import ConditionResult
+from pdinference.planning import condition_changes
+from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.status.model import memory_fits
 from pdinference.planning.status.progressing import kstatus
@@ -32,20 +32,20 @@ def left_alone_status(
     created = bool(previous.revision)
     types = [READY]
     if created:
-        types += [conditions.ROLE_CONDITIONS[role] for role in SERVING_ROLES]
+        types += [condition_changes.ROLE_CONDITIONS[role] for role in SERVING_ROLES]
     if any(old.type == AUTOSCALING for old in previous.conditions):
         types.append(AUTOSCALING)
     results = dict.fromkeys(types, _UNKNOWN if created else _NOTHING) | {
         **kstatus(ConditionResult("False", INVALID, message)),
         MEMORY_FITS: memory_fits(memory),
     }
-    fresh = conditions.build_conditions(results, generation=generation, now=now)
+    fresh = condition_changes.build_conditions(results, generation=generation, now=now)
     kept = [old for old in previous.conditions if old.type not in results]
     return previous.model_copy(
         update={
             "observed_generation": generation,
             "plan": memory.status,
             "last_progress_time": None,
-            "conditions": conditions.carry_over([*fresh, *kept], previous.conditions),
+            "conditions": condition_changes.carry_over([*fresh, *kept], previous.conditions),
         }
     )

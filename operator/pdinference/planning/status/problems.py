@@ -6,7 +6,7 @@ from pdinference.api.names import ENGINE_ROLES, SERVING_ROLES, Role
 from pdinference.api.v1alpha1 import RoleStatus, Status
 from pdinference.api.v1alpha1.conditions import CRASH_LOOPING, FINAL_REASONS, PODS_NOT_CREATED
 from pdinference.planning import pod_diagnosis
-from pdinference.planning.conditions import ASLEEP, ROLE_CONDITIONS, ROLE_WORDS, find
+from pdinference.planning.condition_changes import ASLEEP, ROLE_CONDITIONS, ROLE_WORDS, find
 from pdinference.planning.observed import Failure, WorkloadState
 from pdinference.planning.pod_diagnosis import Diagnosis
 from pdinference.planning.scaling.limited import LimitReason

@@ -11,7 +11,7 @@ from pdinference.api.v1alpha1.conditions import (
     ROLLOUT_COMPLETE,
     STALLED,
 )
-from pdinference.planning.conditions import ASLEEP, ConditionResult
+from pdinference.planning.condition_changes import ASLEEP, ConditionResult
 from pdinference.planning.pod_diagnosis import Diagnosis
 from pdinference.planning.scaling.limited import LimitReason
 from pdinference.planning.status.inputs import StatusInputs

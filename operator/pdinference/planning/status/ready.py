@@ -2,7 +2,7 @@
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.planning.conditions import ASLEEP, ConditionResult
+from pdinference.planning.condition_changes import ASLEEP, ConditionResult
 from pdinference.planning.pod_diagnosis import Diagnosis
 from pdinference.planning.status.inputs import StatusInputs
 

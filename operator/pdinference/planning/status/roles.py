@@ -3,7 +3,7 @@
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import RoleStatus
-from pdinference.planning.conditions import ROLE_WORDS, ConditionResult
+from pdinference.planning.condition_changes import ROLE_WORDS, ConditionResult
 from pdinference.planning.pod_diagnosis import Diagnosis
 from pdinference.planning.scaling.condition import scaling_text
 from pdinference.planning.status.inputs import StatusInputs

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdinference.planning.scaling.decode import BUSY_POD_CAP, DecodeWindow, decode_load, idle_token_seconds
+from pdinference.planning.scaling.decode_load import BUSY_POD_CAP, DecodeWindow, decode_load, idle_token_seconds
 
 IDLE = 0.0044
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pdinference.controller.report import merge_patch
+from pdinference.controller.status_writer import merge_patch
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pdinference.planning.scaling.sleep import Activity, seconds_until_sleep, sleeps
+from pdinference.planning.scaling.sleep_and_wake import Activity, seconds_until_sleep, sleeps
 
 IDLE, HELD = Activity(held=False, idle_seconds=1000), Activity(held=True, idle_seconds=0)
 

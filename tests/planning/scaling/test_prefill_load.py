@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdinference.planning.scaling.prefill import PrefillWindow, arrival_rate, prefill_load
+from pdinference.planning.scaling.prefill_load import PrefillWindow, arrival_rate, prefill_load
 
 NOTHING = PrefillWindow(
     seconds=30, prefill_seconds=0, finished=0, arrived=0, waiting=0, running=0, recent_seconds=10, recent_arrived=0
