@@ -94,7 +94,8 @@ def _held_back(
     if workload is None and allocation.blocked:
         return Diagnosis(LimitReason.GPU_BUDGET, f"{word}: {allocation.blocked}")
     if workload is not None and allocation.budget is not None and workload.desired < counts.desired:
-        why = f"spec.autoscaling.gpuBudget leaves GPUs for {workload.desired} until other pods have ended."
+        room = f"GPUs for {workload.desired}" if workload.desired else "no GPUs"
+        why = f"spec.autoscaling.gpuBudget leaves {room} until other pods have ended."
         return Diagnosis(LimitReason.GPU_BUDGET, f"{word}: {counts.ready} of {counts.desired} pods ready; {why}")
     return None
 
