@@ -35,7 +35,7 @@ from e2e.nodes import HOSTNAME
 from e2e.requests import complete
 from e2e.upgrade import resources
 from e2e.upgrade.resources import ASLEEP, ROLLING, SCALED, SERVING, WIDE, Document
-from e2e.upgrade.state import State, differences, state, staying
+from e2e.upgrade.state import differences, state, staying
 from e2e.waiting import WaitTimeoutError, conditions, wait_ready, wait_until
 from pdinference.api.names import (
     ENGINE_ROLES,
@@ -49,6 +49,8 @@ from pdinference.api.names import (
 
 CLUSTER: Final = "upgrade"
 NAMESPACE: Final = "models"
+_COMPLETE: Final = (SCALED, ASLEEP, WIDE)
+"""The resources whose router is replaced. A router of a revision that is rolled out already is not replaced again."""
 _MISSING_IMAGE: Final = "localhost/pdinference/no-such-image:1"
 _ANSWERS: Final = 10
 _SECONDS: Final = 600
@@ -131,10 +133,11 @@ class Upgrade:
 
     def _upgrade(self) -> None:
         before, before_asleep = state(self.kubectl, *SERVING), state(self.kubectl, ASLEEP)
+        routers = state(self.kubectl, *_COMPLETE).routers
         with self._loads(*SERVING) as clients:
             _wait_for_answers(clients)
             install_operator(self.kubectl, self.present)
-            self._until_taken_over(before, before_asleep)
+            self._until_taken_over(routers)
             _wait_for_answers(clients)
             lost = _unanswered(clients)
         self._until_asleep()
@@ -150,17 +153,16 @@ class Upgrade:
             raise UpgradeError("\n".join(found))
         say(f"{len(after.pods)} pods of P and D are those of before, {dict(after.replicas)}")
 
-    def _until_taken_over(self, *before: State) -> None:
-        """Wait until the new operator has replaced all routers and has written all HPAs."""
-        old = frozenset[str]().union(*(each.routers for each in before))
+    def _until_taken_over(self, old: frozenset[str]) -> None:
+        """Wait until the new operator has replaced the old router pods and has written all HPAs."""
 
         def replaced() -> bool:
-            pods = staying(self.kubectl, f"{LABEL_NAME},{LABEL_ROLE}={Role.ROUTER}")
+            pods = staying(self.kubectl, f"{LABEL_NAME} in ({','.join(_COMPLETE)}),{LABEL_ROLE}={Role.ROUTER}")
             new = [pod for pod in pods if pod["metadata"]["uid"] not in old]
             return len(new) == len(pods) == len(old) and all(map(_is_ready, new))
 
         wait_until("new router pods", replaced, timeout=_SECONDS)
-        say("all router pods are replaced")
+        say("the router pods are replaced")
         wait_until("HPAs that scale PDScalers", self._scales_scalers)
         wait_until("a leader of this release", self._leads)
 
