@@ -50,7 +50,7 @@ from pdinference.api.names import (
 CLUSTER: Final = "upgrade"
 NAMESPACE: Final = "models"
 _COMPLETE: Final = (SCALED, ASLEEP, WIDE)
-"""The resources whose router is replaced. A router of a revision that is rolled out already is not replaced again."""
+"""Resources whose router pods are replaced. In a roll-out that hangs, only the router pods of the new revision are."""
 _MISSING_IMAGE: Final = "localhost/pdinference/no-such-image:1"
 _ANSWERS: Final = 10
 _SECONDS: Final = 600
