@@ -105,6 +105,14 @@ test-e2e: setup test-cluster ## Real kubelets, real vLLM on CPU, the real router
 	$(RUN) python -m e2e.images build
 	$(RUN) pytest e2e --ignore=e2e/test_cluster.py $(ARGS)
 
+# The earlier commit's files lie in build/, which git ignores.
+.PHONY: upgrade-from
+upgrade-from: setup ## An upgrade from another commit to this one on a local cluster, under load: make upgrade-from REF=2b1f09f
+	$(RUN) python -m e2e.cluster prepare
+	@rm -rf build/earlier && mkdir -p build/earlier
+	git archive $(or $(REF),$(error Name the earlier commit: make upgrade-from REF=...)) | tar --extract --directory build/earlier
+	$(RUN) python -m e2e.upgrade build/earlier $$(git rev-parse --short $(REF)) $(ARGS)
+
 .PHONY: format
 format: setup ## Format the code and mend what lint can mend
 	$(RUN) ruff format .

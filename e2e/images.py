@@ -26,7 +26,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -68,11 +68,13 @@ class Image:
         name: Its folder below images/, and the last part of its reference.
         tag: The version in its reference.
         inputs: The files and folders, relative to the repository, that its Dockerfile copies.
+        repository: The sources: this checkout, or the files of another commit.
     """
 
     name: str
     tag: str
     inputs: tuple[str, ...]
+    repository: Path = REPOSITORY
 
     @property
     def reference(self) -> str:
@@ -82,7 +84,7 @@ class Image:
     @property
     def dockerfile(self) -> Path:
         """How it is built."""
-        return REPOSITORY / "images" / self.name / "Dockerfile"
+        return self.repository / "images" / self.name / "Dockerfile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,21 @@ def build_images(names: Sequence[str] = tuple(IMAGES)) -> dict[str, BuiltImage]:
     # One build at a time: two would take the same cores and the same disk, and one of them may be what the other needs.
     with locked(_lock()):
         return {name: _up_to_date(IMAGES[name]) for name in names}
+
+
+def build_earlier(name: str, repository: Path, tag: str) -> BuiltImage:
+    """Build an image from the files of another commit, unless it is up to date.
+
+    Args:
+        name: Its folder below images/.
+        repository: The files of that commit.
+        tag: Of the reference, which must differ from that of this checkout's image.
+
+    Raises:
+        ImageError: The image can't be built; the message says why.
+    """
+    with locked(_lock()):
+        return _up_to_date(replace(IMAGES[name], repository=repository.absolute(), tag=tag))
 
 
 def save(name: str, archive: Path) -> None:
@@ -294,9 +311,11 @@ def content_hash(image: Image) -> str:
         image: The image that would be built.
     """
     digest = hashlib.sha256()
-    files = sorted({file for each in (*image.inputs, f"images/{image.name}") for file in _files(REPOSITORY / each)})
+    files = sorted(
+        {file for each in (*image.inputs, f"images/{image.name}") for file in _files(image.repository / each)}
+    )
     facts = [image.reference, _base_key(), *(f"{name}={os.environ.get(name, '')}" for name in _INDEXES)]
-    digest.update(json.dumps([facts, [os.path.relpath(file, REPOSITORY) for file in files]]).encode())
+    digest.update(json.dumps([facts, [os.path.relpath(file, image.repository) for file in files]]).encode())
     for file in files:
         digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()[:16]
@@ -327,7 +346,7 @@ def _build(image: Image, content: str) -> None:
             f"--label={_LABEL}={content}",
             f"--tag={image.reference}",
             f"--file={image.dockerfile}",
-            str(REPOSITORY),
+            str(image.repository),
         )
     finally:
         _forget_containers()

@@ -1,5 +1,6 @@
 """The operator and an example, installed as a user would: with helm and kubectl."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,15 +41,16 @@ def local_references(built: Mapping[str, BuiltImage]) -> ImageReferences:
     return ImageReferences(operator.reference, router.reference, vllm.reference, build=operator.content)
 
 
-def install_operator(kubectl: Kubectl, images: ImageReferences, *values: str) -> None:
+def install_operator(kubectl: Kubectl, images: ImageReferences, *values: str, chart: Path = CHART) -> None:
     """Install or upgrade the operator from its chart, and wait until it runs.
 
     Args:
         kubectl: The cluster.
         images: Which operator, and which router it gives to resources that name none.
         values: Further `name=value` settings of the chart.
+        chart: The chart, which is this checkout's by default.
     """
-    say(f"helm upgrade --install {RELEASE} charts/pdinference-operator -n {OPERATOR_NAMESPACE}")
+    say(f"helm upgrade --install {RELEASE} {os.path.relpath(chart, REPOSITORY)} -n {OPERATOR_NAMESPACE}")
     build = f"podAnnotations.build={images.build or 'released'}"
     settings = [
         *_image("image", images.operator),
@@ -58,7 +60,7 @@ def install_operator(kubectl: Kubectl, images: ImageReferences, *values: str) ->
         *values,
     ]
     kubectl.command(
-        *("helm", "upgrade", "--install", RELEASE, CHART, "--namespace", OPERATOR_NAMESPACE, "--create-namespace"),
+        *("helm", "upgrade", "--install", RELEASE, chart, "--namespace", OPERATOR_NAMESPACE, "--create-namespace"),
         *("--wait", "--timeout", "3m"),
         *(
             word

@@ -46,7 +46,7 @@ def test_what_is_flat_stays_as_it_is() -> None:
         (json.dumps({"x": "y" * 1_300_000}), "spec: is 1300009 bytes of JSON"),
         (json.dumps({"x": "y" * MAX_SPEC_BYTES}), f"spec: is {MAX_SPEC_BYTES + 8} bytes of JSON"),
         ('{"x":[' + "{}," * 400_000 + "{}]}", "spec: is 1200010 bytes of JSON"),
-        ('{"x":[' + "{}," * 30_000 + "{}]}", "spec.x[16382]: the document has more than 16384 values"),
+        ('{"x":[' + "{}," * 30_000 + "{}]}", "spec.x[16382]: exceeds the limit of 16384 values in a document"),
     ],
 )
 def test_a_resource_that_cannot_be_read_is_known_with_the_reason(spec: str, why: str) -> None:

@@ -25,7 +25,7 @@ LARGE = overlay('{"a":"%s"}' % ("y" * 1_300_000))
 MANY = overlay('{"a":[%s{}]}' % ("{}," * 60_000))
 TOO_DEEP = "spec.decode.podTemplate.spec.a.a: is nested deeper than 64 levels"
 TOO_LARGE = "bytes of JSON; the limit is 131072 bytes"
-TOO_MANY = "the document has more than 16384 values"
+TOO_MANY = "exceeds the limit of 16384 values in a document"
 
 
 class Hostile:
