@@ -33,7 +33,7 @@ async def test_a_batch_that_cannot_work_is_refused_in_the_same_words(
         return {**batch_document(**spec), "metadata": {"name": name, "namespace": world.namespace}}
 
     path, resources = BATCH.path(world.namespace), {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}
-    problem = "spec.resources.requests.cpu: 2 is more than the limit of 1. Lower it, or raise the limit."
+    problem = "spec.resources.requests.cpu: 2 exceeds the limit of 1. Lower the request, or raise the limit."
     await world.api.create(path, batch("early", resources=resources))
     await operators.start(*webhook.flags)
     await webhook.insists()

@@ -187,7 +187,7 @@ async def test_suspend_deadline_and_lifetime_can_be_changed_and_nothing_else(
         {"input": {"configMap": {"name": "others"}}},
         {"resources": {"limits": {"cpu": "1"}}},
     ):
-        with pytest.raises(ApiError, match="A batch that exists cannot be changed"):
+        with pytest.raises(ApiError, match="of an existing batch can be changed"):
             await edit(world, **change)
 
 
