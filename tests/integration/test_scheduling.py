@@ -221,7 +221,9 @@ async def test_a_pod_that_wants_more_than_any_node_has_stays_pending_and_says_so
         router={"placement": fleet.placement},
         transfer={"rdma": {"resourceName": "rdma/ib", "count": 2}},
     )
-    await says(world, "ParameterReady", "Insufficient nvidia.com/gpu", "No node has enough free nvidia.com/gpu and rdma/ib ")
+    await says(
+        world, "ParameterReady", "Insufficient nvidia.com/gpu", "No node has enough free nvidia.com/gpu and rdma/ib "
+    )
     await says(world, "DecodeReady", "node affinity/selector", "spec.decode.accelerator.products")
 
 
