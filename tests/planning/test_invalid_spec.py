@@ -1,38 +1,13 @@
 """The status while the stored spec is invalid: by the last valid one, and without one."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1 import Condition, Status
+from pdinference.api.v1alpha1 import Status
 from pdinference.planning.memory import NO_VERDICT
-from pdinference.planning.observed import PodSummary, WorkloadState
-from pdinference.planning.rollout import RolloutPlan
-from pdinference.planning.status import StatusInputs, build_status, left_alone_status
+from pdinference.planning.status import left_alone_status
 from pdinference.planning.transitions import transitions
-
-NOW = datetime(2026, 11, 22, tzinfo=UTC)
-ROLES = (Role.PARAMETER, Role.DECODE, Role.ROUTER)
-COUNTS = {"desired": 1, "replicas": 1, "updated": 1, "ready": 1, "available": 1, "observed": True}
-SERVING = StatusInputs(
-    namespace="ns",
-    name="x",
-    generation=3,
-    port=80,
-    target="r1",
-    desired=dict.fromkeys(ROLES, 1),
-    rollout=RolloutPlan(serving="r1", complete=True, keep=frozenset({"r1"})),
-    workloads={role: WorkloadState(f"x-{role}", role, "r1", **COUNTS) for role in ROLES},  # type: ignore[arg-type]
-    pods=tuple(PodSummary(f"x-{role}-r1-0", role, "r1", "Running", ready=True) for role in ROLES),
-)
-
-
-def built(inputs: StatusInputs, previous: Status | None = None) -> Status:
-    return build_status(inputs, previous=previous or Status(), now=NOW)
-
-
-def conditions(status: Status) -> dict[str, Condition]:
-    return {condition.type: condition for condition in status.conditions}
+from tests.planning.statuses import NOW, SERVING, built, conditions
 
 
 def left_alone(previous: Status) -> Status:
@@ -42,7 +17,7 @@ def left_alone(previous: Status) -> Status:
 def test_progressing_reports_the_stored_spec_others_the_last_valid() -> None:
     before = built(SERVING)
     status = built(replace(SERVING, generation=4, invalid="spec.x: wrong"), previous=before)
-    found, earlier = conditions(status), conditions(before)
+    found, earlier = dict(conditions(status)), conditions(before)
     progressing = found.pop("Progressing")
     assert (progressing.status, progressing.reason, progressing.message) == ("False", "InvalidSpec", "spec.x: wrong")
     assert {name: (c.status, c.reason) for name, c in found.items()} == {

@@ -35,14 +35,7 @@ def definitions() -> dict[str, Schema]:
 def custom_resource_definition() -> Schema:
     """The CRD of `PDInference`."""
     return _definition(
-        named={
-            "kind": names.KIND,
-            "listKind": f"{names.KIND}List",
-            "plural": names.PLURAL,
-            "singular": names.SINGULAR,
-            "shortNames": [names.SHORT_NAME],
-            "categories": ["all"],
-        },
+        named=_named(names.KIND, names.PLURAL, names.SINGULAR, names.SHORT_NAME, categories=["all"]),
         subresources={
             "status": {},
             "scale": {
@@ -64,14 +57,9 @@ def custom_resource_definition() -> Schema:
 def batch_definition() -> Schema:
     """The CRD of `PDBatch`."""
     return _definition(
-        named={
-            "kind": names.BATCH_KIND,
-            "listKind": f"{names.BATCH_KIND}List",
-            "plural": names.BATCH_PLURAL,
-            "singular": names.BATCH_SINGULAR,
-            "shortNames": [names.BATCH_SHORT_NAME],
-            "categories": ["all"],
-        },
+        named=_named(
+            names.BATCH_KIND, names.BATCH_PLURAL, names.BATCH_SINGULAR, names.BATCH_SHORT_NAME, categories=["all"]
+        ),
         subresources={"status": {}},
         columns=_batch_printer_columns(),
         schema=_resource_schema(
@@ -86,13 +74,7 @@ def batch_definition() -> Schema:
 def scaler_definition() -> Schema:
     """The CRD of `PDScaler`."""
     return _definition(
-        named={
-            "kind": names.SCALER_KIND,
-            "listKind": f"{names.SCALER_KIND}List",
-            "plural": names.SCALER_PLURAL,
-            "singular": names.SCALER_SINGULAR,
-            "shortNames": [names.SCALER_SHORT_NAME],
-        },
+        named=_named(names.SCALER_KIND, names.SCALER_PLURAL, names.SCALER_SINGULAR, names.SCALER_SHORT_NAME),
         subresources={
             "status": {},
             "scale": {
@@ -109,6 +91,18 @@ def scaler_definition() -> Schema:
             ScalerStatus,
         ),
     )
+
+
+def _named(kind: str, plural: str, singular: str, short_name: str, **more: list[str]) -> Schema:
+    """The names of a kind, as a CRD has them."""
+    return {
+        "kind": kind,
+        "listKind": f"{kind}List",
+        "plural": plural,
+        "singular": singular,
+        "shortNames": [short_name],
+        **more,
+    }
 
 
 def _definition(*, named: Schema, subresources: Schema, columns: list[Schema], schema: Schema) -> Schema:

@@ -168,15 +168,6 @@ def history_entry(name: str, digest: str) -> str:
     return f"{name}-{digest}"
 
 
-WORKLOAD_KINDS = {Role.PARAMETER: "StatefulSet", Role.DECODE: "Deployment", Role.ROUTER: "Deployment"}
-"""Kind of the workload of each role."""
-
-
-def engine_workload(name: str, role: Role, revision: str) -> str:
-    """Name of the workload of one revision of P or D."""
-    return parameter_workload(name, revision) if role is Role.PARAMETER else decode_workload(name, revision)
-
-
 def role_object(name: str, role: Role) -> str:
     """Name of the children that a role has once for all revisions: headless Service, disruption budget, router etc."""
     return f"{name}-{role}"

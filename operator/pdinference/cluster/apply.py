@@ -21,7 +21,7 @@ from pdinference.cluster.kinds import (
 from pdinference.cluster.outcome import Outcome
 from pdinference.cluster.prerequisites import prerequisites
 from pdinference.cluster.state.records import controller_of
-from pdinference.cluster.verdict import Verdict, has_replicas, is_in_order, judge
+from pdinference.cluster.verdict import Verdict, has_replicas, is_in_order, judge, judge_owner
 
 Json = dict[str, Any]
 
@@ -155,7 +155,7 @@ def is_ours(found: Json, key: ChildKey, parent: Parent, outcome: Outcome) -> boo
     """Whether an object that the cache does not know may be applied; if not, that is noted."""
     owner, owner_uid = controller_of(found["metadata"])
     deleting = "deletionTimestamp" in found["metadata"]
-    if owner_uid == parent.uid and not deleting:
-        return True
-    outcome.refused(key, parent.owner, passing=deleting or owner == parent.owner)
-    return False
+    taken = judge_owner(owner, owner_uid, deleting=deleting, owner=parent.owner, uid=parent.uid)
+    if taken is not None:
+        outcome.refused(key, parent.owner, passing=taken is Verdict.WAIT)
+    return taken is None

@@ -2,7 +2,7 @@
 
 import json
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from pdinference.cluster.drift import contains
 from pdinference.cluster.kinds import Owner
@@ -45,13 +45,32 @@ def judge(record: ChildRecord | None, owner: Owner, uid: str, fingerprint: str, 
     """
     if record is None:
         return Verdict.CREATE
-    if record.owner_uid != uid or record.deleting:
-        return Verdict.WAIT if record.deleting or record.owner == owner else Verdict.FOREIGN
+    if (
+        taken := judge_owner(record.owner, record.owner_uid, deleting=record.deleting, owner=owner, uid=uid)
+    ) is not None:
+        return taken
     if record.applied_hash != fingerprint:
         return Verdict.APPLY
     if record.digest != record.settled:
         return Verdict.VERIFY
     return Verdict.LEAVE if has_replicas(record, replicas) else Verdict.SCALE
+
+
+def judge_owner(
+    found: Owner | None, found_uid: str, *, deleting: bool, owner: Owner, uid: str
+) -> Literal[Verdict.WAIT, Verdict.FOREIGN] | None:
+    """Why an object in a child's place may not be written; None if it is the resource's own.
+
+    Args:
+        found: The owner that the object names.
+        found_uid: The uid of that owner.
+        deleting: Whether the object is being deleted.
+        owner: The resource whose child it is to be.
+        uid: The resource's uid.
+    """
+    if found_uid == uid and not deleting:
+        return None
+    return Verdict.WAIT if deleting or found == owner else Verdict.FOREIGN
 
 
 def has_replicas(record: ChildRecord, replicas: int | None) -> bool:

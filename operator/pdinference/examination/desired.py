@@ -87,7 +87,6 @@ class Desired:
     revision: str
     replicas: Mapping[Role, int]
     port: int
-    recreate: bool
     fingerprints: Mapping[ChildKey, str]
     memory: MemoryVerdict
     pinned: ConditionResult | None
@@ -150,7 +149,6 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
             Role.ROUTER: spec.router.replicas,
         },
         port=spec.router.service.port,
-        recreate=spec.rollout.strategy == "Recreate",
         fingerprints={child.key: child.fingerprint for child in children},
         memory=examination.memory,
         pinned=pinned(spec),

@@ -11,7 +11,7 @@ from pdinference.cluster.kinds import ChildKey
 from pdinference.cluster.state.records import ChildRecord
 from pdinference.cluster.verdict import Verdict, has_replicas, judge
 from pdinference.inference.plan import Plan
-from pdinference.inference.scale_targets import corrections, first_counts, recommended, reports
+from pdinference.inference.scale_targets import corrections, manifest_counts, recommended, reports
 from pdinference.inference.snapshot import Snapshot
 from pdinference.planning.model_report import model_status
 from pdinference.planning.rollout import RolloutPlan, plan_rollout
@@ -25,7 +25,7 @@ def decide(snapshot: Snapshot) -> Plan:
     model = snapshot.model
     awaits_model = model is not None and model.awaited and not model.done
     # The old revision keeps serving until the new one has its model.
-    recreate = desired.recreate and not awaits_model
+    recreate = desired.scale.recreates and not awaits_model
     rollout = plan_rollout(
         target=desired.revision,
         serving=snapshot.previous.serving_revision,
@@ -34,15 +34,17 @@ def decide(snapshot: Snapshot) -> Plan:
         recreate=recreate,
     )
     asleep = _sleeps(snapshot)
+    counts = recommended(snapshot)
     allocation = allocate(
         replace(desired.scale, recreates=recreate),
         snapshot.fleet,
-        recommended(snapshot),
+        counts,
         target=desired.revision,
         serving=_serving(snapshot, rollout),
         asleep=asleep,
     )
-    replicas = _replicas(snapshot, allocation) | first_counts(snapshot, allocation)
+    scale_targets = manifest_counts(snapshot, allocation, counts)
+    replicas = _replicas(snapshot, allocation) | scale_targets
     verdicts = dict(_verdicts(snapshot, replicas, engines=not (allocation.blocked or awaits_model)))
     return Plan(
         rollout=rollout,
@@ -52,7 +54,7 @@ def decide(snapshot: Snapshot) -> Plan:
         apply={key: verdict for key, verdict in verdicts.items() if verdict.needs_manifest},
         replicas=replicas,
         scale={key: replicas[key] for key, verdict in verdicts.items() if verdict is Verdict.SCALE},
-        recommend=corrections(snapshot, allocation, asleep=asleep),
+        recommend=corrections(snapshot, scale_targets, asleep=asleep),
         report=reports(snapshot, allocation, rollout),
         delete=tuple(_unneeded(snapshot, rollout)),
         remember=snapshot.history_due and _belongs_in_history(snapshot, rollout),

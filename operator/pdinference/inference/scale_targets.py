@@ -22,31 +22,36 @@ def recommended(snapshot: Snapshot) -> dict[Role, int | None]:
     return {role: scaler.recommended if scaler is not None else None for role, scaler in scalers.items()}
 
 
-def first_counts(snapshot: Snapshot, allocation: Allocation) -> dict[ChildKey, int]:
+def manifest_counts(
+    snapshot: Snapshot, allocation: Allocation, counts: Mapping[Role, int | None]
+) -> dict[ChildKey, int]:
     """The recommended count in the manifest of each scale target: its own, or the role's current count.
 
     So a new scale target changes no counts, and neither does an upgrade from a version without scale targets. A count
     that a scaler writes during the apply is lost until that scaler evaluates again.
     """
     found = {}
-    for role, count in recommended(snapshot).items():
+    for role, count in counts.items():
         limit = allocation.limited.get(role)
         unlimited = limit.recommended if limit is not None else allocation.replicas[role][snapshot.desired.revision]
         found[snapshot.role_key(SCALER.name, role)] = count if count is not None else unlimited
     return found
 
 
-def corrections(snapshot: Snapshot, allocation: Allocation, *, asleep: bool) -> dict[ChildKey, int]:
+def corrections(snapshot: Snapshot, wanted: Mapping[ChildKey, int], *, asleep: bool) -> dict[ChildKey, int]:
     """Recommended counts that the operator writes to existing scale targets.
 
     For a sleeping role that is the minimum, with which the role wakes. A count that was removed is restored.
+
+    Args:
+        snapshot: The observed state.
+        wanted: The counts in the manifests.
+        asleep: Whether P and D scale to zero.
     """
-    wanted = first_counts(snapshot, allocation)
-    minimums = {role: snapshot.desired.scale.roles[role].minimum for role in snapshot.desired.autoscaled}
     found = {}
-    for role, scaler in ((role, snapshot.scaler(role)) for role in snapshot.desired.autoscaled):
-        key = snapshot.role_key(SCALER.name, role)
-        count = minimums[role] if asleep else wanted[key]
+    for role in snapshot.desired.autoscaled:
+        scaler, key = snapshot.scaler(role), snapshot.role_key(SCALER.name, role)
+        count = snapshot.desired.scale.roles[role].minimum if asleep else wanted[key]
         if scaler is not None and scaler.recommended != count:
             found[key] = count
     return found

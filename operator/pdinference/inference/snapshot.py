@@ -76,8 +76,7 @@ class Snapshot:
     @property
     def router(self) -> WorkloadState | None:
         """The router Deployment; None if it does not exist."""
-        key = ChildKey(DEPLOYMENT.name, self.owner.namespace, names.role_object(self.owner.name, Role.ROUTER))
-        record = self.children.get(key)
+        record = self.children.get(self.role_key(DEPLOYMENT.name, Role.ROUTER))
         return record.workload if record is not None and self._is_own(record) else None
 
     def leading_workloads(self, revision: str) -> dict[Role, WorkloadState]:
@@ -103,12 +102,8 @@ class Snapshot:
                 continue
             key = self.role_key(AUTOSCALER.name, role)._replace(name=names.keda_autoscaler(self.owner.name, role))
             made = self.children.get(key) if kind == SCALED_OBJECT.name else None
-            by_keda = made is not None and made.autoscaler is not None and made.owner_uid == record.uid
-            return (
-                record.autoscaler.with_hpa(made.autoscaler)
-                if by_keda and made and made.autoscaler
-                else record.autoscaler
-            )
+            hpa = made.autoscaler if made is not None and made.owner_uid == record.uid else None
+            return record.autoscaler if hpa is None else record.autoscaler.with_hpa(hpa)
         return None
 
     def role_key(self, kind: str, role: Role) -> ChildKey:

@@ -115,7 +115,6 @@ class AutoscalerState:
 
     Attributes:
         evaluated: Whether Kubernetes has evaluated it.
-        replicas: Current replicas, as last observed by it.
         desired: Desired replicas; None before the first evaluation.
         able: Condition AbleToScale; None before the first evaluation.
         active: Condition ScalingActive.
@@ -126,7 +125,6 @@ class AutoscalerState:
     minimum: int
     maximum: int
     evaluated: bool = False
-    replicas: int = 0
     desired: int | None = None
     loads: tuple[Load, ...] = ()
     able: Verdict | None = None

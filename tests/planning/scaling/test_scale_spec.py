@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pdinference.planning.scaling.ratio import Ratio
 from pdinference.planning.scaling.scale_spec import RoleScale, ScaleSpec
-from tests.planning.scaling.fleets import D, P, between, scale_spec, with_gpus
+from tests.planning.scaling.fleets import D, P, between, most_possible, scale_spec, with_gpus
 
 
 class TestFromSpec:
@@ -55,16 +55,18 @@ class TestMostPossible:
         self, budget: int | None, more: dict[str, Any], most: tuple[int, int]
     ) -> None:
         spec = scale_spec(budget, **more)
-        assert (spec.most_possible(P), spec.most_possible(D)) == most
+        assert (most_possible(spec, P), most_possible(spec, D)) == most
+        if budget is None:
+            assert (spec.most_by_ratio(P), spec.most_by_ratio(D)) == most
 
     def test_gpus_of_an_instance_count(self) -> None:
         spec = with_gpus(scale_spec(12), p=4, d=2)
-        assert (spec.most_possible(P), spec.most_possible(D)) == (2, 4)
-        assert with_gpus(scale_spec(4), d=0).most_possible(D) == 10
+        assert (most_possible(spec, P), most_possible(spec, D)) == (2, 4)
+        assert most_possible(with_gpus(scale_spec(4), d=0), D) == 10
 
     def test_a_budget_below_the_minimums_leaves_those(self) -> None:
         spec = ScaleSpec({P: RoleScale(2, 2, 5), D: RoleScale(3, 3, 5)}, None, 2)
-        assert (spec.most_possible(P), spec.most_possible(D)) == (2, 3)
+        assert (most_possible(spec, P), most_possible(spec, D)) == (2, 3)
 
 
 _bounds = st.none() | st.fractions(Fraction(1, 4), 4, max_denominator=8)

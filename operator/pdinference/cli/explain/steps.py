@@ -122,7 +122,7 @@ def _limited(status: Mapping[str, Any]) -> str:
 
 
 def _deleted(moment: Moment) -> Iterator[Step]:
-    recreates = moment.snapshot.desired.recreate
+    recreates = moment.snapshot.desired.scale.recreates
     for record in moment.plan.delete:
         if not record.revision:
             why = "the spec no longer has it"

@@ -24,7 +24,6 @@ def autoscaler_state(body: Json) -> AutoscalerState:
         minimum=spec.get("minReplicas", 1),
         maximum=spec["maxReplicas"],
         evaluated=bool(status.get("conditions")),
-        replicas=status.get("currentReplicas", 0),
         desired=status.get("desiredReplicas") or None,
         loads=tuple(_load(metric, current.get(_name(metric), {})) for metric in spec.get("metrics") or ()),
         able=_verdict(status, "AbleToScale"),

@@ -73,24 +73,16 @@ class ScaleSpec:
 
     def most_by_ratio(self, role: Role) -> int:
         """The highest count for which the other role's maximum still keeps the ratio; at least the minimum."""
-        return self._most(role, None)
-
-    def most_possible(self, role: Role) -> int:
-        """The highest count that maximum, ratio and GPU budget can ever allow; at least the minimum."""
-        return self._most(role, self.budget)
-
-    def _most(self, role: Role, budget: int | None) -> int:
         scale = self.roles[role]
         counts = range(scale.maximum, scale.minimum, -1)
-        return next((count for count in counts if self._possible(role, count, budget)), scale.minimum)
+        return next((count for count in counts if self._possible(role, count)), scale.minimum)
 
-    def _possible(self, role: Role, count: int, budget: int | None) -> bool:
+    def _possible(self, role: Role, count: int) -> bool:
         """Whether a role can have this count together with the lowest count of the other role that the ratio allows."""
         p, d = self.roles[Role.PARAMETER], self.roles[Role.DECODE]
         least = (count, d.minimum) if role is Role.PARAMETER else (p.minimum, count)
         least_p, least_d = self.ratio.least(*least) if self.ratio is not None else least
-        fits = budget is None or least_p * p.gpus + least_d * d.gpus <= budget
-        return fits and least_p <= p.maximum and least_d <= d.maximum
+        return least_p <= p.maximum and least_d <= d.maximum
 
 
 def other_role(role: Role) -> Role:
