@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +91,19 @@ async def scaled(world: World, operators: Operators, tmp_path: Path) -> AsyncIte
             Target(f"127.0.0.1:{operator.port}", {"namespace": OPERATORS}),
             Target(queue.address, {"namespace": world.namespace}),
         ]
-        async with Prometheus(tmp_path, targets, port=port), keda(world, tmp_path):
+        async with Prometheus(tmp_path, targets, port=port) as prometheus, keda(world, tmp_path):
+            # At a failed first poll, KEDA reports an error until its next one, 30 s later.
+            await until(partial(_measured, prometheus), "Prometheus has the length of the queue")
             await world.apply(decode=SCALED, autoscaling={"source": "KEDA", "gpuBudget": 4})
             await world.serving()
             (pod,) = await scaling.bring_up(Load(kv_usage=0.3, running=9))
             yield Scaled(scaling, pod)
             operators.kill_all()
     await scaling.close()
+
+
+async def _measured(prometheus: Prometheus) -> bool:
+    return bool(await prometheus.query("queue_length"))
 
 
 async def autoscaling_says(world: World, *words: str) -> None:
@@ -137,7 +144,7 @@ async def test_without_a_load_keda_changes_nothing(scaled: Scaled) -> None:
         await pod.stop()
     # The user's queue still has a value. It asks for fewer pods than there are, and then the HPA does nothing.
     await autoscaling_says(
-        scaled.scaling.world, "cannot be read", "False FailedGetExternalMetric D: The load is not known"
+        scaled.scaling.world, "cannot be read", "False FailedGetExternalMetric D: The load is unknown"
     )
     await scaled.scaling.looks(3)
     await scaled.recommended(2)

@@ -6,6 +6,7 @@ import time
 from base64 import b64encode
 from collections.abc import Awaitable
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any
 
 from cryptography import x509
@@ -76,10 +77,20 @@ class Webhook:
     async def lead_to(self, port: int) -> None:
         """Send the API server to another operator, as the Service's endpoints do in a cluster."""
         for path in (self.path, self.early_path):
-            configuration = await self.world.api.get(path)
-            client = configuration["webhooks"][0]["clientConfig"]
-            client["url"] = client["url"].replace(f":{self.port}/", f":{port}/")
-            await self.world.api.replace(path, configuration)
+
+            async def written(path: str = path) -> bool:
+                configuration = await self.world.api.get(path)
+                client = configuration["webhooks"][0]["clientConfig"]
+                client["url"] = client["url"].replace(f":{self.port}/", f":{port}/")
+                try:
+                    await self.world.api.replace(path, configuration)
+                except ApiError as error:
+                    if error.status != HTTPStatus.CONFLICT:  # cert-manager's CA injector writes, too
+                        raise
+                    return False
+                return True
+
+            await until(written, f"{path} leads to port {port}")
 
     async def configuration(self, path: str = "") -> Json:
         (webhook,) = (await self.world.api.get(path or self.path))["webhooks"]
