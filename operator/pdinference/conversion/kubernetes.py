@@ -1,4 +1,4 @@
-"""Containers of Kubernetes manifests that start vLLM, with what their pods say besides."""
+"""Containers of Kubernetes manifests that start vLLM, with settings from their pods."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,12 +37,12 @@ _TEMPLATE = "It goes into podTemplate of the role, if pods still need it."
 
 
 def is_manifest(document: Any) -> bool:
-    """Whether a document is an object of Kubernetes."""
+    """Whether a document is a Kubernetes object."""
     return isinstance(document, Mapping) and "apiVersion" in document and "kind" in document
 
 
 def manifest_starts(documents: Iterable[Mapping[str, Any]]) -> list[Launch]:
-    """Every start of vLLM in objects that make pods, with the Services in front of them."""
+    """All launches of vLLM in workloads, with the Services that select their pods."""
     objects = [item for document in documents for item in _items(document)]
     services = [each for each in objects if each.get("kind") == "Service"]
     found: list[Launch] = []
@@ -62,7 +62,7 @@ def _items(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _behind(launch: Launch, services: Iterable[Mapping[str, Any]], labels: Mapping[str, str]) -> Launch:
-    """A start of vLLM with port and type of the Service that selects its pods."""
+    """A launch with port and type of the Service that selects its pods."""
     for service in services:
         spec = mapping(service.get("spec"))
         selector = text_map(spec.get("selector"), _NOTHING)
