@@ -12,7 +12,7 @@ def open_regular(path: Path, *, within: Path | None = None) -> BinaryIO:
 
     Args:
         path: The file.
-        within: Folder that it has to be in, wherever links lead.
+        within: Folder that must contain the file after links are resolved.
 
     Raises:
         OSError: It is not there, is something else than a file, or is outside.
