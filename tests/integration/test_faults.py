@@ -188,9 +188,7 @@ async def test_a_leader_that_was_suspended_stops_when_it_wakes(world: World, ope
     assert first.wait(timeout=120) != 0
 
 
-async def test_an_invalid_resource_that_slipped_through_is_reported_and_its_children_left_alone(
-    world: World, operators: Operators
-) -> None:
+async def test_an_invalid_stored_resource_is_reported_and_its_children_stay(world: World, operators: Operators) -> None:
     await operators.start()
     await world.apply("m0")
     await until(lambda: complete(world, 1), "all is there")

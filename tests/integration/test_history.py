@@ -139,9 +139,7 @@ async def kept(world: World, numbers: list[int]) -> None:
     await until(found, f"the history is {numbers}")
 
 
-async def test_an_invalid_edit_stops_no_scaling_also_after_a_restart_and_undo_takes_it_back(
-    world: World, operators: Operators
-) -> None:
+async def test_scaling_continues_after_an_invalid_edit_and_undo_reverts_it(world: World, operators: Operators) -> None:
     operator = await operators.start()
     await world.apply(decode=SCALED)
     revision = await world.serving()

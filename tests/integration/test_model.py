@@ -198,7 +198,7 @@ async def play_look(world: World, revision: str, ended: dict[str, Any]) -> None:
             await world.api.merge(path, {"status": {"initContainerStatuses": [status]}})
 
 
-async def test_a_model_on_a_volume_that_vllm_cannot_load_is_told_while_the_old_one_serves(
+async def test_a_broken_model_on_a_volume_is_reported_while_the_old_one_serves(
     world: World, operators: Operators
 ) -> None:
     async def told(status: str, reason: str, text: str) -> bool:

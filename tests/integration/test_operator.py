@@ -277,9 +277,7 @@ async def test_a_resource_that_is_deleted_while_it_is_created_leaves_nothing(
     await until(empty, "all children are gone")
 
 
-async def test_a_resource_that_replaces_one_of_the_same_name_gets_its_own_children(
-    world: World, operators: Operators
-) -> None:
+async def test_a_resource_recreated_with_the_same_name_gets_new_children(world: World, operators: Operators) -> None:
     await operators.start()
     await world.apply()
     await world.settled()

@@ -17,7 +17,7 @@ TOGETHER: dict[str, Any] = {"gpuBudget": 8, "scaleToZero": {"afterSeconds": 10}}
 PAIR: dict[str, Any] = {"parameter": SCALED, "decode": TWO_GPUS}
 
 
-async def test_a_pair_that_sleeps_frees_its_share_and_another_revision_waits_for_it(scaling: ScalingWorld) -> None:
+async def test_a_sleeping_revision_frees_its_budget_for_another_revision(scaling: ScalingWorld) -> None:
     router = Router()
     async with (
         GpuWatch(scaling.world) as gpus,

@@ -54,7 +54,7 @@ def test_without_an_hpa_an_invalid_spec_asks_for_nothing(cluster: Cluster) -> No
     assert cluster.policies.policy(OWNER) == {}
 
 
-def test_metrics_of_others_and_targets_of_all_pods_together_are_no_aims_of_a_pod(cluster: Cluster) -> None:
+def test_foreign_metrics_and_total_targets_are_not_targets_of_a_pod(cluster: Cluster) -> None:
     cluster.resource()
     cluster.aims("queue_length", type="AverageValue", averageValue="3")
     assert cluster.policies.policy(OWNER) == {}

@@ -276,7 +276,7 @@ async def test_a_pod_that_restarts_is_still_expected_but_its_numbers_are_gone(po
 
 
 @pytest.mark.parametrize("how", [{"address": NOBODY_LISTENS}, {"ready": False}])
-async def test_what_a_pod_told_before_it_went_down_is_not_counted_beside_what_others_took_over(
+async def test_the_last_load_of_a_failed_pod_is_not_counted_twice(
     pods: Pods, scraper: Scraper, how: dict[str, Any]
 ) -> None:
     pods.resource(autoscaling={"maxReplicas": 3})

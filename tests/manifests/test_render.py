@@ -60,7 +60,7 @@ def test_what_the_other_examples_run_and_a_digest_of_each_child_are_pinned(golde
     golden(GOLDEN / "examples.yaml", yaml.safe_dump(found, sort_keys=False, width=120))
 
 
-def test_what_pods_with_every_field_run_and_a_digest_of_each_child_are_pinned(
+def test_commands_of_pods_and_digests_of_children_are_pinned(
     document: Callable[..., dict[str, Any]], golden: Golden
 ) -> None:
     specs = yaml.safe_load((Path(__file__).parent / "every_field.yaml").read_text())

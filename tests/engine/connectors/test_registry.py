@@ -26,7 +26,7 @@ MAY_NAME_THEM = {
 }
 
 
-def test_the_api_the_limits_the_modules_and_these_tests_have_the_same_connectors() -> None:
+def test_api_limits_modules_and_tests_have_the_same_connectors() -> None:
     names = list(get_args(ConnectorName))
     assert list(LIMITS) == list(CONNECTORS) == list(SETTINGS) == names
 
