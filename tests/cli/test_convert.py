@@ -127,4 +127,4 @@ def test_a_file_with_anything_in_it_is_answered_in_words(name: str, tmp_path: Pa
 
 def test_bytes_that_are_no_text_are_answered_in_words(tmp_path: Path) -> None:
     (tmp_path / "x.sh").write_bytes(b"vllm serve \xff")
-    assert "no text in UTF-8" in convert("-f", str(tmp_path / "x.sh")).output
+    assert "not UTF-8 text" in convert("-f", str(tmp_path / "x.sh")).output

@@ -223,7 +223,7 @@ def test_an_option_is_read_as_vllm_reads_it(option: str, path: str, value: Any) 
     ("text", "subject", "words"),
     [
         ("vllm serve a/b --max-model-len auto", "--max-model-len auto", "vLLM chooses"),
-        ("vllm serve a/b --max-model-len 2.5K", "--max-model-len 2.5K", "whole number"),
+        ("vllm serve a/b --max-model-len 2.5K", "--max-model-len 2.5K", "not an integer"),
         ("vllm serve a/b --quantization gguf", "--quantization gguf", "The field takes awq"),
         ("vllm serve a/b --block-size 17", "--block-size 17", "The field takes 1, 8"),
         ("vllm serve a/b --worker-use-ray", "--worker-use-ray", "without Ray"),

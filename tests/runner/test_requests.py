@@ -60,7 +60,7 @@ def test_a_long_list_of_problems_is_cut(tmp_path: Path) -> None:
 
 def test_a_file_with_too_many_wrong_lines_is_no_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pdinference.runner.requests.MOST_WRONG", 3)
-    with pytest.raises(InvalidInputError, match=r"More than 3 lines are no requests. line 2"):
+    with pytest.raises(InvalidInputError, match=r"More than 3 lines are not requests. line 2"):
         survey(write_lines(tmp_path / "in.jsonl", [line(1), {}, {}, {}, {}]))
 
 

@@ -35,11 +35,11 @@ def _read(_context: click.Context, _parameter: click.Parameter, file: Path | Non
         return Policy.model_validate({} if content is None else content)
     except ValidationError as error:
         lines = (f"  {path(details['loc']) or 'all of it'}: {_words(details)}" for details in error.errors())
-        raise click.BadParameter("\n".join([f"{file} is no policy.", *lines])) from None
+        raise click.BadParameter("\n".join([f"{file} is not a valid policy.", *lines])) from None
 
 
 def _words(details: ErrorDetails) -> str:
     if details["type"] == "extra_forbidden":
         known = ", ".join(str(field.alias) for field in Policy.model_fields.values())
-        return f"This is an unknown member. A policy has {known}."
+        return f"Unknown field. A policy has {known}."
     return sentence(details, "")

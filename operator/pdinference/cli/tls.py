@@ -16,8 +16,7 @@ def tls_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--tls-secret",
         default="",
-        help="Existing Secret in --lease-namespace for a self-managed CA and certificate.  "
-        "[default: serve no HTTPS]",
+        help="Existing Secret in --lease-namespace for a self-managed CA and certificate.  [default: serve no HTTPS]",
     )
     @click.option(
         "--tls-folder",

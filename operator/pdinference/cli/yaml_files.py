@@ -48,7 +48,7 @@ def text_of(source: IO[str], most: int) -> str:
     try:
         text = source.read(most + 1)
     except UnicodeDecodeError as error:
-        raise click.ClickException(f"{source.name} is no text in UTF-8, so it is not YAML: {error}") from None
+        raise click.ClickException(f"{source.name} is not UTF-8 text, so it is not YAML: {error}") from None
     if len(text) > most:
         raise click.ClickException(f"{source.name} has more than {most} characters. Split the file.")
     return text

@@ -52,7 +52,7 @@ def _log_level(_name: str, value: str) -> Iterator[Finding]:
 def _partition(_name: str, value: str) -> Iterator[Finding]:
     layers = value.split(",")
     if not all(re.fullmatch(r"\d{1,4}", each, re.ASCII) for each in layers):
-        raise ValueError("This is no list of layer counts such as 24,8.")
+        raise ValueError("This is not a list of layer counts such as 24,8.")
     yield "role.parallelism.layerPartition", [int(each) for each in layers]
 
 

@@ -17,12 +17,12 @@ def count(value: Any) -> int:
     """
     match = _COUNT.fullmatch(str(value))
     if match is None:
-        raise ValueError("This is no count of tokens. Without the field, vLLM chooses.")
+        raise ValueError("This is not a number of tokens. Without the field, vLLM chooses.")
     whole, fraction, unit = match.groups()
     base = 1024 if unit.isupper() else 1000
     number = Decimal(f"{whole}.{fraction or 0}") * base ** _POWERS[unit.lower()]
     if fraction and (unit.isupper() or number != int(number)):
-        raise ValueError("This is no whole number.")
+        raise ValueError("This is not an integer.")
     return int(number)
 
 
@@ -34,7 +34,7 @@ def gib(value: Any) -> str:
     """
     text = str(value)
     if _SIZE.fullmatch(text) is None:
-        raise ValueError("This is no size in GiB.")
+        raise ValueError("This is not a size in GiB.")
     return f"{text.removesuffix('.0')}Gi"
 
 
@@ -45,5 +45,5 @@ def json_object(value: Any) -> dict[str, Any]:
         ValueError: It is not an object.
     """
     if not isinstance(value, dict):
-        raise ValueError("This is no JSON object.")  # noqa: TRY004 - of the user's text, not of a type in here
+        raise ValueError("This is not a JSON object.")  # noqa: TRY004 - an error in the user's text
     return value

@@ -51,7 +51,7 @@ def failed(custom_id: str | None, code: ErrorCode, message: str) -> BatchRequest
 
 async def _whole(answer: aiohttp.ClientResponse, share: Share) -> msgspec.Raw:
     if answer.headers.get("Content-Encoding", "identity") != "identity":
-        raise InvalidAnswerError("the answer is compressed, although that was not asked for")
+        raise InvalidAnswerError("the response is compressed, although the request does not accept this")
     body = await _read(answer, SMALL + 1)
     if len(body) > SMALL:
         await share.enlarge()

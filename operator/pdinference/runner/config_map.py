@@ -30,7 +30,7 @@ _BYTES_PER_S = 256 << 10
 """Maximum write rate in bytes per second. Each write sends all data, and etcd keeps old versions for minutes."""
 _PAUSE_S = 3.0
 _TRIES = 20
-_INSTEAD = "Use spec.output.persistentVolumeClaim for so many answers, or split the input."
+_INSTEAD = "Use spec.output.persistentVolumeClaim, or split the input."
 _CONFLICT, _NOT_FOUND, _FORBIDDEN = 409, 404, 403
 
 
@@ -42,8 +42,8 @@ def require_room(requests: int) -> None:
     """
     if requests * SMALLEST_LINE > MOST_BYTES:
         raise FullOutputError(
-            f"The input has {requests:,} requests, and a ConfigMap holds {MOST_BYTES:,} bytes, which is too little "
-            f"for as many answers. Nothing was asked. {_INSTEAD}"
+            f"The responses to {requests:,} requests do not fit in a ConfigMap, which holds {MOST_BYTES:,} bytes. "
+            f"No request was sent. {_INSTEAD}"
         )
 
 
@@ -88,8 +88,8 @@ class ConfigMapStore:
         self._rest_until = asyncio.get_running_loop().time() + _size(data) / _BYTES_PER_S
         if len(fitting) < len(lines):
             raise FullOutputError(
-                f"The ConfigMap is full: it holds {MOST_BYTES:,} bytes of answers, and the next answer does not fit. "
-                f"Those that are in it are kept. {_INSTEAD}",
+                f"The ConfigMap is full: it holds {MOST_BYTES:,} bytes, and the next response does not fit. The stored "
+                f"responses are kept. {_INSTEAD}",
                 fitting,
             )
 
@@ -130,8 +130,8 @@ class ConfigMapStore:
             if self._data == data:
                 return  # an earlier write of this runner succeeded, but its response was lost
             if self._data != before:
-                raise OutputAwayError("Another runner is writing into the ConfigMap, or somebody changed it.")
-        raise OutputAwayError("The ConfigMap is changed by others all the time.")
+                raise OutputAwayError("Another client has changed the ConfigMap.")
+        raise OutputAwayError("Other clients change the ConfigMap repeatedly.")
 
     def _note(self, live: Mapping[str, Any] | None) -> None:
         found = live or {}
@@ -148,9 +148,7 @@ async def _insisted(api: ApiServer, path: str, patch: dict[str, Any], pause_s: f
             if error.status == _CONFLICT and patch:
                 return None
             if error.status == _NOT_FOUND:
-                raise UnfitOutputError(
-                    "The ConfigMap for the answers was deleted, and they with it. Create the PDBatch anew."
-                ) from error
+                raise UnfitOutputError("The output ConfigMap was deleted. Create the PDBatch again.") from error
             # The API server may not have observed the new role binding yet.
             if not (error.transient or error.status == _FORBIDDEN) or attempt == _TRIES - 1:
                 raise OutputAwayError(f"The ConfigMap cannot be written: {error.message}") from error
@@ -167,7 +165,7 @@ def _done(data: Mapping[str, str]) -> Done:
                     done.add(line, answered=answered)
     except InvalidOutputLineError as error:
         raise ForeignOutputError(
-            f"The ConfigMap has a line that is no batch output ({error}). Give this batch another "
+            f"The ConfigMap has a line that is not batch output ({error}). Give this batch another "
             "spec.output.configMap.name."
         ) from None
     return done

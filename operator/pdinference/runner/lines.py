@@ -89,12 +89,12 @@ def parsed(line: bytes) -> BatchRequestInput:
     except BoundedJsonError as error:
         raise InvalidLineError(f"the line {error}") from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise InvalidLineError(f"the line is no JSON object: {error}") from None
-    custom_id = _member(_ID, members.custom_id, "custom_id has to be text of 1 to 512 characters")
+        raise InvalidLineError(f"the line is not a JSON object: {error}") from None
+    custom_id = _member(_ID, members.custom_id, "custom_id must be a string of 1 to 512 characters")
     if members.method is not UNSET:
-        _member(_METHOD, members.method, "method has to be POST")
-    url = _member(_URL, members.url, "url has to be /v1/chat/completions or /v1/completions")
-    body = _member(_BODY, members.body, "body has to be an object")
+        _member(_METHOD, members.method, "method must be POST")
+    url = _member(_URL, members.url, "url must be /v1/chat/completions or /v1/completions")
+    body = _member(_BODY, members.body, "body must be an object")
     if bytes(body.get("stream", b"false")) not in _NO:
         raise InvalidLineError("body: a batch cannot stream; leave `stream` out")
     return BatchRequestInput(custom_id, url, body)

@@ -86,7 +86,7 @@ def survey(path: Path, *, within: Path | None = None, stopped: Event | None = No
             if isinstance(found, WrongLine):
                 wrong[line.number] = found
                 if len(wrong) > MOST_WRONG:
-                    raise InvalidInputError(f"More than {MOST_WRONG:,} lines are no requests. {_named(wrong)}")
+                    raise InvalidInputError(f"More than {MOST_WRONG:,} lines are not requests. {_named(wrong)}")
     if not seen:
         raise InvalidInputError(f"The input holds no requests. {_named(wrong)}".rstrip())
     return Survey(len(seen) + len(wrong), digest.hexdigest(), wrong)
@@ -145,7 +145,7 @@ def _unchanged(line: _Line) -> BatchRequestInput:
 
 def _changed() -> InvalidInputError:
     return InvalidInputError(
-        "The input was changed while the batch ran. Create the PDBatch anew, with another spec.output; some answers "
+        "The input was changed while the batch ran. Create the PDBatch again, with another spec.output: some responses "
         "here may belong to the earlier input."
     )
 
@@ -197,5 +197,5 @@ def _skipped(file: BinaryIO, left: int, digest: _Digest, number: int) -> int:
         if text.endswith(b"\n"):
             break
         if skipped > _ENDLESS:
-            raise InvalidInputError(f"line {number} does not end within {_ENDLESS:,} bytes, so this is no batch file.")
+            raise InvalidInputError(f"line {number} exceeds {_ENDLESS:,} bytes, so this is not a batch file.")
     return skipped

@@ -199,8 +199,8 @@ def _read_done(file: BinaryIO, done: Done, name: str, *, answered: bool) -> None
             good += len(line)
     except InvalidOutputLineError as error:
         raise ForeignOutputError(
-            f"{name} in the output folder has a line that is no batch output ({error}). Empty the output, or give this "
-            "batch another one (spec.output)."
+            f"{name} in the output folder has a line that is not batch output ({error}). Empty the folder, or give "
+            "this batch another spec.output."
         ) from None
     file.truncate(good)
     os.fsync(file.fileno())

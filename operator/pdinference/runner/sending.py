@@ -127,8 +127,8 @@ class Sender:
                     await asyncio.sleep(_PROBE_S)
         except TimeoutError:
             raise ServiceAwayError(
-                f"{self._service.url} was not ready for {self._service.patience_s:g} s: {_reason(last.line)}. Is the "
-                "PDInference still there, and Ready? What was answered until now is kept."
+                f"{self._service.url} was not ready for {self._service.patience_s:g} s: {_reason(last.line)}. "
+                "Check whether the PDInference exists and is Ready. The stored responses are kept."
             ) from None
 
     async def _ready(self) -> bool:

@@ -92,7 +92,7 @@ def traffic_switch(moment: Moment) -> list[str]:
     if not rollout.serving:
         first = f"under way: revision {target} is to serve first"
     elif rollout.serving == target:
-        first = f"almost done: revision {target} serves, but not every router pod is as it should be"
+        first = f"almost done: revision {target} serves, but not all router pods are up to date"
     else:
         first = f"under way: from revision {plain(rollout.serving, 63)} to {target}"
     return [first, *(plain(line, _LONGEST) for line in _waits(snapshot, target))]

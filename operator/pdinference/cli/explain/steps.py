@@ -75,7 +75,7 @@ def _why(moment: Moment, key: ChildKey, verdict: Verdict) -> str:
     if verdict is Verdict.CREATE:
         return "it does not exist"
     found = difference(moment.live.get(key), comparable(key.kind, moment.children[key].manifest))
-    what = "the manifest changed" if verdict is Verdict.APPLY else "somebody changed the live object"
+    what = "the manifest changed" if verdict is Verdict.APPLY else "the live object was changed"
     if found is None:
         return f"{what}: the live object has all of it, and the hash in its annotation is of another one"
     return f"{what}: {Change(*found)}"

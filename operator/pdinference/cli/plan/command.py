@@ -24,7 +24,7 @@ class _Size(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         size = quantity(str(value).removesuffix("B"))
         if size is None or size <= 0:
-            self.fail(f"{value!r} is no size; write for example 80GiB.", param, ctx)
+            self.fail(f"{value!r} is not a size. Write for example 80GiB.", param, ctx)
         return int(size)
 
 
@@ -60,7 +60,7 @@ def plan_command(
         json.dump(items[0] if len(items) == 1 else {"items": items}, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return
-    from pdinference.cli.plan.table import plan_console, print_plan  # noqa: PLC0415 - Rich takes its time, and JSON does without
+    from pdinference.cli.plan.table import plan_console, print_plan  # noqa: PLC0415 - the import of Rich is slow
 
     console = plan_console()
     for answer in found:
