@@ -9,7 +9,7 @@ import pytest
 
 from pdinference.api.v1alpha1 import conditions
 from pdinference.api.v1alpha1.conditions import BY_NAME, POD_REASONS, TABLE, ConditionType
-from tests.api.test_crd import ROOT
+from tests.api.schemas import ROOT
 from tests.conftest import REPOSITORY, Golden
 
 PAGE = REPOSITORY / "docs" / "resource.md"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.explain_command import Command
-from tests.cli.test_history import KUBECONFIG
+from tests.cli.kubeconfig import KUBECONFIG
 
 
 @pytest.fixture

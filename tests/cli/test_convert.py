@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from pdinference.api.bounds import MAX_RAW_SPEC_BYTES
 from pdinference.cli import main
-from tests.cli.test_files import FILES
+from tests.cli.hostile_files import FILES
 
 SERVE = "vllm serve a/b --dtype half --host 0.0.0.0"
 DEPLOYMENT = """

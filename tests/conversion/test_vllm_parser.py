@@ -12,7 +12,7 @@ from pdinference.conversion.left_out import REMOVED
 from pdinference.conversion.options import SHORT
 from pdinference.conversion.values import count
 from pdinference.engine.vllm import engine_command
-from tests.engine.test_vllm_parser import parser
+from tests.engine.vllm_parser import parser
 
 pytestmark = pytest.mark.vllm
 

@@ -104,3 +104,21 @@ def _definition() -> Json:
     assert module["Sum"] == _SUM
     definition: Json = yaml.safe_load((Path(module["Dir"]) / _CRD).read_text(encoding="utf-8"))
     return definition
+
+
+WITH_KEDA = (
+    "--keda-prometheus=http://prometheus.monitoring:9090",
+    "--keda-authentication=TriggerAuthentication/prom",
+    "--keda-auth-mode=basic",
+)
+TARGETS = {
+    "decodeLoad": 90,
+    "prefillLoad": 90,
+    "kvUsage": 80,
+    "kvDemand": 80,
+    "waitingRequests": 4,
+    "runningRequests": 32,
+    "queuedPromptTokens": 8000,
+    "promptTokensPerSecond": 20000,
+    "generationTokensPerSecond": 2000,
+}

@@ -16,8 +16,8 @@ from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CONFIG_MAP, JOB
 from pdinference.runner.run import Exit
+from tests.integration.batches import create, end_pod, job, phase, run_pod, status
 from tests.integration.operators import Operators
-from tests.integration.test_batch import create, end_pod, job, phase, run_pod, status
 from tests.integration.world import World, until
 from tests.runner.service import FakeService, line, write_lines
 

@@ -13,11 +13,11 @@ from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE
 from pdinference.runtime.leader import LEASE_NAME
+from tests.integration.calm import calm
 from tests.integration.front import in_front
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
 from tests.integration.proxy import Proxy
-from tests.integration.test_operator import calm
 from tests.integration.world import SERVICE, World, until
 
 

@@ -15,15 +15,12 @@ from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
 from pdinference.planning.scaling.gauges import adapter_rules
 from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.targets import label
-from tests.integration.keda import Keda
+from tests.integration.keda import TARGETS, WITH_KEDA, Keda
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.prometheus import Page, Prometheus, Target
 from tests.integration.scaling_world import ScalingWorld
-from tests.integration.test_sources import TARGETS, WITH_KEDA, keda
 from tests.integration.vllm_metrics import Decoding, Load
 from tests.integration.world import until
-
-__all__ = ["keda"]  # a fixture
 
 OPERATORS = "operators"
 QUEUE = {

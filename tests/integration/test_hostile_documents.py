@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import BATCH, RESOURCE
 from tests.hostile import seeds
+from tests.hostile.corpus import REFUSED
 from tests.hostile.entries import Document, spec_of
 from tests.hostile.mutations import mutated
 from tests.hostile.pod_templates import HOSTILE as OVERLAYS
-from tests.hostile.test_corpus import REFUSED
 from tests.integration.operators import Operators
 from tests.integration.webhook import Webhook
 from tests.integration.world import World, until

@@ -16,8 +16,8 @@ from e2e.hub import Hub
 from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.cluster.kinds import DEPLOYMENT, JOB, POD, STATEFUL_SET
+from tests.integration.calm import calm
 from tests.integration.operators import Operators
-from tests.integration.test_operator import calm
 from tests.integration.world import World, until
 from tests.planning.memory.configs import LLAMA_1B
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pdinference.activator.gate import Gate
 from pdinference.runner.run import Exit
+from tests.integration.batches import create, end_pod, job, phase, run_pod, status
 from tests.integration.operators import Operators
 from tests.integration.sleeping import SLEEPY, Router, activator, awake, is_ready, tell
-from tests.integration.test_batch import create, end_pod, job, phase, run_pod, status
 from tests.integration.world import World, until
 from tests.runner.service import line, write_lines
 

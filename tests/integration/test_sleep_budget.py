@@ -7,10 +7,10 @@ import aiohttp
 
 from pdinference.activator.gate import Gate
 from pdinference.api.names import ENGINE_ROLES
+from tests.integration.budgeted import SCALED, TWO_GPUS, D, P, held, serving
 from tests.integration.gpu_watch import GpuWatch
 from tests.integration.scaling_world import ScalingWorld
 from tests.integration.sleeping import Router, activator, counts, is_ready, tell
-from tests.integration.test_budget import SCALED, TWO_GPUS, D, P, held, serving
 from tests.integration.world import until
 
 TOGETHER: dict[str, Any] = {"gpuBudget": 8, "scaleToZero": {"afterSeconds": 10}}

@@ -5,8 +5,8 @@ from typing import Any
 
 from pdinference.api.names import ENGINE_ROLES
 from pdinference.cluster.kinds import POD, RESOURCE
+from tests.integration.calm import calm
 from tests.integration.operators import Operators
-from tests.integration.test_operator import calm
 from tests.integration.world import World, until
 
 UNSEEN = {"placement": {"schedulerName": "nobody"}}

@@ -11,11 +11,11 @@ from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import AUTOSCALER
+from tests.integration.calm import QUIET_S, calm
 from tests.integration.earlier import Earlier, counts, engine_pods, scale, scale_target, workloads
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
 from tests.integration.sleeping import Router, activator, is_ready, tell
-from tests.integration.test_operator import QUIET_S, calm
 from tests.integration.world import World, until
 
 ROUTER = "llama-router"

@@ -1,7 +1,9 @@
 """Readings of pods for tests."""
 
-from dataclasses import replace
+import math
+from dataclasses import astuple, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from pdinference.loadmetrics.scraping.exposition import Exposition, Histogram, Reading
@@ -55,3 +57,17 @@ def pod(*readings: tuple[float, Reading], expected: bool = True, counted: bool =
 def lengths(total: float, count: float) -> Histogram:
     """A histogram of which only the mean matters."""
     return Histogram(((float("inf"), count),), total, count)
+
+
+RECORDED = Path(__file__).parent / "recorded"
+
+
+def is_sound(reading: Reading) -> bool:
+    """Whether every number is finite and not negative, but for the bound of a last bucket."""
+
+    def numbers(value: object, *, bound: bool = False) -> bool:
+        if isinstance(value, tuple):
+            return all(numbers(each, bound=not number) for number, each in enumerate(value))
+        return value is None or (isinstance(value, int | float) and value >= 0 and (bound or math.isfinite(value)))
+
+    return numbers(astuple(reading))

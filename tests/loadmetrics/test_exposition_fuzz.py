@@ -16,9 +16,7 @@ from pdinference.loadmetrics.signals import LoadUnavailableError, PodLoad, Upstr
 from pdinference.planning.scaling.signals import LATENCY_METRICS, Signal
 from pdinference.planning.scaling.vllm_metrics import VllmMetric
 from tests.examples import MORE
-from tests.loadmetrics.readings import START
-from tests.loadmetrics.test_exposition import RECORDED
-from tests.loadmetrics.test_hostile_pods import is_sound
+from tests.loadmetrics.readings import RECORDED, START, is_sound
 
 FILES = [path.read_bytes() for path in sorted(RECORDED.glob("*.txt"))]
 NAMES = [name + part for name in VllmMetric for part in ("", "_sum", "_count", "_bucket")]

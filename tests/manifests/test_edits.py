@@ -6,23 +6,19 @@
 import copy
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from pdinference.api.crd import custom_resource_definition
 from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.manifests import RenderSettings, render
 from tests.conftest import allowing
+from tests.manifests.every_field import SCHEMA, SPECS
 
 Json = dict[str, Any]
 Step = str | int
 Leaf = tuple[Step, ...]
 
-SPECS: dict[str, Json] = yaml.safe_load((Path(__file__).parent / "every_field.yaml").read_text())
-SCHEMA: Json = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
 POLICY = allowing(
     "/data",
     writable=["/kv", "/kvx", "/models", "/modelsx"],

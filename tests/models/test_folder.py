@@ -16,36 +16,21 @@ from pdinference.cli import main
 from pdinference.models.errors import ModelFilesError
 from pdinference.models.files.safetensors import read_header
 from pdinference.models.folder import Expected, check_folder
-from tests.models.written_files import safetensors
+from tests.models.written_files import (
+    CONFIG,
+    FIRST,
+    MISTRAL,
+    POINTER,
+    SECOND,
+    SHARDED,
+    WHOLE,
+    Files,
+    index,
+    safetensors,
+    written,
+)
 
-POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 976\n"
-WHOLE = safetensors({"a": ("BF16", 40), "b": ("BF16", 2)})
 FIELD = "spec.model.source.persistentVolumeClaim.path"
-CONFIG = b'{"model_type": "llama"}'
-FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
-Files = dict[str, bytes]
-
-
-def index(*files: str) -> bytes:
-    return json.dumps({"weight_map": {f"layer.{number}": file for number, file in enumerate(files)}}).encode()
-
-
-SHARDED: Files = {
-    "config.json": CONFIG,
-    "tokenizer.json": b"{}",
-    "model.safetensors.index.json": index(FIRST, SECOND, FIRST),
-    FIRST: WHOLE,
-    SECOND: WHOLE,
-}
-MISTRAL: Files = {"params.json": b'{"dim": 8}', "consolidated.safetensors": WHOLE}
-
-
-def written(folder: Path, files: Files) -> Path:
-    folder.mkdir(exist_ok=True)
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    return folder
 
 
 def fault(folder: Path, **expected: Any) -> str:

@@ -7,7 +7,7 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings
 from tests.conftest import allowing
-from tests.engine.test_vllm_parser import parsed
+from tests.engine.vllm_parser import parsed
 from tests.properties.specs import SPECS, Json, resource
 
 pytestmark = pytest.mark.vllm

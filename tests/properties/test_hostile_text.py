@@ -14,7 +14,7 @@ import pytest
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings, render
 from tests.conftest import allowing
-from tests.manifests.test_edits import SCHEMA, SPECS
+from tests.manifests.every_field import SCHEMA, SPECS
 from tests.properties.specs import TRICKS, resource
 
 Json = dict[str, Any]

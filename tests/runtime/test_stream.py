@@ -14,7 +14,7 @@ from pdinference.cluster.kinds import RESOURCE
 from pdinference.cluster.objects import Json
 from pdinference.runtime.freshness import Freshness, response_class
 from pdinference.runtime.stream import EventStream, without_objects
-from tests.cluster.test_objects import body, deep
+from tests.cluster.large_objects import body, deep
 
 SPECS = {"flat": "{}", "deep": deep(50_000), "large": json.dumps({"x": "y" * 1_300_000})}
 PATH = RESOURCE.path("ns")

@@ -15,8 +15,8 @@ from pdinference.engine.connectors.registry import CONNECTORS
 from pdinference.engine.router import router_command
 from pdinference.engine.vllm import engine_command
 from tests.conftest import REPOSITORY
+from tests.engine.commands import environment
 from tests.engine.connectors.transfers import SETTINGS, Make, through
-from tests.engine.test_vllm import environment
 
 PACKAGE = REPOSITORY / "operator" / "pdinference"
 MAY_NAME_THEM = {

@@ -9,7 +9,7 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError
 from pdinference.manifests import Manifest, RenderSettings, render
 from tests.conftest import allowing
-from tests.manifests.test_render import only, pod_spec
+from tests.manifests.rendering import only, pod_spec
 
 Make = Callable[..., PDInference]
 
