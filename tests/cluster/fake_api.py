@@ -23,7 +23,7 @@ class FakeApi(ApiServer):
         self._versions = count(2)  # as in etcd: the empty store has the first
 
     def put(self, path: str, manifest: Json) -> Json:
-        """Store an object as somebody else would."""
+        """Store an object as another client."""
         old = self.objects.get(path)
         stored = deepcopy(manifest)
         metadata = stored.setdefault("metadata", {})

@@ -1,4 +1,4 @@
-"""The cache only moves forward, whoever writes to it."""
+"""Records of the cache never go back to an older version, for all sources."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -143,7 +143,7 @@ def test_a_pod_without_a_role_is_not_ours() -> None:
 
 
 def test_an_edit_in_the_response_to_a_status_write_is_noticed() -> None:
-    """Written between the last event and our write, it comes back with the answer, before the watch tells of it."""
+    """The edit was stored between the last event and our write, so the response has it before the watch event."""
     for edited in (resource(2, generation=2), {**resource(2), "metadata": {**resource(2)["metadata"], **DELETED}}):
         cache = Cache()
         cache.observe(RESOURCE, resource(1), deleted=False)

@@ -1,4 +1,4 @@
-"""The history keeps a bounded number of valid specs, whoever is killed and whatever strangers write."""
+"""The history keeps a bounded number of valid specs, after crashes and with foreign entries."""
 
 from copy import deepcopy
 from typing import Any

@@ -1,4 +1,4 @@
-"""A record's digest is of what somebody may set, and of nothing else."""
+"""A record's digest covers exactly the fields that clients may set."""
 
 from copy import deepcopy
 from typing import Any

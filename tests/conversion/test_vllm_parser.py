@@ -1,4 +1,4 @@
-"""vLLM's own parser reads a command line as it reads what is rendered of its conversion."""
+"""For vLLM's parser, a command line and the rendered command of its conversion have the same options."""
 
 import argparse
 from typing import Any

@@ -18,7 +18,7 @@ Make = Callable[..., dict[str, Any]]
 
 
 class Calls(InProcess):
-    """Calls that end as they are told to."""
+    """Calls with preset results."""
 
     def __init__(self) -> None:
         super().__init__(tasks(RenderSettings()))

@@ -9,7 +9,7 @@ QUIET_S = 3.0
 
 
 async def calm(world: World, seconds: float = 1) -> None:
-    """Wait until the operator makes no more requests, because Kubernetes' controllers have nothing more to tell."""
+    """Wait until the operator makes no more requests, because no watch events arrive."""
     mark = world.audit_mark()
 
     async def quiet() -> bool:

@@ -81,7 +81,7 @@ class Keda:
         return await self._world.api.create(AUTOSCALER.path(self._world.namespace), body)
 
     async def hold(self, role: Role) -> None:
-        """See to it that a ScaledObject is there until KEDA lets go of it."""
+        """Keep a ScaledObject until KEDA removes its finalizer."""
         await self._world.api.merge(self._path(role), {"metadata": {"finalizers": [_FINALIZER]}})
 
     async def let_go(self, role: Role = Role.DECODE) -> None:

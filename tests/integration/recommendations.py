@@ -14,7 +14,7 @@ async def deployment(world: World, revision: str) -> Json:
 
 
 async def comes_to(world: World, revision: str, count: int) -> None:
-    """Wait until the Deployment of D has so many replicas."""
+    """Wait until the Deployment of D has this number of replicas."""
 
     async def so() -> bool:
         return bool((await deployment(world, revision))["spec"]["replicas"] == count)

@@ -249,7 +249,7 @@ async def keep_applying(world: World) -> None:
 async def test_the_webhook_answers_correctly_during_an_upgrade_under_load(
     world: World, webhook: Webhook, operators: Operators
 ) -> None:
-    """As a rolling update does it: the next one is ready, then the last one is told to stop."""
+    """Like a rolling update: the next replica is ready, then the last one gets SIGTERM."""
     first = await operators.start(*webhook.flags)
     await webhook.insists()
     calls = asyncio.create_task(keep_applying(world))

@@ -39,7 +39,7 @@ async def account(world: World, folder: Path) -> Path:
 
 
 class Runner:
-    """What the kubelet starts, with the arguments of the Job, but for what is elsewhere on this machine."""
+    """The kubelet's command of the Job, with paths and addresses of this machine."""
 
     def __init__(self, world: World, service: FakeService, folder: Path, kubeconfig: Path) -> None:
         self._world = world

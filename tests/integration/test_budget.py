@@ -40,7 +40,7 @@ async def test_the_budget_moves_between_the_roles_and_is_never_exceeded(
 
 
 async def expect_limited(scaling: ScalingWorld, role: Role, *, allocated: int, reason: str) -> None:
-    """Wait until the scale target says that the role has other pods than recommended, and why."""
+    """Wait until the scale target reports that fewer pods are allocated than recommended, with the reason."""
 
     async def limited() -> bool:
         scaler = await scaling.scaler(role)

@@ -1,4 +1,4 @@
-"""Whatever is killed, cut or restarted, the state converges, and nobody writes who may not."""
+"""After kills, cut connections and restarts the state converges, and only the leader writes."""
 
 import asyncio
 import random

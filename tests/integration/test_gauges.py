@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes real operators, and answers what KEDA and prometheus-adapter ask it."""
+"""A real Prometheus scrapes real operators and answers the queries of KEDA and prometheus-adapter."""
 
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -55,7 +55,7 @@ class Scraped:
         self.prometheus = prometheus
 
     async def queries(self) -> dict[str, str]:
-        """What KEDA asks Prometheus, by the names of its triggers."""
+        """KEDA's queries, by the names of its triggers."""
         scaled = await self.scaling.world.get(SCALED_OBJECT, "llama-decode") or {}
         return {trigger["name"]: trigger["metadata"]["query"] for trigger in scaled["spec"]["triggers"]}
 

@@ -1,4 +1,4 @@
-"""The hostile documents of tests/hostile, sent to a real API server that asks the webhook of an operator process."""
+"""The documents of tests/hostile, sent to a real API server with the webhook of an operator process."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ class Refusals:
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def of_all(self, documents: Iterable[Document]) -> list[ApiError | None]:
-        """What the API server said to each; None where it accepted."""
+        """The API server's messages; None for accepted documents."""
         return await asyncio.gather(*(self._sent(document) for document in documents))
 
     async def _sent(self, document: Document) -> ApiError | None:
@@ -104,5 +104,5 @@ SEEDS = seeds.documents()
 
 
 def _is_refusal(answer: ApiError | None) -> bool:
-    """Whether the API server, or the webhook in words of its own, said no, and neither of them failed."""
+    """Whether the API server or the webhook rejected the document, and neither failed."""
     return answer is not None and 400 <= answer.status < 500 and "failed calling webhook" not in answer.message

@@ -72,7 +72,7 @@ async def test_the_hpa_follows_the_kv_demand_up_and_down(scaling: ScalingWorld) 
 
 
 async def shown(scaling: ScalingWorld, load: str) -> bool:
-    """Whether the status tells this load of D."""
+    """Whether the status shows this load of D."""
     return load in (await scaling.world.status())["roles"]["decode"]["scaling"]
 
 

@@ -182,7 +182,7 @@ DAMAGED = {
 
 
 async def play_look(world: World, revision: str, ended: dict[str, Any]) -> None:
-    """Say what the kubelet says when what looks at the model has ended, in the pods of P and D."""
+    """Set the status of the container that checks the model, in the pods of P and D, as the kubelet does."""
     for role in ENGINE_ROLES:
 
         async def exists(role: Role = role) -> bool:

@@ -1,4 +1,4 @@
-"""What cannot work is refused in the same words, all of them at once, whoever says it."""
+"""Webhook, conditions and command line reject a resource with the same messages, all at once."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ def resource(world: World, name: str, wrong: Wrong) -> Json:
 
 
 async def kubectl(world: World, verb: str, document: Json, *flags: str) -> tuple[bool, str]:
-    """Whether it worked, and what it said."""
+    """Whether it succeeded, and its output."""
     line = [str(binary("kubectl")), f"--kubeconfig={world.cluster.kubeconfig}", verb, "--filename=-", *flags]
 
     def run() -> "subprocess.CompletedProcess[str]":

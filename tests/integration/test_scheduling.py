@@ -357,7 +357,7 @@ async def test_every_pod_of_every_example_finds_a_node(world: World, operators: 
     specs = {document["metadata"]["name"]: document["spec"] for document in documents}
 
     def wanted(name: str, workload: Json) -> int:
-        """Where an HPA decides, the workload says nothing, and is seeded with what the spec says."""
+        """With an HPA, the manifest has no replica count, and the workload starts with the count of the spec."""
         seed = specs[name].get(workload["metadata"]["labels"][names.LABEL_ROLE], {}).get("replicas", 1)
         return int(workload["spec"].get("replicas", seed))
 

@@ -17,11 +17,11 @@ from tests.runner.service import line, write_lines
 COUNT = 12
 LIMIT = 4
 CONCURRENCY = 8
-"""More than may wait, so that some are told to come back."""
+"""More requests than the queue holds, so that some are rejected with Retry-After."""
 
 
 async def start_runner(world: World, folder: Path, url: str) -> asyncio.subprocess.Process:
-    """What the kubelet starts, with the arguments of the Job, but for what is elsewhere on this machine."""
+    """The kubelet's command of the Job, with paths and addresses of this machine."""
     source = write_lines(folder / "input.jsonl", [line(number) for number in range(COUNT)])
     (container,) = (await job(world))["spec"]["template"]["spec"]["containers"]
     other = ("--input=", "--input-root=", "--output=", "--output-root=", "--url=", "--report=")

@@ -1,4 +1,4 @@
-"""Scale to zero where KEDA scales: its ScaledObject stays, because nobody but the operator starts pods."""
+"""Scale to zero with KEDA: its ScaledObject stays, because only the operator starts pods."""
 
 import asyncio
 

@@ -17,7 +17,7 @@ CRASHES = {"reason": "CrashLoopBackOff", "message": "back-off 20s restarting fai
 
 
 async def play(world: World, revision: str, waiting: dict[str, str], *, restarts: int = 0) -> None:
-    """Say what the kubelet says of vLLM in the pods of P and D."""
+    """Set the status of vLLM's container in the pods of P and D, as the kubelet does."""
     for role in ENGINE_ROLES:
 
         async def exists(role: Any = role) -> bool:

@@ -57,7 +57,7 @@ async def taken_over(world: World, operators: Operators, earlier: Earlier) -> Op
 
 
 async def expect_scalers(world: World, wanted: Mapping[Role, int]) -> None:
-    """Expect one HPA for each autoscaled role, whose target asks for the pods that there are."""
+    """Expect one HPA for each autoscaled role, whose scale target has the existing replica count."""
     found = await hpas(world)
     assert found.keys() == {f"llama-{role}" for role in wanted}
     for role, count in wanted.items():
@@ -79,7 +79,7 @@ async def expect_quiet_restart(world: World, operators: Operators, operator: Ope
 
 
 async def becomes(world: World, **replicas: int) -> None:
-    """Wait until workloads ask for so many pods."""
+    """Wait until workloads have these replica counts."""
     wanted = {name.replace("_", "-"): count for name, count in replicas.items()}
 
     async def scaled() -> bool:

@@ -165,7 +165,7 @@ async def test_a_killed_operator_leaves_no_orphan() -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether it runs; what nobody has waited for does not."""
+    """Whether a process runs. Zombies do not count."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0]
     except FileNotFoundError:

@@ -29,7 +29,7 @@ IDLE = Reading(
 
 
 def reading(text: str | bytes) -> Reading:
-    """What an answer of /metrics says."""
+    """The reading of a response of /metrics."""
     found = Exposition()
     for line in (text.encode() if isinstance(text, str) else text).split(b"\n"):
         found.take(line)
@@ -42,7 +42,7 @@ def told(**numbers: Any) -> Reading:
 
 
 def window(*readings: tuple[float, Reading]) -> Window:
-    """What a pod told, and when."""
+    """Readings of a pod with their times."""
     found = Window()
     for at, reading in readings:
         found.add(TimedReading(at, START + timedelta(seconds=at), reading))
@@ -50,7 +50,7 @@ def window(*readings: tuple[float, Reading]) -> Window:
 
 
 def pod(*readings: tuple[float, Reading], expected: bool = True, counted: bool = True) -> PodLoad:
-    """A pod that told this."""
+    """A pod with these readings."""
     return PodLoad(window(*readings), expected=expected, counted=counted)
 
 

@@ -66,7 +66,7 @@ def read(body: bytes) -> Reading | None:
 
 
 def judge(*bodies: bytes) -> None:
-    """Read as a pod that answers so, one after the other, and ask for every signal."""
+    """Read bodies as successive responses of a pod, and compute every signal."""
     readings = [reading for body in bodies if (reading := read(body)) is not None]
     assert all(is_sound(reading) for reading in readings)
     window = Window()

@@ -1,4 +1,4 @@
-"""By what HPAs go: what they were told, and before that, what the spec asks for."""
+"""Targets of HPAs: from their status, and before that from the spec."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ def test_an_hpa_that_goes_by_latencies_alone_goes_on_too(cluster: Cluster) -> No
 
 
 def test_a_fault_at_one_stored_spec_ends_there(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rounds of all tenants' pods ask for policies."""
+    """The scrape rounds of all tenants use the policies."""
 
     def fails(_: object) -> None:
         raise RecursionError

@@ -66,7 +66,7 @@ class Pods(Autoscaled):
         self.cache.observe(POD, body, deleted=False)
 
     def serves(self, revision: str, baseline_seconds: float | None = None) -> None:
-        """The scale target says so."""
+        """The scale target reports this."""
         owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "llama", "uid": "uid-llama"}
         metadata = {**self.metadata("llama-decode"), "ownerReferences": [owner]}
         noted = {} if baseline_seconds is None else {"baselineInterTokenMicroseconds": round(baseline_seconds * 1e6)}

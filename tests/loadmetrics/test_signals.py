@@ -1,4 +1,4 @@
-"""From what pods told to one number, and what becomes of pods that did not."""
+"""Aggregates the load of pods to one number, also with pods that do not respond."""
 
 from datetime import timedelta
 
@@ -56,7 +56,7 @@ class TestKvDemand:
 class TestBlindness:
     @pytest.mark.parametrize(("failed", "known"), [(0, True), (3, True), (4, False)])
     def test_three_scrapes_may_fail_and_the_fourth_may_not(self, failed: int, known: bool) -> None:
-        """A failed scrape is noticed within the time to the next one; the API is asked at any moment before that."""
+        """A failed scrape is detected before the next one; the API may be read at any time before that."""
         interval = OperatorSettings.model_fields["scrape_seconds"].default
         for part in (0.1, 0.9):
             one = pod((NOW - (failed + part) * interval, told(kv_usage=0.5)))

@@ -35,7 +35,7 @@ OF_NO_CHILD = {"model.architecture.config", "rollout.strategy", "memoryPolicy"} 
     "autoscaling.gpuBudget",
     "autoscaling.scaleToZero.afterSeconds",
 }
-"""Fields that tell the operator something and change no child."""
+"""Fields that affect the operator and no child."""
 OF_ONE_VALUE = {
     "decode.parallelism.pipeline",
     "decode.parallelism.nodes",

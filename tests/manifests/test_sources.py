@@ -1,4 +1,4 @@
-"""What scales the pods of a role, by who tells the load."""
+"""The autoscalers of a role, for each source of the load."""
 
 import re
 from collections.abc import Callable

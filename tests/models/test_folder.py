@@ -1,4 +1,4 @@
-"""A model that somebody copied: what vLLM could not load is told in words, and what it could is never refused."""
+"""Models in user folders: folders that vLLM cannot load are rejected with a message, and no others."""
 
 import json
 import os
@@ -34,7 +34,7 @@ FIELD = "spec.model.source.persistentVolumeClaim.path"
 
 
 def fault(folder: Path, **expected: Any) -> str:
-    """What is said of the folder; nothing when it is fine."""
+    """The message for the folder; empty if it is valid."""
     try:
         check_folder(folder, Expected(FIELD, **expected))
     except ModelFilesError as error:
@@ -206,7 +206,7 @@ def test_a_hundred_gigabytes_are_judged_without_reading_them(tmp_path: Path) -> 
 
 
 def header_size(file: Path) -> int | str:
-    """How long the file should be by its header, or what is wrong with that."""
+    """The size of the file according to its header, or the problem of the header."""
     try:
         header = read_header(file)
     except ModelFilesError as error:

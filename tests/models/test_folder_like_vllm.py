@@ -1,4 +1,4 @@
-"""What is said of a folder, held against the libraries that load it: nothing that they take is refused."""
+"""The check of folders compared with the libraries that load them: it rejects no folder that they accept."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""Whatever the spec that passes the checks: vLLM's own parser takes its command line, and means what the spec says."""
+"""vLLM's parser accepts the command line of every valid spec, with the meaning of the spec."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
