@@ -1,4 +1,4 @@
-"""Whatever is posted to the webhook, it answers in words, and lets nothing in that it could not examine."""
+"""The webhook answers every request, and allows nothing that it could not examine."""
 
 import asyncio
 import json

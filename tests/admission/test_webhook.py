@@ -1,4 +1,4 @@
-"""The webhook, as the API server calls it."""
+"""The webhook, called like by the API server."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The table of conditions: the CRD, docs/resource.md and the code say the same."""
+"""The CRD, docs/resource.md and the code have the same table of conditions."""
 
 import ast
 from collections.abc import Iterator

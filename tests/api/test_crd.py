@@ -1,4 +1,4 @@
-"""The generated CRD: structural, described, small, and the same as the file in the repository."""
+"""The generated CRD: structural, described, small, and equal to the file in the repository."""
 
 import json
 import re

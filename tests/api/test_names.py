@@ -1,4 +1,4 @@
-"""Names fit where Kubernetes writes them."""
+"""Names fit the limits of Kubernetes."""
 
 from pdinference.api import names
 

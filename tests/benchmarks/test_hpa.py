@@ -1,4 +1,4 @@
-"""The HPA algorithm, against what Kubernetes documents of it (Horizontal Pod Autoscaling, "Algorithm details" ff.)."""
+"""The HPA algorithm compared with Kubernetes' documentation (Horizontal Pod Autoscaling, "Algorithm details")."""
 
 from itertools import pairwise
 from typing import Any

@@ -1,4 +1,4 @@
-"""The operator's rights: what it needs, and no more."""
+"""The operator has exactly the rights that it needs."""
 
 from collections.abc import Callable
 from itertools import product

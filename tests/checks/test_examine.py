@@ -1,4 +1,4 @@
-"""All that is wrong with a resource, in one look."""
+"""An examination reports all problems of a resource at once."""
 
 from collections.abc import Callable
 from typing import Any

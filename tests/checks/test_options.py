@@ -1,4 +1,4 @@
-"""Options in `args` against the list of vLLM's own."""
+"""Options in `args` compared with the list of vLLM's options."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Prints vLLM's options as `pdinference/checks/vllm-options.txt` has them: `python -m tests.checks.vllm_options`."""
+"""Prints vLLM's options for `pdinference/checks/vllm-options.txt`: `python -m tests.checks.vllm_options`."""
 
 import argparse
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What tests of the command line share."""
+"""Fixtures of the command line's tests."""
 
 from pathlib import Path
 

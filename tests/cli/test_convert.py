@@ -1,4 +1,4 @@
-"""`pdinference convert`, as a person uses it, and with files of anyone."""
+"""`pdinference convert`, as a person uses it, and with untrusted files."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`pdinference explain`: what it prints is what the next reconcile does, and it writes nothing."""
+"""`pdinference explain` prints the writes of the next reconcile, and writes nothing."""
 
 import json
 import re

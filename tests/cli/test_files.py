@@ -1,4 +1,4 @@
-"""Whatever a file holds, the command line answers in words."""
+"""The command line reports errors of all files with a message."""
 
 from pathlib import Path
 

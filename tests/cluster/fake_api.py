@@ -1,4 +1,4 @@
-"""An API server in memory, as far as the operator's writes go: versions, uids, preconditions, and faults on demand."""
+"""An API server in memory for the operator's writes: versions, uids, preconditions, and faults on demand."""
 
 import json
 from collections import Counter

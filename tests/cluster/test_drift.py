@@ -1,4 +1,4 @@
-"""A live object is in order when it contains all that was applied, however the server writes it."""
+"""A live object is in order if it contains the manifest, in any form that the server writes."""
 
 from decimal import Decimal
 from typing import Any

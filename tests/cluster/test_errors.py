@@ -1,4 +1,4 @@
-"""Refusals are sorted into those that pass and those that last."""
+"""Errors of the API server are transient or permanent."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Objects that no parser can read are cut, and all others stay as they are."""
+"""Objects that cannot be parsed are truncated, and all others stay unchanged."""
 
 import json
 

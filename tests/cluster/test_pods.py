@@ -1,4 +1,4 @@
-"""A pod is reduced to what keeps it from getting ready."""
+"""The record of a pod has the problem that keeps it from being ready."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""No pod runs under an account that is not ours, and no account of others gets our rights."""
+"""No pod runs under a foreign account, and no foreign account gets rights of the operator's roles."""
 
 import pytest
 

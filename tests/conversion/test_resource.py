@@ -1,4 +1,4 @@
-"""Command lines as people have them, and the resources that come of them."""
+"""Realistic command lines, and the resources that they are converted to."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Every rendered command line is read by vLLM's own parser, and means what we meant."""
+"""vLLM's parser reads every rendered command line with the intended meaning."""
 
 import inspect
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A spec whose examination did not end well is reported, and left alone for a while."""
+"""A spec whose examination failed is reported, and not examined again for a while."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Mutates documents and looks at each, within limits: `python -m tests.hostile.fuzz SEED COUNT`.
+"""Mutates documents and examines each within limits: `python -m tests.hostile.fuzz SEED COUNT`.
 
 Prints the number of each case before it, so that one that ends the process is known, and what is wrong with it.
 """

@@ -1,4 +1,4 @@
-"""Every document of the corpus is refused, by the field that is to be corrected, or does no harm."""
+"""Every document of the corpus is rejected at the right field, or is harmless."""
 
 import pytest
 

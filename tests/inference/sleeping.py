@@ -1,4 +1,4 @@
-"""A resource with `scaleToZero`: its spec, its replica counts, and how it falls asleep."""
+"""A resource with `scaleToZero`: its spec, its replica counts, and the way to sleep."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Nodes and devices that exist for the scheduler only: kwok keeps the nodes alive and lets their pods run."""
+"""Nodes and devices for the scheduler only: kwok keeps the nodes alive and runs their pods."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

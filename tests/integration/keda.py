@@ -1,4 +1,4 @@
-"""KEDA as far as the operator meets it: its real definition of a ScaledObject, and what it does with one."""
+"""Plays KEDA for the operator: its real CRD of ScaledObjects, and its handling of them."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Pairs that sleep: a real activator in place of the router's pod, on loopback addresses."""
+"""Resources that sleep: a real activator in place of the router's pod, on loopback addresses."""
 
 import os
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The webhook on a real API server: fails closed, and renews itself."""
+"""The webhook on a real API server: fails closed, and renews its certificate."""
 
 import asyncio
 from collections.abc import Callable

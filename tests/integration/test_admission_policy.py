@@ -1,4 +1,4 @@
-"""The chart's policies on a real API server: the operator's token is good for what the operator does, and no more."""
+"""The chart's policies on a real API server limit the operator's token to the operator's own writes."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Replica counts that follow a recommendation, on a real API server: the operator alone writes them."""
+"""Replica counts follow a recommendation on a real API server, and only the operator writes them."""
 
 from typing import Any
 

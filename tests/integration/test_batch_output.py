@@ -1,4 +1,4 @@
-"""Answers of a PDBatch in a ConfigMap: a real runner, with the account that the operator made, on a real API server."""
+"""Output of a PDBatch in a ConfigMap: a real runner with its service account on a real API server."""
 
 import asyncio
 import json

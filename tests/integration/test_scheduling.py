@@ -1,4 +1,4 @@
-"""Where pods go: Kubernetes' own scheduler decides, on nodes and devices that exist for it alone."""
+"""Placement of pods by Kubernetes' scheduler, on nodes and devices that exist for it only."""
 
 import os
 from collections.abc import Iterator

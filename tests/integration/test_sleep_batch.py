@@ -1,4 +1,4 @@
-"""A PDBatch for a pair that sleeps, with a real runner, a real activator, and the real Job controller."""
+"""A PDBatch for a sleeping resource, with a real runner, a real activator, and the real Job controller."""
 
 import asyncio
 import json

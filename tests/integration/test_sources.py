@@ -1,4 +1,4 @@
-"""KEDA in the place of the operator's HPA, with KEDA's own definition of a ScaledObject in a real API server."""
+"""KEDA instead of the operator's HPA, with KEDA's CRD of ScaledObjects on a real API server."""
 
 from typing import Any
 

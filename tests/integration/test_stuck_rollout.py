@@ -1,4 +1,4 @@
-"""A roll-out that cannot succeed ends `Progressing` with its reason, while the old revision serves on."""
+"""A roll-out that cannot succeed sets `Progressing` to False with its reason, while the old revision serves."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""An upgrade from commit 2b1f09f: this operator takes over what that one left, and no pod of P or D restarts.
+"""An upgrade from commit 2b1f09f: this operator takes over the existing objects, and no pod of P or D restarts.
 
 The recordings in `upgrade/` are what the earlier operator wrote; the API server, its controllers and this operator are
 real. What may change is in the CHANGELOG: the pods of the router restart once.

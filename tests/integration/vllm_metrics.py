@@ -1,4 +1,4 @@
-"""Plays the metrics endpoint of vLLM pods that do not run here, on loopback addresses."""
+"""Plays the metrics endpoints of vLLM pods on loopback addresses."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""What a test sees of the cluster, and what it does in the place of users and kubelets."""
+"""Access of a test to the cluster, and the actions of users and kubelets."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What runs in the other process may end in any way: its caller gets a sentence, and others are served."""
+"""However a task of the isolated process ends, its caller gets a message, and others are served."""
 
 import asyncio
 import os

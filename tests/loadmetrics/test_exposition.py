@@ -1,4 +1,4 @@
-"""What vLLM itself wrote is read right."""
+"""Metrics that vLLM has written are parsed correctly."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Whatever bytes a pod answers: a reading of sound numbers, or `UnreadableError`; and sound signals from both."""
+"""For any bytes of a pod: a reading of sound numbers or `UnreadableError`, and sound signals in both cases."""
 
 import math
 import random

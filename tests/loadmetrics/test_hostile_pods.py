@@ -1,4 +1,4 @@
-"""What hostile pods answer ends in a reading or in a reason, never in anything else."""
+"""Responses of hostile pods lead to a reading or to a reason, and to no other error."""
 
 import asyncio
 

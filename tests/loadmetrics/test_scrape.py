@@ -1,4 +1,4 @@
-"""Real requests to small servers that play pods, and what the scraper makes of the answers."""
+"""Scrapes of small servers that play pods, and the resulting loads."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An edit of any field reaches the cluster, and one that changes nothing changes nothing there.
+"""An edit of any field changes a child, and an edit without effect changes none.
 
 `every_field.yaml` holds specs that together set every field of the CRD; a field that is new and not there fails a test.
 """

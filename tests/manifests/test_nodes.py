@@ -1,4 +1,4 @@
-"""P instances of several nodes: a StatefulSet for each node rank, and the router sees each instance once."""
+"""P instances on several nodes: a StatefulSet for each node rank, and one router target for each instance."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Files of models, as small as they may be."""
+"""Model files of minimal size."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A roll-out that cannot succeed ends `Progressing`, by its reason or by the deadline, and comes back by itself."""
+"""A roll-out that cannot succeed sets `Progressing` to False, by its reason or by the deadline, and can recover."""
 
 from collections.abc import Iterator
 from dataclasses import replace

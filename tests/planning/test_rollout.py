@@ -1,4 +1,4 @@
-"""Old P/D pairs stay as long as requests may reach them, and not longer."""
+"""An old revision stays exactly as long as requests may reach it."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Answers in a ConfigMap: each once, whatever happens to writes, and no more than an object holds."""
+"""Output in a ConfigMap: each response once, whatever happens to writes, and within the size limit."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Inputs and outputs that are no files of the volume, and outputs that no runner wrote."""
+"""Inputs and outputs that are not files of the volume, and outputs of other programs."""
 
 import os
 import tracemalloc

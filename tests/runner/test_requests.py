@@ -1,4 +1,4 @@
-"""The input is checked as a whole before anything is sent, in words that say what to mend."""
+"""The complete input is checked before the first request, with messages that help to correct it."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Objects are taken from watches, whatever they are, and Kopf reads lists and watches without them."""
+"""Unreadable objects are handled before Kopf, whose lists and watches do not contain them."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The webhook's client certificate, by clients that really connect."""
+"""Client certificates of the webhook, with real connections."""
 
 import asyncio
 import json

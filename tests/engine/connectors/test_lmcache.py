@@ -1,4 +1,4 @@
-"""LMCache: its server, and what P and D need to find the same cache."""
+"""LMCache: its server, and settings for the same keys in P and D."""
 
 from pdinference.api.names import Role
 from pdinference.engine.vllm import engine_command

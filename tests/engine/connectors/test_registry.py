@@ -1,4 +1,4 @@
-"""Everything that has to know a connector does, and nothing else names one."""
+"""All modules that depend on the connector support every connector, and no other module names one."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Volumes, memory, ports and the side-car that tiers and connectors need."""
+"""Volumes, memory, ports and the sidecar for tiers and connectors."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Nodes of P with products of their own: the plan counts on what the pods of every node get."""
+"""Nodes of P with different products: the plan uses the smallest resources of all nodes."""
 
 from typing import Any
 
