@@ -235,7 +235,7 @@ def test_an_option_is_read_as_vllm_reads_it(option: str, path: str, value: Any) 
         ("vllm serve a/b --served-model-name x y z", "--served-model-name y z", "one name: x"),
         ("vllm serve a/b --config vllm.yaml", "--config vllm.yaml", "not read here"),
         ("vllm serve a/b --disable-log-stats", "--disable-log-stats", "no metrics"),
-        ("numactl -N 0 vllm serve a/b", "numactl -N 0", "starts vLLM itself"),
+        ("numactl -N 0 vllm serve a/b", "numactl -N 0", "starts vLLM directly"),
         ("VLLM_USE_V1=0 vllm serve a/b", "VLLM_USE_V1=0", "no such variable"),
         ("CUDA_VISIBLE_DEVICES=0,1,3 vllm serve a/b", "CUDA_VISIBLE_DEVICES=0,1,3", "3 devices of one machine"),
         ("HF_HOME=/x vllm serve a/b", "HF_HOME=/x", "spec.model.cache"),

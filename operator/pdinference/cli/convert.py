@@ -148,4 +148,4 @@ def _check(conversion: "Conversion") -> None:
         click.echo(f"Warning: {warning}", err=True)
     if examination.problems:
         name = conversion.document["metadata"]["name"]
-        raise click.ClickException(f"This has to be changed first. {refusal(name, examination.problems)}")
+        raise click.ClickException(f"Change this first. {refusal(name, examination.problems)}")

@@ -37,8 +37,8 @@ REASONS = {
     "--memory": "Use resources of the role.",
     "--cpus": "Use resources of the role.",
 }
-OTHER = "The operator makes the pods. What a pod needs besides goes into podTemplate of the role."
-_HUB_CACHE = "The folder of a hub's cache. spec.model.cache keeps the model on a claim or on each node."
+OTHER = "The operator creates the pods. Use podTemplate of the role for further settings."
+_HUB_CACHE = "This is the cache of a hub. spec.model.cache stores the model on a claim or on each node."
 UNUSED_VOLUME = "Pods get volumes by model.source (the model), and by podTemplate of the role (anything else)."
 _HANDLED = frozenset({"--env", "--volume", "--publish", "--entrypoint", "--name"})
 

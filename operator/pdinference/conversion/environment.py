@@ -17,8 +17,8 @@ _DEVICES = (
     "The device plug-in chooses the devices of each pod, as many as parallelism says. accelerator.products pins pods "
     "to GPU products, and accelerator.devices claims exact devices."
 )
-_CACHE = "Pods have a cache of their own. spec.model.cache keeps the model on a claim or on each node."
-_MACHINE = "It describes the machine of this command line. The engine image has its own."
+_CACHE = "Each pod has its own cache. spec.model.cache stores the model on a claim or on each node."
+_MACHINE = "It is specific to this machine. The engine image sets its own value."
 _ADDRESS = "The operator gives each pod its addresses and ports."
 _GONE = "vLLM 0.32 has no such variable."
 

@@ -34,6 +34,6 @@ def image_settings(image: str | None) -> Iterator[Finding]:
     if not isinstance(image, Unresolved) and not is_official(image):
         yield Remark(
             "engine.image",
-            f"Options were compared with vLLM {version}. The image needs a vLLM near it, and the package nixl.",
+            f"Options were compared with vLLM {version}. The image needs a similar version, and the package nixl.",
             left_out=False,
         )

@@ -20,8 +20,8 @@ _OWN = {
     **dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe"), "The operator sets the probes."),
     "lifecycle": "The operator drains pods before they stop (rollout.drainSeconds).",
     "securityContext": "The operator sets one that meets the restricted Pod Security Standard.",
-    "imagePullPolicy": "Put it into podTemplate of the role.",
-    "envFrom": "Put it into podTemplate of the role.",
+    "imagePullPolicy": "Use podTemplate of the role.",
+    "envFrom": "Use podTemplate of the role.",
 }
 _POD_TAKEN = frozenset({"containers", "volumes", "nodeSelector", "tolerations", "restartPolicy"})
 _FIELDS = {
@@ -30,10 +30,10 @@ _FIELDS = {
     "schedulerName": "role.placement.schedulerName",
 }
 _SERVICE = (
-    "The operator's Service has the name of the resource, and here the port of this one. There cannot be two of one "
-    "name: choose another name for the resource, or delete this Service first."
+    "The operator creates a Service with the name of the resource and this port. If this Service has the same name, "
+    "choose another name for the resource, or delete this Service first."
 )
-_TEMPLATE = "It goes into podTemplate of the role, if pods still need it."
+_TEMPLATE = "Add it to podTemplate of the role if pods still need it."
 
 
 def is_manifest(document: Any) -> bool:

@@ -47,7 +47,7 @@ REMOVED_SWITCHES = frozenset(
 """Options of earlier vLLM versions that take no value."""
 
 _OWN_REASONS = {
-    "download-dir": "Pods write to a cache of their own. spec.model.cache keeps the model on a claim or on each node.",
+    "download-dir": "Each pod has its own cache. spec.model.cache stores the model on a claim or on each node.",
     "config": "This file is not read here. Give its options on the command line, or write them into spec.engine.args.",
     "host": "Pods listen on every address, and a NetworkPolicy limits who reaches them.",
     "disable-log-stats": "vLLM would serve no metrics, and the operator, autoscaling and the dashboard read them.",

@@ -57,15 +57,15 @@ def source_settings(options: Options, launch: Launch) -> Iterator[Finding]:
         )
     yield from _about_class(model.rstrip("/").rpartition("/")[2], launch)
     for word in options.positional[0 if "model" in options.values else 1 :]:
-        yield Remark(word, "This is neither an option nor the model, and vLLM would refuse it.")
+        yield Remark(word, "This is neither an option nor the model. vLLM would reject it.")
     if "served-model-name" not in options.values:
         if _MODEL_NAME.fullmatch(model):
             yield "model.name", model
         else:
             yield Remark(
                 "model name",
-                f"Clients of vLLM asked for {model!r}. A name begins with a letter or a digit, so they now ask for the "
-                "name of the resource, or for what you write into spec.model.name.",
+                f"The model name {model!r} is not possible, because a name begins with a letter or a digit. Clients "
+                "use the name of the resource, or the name in spec.model.name.",
                 left_out=False,
             )
 

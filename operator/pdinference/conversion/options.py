@@ -170,7 +170,7 @@ def _typed(form: str, values: list[str]) -> Any:
     if not values:
         raise ValueError("This option needs a value.")
     if (wanted := mismatch(form, values[0])) is not None:
-        raise ValueError(f"The value does not fit: vLLM {listed()[0]} wants {wanted}.{_meant(form, values[0])}")
+        raise ValueError(f"The value is invalid: vLLM {listed()[0]} expects {wanted}.{_meant(form, values[0])}")
     if form in {"int", "float"}:
         return int(values[0]) if _WHOLE.fullmatch(values[0]) else float(values[0])
     return _json_object(values[0])

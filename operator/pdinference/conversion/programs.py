@@ -78,9 +78,7 @@ def _within(text: str, environment: Mapping[str, str], depth: int) -> list[Launc
 
 def _deeper(depth: int) -> int:
     if depth >= _DEPTH:
-        raise ConversionError(
-            "There are shells or containers within each other here. Give the command line that starts vLLM."
-        )
+        raise ConversionError("Shells or containers are nested too deeply. Give the command line that starts vLLM.")
     return depth + 1
 
 
@@ -139,4 +137,4 @@ def _wrappers(words: Sequence[str]) -> Iterator[Remark]:
         if not (_ASSIGNMENT.fullmatch(word) or word in _SILENT or re.fullmatch(r"(.*/)?python[0-9.]*", word))
     ]
     if others:
-        yield Remark(" ".join(others), "The operator starts vLLM itself, without a program in front of it.")
+        yield Remark(" ".join(others), "The operator starts vLLM directly, without a wrapper.")

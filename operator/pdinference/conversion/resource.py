@@ -113,7 +113,7 @@ def _unsplit(half: _Half) -> Iterable[Remark]:
         f"One vLLM on {one} becomes P on {one} and D on {one}, so {2 * gpus} in all: each of the two needs all weights."
     )
     if role_of(half.options) is not None:
-        text = "This was one half of a pair. The other half gets the same options. " + text
+        text = "This command line starts one of the two roles. The other role gets the same options. " + text
     yield Remark("P and D", text, left_out=False)
 
 

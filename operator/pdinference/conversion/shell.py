@@ -87,7 +87,7 @@ def _pieces(text: str) -> Iterator[tuple[str, str]]:
         match = _PIECE.match(text, position)
         if match is None:
             line = text.count("\n", 0, position) + 1
-            raise ConversionError(f"Line {line}: {text[position]!r} is never closed, or is not understood here.")
+            raise ConversionError(f"Line {line}: {text[position]!r} is not closed, or not supported.")
         position = match.end()
         kind = match.lastgroup or ""
         if kind not in _PASSED_OVER:
