@@ -80,7 +80,7 @@ async def _pages(api: ApiServer, cache: Cache, kind: Kind, namespace: str | None
             continue
         page = await _page(data)
         async for record in _records(kind, page.items or [], cache):
-            records.append(record)  # noqa: PERF401 - mypy knows no asynchronous comprehension of unions
+            records.append(record)  # noqa: PERF401 - mypy does not support asynchronous comprehensions of unions
         if not page.metadata.token:
             return records, version_of(page.metadata.version)
         query["continue"] = page.metadata.token
