@@ -81,6 +81,11 @@ def exists(span: str) -> bool:
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_a_page_has_no_markers_of_a_merge(page: Path) -> None:
+    assert not re.search(r"^(<<<<<<<|=======|>>>>>>>)( |$)", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_links_and_anchors_of_a_page_exist(page: Path) -> None:
     assert list(broken(page)) == []
 
