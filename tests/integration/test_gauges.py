@@ -11,20 +11,28 @@ import yaml
 
 from e2e.cluster.build import binary
 from pdinference.api.names import Role
-from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
+from pdinference.cluster.kinds import AUTOSCALER, POD, SCALED_OBJECT
 from pdinference.planning.scaling.gauges import adapter_rules
 from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.targets import label
-from tests.integration.keda import Keda
+from tests.integration.keda import WITH_KEDA, install_keda
 from tests.integration.operator_process import OperatorProcess
-from tests.integration.prometheus import Page, Prometheus, Target
+from tests.integration.prometheus import Prometheus, Target, page
 from tests.integration.scaling_world import ScalingWorld
-from tests.integration.test_sources import TARGETS, WITH_KEDA, keda
 from tests.integration.vllm_metrics import Decoding, Load
 from tests.integration.world import until
 
-__all__ = ["keda"]  # a fixture
-
+TARGETS = {
+    "decodeLoad": 90,
+    "prefillLoad": 90,
+    "kvUsage": 80,
+    "kvDemand": 80,
+    "waitingRequests": 4,
+    "runningRequests": 32,
+    "queuedPromptTokens": 8000,
+    "promptTokensPerSecond": 20000,
+    "generationTokensPerSecond": 2000,
+}
 OPERATORS = "operators"
 QUEUE = {
     "type": "External",
@@ -52,15 +60,18 @@ KNOWN = {"kvUsage": 1.0, "waitingRequests": 4.0, "runningRequests": 10.0, "kvDem
 class Scraped:
     """A resource that KEDA scales, its one D pod, operators, tenants, and the Prometheus that scrapes them all."""
 
-    def __init__(self, scaling: ScalingWorld, operators: list[OperatorProcess], prometheus: Prometheus) -> None:
+    def __init__(
+        self,
+        scaling: ScalingWorld,
+        operators: list[OperatorProcess],
+        prometheus: Prometheus,
+        queries: Mapping[str, str],
+    ) -> None:
         self.scaling = scaling
         self.operators = operators
         self.prometheus = prometheus
-
-    async def queries(self) -> dict[str, str]:
+        self.queries = queries
         """What KEDA asks Prometheus, by the names of its triggers."""
-        scaled = await self.scaling.world.get(SCALED_OBJECT, "llama-decode") or {}
-        return {trigger["name"]: trigger["metadata"]["query"] for trigger in scaled["spec"]["triggers"]}
 
     async def until_value(self, query: str, value: float) -> None:
         await self.until_answers(query, lambda found: found == [value], f"{query} is {value}")
@@ -73,8 +84,9 @@ class Scraped:
 
 
 @pytest.fixture
-async def scraped(scaling: ScalingWorld, keda: Keda, tmp_path: Path) -> AsyncIterator[Scraped]:
+async def scraped(scaling: ScalingWorld, tmp_path: Path) -> AsyncIterator[Scraped]:
     world = scaling.world
+    await install_keda(world)
     flags = (*WITH_KEDA, f"--operator-namespace={OPERATORS}")
     operators = [await scaling.start(*flags, elect=True), await scaling.follow(*flags)]
     await world.apply(decode=SCALED, autoscaling={"source": "KEDA"})
@@ -83,39 +95,43 @@ async def scraped(scaling: ScalingWorld, keda: Keda, tmp_path: Path) -> AsyncIte
     own = f'inference_namespace="{world.namespace}",inference_name="llama",inference_role="decode"'
     forged = f"pdinference_waiting_requests{{{own}}} 1e9\n"
     async with AsyncExitStack() as stack:
-        tenant = await stack.enter_async_context(Page('queue_length{queue="a\\"b"} 3\nqueue_length{queue="c"} 5\n'))
-        other = await stack.enter_async_context(Page(f'{forged}queue_length{{queue="a\\"b"}} 100\n'))
+        tenant = await stack.enter_async_context(page('queue_length{queue="a\\"b"} 3\nqueue_length{queue="c"} 5\n'))
+        other = await stack.enter_async_context(page(f'{forged}queue_length{{queue="a\\"b"}} 100\n'))
         targets = [Target(f"127.0.0.1:{operator.port}", {"namespace": OPERATORS}) for operator in operators]
         targets += [
-            Target(tenant.address, {"namespace": world.namespace}),
-            Target(other.address, {"namespace": "other"}),
+            Target(tenant, {"namespace": world.namespace}),
+            Target(other, {"namespace": "other"}),
         ]
         prometheus = await stack.enter_async_context(Prometheus(tmp_path, targets))
-        yield Scraped(scaling, operators, prometheus)
+        triggers = (await world.api.get(SCALED_OBJECT.path(world.namespace, "llama-decode")))["spec"]["triggers"]
+        queries = {trigger["name"]: trigger["metadata"]["query"] for trigger in triggers}
+        yield Scraped(scaling, operators, prometheus, queries)
 
 
 async def test_keda_and_the_adapter_read_what_the_operator_computes(scraped: Scraped) -> None:
     """And nothing that a tenant exports under the same name."""
     await expect_known_values(scraped)
     await expect_no_metric_of_a_tenant_elsewhere(scraped)
+    await expect_pods_that_stop_answering_to_leave_no_gauge(scraped)
     await expect_the_adapter_to_ask_for_the_same(scraped)
+    await expect_an_operator_that_stops_to_leave_the_gauges_to_the_others(scraped)
 
 
 async def expect_known_values(scraped: Scraped) -> None:
-    queries = await scraped.queries()
-    assert queries.keys() == {*TARGETS, "queue_length", LATENCY["external"]["metric"]["name"]}
+    assert scraped.queries.keys() == {*TARGETS, "queue_length", LATENCY["external"]["metric"]["name"]}
     for name, value in KNOWN.items():
-        await scraped.until_value(queries[name], value)
+        await scraped.until_value(scraped.queries[name], value)
         assert await scraped.scaling.value(signal(name)) == f"{round(1000 * value)}m"  # as HPAs get it
 
 
 async def expect_no_metric_of_a_tenant_elsewhere(scraped: Scraped) -> None:
-    queries = await scraped.queries()
     everywhere = "max(pdinference_waiting_requests)"
     await scraped.until_answers(everywhere, lambda found: found == [1e9], "the forged gauge is there")
-    await scraped.until_answers(queries["waitingRequests"], lambda found: found == [4.0], "the true one is read")
+    await scraped.until_answers(
+        scraped.queries["waitingRequests"], lambda found: found == [4.0], "the true one is read"
+    )
     await scraped.until_answers("sum(queue_length)", lambda found: found == [108.0], "all queues are there")
-    assert await scraped.prometheus.query(queries["queue_length"]) == [3.0]
+    assert await scraped.prometheus.query(scraped.queries["queue_length"]) == [3.0]
 
 
 async def expect_the_adapter_to_ask_for_the_same(scraped: Scraped) -> None:
@@ -148,8 +164,29 @@ def asked_by_adapter(metric: str, namespace: str, labels: Mapping[str, str]) -> 
     return subprocess.run(command, input=rules, check=True, capture_output=True, text=True).stdout
 
 
-async def test_an_operator_that_stops_leaves_the_gauges_to_the_others(scraped: Scraped) -> None:
-    query = (await scraped.queries())["waitingRequests"]
+async def expect_pods_that_stop_answering_to_leave_no_gauge(scraped: Scraped) -> None:
+    """Their successors have gauges again."""
+    world, queries = scraped.scaling.world, scraped.queries
+    (pod,) = await scraped.scaling.bring_up(LOAD)
+    pod.load = Decoding(kv_usage=0.5, running=10)
+    await scraped.until_answers(queries["decodeLoad"], lambda found: found != [], "decode load is known")
+    await pod.stop()
+    for name, query in queries.items():
+        if name != "queue_length":
+            await scraped.until_answers(query, lambda found: not found, f"{name} is not known")
+    (old,) = await world.pods(Role.DECODE)
+    await world.delete(POD, old["metadata"]["name"])
+
+    async def replaced() -> bool:
+        return [one["metadata"]["uid"] for one in await world.pods(Role.DECODE)] not in ([], [old["metadata"]["uid"]])
+
+    await until(replaced, "there is another D pod")
+    await scraped.scaling.bring_up(LOAD)
+    await scraped.until_value(queries["waitingRequests"], 4.0)
+
+
+async def expect_an_operator_that_stops_to_leave_the_gauges_to_the_others(scraped: Scraped) -> None:
+    query = scraped.queries["waitingRequests"]
     gauge = f'count(pdinference_waiting_requests{{namespace="{OPERATORS}"}})'
     await scraped.until_answers(gauge, lambda found: found == [2.0], "both operators export it")
     scraped.operators[0].kill()
@@ -157,14 +194,3 @@ async def test_an_operator_that_stops_leaves_the_gauges_to_the_others(scraped: S
     assert await scraped.prometheus.query(query) == [4.0]
     scraped.operators[1].kill()
     await scraped.until_answers(query, lambda found: not found, "nothing is known")
-
-
-async def test_pods_that_stop_answering_leave_no_gauge(scraped: Scraped) -> None:
-    query = (await scraped.queries())["decodeLoad"]
-    (pod,) = await scraped.scaling.bring_up(LOAD)
-    pod.load = Decoding(kv_usage=0.5, running=10)
-    await scraped.until_answers(query, lambda found: found != [], "decode load is known")
-    await pod.stop()
-    for name, each in (await scraped.queries()).items():
-        if name != "queue_length":
-            await scraped.until_answers(each, lambda found: not found, f"{name} is not known")
