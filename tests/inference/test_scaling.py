@@ -91,18 +91,6 @@ async def test_a_recommendation_that_was_taken_out_comes_back(world: World) -> N
     assert (recommended(world), count(world, first)) == (4, 4)
 
 
-async def test_a_count_stays_when_the_rest_of_the_workload_is_put_right(world: World) -> None:
-    first = await serving(world)
-    recommend(world, 5)
-    await world.reconcile()
-    world.api.objects[decode(first)]["spec"]["revisionHistoryLimit"] = 9
-    world.api.put(decode(first), world.api.objects[decode(first)])
-    world.sync()
-    await world.reconcile()
-    assert world.api.objects[decode(first)]["spec"]["revisionHistoryLimit"] == 1
-    assert count(world, first) == 5
-
-
 @pytest.mark.parametrize("refused", [TARGET, HPA, "decode"])
 async def test_autoscaling_turned_on_costs_no_pod_also_when_a_write_fails(
     document: Callable[..., Json], refused: str
@@ -191,16 +179,6 @@ async def test_zero_stops_the_role_and_more_starts_it_again(world: World) -> Non
     world.edit(decode={**SCALED, "replicas": 3})
     await world.reconcile()
     assert count(world, first) == 3
-
-
-@pytest.mark.parametrize(("replicas", "limits", "pods"), [(1, (3, 6), 3), (9, (1, 6), 6)])
-async def test_the_first_count_keeps_to_the_limits(
-    document: Callable[..., Json], replicas: int, limits: tuple[int, int], pods: int
-) -> None:
-    scaling = {"minReplicas": limits[0], "maxReplicas": limits[1]}
-    world = World(document(decode={"replicas": replicas, "autoscaling": scaling}))
-    await world.reconcile()
-    assert count(world, world.status["revision"]) == pods
 
 
 async def test_without_a_router_the_target_revision_is_scaled(document: Callable[..., Json]) -> None:

@@ -161,12 +161,6 @@ def _applied(world: World, found: Allocation) -> World:
     return spec, Fleet(workloads, pods), recommended, serving
 
 
-def _ended(world: World) -> World:
-    """The world when the pods that go are gone."""
-    spec, there, recommended, serving = world
-    return spec, Fleet(there._workloads, []), recommended, serving
-
-
 @given(_worlds())
 def test_growth_never_exceeds_the_budget(world: World) -> None:
     found = _decide(world)
@@ -185,14 +179,6 @@ def test_nothing_changes_until_something_happens(world: World) -> None:
     told = [role for role in ENGINE_ROLES if world[2][role] is not None]
     assert [again.limited.get(role) for role in told] == [found.limited.get(role) for role in told]
     assert bool(again.blocked) == bool(found.blocked)
-
-
-@given(_worlds())
-def test_counts_come_to_rest(world: World) -> None:
-    for _ in range(4):
-        found = _decide(world)
-        world = _ended(_applied(world, found))
-    assert _decide(world).replicas == found.replicas
 
 
 @given(_worlds(calm=True))
