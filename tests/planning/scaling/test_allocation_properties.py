@@ -12,7 +12,7 @@ from pdinference.planning.scaling.allocation import Allocation, allocate
 from pdinference.planning.scaling.fleet import Fleet
 from pdinference.planning.scaling.ratio import Ratio
 from pdinference.planning.scaling.scale_spec import RoleScale, ScaleSpec
-from tests.planning.scaling.fleets import D, P, fleet, most_possible, workload
+from tests.planning.scaling.fleets import D, P, fleet, workload
 
 REVISIONS = ("a", "b", "c")
 _gpus = st.sampled_from((0, 1, 2, 8))
@@ -257,12 +257,3 @@ def test_with_a_budget_no_pod_is_without_its_companions(spec: ScaleSpec, wants: 
                 count[other] >= needed
                 or count[role] <= spec.ratio.least(*(spec.roles[one].minimum for one in ENGINE_ROLES))[role is D]
             )
-
-
-@given(_valid_specs(), _wants)
-def test_no_count_passes_the_most_possible(spec: ScaleSpec, wants: dict[Role, int]) -> None:
-    minimums = [scale.minimum for scale in spec.roles.values()]
-    least = dict(zip(ENGINE_ROLES, spec.ratio.least(*minimums) if spec.ratio is not None else minimums, strict=True))
-    found = allocate(spec, _minimal(spec), wants, target="a", serving="a").replicas
-    for role in ENGINE_ROLES:
-        assert found[role]["a"] <= max(most_possible(spec, role), least[role])
