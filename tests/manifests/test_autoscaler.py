@@ -9,7 +9,7 @@ from pdinference.api.names import LABEL_ROLE, Role, instance_labels
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.manifests import Manifest, RenderSettings, render
-from pdinference.manifests.scaler import scalers
+from pdinference.manifests.autoscaler import scalers
 from pdinference.planning.scaling.presets import PRESETS
 
 Make = Callable[..., PDInference]
@@ -64,7 +64,7 @@ def test_the_preset_of_a_role(resource: Make) -> None:
             signal: {"type": "AverageValue", "averageValue": f"{milli}m"}
             for signal, milli in PRESETS[role].targets.items()
         }
-        assert hpa["spec"]["behavior"] == PRESETS[role].behavior()
+        assert hpa["spec"]["behavior"] == PRESETS[role].behavior
 
 
 def test_targets_metrics_and_behavior_of_the_user(resource: Make) -> None:

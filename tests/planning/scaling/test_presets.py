@@ -12,13 +12,14 @@ def test_going_up_is_faster_than_going_down(role: Role) -> None:
     """And a target above a whole pod would never be reached without a queue."""
     preset = PRESETS[role]
     assert all(0 < milli <= 1000 for milli in preset.targets.values())
-    assert preset.scale_up.stabilization_seconds < preset.scale_down.stabilization_seconds
+    up, down = preset.behavior["scaleUp"], preset.behavior["scaleDown"]
+    assert up["stabilizationWindowSeconds"] < down["stabilizationWindowSeconds"]
 
 
 def test_p_lets_go_of_pods_later_than_d() -> None:
-    p, d = (PRESETS[role].scale_down for role in (Role.PARAMETER, Role.DECODE))
-    assert p.stabilization_seconds > d.stabilization_seconds
-    assert p.policies == d.policies
+    p, d = (PRESETS[role].behavior["scaleDown"] for role in (Role.PARAMETER, Role.DECODE))
+    assert p["stabilizationWindowSeconds"] > d["stabilizationWindowSeconds"]
+    assert p["policies"] == d["policies"]
 
 
 def test_a_full_kv_cache_brings_a_d_pod_and_a_busy_d_pod_is_not_full() -> None:
