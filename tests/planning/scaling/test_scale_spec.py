@@ -10,7 +10,7 @@ from pdinference.planning.scaling.ratio import Ratio
 from pdinference.planning.scaling.scale_spec import RoleScale, ScaleSpec
 from tests.planning.scaling.fleets import D, P, between, scale_spec
 
-LIMITED = scale_spec(None, d=between(1, 3), ratio={"max": {"parameter": 2}})
+LIMITED = scale_spec(None, p=between(1, 9), d=between(1, 3), ratio={"max": {"parameter": 2}})
 
 
 class TestFromSpec:
