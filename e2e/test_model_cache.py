@@ -204,4 +204,4 @@ def test_what_somebody_copied_wrong_is_told_before_vllm_starts_and_mended_withou
     pointer = f"has no model to load: /models/copied/{weights.name} is a Git LFS pointer"
     wait_until("the pointer to be told", lambda: told("False", pointer), timeout=120)
     weights.write_bytes(whole)
-    wait_until("the model to be found whole", lambda: told("True", "nothing wrong"), timeout=120)
+    wait_until("the model to be found whole", lambda: told("True", "found it complete"), timeout=120)
