@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +23,7 @@ from tests.integration.scaling_world import ScalingWorld
 from tests.integration.vllm_metrics import Decoding, Load
 from tests.integration.world import until
 
-TARGETS = {
-    "decodeLoad": 90,
-    "prefillLoad": 90,
-    "kvUsage": 80,
-    "kvDemand": 80,
-    "waitingRequests": 4,
-    "runningRequests": 32,
-    "queuedPromptTokens": 8000,
-    "promptTokensPerSecond": 20000,
-    "generationTokensPerSecond": 2000,
-}
+TARGETS = {label(signal): 80 for signal in Signal}
 OPERATORS = "operators"
 QUEUE = {
     "type": "External",
@@ -57,30 +48,30 @@ KNOWN = {"kvUsage": 1.0, "waitingRequests": 4.0, "runningRequests": 10.0, "kvDem
 """What the signals of `LOAD` are: a request holds 1,280 tokens, and four more wait for as many of 12,800."""
 
 
+@dataclass
 class Scraped:
-    """A resource that KEDA scales, its one D pod, operators, tenants, and the Prometheus that scrapes them all."""
+    """A resource that KEDA scales, its one D pod, operators, tenants, and the Prometheus that scrapes them all.
 
-    def __init__(
-        self,
-        scaling: ScalingWorld,
-        operators: list[OperatorProcess],
-        prometheus: Prometheus,
-        queries: Mapping[str, str],
-    ) -> None:
-        self.scaling = scaling
-        self.operators = operators
-        self.prometheus = prometheus
-        self.queries = queries
-        """What KEDA asks Prometheus, by the names of its triggers."""
+    Attributes:
+        queries: What KEDA asks Prometheus, by the names of its triggers.
+    """
+
+    scaling: ScalingWorld
+    operators: list[OperatorProcess]
+    prometheus: Prometheus
+    queries: Mapping[str, str]
 
     async def until_value(self, query: str, value: float) -> None:
-        await self.until_answers(query, lambda found: found == [value], f"{query} is {value}")
+        await self.until_answers(query, lambda found: found == [value], str(value))
+
+    async def until_unknown(self, query: str) -> None:
+        await self.until_answers(query, lambda found: not found, "unknown")
 
     async def until_answers(self, query: str, holds: Callable[[list[float]], bool], what: str) -> None:
         async def answers() -> bool:
             return holds(await self.prometheus.query(query))
 
-        await until(answers, what)
+        await until(answers, f"{query} is {what}")
 
 
 @pytest.fixture
@@ -98,10 +89,7 @@ async def scraped(scaling: ScalingWorld, tmp_path: Path) -> AsyncIterator[Scrape
         tenant = await stack.enter_async_context(page('queue_length{queue="a\\"b"} 3\nqueue_length{queue="c"} 5\n'))
         other = await stack.enter_async_context(page(f'{forged}queue_length{{queue="a\\"b"}} 100\n'))
         targets = [Target(f"127.0.0.1:{operator.port}", {"namespace": OPERATORS}) for operator in operators]
-        targets += [
-            Target(tenant, {"namespace": world.namespace}),
-            Target(other, {"namespace": "other"}),
-        ]
+        targets += [Target(tenant, {"namespace": world.namespace}), Target(other, {"namespace": "other"})]
         prometheus = await stack.enter_async_context(Prometheus(tmp_path, targets))
         triggers = (await world.api.get(SCALED_OBJECT.path(world.namespace, "llama-decode")))["spec"]["triggers"]
         queries = {trigger["name"]: trigger["metadata"]["query"] for trigger in triggers}
@@ -125,12 +113,9 @@ async def expect_known_values(scraped: Scraped) -> None:
 
 
 async def expect_no_metric_of_a_tenant_elsewhere(scraped: Scraped) -> None:
-    everywhere = "max(pdinference_waiting_requests)"
-    await scraped.until_answers(everywhere, lambda found: found == [1e9], "the forged gauge is there")
-    await scraped.until_answers(
-        scraped.queries["waitingRequests"], lambda found: found == [4.0], "the true one is read"
-    )
-    await scraped.until_answers("sum(queue_length)", lambda found: found == [108.0], "all queues are there")
+    await scraped.until_value("max(pdinference_waiting_requests)", 1e9)  # the forged gauge is there
+    await scraped.until_value(scraped.queries["waitingRequests"], 4)
+    await scraped.until_value("sum(queue_length)", 108)
     assert await scraped.prometheus.query(scraped.queries["queue_length"]) == [3.0]
 
 
@@ -169,11 +154,11 @@ async def expect_pods_that_stop_answering_to_leave_no_gauge(scraped: Scraped) ->
     world, queries = scraped.scaling.world, scraped.queries
     (pod,) = await scraped.scaling.bring_up(LOAD)
     pod.load = Decoding(kv_usage=0.5, running=10)
-    await scraped.until_answers(queries["decodeLoad"], lambda found: found != [], "decode load is known")
+    await scraped.until_answers(queries["decodeLoad"], bool, "known")
     await pod.stop()
     for name, query in queries.items():
         if name != "queue_length":
-            await scraped.until_answers(query, lambda found: not found, f"{name} is not known")
+            await scraped.until_unknown(query)
     (old,) = await world.pods(Role.DECODE)
     await world.delete(POD, old["metadata"]["name"])
 
@@ -188,9 +173,9 @@ async def expect_pods_that_stop_answering_to_leave_no_gauge(scraped: Scraped) ->
 async def expect_an_operator_that_stops_to_leave_the_gauges_to_the_others(scraped: Scraped) -> None:
     query = scraped.queries["waitingRequests"]
     gauge = f'count(pdinference_waiting_requests{{namespace="{OPERATORS}"}})'
-    await scraped.until_answers(gauge, lambda found: found == [2.0], "both operators export it")
+    await scraped.until_value(gauge, 2)
     scraped.operators[0].kill()
-    await scraped.until_answers(gauge, lambda found: found == [1.0], "Prometheus has noticed")
+    await scraped.until_value(gauge, 1)
     assert await scraped.prometheus.query(query) == [4.0]
     scraped.operators[1].kill()
-    await scraped.until_answers(query, lambda found: not found, "nothing is known")
+    await scraped.until_unknown(query)
