@@ -25,24 +25,28 @@ class Preset:
     behavior: Mapping[str, Any]
 
 
-def _rules(stabilization_seconds: int, *policies: tuple[str, int, int]) -> dict[str, Any]:
-    """How fast an HPA may scale in one direction. A policy is a type, a value, and a period in seconds."""
-    return {
-        "stabilizationWindowSeconds": stabilization_seconds,
-        "selectPolicy": "Max",
-        "policies": [{"type": type_, "value": value, "periodSeconds": seconds} for type_, value, seconds in policies],
-    }
-
-
-_UP = _rules(0, ("Percent", 100, 15), ("Pods", 4, 15))
+_UP = {
+    "stabilizationWindowSeconds": 0,
+    "selectPolicy": "Max",
+    "policies": [
+        {"type": "Percent", "value": 100, "periodSeconds": 15},
+        {"type": "Pods", "value": 4, "periodSeconds": 15},
+    ],
+}
 # Scale-down waits for minutes and removes one pod at a time, because bursts often follow each other. A pod that starts
 # too late costs more than an idle one: a queue in P takes minutes to drain. A missing D pod only slows the others down,
 # so D scales down sooner. Pods that D added within the last 300 s are removed at once: an HPA counts from the replicas
 # at the beginning of a policy's period, and D's period is longer than its window. With more than ten pods, a tenth is
 # removed.
-_STEPS = (("Percent", 10, 300), ("Pods", 1, 300))
-_P_DOWN = _rules(300, *_STEPS)
-_D_DOWN = _rules(120, *_STEPS)
+_P_DOWN = {
+    "stabilizationWindowSeconds": 300,
+    "selectPolicy": "Max",
+    "policies": [
+        {"type": "Percent", "value": 10, "periodSeconds": 300},
+        {"type": "Pods", "value": 1, "periodSeconds": 300},
+    ],
+}
+_D_DOWN = {**_P_DOWN, "stabilizationWindowSeconds": 120}
 
 
 # Where few requests fill the KV cache (long contexts, small GPUs), requests wait and are preempted although decode load
