@@ -40,10 +40,6 @@ async def test_scale_target_and_hpa_exist_from_the_start_and_change_nothing(worl
     assert (target["kind"], target["name"]) == ("PDScaler", "llama-decode")
     await serving(world)
     assert (count(world, first), await rests(world)) == (2, True)
-
-
-async def test_the_scale_target_reports_the_pods_of_the_serving_revision(world: World) -> None:
-    first = await serving(world)
     status = world.api.objects[TARGET]["status"]
     assert (status["replicas"], status["revision"]) == (2, first)
     assert status["selector"].endswith(f"revision={first}")
@@ -236,12 +232,9 @@ class TestPOfSeveralNodes:
     def world(self, document: Callable[..., Json]) -> World:
         return World(document(parameter=GROUPS))
 
-    async def test_all_nodes_start_alike(self, world: World) -> None:
-        await world.reconcile()
-        assert groups(world, world.status["revision"]) == [2, 2, 2]
-
-    async def test_all_nodes_follow_the_recommendation(self, world: World) -> None:
+    async def test_all_nodes_start_alike_and_follow_the_recommendation(self, world: World) -> None:
         first = await serving(world)
+        assert groups(world, first) == [2, 2, 2]
         for pods in (5, 3):
             recommend(world, pods, "parameter")
             await world.reconcile()
