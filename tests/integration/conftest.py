@@ -63,7 +63,7 @@ async def scaling(world: World, operators: Operators) -> AsyncIterator[ScalingWo
 
 @pytest.fixture
 async def webhook(world: World) -> AsyncIterator[Webhook]:
-    """Installed, with nobody to answer."""
+    """The installed chart, without a running operator."""
     webhook = Webhook(world)
     await webhook.install()
     yield webhook

@@ -8,11 +8,11 @@ import aiohttp
 from pdinference.activator.gate import Gate
 from pdinference.api.names import Role
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT, Kind
+from tests.integration.calm import QUIET_S, calm
 from tests.integration.keda import WITH_KEDA, install_keda
 from tests.integration.operators import Operators
 from tests.integration.scale_target import recommend, recommended
 from tests.integration.sleeping import SLEEPY, Router, activator, awake, counts, is_ready, tell
-from tests.integration.test_operator import QUIET_S, calm
 from tests.integration.world import World, until
 
 REST_S = 5.0

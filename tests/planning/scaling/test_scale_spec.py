@@ -1,4 +1,4 @@
-"""What a spec says about replica counts."""
+"""Replica counts of a spec."""
 
 from fractions import Fraction
 
