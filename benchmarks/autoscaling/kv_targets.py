@@ -64,7 +64,7 @@ def scaler(decode: Mapping[Signal, float], role: Role) -> Scaler:
     preset = PRESETS[role]
     targets = decode if role is Role.DECODE else {signal: milli / 1000 for signal, milli in preset.targets.items()}
     aims = tuple(Target(signal, average) for signal, average in targets.items())
-    return Hpa(const.MIN_PODS, const.MAX_PODS, aims, preset.behavior())
+    return Hpa(const.MIN_PODS, const.MAX_PODS, aims, preset.behavior)
 
 
 def _row(trace: Trace, policy: Policy, seeds: Sequence[int]) -> str:

@@ -44,7 +44,7 @@ def ours(role: Role) -> Scaler:
     """The operator's preset."""
     preset = PRESETS[role]
     targets = tuple(Target(signal, milli / 1000) for signal, milli in preset.targets.items())
-    return Hpa(const.MIN_PODS, const.MAX_PODS, targets, preset.behavior())
+    return Hpa(const.MIN_PODS, const.MAX_PODS, targets, preset.behavior)
 
 
 def llm_d(role: Role) -> Scaler:

@@ -108,7 +108,7 @@ def _controller_manager(cluster: ClusterSpec) -> Component:
         f"--cluster-signing-cert-file={at / 'ca.crt'}",
         f"--cluster-signing-key-file={at / 'ca.key'}",
         # Tests need not wait 15 seconds for each look.
-        "--horizontal-pod-autoscaler-sync-period=2s",
+        "--horizontal-pod-autoscaler-sync-period=1s",
         f"--controllers={','.join(['*', *(f'-{name}' for name in without)])}",
         *_gates(cluster),
     ]

@@ -114,7 +114,7 @@ def test_the_pods_that_it_finds_count_as_asked_for() -> None:
 def _back(role: Role, *, lasts: int, until: int) -> list[tuple[int, int]]:
     """When the preset of a role gives pods back, and how many it keeps, after a burst that asks for 6 instead of 2."""
     preset = PRESETS[role]
-    scaler = Hpa(1, 16, [Target("load", max(preset.targets.values()) / 1000)], preset.behavior())
+    scaler = Hpa(1, 16, [Target("load", max(preset.targets.values()) / 1000)], preset.behavior)
     pods, steps = 2, []
     for now in range(0, until, 15):
         before, pods = pods, scaler.sync(now, pods, {"load": 5.4 if now < lasts else 1.5})

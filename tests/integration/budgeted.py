@@ -1,4 +1,4 @@
-"""P and D with a shared GPU budget, under a load that the test sets."""
+"""P and D whose pods run as soon as they exist, and whose load a test decides on."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -7,21 +7,16 @@ from typing import Any
 
 from pdinference.api.names import Role
 from pdinference.cluster.kinds import POD
-from tests.integration.scaling_world import ScalingWorld, condition
+from tests.integration import aggregated
+from tests.integration.scaling_world import QUICK, ScalingWorld, hpa_looks
 from tests.integration.vllm_metrics import Load
 from tests.integration.world import until
 
 P, D = Role.PARAMETER, Role.DECODE
-QUICK = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 8, "periodSeconds": 1}]}
-SCALING = {
-    "maxReplicas": 6,
-    "targets": {"runningRequests": 10},
-    "behavior": {"scaleUp": QUICK, "scaleDown": QUICK},
-}
-SCALED = {"autoscaling": SCALING}
+SCALED = {"autoscaling": {"maxReplicas": 6, "targets": {"runningRequests": 10}, "behavior": QUICK}}
 TWO_GPUS = {**SCALED, "parallelism": {"tensor": 2}}
+PAIR: dict[str, Any] = {"parameter": SCALED, "decode": TWO_GPUS}
 HOLD = "test.pdinference.io/drains"
-PATIENCE_S = 120.0
 
 
 class Budgeted:
@@ -32,7 +27,6 @@ class Budgeted:
         self.world = scaling.world
         self.running: dict[Role, int] = {P: 0, D: 0}
         self.drains = False
-        """Whether pods that are deleted stay until they are released."""
 
     async def play(self) -> None:
         """Play kubelets and clients for ever."""
@@ -49,7 +43,8 @@ class Budgeted:
 
     async def _hold(self, role: Role) -> None:
         for pod in await self.world.pods(role):
-            if "deletionTimestamp" not in pod["metadata"] and HOLD not in pod["metadata"].get("finalizers", ()):
+            held = "deletionTimestamp" in pod["metadata"] or HOLD in pod["metadata"].get("finalizers", ())
+            if self.drains and not held:
                 path = POD.path(self.world.namespace, pod["metadata"]["name"])
                 await self.world.api.merge(path, {"metadata": {"finalizers": [HOLD]}})
 
@@ -57,12 +52,23 @@ class Budgeted:
         pods = await self.world.pods(role)
         return [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" in pod["metadata"]]
 
-    async def release(self, role: Role) -> None:
+    async def drain(self) -> None:
+        """From now on, pods that are deleted stay until they are released."""
+        self.drains = True
+
+        async def held() -> bool:
+            pods = [pod for role in (P, D) for pod in await self.world.pods(role)]
+            return all(HOLD in pod["metadata"].get("finalizers", ()) for pod in pods)
+
+        await until(held, "all pods would drain")
+
+    async def release(self, *roles: Role) -> None:
         """Pods that drain have ended."""
         self.drains = False
-        for pod in await self.world.pods(role):
-            path = POD.path(self.world.namespace, pod["metadata"]["name"])
-            await self.world.api.merge(path, {"metadata": {"finalizers": None}})
+        for role in roles:
+            for pod in await self.world.pods(role):
+                path = POD.path(self.world.namespace, pod["metadata"]["name"])
+                await self.world.api.merge(path, {"metadata": {"finalizers": None}})
 
     async def counts(self) -> tuple[int, int]:
         """Pods of P and of D that are not about to go."""
@@ -74,7 +80,12 @@ class Budgeted:
         async def there() -> bool:
             return await self.counts() == (p, d)
 
-        await until(there, f"there are {p} P and {d} D", within=PATIENCE_S)
+        await until(there, f"there are {p} P and {d} D")
+
+    async def stays(self, p: int, d: int) -> None:
+        """Expect the same counts after the HPA controller has looked a few times more."""
+        await hpa_looks(self.world, 3)
+        assert await self.counts() == (p, d)
 
     async def recommends(self, role: Role, count: int) -> None:
         """Wait until the HPA recommends so many pods of a role."""
@@ -82,43 +93,22 @@ class Budgeted:
         async def so() -> bool:
             return bool((await self.scaling.scaler(role))["spec"]["replicas"] == count)
 
-        await until(so, f"the HPA recommends {count} {role} pods", within=PATIENCE_S)
-
-    async def says(self, type_: str, reason: str, *words: str) -> None:
-        async def said() -> bool:
-            found = await self.world.condition(type_)
-            return found.get("reason") == reason and all(word in found["message"] for word in words)
-
-        await until(said, f"{type_} says {reason} {words}", within=PATIENCE_S)
-
-    async def sees(self) -> None:
-        """Wait until both HPAs see the load."""
-
-        async def seen() -> bool:
-            hpas = [await self.scaling.hpa(role) for role in (P, D)]
-            return all(condition(hpa, "ScalingActive").get("status") == "True" for hpa in hpas)
-
-        await until(seen, "both HPAs see the load", within=PATIENCE_S)
+        await until(so, f"the HPA recommends {count} {role} pods")
 
 
 @asynccontextmanager
 async def serving(scaling: ScalingWorld, together: Mapping[str, Any], **spec: Any) -> AsyncIterator[Budgeted]:
-    """A pair under a load, whose HPAs see it."""
-    pair = Budgeted(scaling)
+    """P and D that serve, and HPAs that see their load."""
+    budgeted = Budgeted(scaling)
     await scaling.start()
-    await scaling.available()
+    await aggregated.available(scaling.world)
     await scaling.world.apply(autoscaling=together, **spec)
     await scaling.world.serving()
-    playing = asyncio.create_task(pair.play())
+    playing = asyncio.create_task(budgeted.play())
     try:
-        await pair.sees()
-        yield pair
+        await scaling.sees("True", P, D)
+        yield budgeted
     finally:
         assert not playing.done(), playing.result()
         playing.cancel()
         await asyncio.gather(playing, return_exceptions=True)
-
-
-async def held(pair: Budgeted) -> bool:
-    pods = [pod for role in (P, D) for pod in await pair.world.pods(role)]
-    return all(HOLD in pod["metadata"].get("finalizers", ()) for pod in pods)

@@ -2,7 +2,7 @@
 
 import ssl
 import subprocess
-from contextlib import suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Self
 
@@ -10,13 +10,12 @@ import aiohttp
 from aiohttp import web
 
 from pdinference.cluster.client import Json
-from pdinference.cluster.errors import ApiError
 from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
-from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
-from tests.integration.world import World, until
+from tests.http_server import served
+from tests.integration import aggregated
+from tests.integration.world import World
 
 _SERVICE = "external-metrics"
-_API_SERVICE_PATH = f"/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}"
 
 
 class ExternalMetrics:
@@ -32,28 +31,22 @@ class ExternalMetrics:
         self.behind = ""
         self._world = world
         self._folder = folder
-        self._runner: web.AppRunner | None = None
+        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        app = web.Application()
-        app.add_routes(
-            [
-                web.get(f"/apis/{GROUP}/{VERSION}", self._discover),
-                web.get(f"/apis/{GROUP}/{VERSION}/namespaces/{{namespace}}/{{metric}}", self._answer),
-            ]
-        )
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, self._world.cluster.host_address, 0, ssl_context=self._certificate())
-        await site.start()
-        (address,) = self._runner.addresses
-        await self._register(address[1])
+        routes = [
+            web.get(f"/apis/{GROUP}/{VERSION}", self._discover),
+            web.get(f"/apis/{GROUP}/{VERSION}/namespaces/{{namespace}}/{{metric}}", self._answer),
+        ]
+        server = served(routes, host=self._world.cluster.host_address, tls=self._certificate())
+        await aggregated.create_service(self._world, _SERVICE, await self._stack.enter_async_context(server))
+        await aggregated.register(self._world, self._world.namespace, _SERVICE, insecureSkipTLSVerify=True)
+        await aggregated.available(self._world)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-        await self._unregister()
+        await self._stack.aclose()
+        await aggregated.unregister(self._world)
 
     def _certificate(self) -> ssl.SSLContext:
         key, certificate = self._folder / "metrics.key", self._folder / "metrics.crt"
@@ -63,39 +56,6 @@ class ExternalMetrics:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(certificate, key)
         return context
-
-    async def _register(self, port: int) -> None:
-        api, namespace = self._world.api, self._world.namespace
-        metadata = {"name": _SERVICE, "namespace": namespace}
-        service = {"metadata": metadata, "spec": {"ports": [{"name": "https", "port": 443}]}}
-        await api.create(f"/api/v1/namespaces/{namespace}/services", service)
-        endpoints = {
-            "metadata": {**metadata, "labels": {"kubernetes.io/service-name": _SERVICE}},
-            "addressType": "IPv4",
-            "endpoints": [{"addresses": [self._world.cluster.host_address], "conditions": {"ready": True}}],
-            "ports": [{"name": "https", "port": port}],
-        }
-        await api.create(f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices", endpoints)
-        await self._unregister()
-        spec = {
-            "service": {"namespace": namespace, "name": _SERVICE, "port": 443},
-            "group": GROUP,
-            "version": VERSION,
-            "groupPriorityMinimum": 100,
-            "versionPriority": 100,
-            "insecureSkipTLSVerify": True,
-        }
-        await api.create(_API_SERVICE_PATH.rsplit("/", 1)[0], {"metadata": {"name": API_SERVICE}, "spec": spec})
-        await until(self._available, "external metrics are served")
-
-    async def _unregister(self) -> None:
-        with suppress(ApiError):
-            found = await self._world.api.get(_API_SERVICE_PATH)
-            await self._world.api.delete(_API_SERVICE_PATH, uid=found["metadata"]["uid"])
-
-    async def _available(self) -> bool:
-        conditions = ((await self._world.api.get(_API_SERVICE_PATH)).get("status") or {}).get("conditions", [])
-        return any(c["type"] == "Available" and c["status"] == "True" for c in conditions)
 
     async def _discover(self, _request: web.Request) -> web.Response:
         found = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{GROUP}/{VERSION}", "resources": []}

@@ -4,7 +4,8 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,7 @@ import aiohttp
 from aiohttp import web
 
 from e2e.cluster import build
+from tests.http_server import served
 from tests.integration.operator_process import free_port
 from tests.integration.world import until
 
@@ -30,34 +32,15 @@ class Target:
     labels: Mapping[str, str]
 
 
-class Page:
-    """A /metrics of a pod that is no operator."""
+@asynccontextmanager
+async def page(text: str) -> AsyncIterator[str]:
+    """The address of a /metrics of a pod that is no operator."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self.port = free_port()
-        self._runner: web.AppRunner | None = None
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text=text)
 
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    async def __aenter__(self) -> Self:
-        app = web.Application()
-        app.add_routes([web.get("/metrics", self._answer)])
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-
-    async def _answer(self, _request: web.Request) -> web.Response:
-        return web.Response(text=self._text)
+    async with served([web.get("/metrics", answer)]) as port:
+        yield f"127.0.0.1:{port}"
 
 
 class Prometheus:

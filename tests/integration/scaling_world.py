@@ -1,13 +1,10 @@
 """The operator's metrics API behind the API server, and pods with a load."""
 
-import socket
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
 from pdinference.api import names
 from pdinference.api.names import Role
@@ -15,18 +12,17 @@ from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, POD, SCALER
 from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
-from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
-from tests.integration.operator_process import OperatorProcess
+from tests.integration import aggregated
+from tests.integration.operator_process import OperatorProcess, free_port
 from tests.integration.operators import Operators
 from tests.integration.vllm_metrics import FakeVllm, Load
 from tests.integration.world import READY_STATUS, World, until
 
 SERVICE = "metrics"
-_API_SERVICE_PATH = f"/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}"
-_QUICK = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 4, "periodSeconds": 1}]}
-SCALED = {
-    "autoscaling": {"maxReplicas": 3, "targets": {"kvDemand": 80}, "behavior": {"scaleUp": _QUICK, "scaleDown": _QUICK}}
-}
+_AT_ONCE = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 8, "periodSeconds": 1}]}
+QUICK = {"scaleUp": _AT_ONCE, "scaleDown": _AT_ONCE}
+"""A `behavior` without waiting."""
+SCALED = {"autoscaling": {"maxReplicas": 3, "targets": {"kvDemand": 80}, "behavior": QUICK}}
 
 
 class ScalingWorld:
@@ -36,44 +32,18 @@ class ScalingWorld:
         self.world = world
         self._operators = operators
         self._pods: dict[str, FakeVllm] = {}
-        with socket.create_server(("", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
 
     async def install(self) -> None:
-        """What the chart would: Secret, Service and APIService; the Service leads to this host."""
-        namespace, core = self.world.namespace, f"/api/v1/namespaces/{self.world.namespace}"
-        metadata = {"name": SERVICE, "namespace": namespace}
-        await self.world.api.create(f"{core}/secrets", {"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
-        ports = [{"name": "https", "port": 443}]
-        await self.world.api.create(f"{core}/services", {"metadata": metadata, "spec": {"ports": ports}})
-        address = {"addresses": [self.world.cluster.host_address], "conditions": {"ready": True}}
-        labels = {"kubernetes.io/service-name": SERVICE}
-        endpoints = {
-            "metadata": {**metadata, "labels": labels},
-            "addressType": "IPv4",
-            "endpoints": [address],
-            "ports": [{"name": "https", "port": self.port}],
-        }
-        await self.world.api.create(f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices", endpoints)
-        await self.register(namespace, SERVICE)
+        """What the chart would: Secret, Service and APIService."""
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SERVICE}}
+        await self.world.api.create(f"/api/v1/namespaces/{self.world.namespace}/secrets", secret)
+        await aggregated.create_service(self.world, SERVICE, self.port)
+        await self.register()
 
-    async def register(self, namespace: str, service: str) -> None:
-        """Assign the API group to a Service."""
-        await self.unregister()
-        spec = {
-            "service": {"namespace": namespace, "name": service, "port": 443},
-            "group": GROUP,
-            "version": VERSION,
-            "groupPriorityMinimum": 100,
-            "versionPriority": 100,
-        }
-        body = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "spec": spec}
-        await self.world.api.apply(_API_SERVICE_PATH, {**body, "metadata": {"name": API_SERVICE}}, manager="test")
-
-    async def unregister(self) -> None:
-        with suppress(ApiError):
-            found = await self.world.api.get(_API_SERVICE_PATH)
-            await self.world.api.delete(_API_SERVICE_PATH, uid=found["metadata"]["uid"])
+    async def register(self) -> None:
+        """Make the operator the server of the API group."""
+        await aggregated.register(self.world, self.world.namespace, SERVICE)
 
     async def start(self, *flags: str, elect: bool = False) -> OperatorProcess:
         """Start an operator that serves the metrics API."""
@@ -93,14 +63,6 @@ class ScalingWorld:
     async def follow(self, *flags: str) -> OperatorProcess:
         """Start one more operator, which reads the pods and serves no metrics API."""
         return await self._operators.start(*flags, "--scrape-seconds=0.5", elect=True)
-
-    async def available(self) -> None:
-        async def seen() -> bool:
-            found = await self.world.api.get(_API_SERVICE_PATH)
-            conditions = (found.get("status") or {}).get("conditions", [])
-            return any(c["type"] == "Available" and c["status"] == "True" for c in conditions)
-
-        await until(seen, "the API server reaches the metrics API")
 
     async def query(self, metric: str = "pdinference_kv_demand") -> Json:
         """Read a metric of D from the API server, as an administrator."""
@@ -149,14 +111,24 @@ class ScalingWorld:
         """The scale target of a role."""
         return await self.world.get(SCALER, f"llama-{role}") or {}
 
-    async def looks(self, count: int) -> None:
-        """Wait until the HPA controller has looked a few times more, whatever it saw."""
-        await hpa_looks(self.world, count)
+    async def sees(self, status: str = "True", *roles: Role) -> None:
+        """Wait until the HPAs of these roles, or that of D, see the load, or do not."""
+
+        async def so() -> bool:
+            hpas = [await self.hpa(role) for role in roles or (Role.DECODE,)]
+            return all(condition(hpa, "ScalingActive").get("status") == status for hpa in hpas)
+
+        await until(so, f"ScalingActive is {status}")
+
+    async def stays(self, count: int) -> None:
+        """Expect the same number of D pods after the HPA controller has looked a few times more."""
+        await hpa_looks(self.world, 3)
+        assert await self.pods_wanted() == count
 
     async def close(self) -> None:
         for pod in self._pods.values():
             await pod.stop()
-        await self.unregister()
+        await aggregated.unregister(self.world)
 
 
 def condition(body: Json, type_: str) -> Any:
@@ -184,6 +156,6 @@ async def _reconciliations(world: World) -> float:
     url = f"https://{world.cluster.spec.address}:10257/metrics"
     async with aiohttp.ClientSession() as session, session.get(url, headers=headers, ssl=False) as response:
         response.raise_for_status()
-        families = text_string_to_metric_families(await response.text())
-    name = "horizontal_pod_autoscaler_controller_reconciliations_total"
-    return sum(sample.value for family in families for sample in family.samples if sample.name == name)
+        lines = (await response.text()).splitlines()
+    name = "horizontal_pod_autoscaler_controller_reconciliations_total{"
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))

@@ -10,7 +10,8 @@ from aiohttp import web
 from pdinference.activator.gate import Gate
 from pdinference.activator.run import Ports, serving
 from pdinference.api.names import ACTIVATOR_STATE_PORT, Role
-from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, POD, STATEFUL_SET
+from pdinference.cluster.kinds import DEPLOYMENT, POD, STATEFUL_SET
+from tests.http_server import served
 from tests.integration.world import World, until
 
 ADDRESS = f"127.78.{os.getpid() // 256 % 256}.{os.getpid() % 256}"
@@ -47,17 +48,11 @@ class Router:
 @asynccontextmanager
 async def activator(router: Router, gate: Gate) -> AsyncIterator[str]:
     """Where clients reach it."""
-    app = web.Application()
-    app.add_routes([web.get("/readiness", router.readiness), web.post("/v1/{path:.*}", router.answer)])
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, ADDRESS, 0).start()
-    try:
-        places = Ports(0, ACTIVATOR_STATE_PORT, runner.addresses[0][1], ADDRESS, ADDRESS)
+    routes = [web.get("/readiness", router.readiness), web.post("/v1/{path:.*}", router.answer)]
+    async with served(routes, host=ADDRESS) as behind:
+        places = Ports(0, ACTIVATOR_STATE_PORT, behind, ADDRESS, ADDRESS)
         async with serving(places, gate, drain_seconds=1) as (port, _):
             yield f"http://{ADDRESS}:{port}"
-    finally:
-        await runner.cleanup()
 
 
 async def tell(world: World, revision: str) -> None:
@@ -69,11 +64,7 @@ async def tell(world: World, revision: str) -> None:
 
 async def is_ready(world: World, reason: str) -> None:
     """Wait until the condition `Ready` has this reason."""
-
-    async def so() -> bool:
-        return (await world.condition("Ready")).get("reason") == reason
-
-    await until(so, f"Ready says {reason}")
+    await world.says("Ready", f" {reason}: ")
 
 
 async def counts(world: World, revision: str) -> list[int]:
@@ -90,9 +81,3 @@ async def awake(world: World, revision: str) -> None:
         return await counts(world, revision) == [1, 1]
 
     await until(wakes, "a request has brought pods back")
-
-
-async def hpas(world: World) -> list[str]:
-    """The names of all HPAs."""
-    found = await world.api.get(AUTOSCALER.path(world.namespace))
-    return sorted(hpa["metadata"]["name"] for hpa in found["items"])

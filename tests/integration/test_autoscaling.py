@@ -1,27 +1,52 @@
-"""Replica counts follow a recommendation on a real API server, and only the operator writes them."""
+"""Replica counts that follow a recommendation, on a real API server: the operator alone writes them."""
 
 from typing import Any
 
 from pdinference.api import names
 from pdinference.api.names import Role
+from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, SCALER
+from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
-from tests.integration.recommendations import comes_to, deployment, exists, recommend, recommended
+from tests.integration.scale_target import recommend, recommended
 from tests.integration.world import World, until
 
-SCALED: dict[str, Any] = {"replicas": 3, "autoscaling": {"maxReplicas": 6}}
+SCALED: dict[str, Any] = {"replicas": 4, "autoscaling": {"maxReplicas": 6}}
 
 
-async def test_autoscaling_turned_on_keeps_every_pod_and_one_writer(world: World, operators: Operators) -> None:
-    await operators.start()
+async def deployment(world: World, revision: str) -> Json:
+    return await world.get(DEPLOYMENT, f"llama-decode-{revision}") or {"spec": {"replicas": None}}
+
+
+async def comes_to(world: World, count: int, *revisions: str) -> None:
+    """Wait until the Deployments of D have so many replicas."""
+
+    async def so() -> bool:
+        return all([(await deployment(world, one))["spec"]["replicas"] == count for one in revisions])
+
+    await until(so, f"{revisions} have {count} D pods")
+
+
+async def test_the_operator_alone_writes_counts_and_follows(world: World, operators: Operators) -> None:
+    operator = await operators.start()
     await world.apply(decode={"replicas": 4})
     revision = await world.serving()
+    await expect_every_pod_to_stay_when_autoscaling_is_turned_on(world, revision)
+    await expect_the_count_to_outlive_restarts_and_repairs(world, revision, operator, operators)
+    await expect_a_new_revision_to_have_the_count_from_the_start(world, revision)
+
+
+async def expect_every_pod_to_stay_when_autoscaling_is_turned_on(world: World, revision: str) -> None:
     before = {pod["metadata"]["uid"] for pod in await world.pods(Role.DECODE, revision)}
-    await world.apply(decode={**SCALED, "replicas": 4})
-    await until(lambda: exists(world, AUTOSCALER), "there is an HPA")
+    await world.apply(decode=SCALED)
+
+    async def scaled() -> bool:
+        return await world.get(AUTOSCALER, "llama-decode") is not None
+
+    await until(scaled, "there is an HPA")
     assert await recommended(world) == 4
     await recommend(world, 5)
-    await comes_to(world, revision, 5)
+    await comes_to(world, 5, revision)
     holders = {
         entry["manager"]
         for entry in (await deployment(world, revision))["metadata"]["managedFields"]
@@ -31,41 +56,33 @@ async def test_autoscaling_turned_on_keeps_every_pod_and_one_writer(world: World
     assert {pod["metadata"]["uid"] for pod in await world.pods(Role.DECODE, revision)} >= before
 
 
-async def test_a_recommended_count_outlives_restarts_and_repairs(world: World, operators: Operators) -> None:
-    first = await operators.start()
-    await world.apply(decode=SCALED)
-    revision = await world.serving()
-    await comes_to(world, revision, 3)
-    first.kill()
-    await recommend(world, 5)
+async def expect_the_count_to_outlive_restarts_and_repairs(
+    world: World, revision: str, operator: OperatorProcess, operators: Operators
+) -> None:
+    operator.kill()
+    await recommend(world, 3)
     await operators.start()
-    await comes_to(world, revision, 5)
+    await comes_to(world, 3, revision)
     path = DEPLOYMENT.path(world.namespace, f"llama-decode-{revision}")
     await world.api.merge(path, {"spec": {"replicas": 2, "progressDeadlineSeconds": 77}})
 
     async def repaired() -> bool:
         spec = (await deployment(world, revision))["spec"]
-        return bool(spec["progressDeadlineSeconds"] != 77 and spec["replicas"] == 5)
+        return bool(spec["progressDeadlineSeconds"] != 77 and spec["replicas"] == 3)
 
     await until(repaired, "the edit is undone")
-    assert await recommended(world) == 5
+    assert await recommended(world) == 3
 
 
-async def test_a_new_revision_has_the_recommended_count_from_the_start(world: World, operators: Operators) -> None:
-    await operators.start()
-    await world.apply(decode=SCALED)
-    first = await world.serving()
+async def expect_a_new_revision_to_have_the_count_from_the_start(world: World, first: str) -> None:
     hpa = (await world.get(AUTOSCALER, "llama-decode") or {})["spec"]
-    await recommend(world, 5)
-    await comes_to(world, first, 5)
     await world.apply(decode=SCALED, engine={"image": "example/vllm:2"})
     await world.settled()
     second = (await world.status())["revision"]
-    await comes_to(world, second, 5)
+    await comes_to(world, 3, first, second)
     await recommend(world, 6)
-    await comes_to(world, first, 6)
-    await comes_to(world, second, 6)
+    await comes_to(world, 6, first, second)
     assert await world.serving() == second != first
-    assert (await deployment(world, second))["spec"]["replicas"] == 6
+    await comes_to(world, 6, second)
     assert (await world.get(AUTOSCALER, "llama-decode") or {})["spec"] == hpa
     assert hpa["scaleTargetRef"]["kind"] == SCALER.name

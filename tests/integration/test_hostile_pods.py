@@ -12,6 +12,7 @@ from pdinference.api import names
 from pdinference.api.names import ENGINE_PORT, Role
 from pdinference.cluster.kinds import POD, RESOURCE
 from pdinference.loadmetrics.scraping.window import FRESH_S
+from tests.integration import aggregated
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.scaling_world import SCALED, ScalingWorld
 from tests.integration.vllm_metrics import Load
@@ -66,7 +67,7 @@ async def all_failed(operator: OperatorProcess) -> bool:
 async def test_hostile_pods_of_one_tenant_leave_the_autoscaling_of_another(scaling: ScalingWorld) -> None:
     async with hostile_tenant(scaling.world) as hostile:
         operator = await scaling.start(f"--namespace={hostile}")
-        await scaling.available()
+        await aggregated.available(scaling.world)
         await scaling.world.apply(decode=SCALED)
         await scaling.world.serving()
         (pod,) = await scaling.bring_up(Load(kv_usage=0.5))

@@ -11,8 +11,9 @@ import pytest
 
 from pdinference.cluster.kinds import SCALER
 from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
+from tests.integration import aggregated
 from tests.integration.operators import Operators
-from tests.integration.scaling_world import SCALED, ScalingWorld, condition
+from tests.integration.scaling_world import SCALED, ScalingWorld
 from tests.integration.vllm_metrics import Decoding, Load
 from tests.integration.world import until
 
@@ -22,197 +23,97 @@ HPA_USER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 async def serving(scaling: ScalingWorld, load: Load, **spec: Any) -> None:
     """Roll out, and let the HPA see the load of the one D pod."""
     await scaling.start()
-    await scaling.available()
+    await aggregated.available(scaling.world)
     await scaling.world.apply(decode={**SCALED, **spec})
     await scaling.world.serving()
     await scaling.bring_up(load)
-
-    async def seen() -> bool:
-        return bool(condition(await scaling.hpa(), "ScalingActive").get("status") == "True")
-
-    await until(seen, "the HPA sees the load")
+    await scaling.sees()
 
 
-async def autoscaling(scaling: ScalingWorld, status: str, reason: str = "") -> dict[str, Any]:
-    """Wait for a status of the condition Autoscaling."""
+async def shown(scaling: ScalingWorld, load: str) -> None:
+    """Wait until the status has this load of D."""
 
-    async def is_so() -> bool:
-        told = await scaling.world.condition("Autoscaling")
-        return bool(told.get("status") == status and reason in {"", told["reason"]})
+    async def so() -> bool:
+        return load in (await scaling.world.status())["roles"]["decode"]["scaling"]
 
-    await until(is_so, f"the condition Autoscaling is {status} {reason}")
-    return await scaling.world.condition("Autoscaling")
+    await until(so, f"the status has {load}")
 
 
-async def test_the_hpa_follows_the_kv_demand_up_and_down(scaling: ScalingWorld) -> None:
-    await serving(scaling, Load(kv_usage=0.5))
-    await scaling.looks(3)
-    assert await scaling.pods_wanted() == 1
-    (first,) = await scaling.bring_up(Load())
-    first.load = Load(kv_usage=1.0, waiting=4, running=10)  # a request holds 1280 of 12800 tokens
-    await scaling.scaled_to(2)
-    assert await scaling.value() == "1400m"
+async def served(scaling: ScalingWorld, value: str, metric: str = "pdinference_kv_demand") -> None:
+    """Wait until the metrics API has this value."""
+
+    async def so() -> bool:
+        return await scaling.value(metric) == value
+
+    await until(so, f"{metric} is {value}")
+
+
+async def report(scaling: ScalingWorld, load: Load) -> None:
+    """All D pods have this load from now on."""
     for pod in await scaling.bring_up(Load()):
-        pod.load = Load(kv_usage=0.7)
-    await scaling.looks(3)
-    await scaling.scaled_to(2)
-    for pod in await scaling.bring_up(Load()):
-        pod.load = Load(kv_usage=0.3)
-    await scaling.scaled_to(1)
-    told = await autoscaling(scaling, "True")
-    assert told["reason"] in {"Active", "TooFewReplicas"}
-    await until(lambda: shown(scaling, "kvDemand"), "the load is in the status")
-
-    async def told_in_events() -> bool:
-        path = f"/apis/events.k8s.io/v1/namespaces/{scaling.world.namespace}/events"
-        events = (await scaling.world.api.get(path))["items"]
-        return {"ScaledUp", "ScaledDown"} <= {e["reason"] for e in events if e["regarding"]["name"] == "llama"}
-
-    await until(told_in_events, "Events tell of both")
+        pod.load = replace(load)
 
 
-async def shown(scaling: ScalingWorld, load: str) -> bool:
-    """Whether the status shows this load of D."""
-    return load in (await scaling.world.status())["roles"]["decode"]["scaling"]
+class TestFollows:
+    async def test_the_kv_demand_up_and_down(self, scaling: ScalingWorld, tmp_path: Path) -> None:
+        await serving(scaling, Load(kv_usage=0.5))
+        await expect_metrics_for_the_hpa_controller_alone(scaling, tmp_path)
+        await scaling.stays(1)
+        (first,) = await scaling.bring_up(Load())
+        first.load = Load(kv_usage=1.0, waiting=4, running=10)  # a request holds 1280 of 12800 tokens
+        await scaling.scaled_to(2)
+        assert await scaling.value() == "1400m"
+        await report(scaling, Load(kv_usage=0.7))
+        await scaling.stays(2)
+        await report(scaling, Load(kv_usage=0.3))
+        await scaling.scaled_to(1)
+        await scaling.world.says("Autoscaling", "True ")
+        assert (await scaling.world.condition("Autoscaling"))["reason"] in {"Active", "TooFewReplicas"}
+        await shown(scaling, "kvDemand")
+        await until(lambda: has_events(scaling), "there are Events of both")
+
+    async def test_the_larger_answer_of_the_presets_two_metrics(
+        self, scaling: ScalingWorld, operators: Operators
+    ) -> None:
+        """Decode load and KV usage, each in turn; and with one of them missing, the other brings pods and none goes."""
+        by_preset = {field: value for field, value in SCALED["autoscaling"].items() if field != "targets"}
+        await serving(scaling, Decoding(running=1), autoscaling=by_preset)
+        metrics = [metric["external"]["metric"]["name"] for metric in (await scaling.hpa())["spec"]["metrics"]]
+        assert metrics == ["pdinference_decode_load", "pdinference_kv_usage"]
+        await expect_busy_pods_to_be_as_busy_to_the_next_operator(scaling, operators)
+        pods = Decoding(running=4)
+        await report(scaling, replace(pods, kv_usage=0.95))  # a decode load of 95 % is within the HPA's tolerance
+        await scaling.scaled_to(2)
+        await report(scaling, replace(pods, kv_usage=0.1))
+        await scaling.scaled_to(1)
+        await report(scaling, replace(pods, kv_usage=0.5, waiting=2))  # half a cache, and a decode load of 100 %
+        await scaling.scaled_to(2)
+        await report(scaling, Load(kv_usage=0.1))  # its counters are gone
+        await shown(scaling, "decodeLoad ?/90%, kvUsage ")
+        await scaling.world.says(
+            "Autoscaling", "False FailedGetExternalMetric: ", "do not report pdinference_decode_load yet"
+        )
+        await scaling.stays(2)
+        await report(scaling, Load(kv_usage=0.98))
+        await scaling.scaled_to(3)
+        await scaling.world.says("Autoscaling", "True ", "No scale-down while decodeLoad cannot be read.")
 
 
-async def test_of_the_presets_two_metrics_the_larger_answer_decides(scaling: ScalingWorld) -> None:
-    """Decode load and KV usage, each in turn; and with one of them missing, the other brings pods and none goes."""
-    by_preset = {field: value for field, value in SCALED["autoscaling"].items() if field != "targets"}
-    await serving(scaling, Decoding(running=4), autoscaling=by_preset)
-    metrics = [metric["external"]["metric"]["name"] for metric in (await scaling.hpa())["spec"]["metrics"]]
-    assert metrics == ["pdinference_decode_load", "pdinference_kv_usage"]
-
-    async def told_to_all(**changes: Any) -> None:
-        for pod in await scaling.bring_up(Decoding(running=4)):
-            pod.load = replace(pod.load, **changes)
-
-    await told_to_all(kv_usage=0.95)  # a decode load of 95 % is within the HPA's tolerance of 90 %
-    await scaling.scaled_to(2)
-    await told_to_all(kv_usage=0.1)
-    await scaling.scaled_to(1)
-    await told_to_all(kv_usage=0.5, waiting=2)  # half a cache, and a decode load of 100 %
-    await scaling.scaled_to(2)
-    for pod in await scaling.bring_up(Load()):
-        pod.load = Load(kv_usage=0.1)  # its counters are gone
-    await until(lambda: shown(scaling, "decodeLoad ?/90%, kvUsage "), "one load is unknown")
-    told = await autoscaling(scaling, "False", "FailedGetExternalMetric")
-    assert "do not report pdinference_decode_load yet" in told["message"]
-    await scaling.looks(3)
-    assert await scaling.pods_wanted() == 2
-    for pod in await scaling.bring_up(Load()):
-        pod.load = Load(kv_usage=0.98)
-    await scaling.scaled_to(3)
-    told = await autoscaling(scaling, "True")
-    assert "No scale-down while decodeLoad cannot be read." in told["message"]
+async def has_events(scaling: ScalingWorld) -> bool:
+    path = f"/apis/events.k8s.io/v1/namespaces/{scaling.world.namespace}/events"
+    events = (await scaling.world.api.get(path))["items"]
+    return {"ScaledUp", "ScaledDown"} <= {e["reason"] for e in events if e["regarding"]["name"] == "llama"}
 
 
-async def test_a_pod_that_falls_silent_changes_nothing_and_is_named(scaling: ScalingWorld) -> None:
-    await serving(scaling, Load(kv_usage=1.5))  # as if half a cache were wanted besides
-    await scaling.scaled_to(2)
-    one, other = await scaling.bring_up(Load())
-    one.load = other.load = Load(kv_usage=0.5)
-
-    async def told(value: str) -> bool:
-        return await scaling.value() == value
-
-    await until(lambda: told("1000m"), "both tell")
-    await other.stop()
-    # Half a cache and a pod at its target of 80 %: 1 pod could not bear that, and nobody says that 3 are needed.
-    await until(lambda: told("1300m"), "one is known to be silent")
-    await scaling.looks(3)
-    assert await scaling.pods_wanted() == 2
-
-    async def named() -> bool:
-        return "No metrics from these pods" in (await scaling.world.condition("Autoscaling")).get("message", "")
-
-    await until(named, "the condition names the pod")
-
-
-async def test_a_frozen_pod_changes_no_count_and_counts_again_when_it_recovers(
-    scaling: ScalingWorld,
-) -> None:
-    await serving(scaling, Load(kv_usage=1.5))
-    await scaling.scaled_to(2)
-    one, other = await scaling.bring_up(Load())
-    one.load = other.load = Load(kv_usage=0.7)
-
-    async def told(value: str) -> bool:
-        return await scaling.value() == value
-
-    await until(lambda: told("1400m"), "both tell")
-    other.freeze()
-    # What it told last is forgotten after 20 seconds; then it is taken to be at its target of 80 %.
-    await until(lambda: told("1500m"), "what it told is too old")
-    await scaling.looks(3)
-    assert await scaling.pods_wanted() == 2
-    other.thaw()
-    await until(lambda: told("1400m"), "it tells again")
-    await scaling.looks(3)
-    assert await scaling.pods_wanted() == 2
-
-
-async def test_a_metric_that_vanishes_stops_scaling_and_says_so(scaling: ScalingWorld) -> None:
-    await serving(scaling, Load(kv_usage=1.5))
-    await scaling.scaled_to(2)
-    for pod in await scaling.bring_up(Load()):
-        pod.load = Load(kv_usage=None)
-    told = await autoscaling(scaling, "False", "FailedGetExternalMetric")
-    assert "do not report pdinference_kv_demand yet" in told["message"]
-    await scaling.looks(3)
-    assert await scaling.pods_wanted() == 2
-
-
-async def test_an_invalid_edit_does_not_blind_the_hpa(scaling: ScalingWorld, operators: Operators) -> None:
-    await serving(scaling, Load(kv_usage=0.5))
-    # The API server lets this through, and there is no webhook here.
-    await scaling.world.apply(engine={"args": {"no-such-option": 1}})
-    assert "spec.engine.args.no-such-option" in await scaling.world.refusal_of()
-    (pod,) = await scaling.bring_up(Load())
-    pod.load = Load(kv_usage=1.5)
-    await scaling.scaled_to(2)
-    for pod in await scaling.bring_up(Load()):
-        pod.load = Load(kv_usage=0.7)
-    operators.kill_all()
-    await scaling.start()
-    await autoscaling(scaling, "True")
-    assert "spec.engine.args.no-such-option" in await scaling.world.refusal_of()
-    await until(lambda: shown(scaling, "kvDemand 72%/80%"), "its load is told, in tenths of the target")
-    assert await scaling.pods_wanted() == 2
-
-
-async def test_while_the_operator_is_down_the_number_of_pods_stays(scaling: ScalingWorld, operators: Operators) -> None:
-    await serving(scaling, Load(kv_usage=1.5))
-    await scaling.scaled_to(2)
-    await scaling.bring_up(Load(kv_usage=0.7))
-    operators.kill_all()
-
-    async def blind() -> bool:
-        return bool(condition(await scaling.hpa(), "ScalingActive").get("status") == "False")
-
-    await until(blind, "the HPA is blind")
-    await scaling.looks(3)
-    assert await scaling.pods_wanted() == 2
-    for pod in await scaling.bring_up(Load()):
-        pod.load = Load(kv_usage=0.7)
-    await scaling.start()
-    await autoscaling(scaling, "True")
-    await scaling.looks(3)
-    assert await scaling.pods_wanted() == 2
-
-
-async def test_a_new_operator_computes_the_same_load_of_busy_pods(scaling: ScalingWorld, operators: Operators) -> None:
-    await serving(scaling, Decoding(running=1), autoscaling={**SCALED["autoscaling"], "targets": {"decodeLoad": 90}})
-
+async def expect_busy_pods_to_be_as_busy_to_the_next_operator(scaling: ScalingWorld, operators: Operators) -> None:
     async def noted() -> bool:
         target = await scaling.world.get(SCALER, "llama-decode") or {}
         return "baselineInterTokenMicroseconds" in target.get("status", {})
 
     await until(noted, "the baseline latency of an idle pod is reported")
-    (pod,) = await scaling.bring_up(Load())
     # Tokens take three times as long: that pod does 1 - (1 - 0.3) / 3 of what it can.
-    pod.load = Decoding(kv_usage=0.3, running=10, token_seconds=0.03)
-    await until(lambda: told(scaling, "767m"), "the pod is busy")
+    await report(scaling, Decoding(kv_usage=0.3, running=10, token_seconds=0.03))
+    await served(scaling, "767m", "pdinference_decode_load")
     operators.kill_all()
     await scaling.start()
     answers = set()
@@ -225,43 +126,98 @@ async def test_a_new_operator_computes_the_same_load_of_busy_pods(scaling: Scali
     assert {answer for answer in answers if answer.endswith("m")} == {"767m"}
 
 
-async def told(scaling: ScalingWorld, value: str) -> bool:
-    return await scaling.value("pdinference_decode_load") == value
+class TestUnknownLoad:
+    """Of one pod or of all: no pod comes and none goes."""
+
+    async def test_an_unknown_load_changes_nothing_and_is_named(
+        self, scaling: ScalingWorld, operators: Operators
+    ) -> None:
+        await serving(scaling, Load(kv_usage=1.5))  # as if half a cache were wanted besides
+        await scaling.scaled_to(2)
+        await report(scaling, Load(kv_usage=0.7))
+        await served(scaling, "1400m")
+        await expect_a_frozen_pod_to_count_as_at_its_target(scaling)
+        await expect_a_metric_that_vanishes_to_stop_scaling(scaling)
+        await expect_scaling_to_go_on_with_an_invalid_spec(scaling)
+        await expect_the_counts_to_stay_without_an_operator(scaling, operators)
+        await expect_another_server_to_be_named_and_left_alone(scaling)
+        await expect_a_pod_that_refuses_connections_to_be_named(scaling)
 
 
-async def test_where_another_server_has_the_group_the_condition_says_so(scaling: ScalingWorld) -> None:
-    await scaling.register("keda", "keda-operator-metrics-apiserver")
+async def expect_a_frozen_pod_to_count_as_at_its_target(scaling: ScalingWorld) -> None:
+    """It takes connections, and does not answer."""
+    _, other = await scaling.bring_up(Load())
+    other.freeze()
+    await served(scaling, "1500m")  # what it reported last is too old after 20 seconds
+    await scaling.stays(2)
+    other.thaw()
+    await served(scaling, "1400m")
+    await scaling.stays(2)
+
+
+async def expect_a_metric_that_vanishes_to_stop_scaling(scaling: ScalingWorld) -> None:
+    await report(scaling, Load(kv_usage=None))
+    await scaling.world.says(
+        "Autoscaling", "False FailedGetExternalMetric: ", "do not report pdinference_kv_demand yet"
+    )
+    await scaling.stays(2)
+
+
+async def expect_scaling_to_go_on_with_an_invalid_spec(scaling: ScalingWorld) -> None:
+    # The API server lets this through, and there is no webhook here.
+    await scaling.world.apply(engine={"args": {"no-such-option": 1}})
+    assert "spec.engine.args.no-such-option" in await scaling.world.refusal_of()
+    await report(scaling, Load(kv_usage=1.2))
+    await scaling.scaled_to(3)
+    await report(scaling, Load(kv_usage=0.7))
+
+
+async def expect_the_counts_to_stay_without_an_operator(scaling: ScalingWorld, operators: Operators) -> None:
+    await scaling.bring_up(Load(kv_usage=0.7))
+    operators.kill_all()
+    await scaling.sees("False")
+    await scaling.stays(3)
+
+
+async def expect_another_server_to_be_named_and_left_alone(scaling: ScalingWorld) -> None:
+    """An operator starts while KEDA has the API group. Later the group is its own, and the spec is still invalid."""
+    await aggregated.register(scaling.world, "keda", "keda-operator-metrics-apiserver")
     await scaling.start()
-    await scaling.world.apply(decode=SCALED)
-    await scaling.world.serving()
-    told = await autoscaling(scaling, "False", "MetricsApiElsewhere")
-    assert "keda/keda-operator-metrics-apiserver" in told["message"]
+    await scaling.world.says("Autoscaling", "False MetricsApiElsewhere: ", "keda/keda-operator-metrics-apiserver")
+    await scaling.stays(3)
     found = await scaling.world.api.get("/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io")
     assert "caBundle" not in found["spec"]
+    await scaling.register()
+    await scaling.world.says("Autoscaling", "True ")
+    assert "spec.engine.args.no-such-option" in await scaling.world.refusal_of()
+    await shown(scaling, "kvDemand 72%/80%")  # in tenths of the target
+    await scaling.stays(3)
 
 
-class TestWhoMayAsk:
+async def expect_a_pod_that_refuses_connections_to_be_named(scaling: ScalingWorld) -> None:
+    *_, last = await scaling.bring_up(Load())
+    await last.stop()
+    # 2 pods could not bear that, and nobody says that 4 are needed.
+    await served(scaling, "2200m")
+    await scaling.world.says("Autoscaling", "True ", "No metrics from these pods")
+    await scaling.stays(3)
+
+
+async def expect_metrics_for_the_hpa_controller_alone(scaling: ScalingWorld, folder: Path) -> None:
     """Straight to the operator's port, past the API server."""
-
-    async def test_only_the_api_server_and_whom_it_names(self, scaling: ScalingWorld, tmp_path: Path) -> None:
-        await serving(scaling, Load(kv_usage=0.5))
-        pki = scaling.world.cluster.spec.folder / "pki"
-        stranger = certificate(tmp_path, "front-proxy-client", None, pki)
-        unnamed = certificate(tmp_path, "somebody-else", "front-proxy-ca", pki)
-        proxy = (pki / "front-proxy-client.crt", pki / "front-proxy-client.key")
-        assert await ask(scaling, None, HPA_USER) == 401
-        assert await ask(scaling, unnamed, HPA_USER) == 401
-        assert await ask(scaling, proxy, "") == 401
-        assert await ask(scaling, proxy, "jane") == 403
-        assert await ask(scaling, proxy, HPA_USER) == 200
-        with pytest.raises(aiohttp.ClientError):
-            await ask(scaling, stranger, HPA_USER)
-
-    async def test_the_documents_of_discovery(self, scaling: ScalingWorld) -> None:
-        await scaling.start()
-        await scaling.available()
-        found = await scaling.world.api.get(f"/apis/{GROUP}/{VERSION}")
-        assert {"pdinference_kv_demand", "pdinference_prefill_load"} <= {r["name"] for r in found["resources"]}
+    found = await scaling.world.api.get(f"/apis/{GROUP}/{VERSION}")
+    assert {"pdinference_kv_demand", "pdinference_prefill_load"} <= {r["name"] for r in found["resources"]}
+    pki = scaling.world.cluster.spec.folder / "pki"
+    stranger = certificate(folder, "front-proxy-client", None, pki)
+    unnamed = certificate(folder, "somebody-else", "front-proxy-ca", pki)
+    proxy = (pki / "front-proxy-client.crt", pki / "front-proxy-client.key")
+    assert await ask(scaling, None, HPA_USER) == 401
+    assert await ask(scaling, unnamed, HPA_USER) == 401
+    assert await ask(scaling, proxy, "") == 401
+    assert await ask(scaling, proxy, "jane") == 403
+    assert await ask(scaling, proxy, HPA_USER) == 200
+    with pytest.raises(aiohttp.ClientError):
+        await ask(scaling, stranger, HPA_USER)
 
 
 Pair = tuple[Path, Path]

@@ -1,78 +1,103 @@
 """Scale to zero on a real API server, with its HPA controller, and a real activator in place of the router's pod."""
 
 import asyncio
+from typing import Any
 
 import aiohttp
 
 from pdinference.activator.gate import Gate
 from pdinference.api.names import Role
+from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT, Kind
 from tests.integration.calm import QUIET_S, calm
+from tests.integration.keda import WITH_KEDA, install_keda
 from tests.integration.operators import Operators
-from tests.integration.sleeping import SLEEPY, Router, activator, awake, counts, hpas, is_ready, tell
+from tests.integration.scale_target import recommend, recommended
+from tests.integration.sleeping import SLEEPY, Router, activator, awake, counts, is_ready, tell
 from tests.integration.world import World, until
 
-REST_S = 10.0
+REST_S = 5.0
+ROLES = ["llama-decode", "llama-parameter"]
 
 
-async def test_a_pair_sleeps_and_a_request_wakes_it(world: World, operators: Operators) -> None:
+def sleepy(seconds: int, **autoscaling: Any) -> dict[str, Any]:
+    return {**SLEEPY, "autoscaling": {"scaleToZero": {"afterSeconds": seconds}, **autoscaling}}
+
+
+async def test_roles_sleep_and_a_request_wakes_them(world: World, operators: Operators) -> None:
+    await install_keda(world)
     router = Router()
-    gate = Gate(limit=10, max_wait=60)
-    async with activator(router, gate) as url, aiohttp.ClientSession() as client:
-        operator = await operators.start()
-        await world.apply(**SLEEPY)
+    async with activator(router, Gate(limit=10, max_wait=60)) as url, aiohttp.ClientSession() as client:
+
+        async def request_wakes() -> None:
+            router.pair = False
+            answer = asyncio.create_task(client.post(f"{url}/v1/completions", json={"prompt": "Hello"}))
+            await awake(world, revision)
+            assert not answer.done()
+            await world.make_ready(revision)
+            router.pair = True
+            assert (await answer).status == 200
+            await is_ready(world, "Serving")
+
+        operator = await operators.start(*WITH_KEDA)
+        await world.apply(**sleepy(10))
         revision = await world.serving()
         await tell(world, revision)
-        await is_ready(world, "Asleep")
-        assert await counts(world, revision) == [0, 0]
-
-        async def gone() -> bool:
-            return not await world.pods(Role.PARAMETER) and not await world.pods(Role.DECODE)
-
-        await until(gone, "no P and no D pod is left")
-        assert await hpas(world) == ["llama-decode", "llama-parameter"], "what recommends counts starts no pod"
-
+        await expect_sleep(world, revision, AUTOSCALER)
+        await rests(world)
         operator.kill()
-        second = await operators.start()
-        router.pair = False
-        answer = asyncio.create_task(client.post(f"{url}/v1/completions", json={"prompt": "Hello"}))
-        await awake(world, revision)
-        assert not answer.done()
-        await world.make_ready(revision)
-        router.pair = True
-        assert (await answer).status == 200
-        await is_ready(world, "Serving")
-        assert (await world.status())["revision"] == revision
+        second = await operators.start(*WITH_KEDA)
+        await request_wakes()
 
-        wakeful = {**SLEEPY, "autoscaling": {"scaleToZero": {"afterSeconds": 3600}}}
-        await world.apply(**wakeful)
+        await world.apply(**sleepy(3600))
         await world.settled()
+        await rests(world)
         assert second.stop() == 0
         mark = world.audit_mark()
-        third = await operators.start()
+        third = await operators.start(*WITH_KEDA)
         await third.until_looked()
         assert not world.writes(mark), "it knew whether anybody asks before it looked"
 
+        await world.apply(**sleepy(10, source="KEDA"))
+        await expect_sleep(world, revision, SCALED_OBJECT)
+        await request_wakes()
+        assert (await world.status())["revision"] == revision
 
-async def test_an_autoscaled_and_a_sleeping_pair_at_rest_cost_no_request(world: World, operators: Operators) -> None:
-    """The HPA controller looks every 2 s and writes what it finds; that is no reason to write or to read anything."""
-    async with activator(Router(), Gate(limit=10, max_wait=60)):
-        operator = await operators.start()
-        awake_for_long = {**SLEEPY, "autoscaling": {"scaleToZero": {"afterSeconds": 3600}}}
-        await world.apply(**awake_for_long)
-        revision = await world.serving()
-        await tell(world, revision)
-        await is_ready(world, "Serving")
-        await rests(world)
 
-        await world.apply(**SLEEPY)
-        await is_ready(world, "Asleep")
-        assert await counts(world, revision) == [0, 0]
-        await rests(world)
-        assert operator.stop() == 0
+async def expect_sleep(world: World, revision: str, scalers: Kind) -> None:
+    """What recommends counts stays as it is, and starts no pod."""
+    await is_ready(world, "Asleep")
+    assert await counts(world, revision) == [0, 0]
+
+    async def gone() -> bool:
+        return not await world.pods(Role.PARAMETER) and not await world.pods(Role.DECODE)
+
+    await until(gone, "no P and no D pod is left")
+
+    async def both_scaled() -> bool:
+        return sorted(await uids(world, scalers)) == ROLES
+
+    await until(both_scaled, f"there are {scalers.plural} of both roles")
+    before = await uids(world, scalers)
+    await recommend(world, 2)  # as KEDA does when it sees a load
+
+    async def back() -> bool:
+        return await recommended(world) == 1
+
+    await until(back, "the recommendation is the minimum again")
+    assert await counts(world, revision) == [0, 0]
+    assert await uids(world, scalers) == before
+
+
+async def uids(world: World, kind: Kind) -> dict[str, str]:
+    found = (await world.api.get(kind.path(world.namespace)))["items"]
+    return {item["metadata"]["name"]: item["metadata"]["uid"] for item in found}
 
 
 async def rests(world: World) -> None:
-    """Expect no request of the operator for some looks of the HPA controller, once it was quiet."""
+    """Expect no request of the operator for some looks of the HPA controller, once it was quiet.
+
+    The HPA controller looks every second and writes what it finds; that is no reason to write or to read anything.
+    """
     await calm(world, QUIET_S)
     mark = world.audit_mark()
     await asyncio.sleep(REST_S)

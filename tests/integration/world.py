@@ -92,6 +92,21 @@ class World:
         conditions = (await self.status(name)).get("conditions", [])
         return next((condition for condition in conditions if condition["type"] == type_), {})
 
+    async def says(self, type_: str, *words: str) -> None:
+        """Wait until a condition has all of these words in its status, its reason or its message."""
+        said = ""
+
+        async def so() -> bool:
+            nonlocal said
+            found = await self.condition(type_)
+            said = f"{found.get('status')} {found.get('reason')}: {found.get('message')}"
+            return all(word in said for word in words)
+
+        try:
+            await until(so, f"{type_} says {words}")
+        except AssertionError as error:
+            raise AssertionError(said) from error
+
     async def refusal_of(self, name: str = "llama") -> str:
         """What the conditions say of a resource that is not valid."""
 

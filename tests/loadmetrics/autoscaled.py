@@ -4,7 +4,7 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.cluster.cache import Cache
-from pdinference.cluster.kinds import AUTOSCALER, RESOURCE, SCALED_OBJECT, Owner
+from pdinference.cluster.kinds import AUTOSCALER, RESOURCE, SCALED_OBJECT, Kind, Owner
 
 OWNER = Owner("ns", "llama")
 
@@ -23,17 +23,17 @@ class Autoscaled:
         body = {"metadata": {**metadata, "generation": self._version}, "spec": spec}
         self.cache.observe(RESOURCE, body, deleted=False)
 
-    def hpa(self, *metrics: dict[str, Any], **annotations: str) -> None:
-        owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "llama", "uid": "uid-llama"}
-        metadata = {**self.metadata("llama-decode"), "annotations": annotations, "ownerReferences": [owner]}
-        spec = {"scaleTargetRef": {"name": "llama-decode-rev"}, "maxReplicas": 3, "metrics": metrics}
-        self.cache.observe(AUTOSCALER, {"metadata": metadata, "spec": spec}, deleted=False)
+    def hpa(self, *metrics: dict[str, Any]) -> None:
+        self._observe(AUTOSCALER, metrics=metrics, maxReplicas=3)
 
     def scaled_object(self, *triggers: dict[str, Any]) -> None:
+        self._observe(SCALED_OBJECT, triggers=triggers, maxReplicaCount=3)
+
+    def _observe(self, kind: Kind, **spec: Any) -> None:
         owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "llama", "uid": "uid-llama"}
         metadata = {**self.metadata("llama-decode"), "ownerReferences": [owner]}
-        spec = {"scaleTargetRef": {"name": "llama-decode-rev"}, "maxReplicaCount": 3, "triggers": triggers}
-        self.cache.observe(SCALED_OBJECT, {"metadata": metadata, "spec": spec}, deleted=False)
+        spec["scaleTargetRef"] = {"name": "llama-decode"}
+        self.cache.observe(kind, {"metadata": metadata, "spec": spec}, deleted=False)
 
     def metadata(self, name: str) -> dict[str, Any]:
         self._version += 1

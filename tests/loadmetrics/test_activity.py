@@ -12,6 +12,7 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import POD, RESOURCE, Owner
 from pdinference.loadmetrics.activity import ActivityMonitor
 from pdinference.planning.scaling.sleep_and_wake import Activity
+from tests.http_server import served
 
 OWNER = Owner("ns", "llama")
 SLEEPY = {"scaleToZero": {"afterSeconds": 900}}
@@ -61,14 +62,8 @@ class Routers:
 @pytest.fixture
 async def routers() -> AsyncIterator[Routers]:
     routers = Routers()
-    app = web.Application()
-    app.add_routes([web.get("/metrics", routers.answer)])
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    routers.port = runner.addresses[0][1]
-    yield routers
-    await runner.cleanup()
+    async with served([web.get("/metrics", routers.answer)]) as routers.port:
+        yield routers
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.loadmetrics.signals import measure
 from pdinference.planning.observed import KvCache
 from pdinference.planning.scaling.signals import Signal
+from tests.http_server import served
 from tests.loadmetrics.autoscaled import OWNER, Autoscaled
 
 NOBODY_LISTENS = "127.0.0.2"
@@ -35,6 +36,7 @@ class Pods(Autoscaled):
         self.registry = CollectorRegistry()
         self.changed: list[Owner] = []
         self.now = 1000.0
+        self.port = 0
 
     async def answer(self, _request: web.Request) -> web.Response:
         self.asked += 1
@@ -76,16 +78,12 @@ class Pods(Autoscaled):
 
 @pytest.fixture
 async def pods() -> AsyncIterator[Pods]:
+    """Autoscaled, with one pod."""
     pods = Pods()
-    app = web.Application()
-    app.add_routes([web.get("/metrics", pods.answer)])
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    pods.port = runner.addresses[0][1]  # type: ignore[attr-defined]
-    yield pods
-    await runner.cleanup()
+    pods.resource(autoscaling={"maxReplicas": 3})
+    pods.pod("a")
+    async with served([web.get("/metrics", pods.answer)]) as pods.port:
+        yield pods
 
 
 @pytest.fixture
@@ -95,7 +93,7 @@ async def scraper(pods: Pods) -> Scraper:
         Policies(pods.cache),
         ScrapeMetrics(pods.registry),
         on_change=pods.changed.append,
-        port=pods.port,  # type: ignore[attr-defined]
+        port=pods.port,
         clock=lambda: pods.now,
     )
 
@@ -111,8 +109,6 @@ def demand(pods: Pods, scraper: Scraper) -> float:
 
 
 async def test_pods_of_autoscaled_resources_are_read_all_the_time(pods: Pods, scraper: Scraper) -> None:
-    pods.resource(autoscaling={"maxReplicas": 3})
-    pods.pod("a")
     pods.pod("b")
     await rounds(pods, scraper, 3)
     assert pods.asked == 6
@@ -120,8 +116,7 @@ async def test_pods_of_autoscaled_resources_are_read_all_the_time(pods: Pods, sc
 
 
 async def test_of_an_instance_of_several_nodes_the_first_one_tells_the_load(pods: Pods, scraper: Scraper) -> None:
-    pods.resource(autoscaling={"maxReplicas": 3})
-    pods.pod("first", node=0)
+    pods.pod("a", node=0)
     pods.pod("further", node=1)
     await rounds(pods, scraper, 3)
     assert pods.asked == 3
@@ -130,7 +125,6 @@ async def test_of_an_instance_of_several_nodes_the_first_one_tells_the_load(pods
 
 async def test_other_pods_are_read_once_for_the_size_of_their_cache(pods: Pods, scraper: Scraper) -> None:
     pods.resource()
-    pods.pod("a")
     await rounds(pods, scraper)
     assert pods.asked == 0
     await rounds(pods, scraper, 3, others=True)
@@ -147,7 +141,6 @@ async def test_silent_pods_are_counted_only_where_an_hpa_goes_by_them(pods: Pods
         return pods.registry.get_sample_value("pdinference_silent_pods")
 
     pods.status = 500
-    pods.pod("a")
     pods.resource()
     await rounds(pods, scraper, 4, others=True)
     assert silent() == 0
@@ -162,7 +155,6 @@ async def test_silent_pods_are_counted_only_where_an_hpa_goes_by_them(pods: Pods
 async def test_what_a_pod_told_long_ago_is_no_part_of_a_rate(pods: Pods, scraper: Scraper) -> None:
     """As when its resource was not autoscaled before, or by others, or it was silent for long."""
     pods.resource()
-    pods.pod("a")
     pods.text = EARLIER
     await rounds(pods, scraper, others=True)
     pods.now += 3600
@@ -176,8 +168,6 @@ async def test_what_a_pod_told_long_ago_is_no_part_of_a_rate(pods: Pods, scraper
 
 
 async def test_a_pod_that_falls_silent_is_told_once_and_again_when_it_is_back(pods: Pods, scraper: Scraper) -> None:
-    pods.resource(autoscaling={"maxReplicas": 3})
-    pods.pod("a")
     await rounds(pods, scraper)
     pods.changed.clear()
     pods.status = 500
@@ -192,7 +182,6 @@ async def test_a_pod_that_falls_silent_is_told_once_and_again_when_it_is_back(po
 
 async def test_a_pod_that_keeps_back_what_its_hpa_goes_by_is_as_silent(pods: Pods, scraper: Scraper) -> None:
     pods.resource(autoscaling={"maxReplicas": 3, "targets": {"kvUsage": 80}})
-    pods.pod("a")
     pods.text = pods.text.replace("vllm:kv_cache_usage_perc", "vllm:of_another_version")
     await rounds(pods, scraper, 3)
     assert scraper.silent(OWNER)[Role.DECODE] == (), "it has just started"
@@ -207,8 +196,6 @@ async def test_a_pod_that_keeps_back_what_its_hpa_goes_by_is_as_silent(pods: Pod
 
 
 async def test_the_pace_of_idle_pods_is_noted_for_operators_to_come(pods: Pods, scraper: Scraper) -> None:
-    pods.resource(autoscaling={"maxReplicas": 3})
-    pods.pod("a")
     pods.text = EARLIER
     await rounds(pods, scraper)
     pods.text = METRICS
@@ -226,7 +213,6 @@ async def test_the_pace_of_idle_pods_is_noted_for_operators_to_come(pods: Pods, 
 
 
 async def test_a_pod_that_starts_is_not_called_silent(pods: Pods, scraper: Scraper) -> None:
-    pods.resource(autoscaling={"maxReplicas": 3})
     pods.status = 503
     pods.pod("a", ready=False)
     await rounds(pods, scraper, 5)
@@ -238,7 +224,6 @@ async def test_a_pod_that_starts_is_not_called_silent(pods: Pods, scraper: Scrap
 async def test_a_pod_that_hung_before_the_operator_came_is_expected(pods: Pods, scraper: Scraper) -> None:
     """Its startup probe tells it from a pod that never served: a restart of the operator must not shrink the role."""
     pods.resource(autoscaling={"maxReplicas": 3, "targets": {"kvUsage": 90}})
-    pods.pod("a")
     await rounds(pods, scraper)
     pods.pod("b", ready=False, started=True, address=NOBODY_LISTENS)
     await rounds(pods, scraper, 3)
@@ -251,7 +236,6 @@ async def test_a_pod_of_the_same_name_begins_anew(pods: Pods, scraper: Scraper) 
     """As the pods of a StatefulSet do."""
     pods.resource(autoscaling={"maxReplicas": 3, "targets": {"kvUsage": 80}})
     pods.text = METRICS.replace("vllm:kv_cache_usage_perc", "vllm:of_another_version")
-    pods.pod("a")
     await rounds(pods, scraper, 5)
     assert scraper.silent(OWNER)[Role.DECODE] == ("a",)
     pods.status = 503
@@ -264,8 +248,6 @@ async def test_a_pod_of_the_same_name_begins_anew(pods: Pods, scraper: Scraper) 
 
 
 async def test_a_pod_that_restarts_is_still_expected_but_its_numbers_are_gone(pods: Pods, scraper: Scraper) -> None:
-    pods.resource(autoscaling={"maxReplicas": 3})
-    pods.pod("a")
     await rounds(pods, scraper, 2)
     pods.status = 503
     pods.pod("a", ready=False, restarts=1)
@@ -279,8 +261,6 @@ async def test_a_pod_that_restarts_is_still_expected_but_its_numbers_are_gone(po
 async def test_the_last_load_of_a_failed_pod_is_not_counted_twice(
     pods: Pods, scraper: Scraper, how: dict[str, Any]
 ) -> None:
-    pods.resource(autoscaling={"maxReplicas": 3})
-    pods.pod("a")
     pods.pod("b")
     await rounds(pods, scraper)
     assert demand(pods, scraper) == pytest.approx(2 * 22 / 23)
@@ -291,34 +271,12 @@ async def test_the_last_load_of_a_failed_pod_is_not_counted_twice(
     assert told == {True: True, False: True}, "the one that answers no more for the moment still counts as it was"
 
 
-@pytest.mark.parametrize("status", [302, 404])
-async def test_redirects_and_refusals_are_no_readings(pods: Pods, scraper: Scraper, status: int) -> None:
-    pods.resource(autoscaling={"maxReplicas": 3})
-    pods.pod("a")
-    pods.status = status
-    await rounds(pods, scraper)
-    assert pods.asked == 1
-    (load,) = scraper.pods(OWNER, Role.DECODE)
-    assert load.window.failures == 1
-
-
-async def test_an_endless_answer_is_cut_off(pods: Pods, scraper: Scraper) -> None:
-    pods.resource(autoscaling={"maxReplicas": 3})
-    pods.pod("a")
-    pods.text = "# x\n" * (3 * 2**20)
-    await rounds(pods, scraper)
-    (load,) = scraper.pods(OWNER, Role.DECODE)
-    assert load.window.failures == 1
-
-
 async def test_a_fault_in_what_is_made_of_an_answer_ends_at_its_pod(
     pods: Pods, scraper: Scraper, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(*_: Any) -> None:
         raise ZeroDivisionError
 
-    pods.resource(autoscaling={"maxReplicas": 3})
-    pods.pod("a")
     monkeypatch.setattr("pdinference.loadmetrics.scraping.scrape.misses_signals", fails)
     await rounds(pods, scraper, 5)
     assert pods.registry.get_sample_value("pdinference_scrape_failures_total", {"reason": "internal"}) == 5
@@ -330,8 +288,6 @@ async def test_a_pod_whose_failures_are_costly_is_read_less_often(
     pods: Pods, scraper: Scraper, lie: str | None, asked: int
 ) -> None:
     """One that refuses costs nothing, and is read as soon as it is back."""
-    pods.resource(autoscaling={"maxReplicas": 3})
-    pods.pod("a")
     pods.text, pods.status = lie or "", 200 if lie else 500
     await rounds(pods, scraper, 12)
     assert pods.asked == asked
@@ -341,8 +297,6 @@ async def test_a_pod_whose_failures_are_costly_is_read_less_often(
 
 
 async def test_a_pace_that_is_no_time_for_a_token_is_not_noted(pods: Pods, scraper: Scraper) -> None:
-    pods.resource(autoscaling={"maxReplicas": 3})
-    pods.pod("a")
     name = "vllm:inter_token_latency_seconds_"
     for text in (EARLIER, METRICS):
         lines = [line for line in text.splitlines() if not line.startswith((f"{name}sum", f"{name}count"))]
@@ -353,8 +307,6 @@ async def test_a_pace_that_is_no_time_for_a_token_is_not_noted(pods: Pods, scrap
 
 
 async def test_pods_that_are_gone_are_forgotten(pods: Pods, scraper: Scraper) -> None:
-    pods.resource(autoscaling={"maxReplicas": 3})
-    pods.pod("a")
     await rounds(pods, scraper)
     pods.cache.pods.remove(("ns", "a"), "uid-a", 10**9)
     await rounds(pods, scraper)

@@ -1,14 +1,15 @@
-"""HPAs, and other changes of manifests for autoscaled roles."""
+"""HPAs, PDScalers, and other changes of manifests for autoscaled roles."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pdinference.api.names import LABEL_ROLE, Role
+from pdinference.api.names import LABEL_ROLE, Role, instance_labels
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.manifests import Manifest, RenderSettings, render
+from pdinference.manifests.autoscaler import scalers
 from pdinference.planning.scaling.presets import PRESETS
 
 Make = Callable[..., PDInference]
@@ -63,7 +64,7 @@ def test_the_preset_of_a_role(resource: Make) -> None:
             signal: {"type": "AverageValue", "averageValue": f"{milli}m"}
             for signal, milli in PRESETS[role].targets.items()
         }
-        assert hpa["spec"]["behavior"] == PRESETS[role].behavior()
+        assert hpa["spec"]["behavior"] == PRESETS[role].behavior
 
 
 def test_targets_metrics_and_behavior_of_the_user(resource: Make) -> None:
@@ -91,6 +92,27 @@ def test_autoscaling_is_no_part_of_the_revision(resource: Make) -> None:
     """Turning it on or off restarts nothing."""
     scaled = resource(decode={"autoscaling": {"maxReplicas": 2}})
     assert render(scaled, SETTINGS).revision == render(resource(), SETTINGS).revision
+
+
+def test_each_autoscaled_role_has_a_scaler_and_no_other(resource: Make) -> None:
+    scaled = {"autoscaling": {"maxReplicas": 5}}
+    assert scalers(resource()) == {}
+    assert set(scalers(resource(decode=scaled))) == {Role.DECODE}
+    assert set(scalers(resource(parameter=scaled, decode=scaled))) == {Role.PARAMETER, Role.DECODE}
+    assert scalers(resource(decode={**scaled, "replicas": 0})) == {}
+
+
+def test_the_hpa_scales_a_scaler_that_says_nothing_about_replicas(resource: Make) -> None:
+    owner = resource(decode={"autoscaling": {"maxReplicas": 5}})
+    scaler = scalers(owner)[Role.DECODE]
+    assert scaler["spec"] == {}, "server-side apply would own spec.replicas"
+    assert scaler["metadata"]["name"] == f"{owner.metadata.name}-decode"
+    assert instance_labels(owner.metadata.name).items() <= scaler["metadata"]["labels"].items()
+    (reference,) = scaler["metadata"]["ownerReferences"]
+    assert (reference["kind"], reference["uid"], reference["controller"]) == ("PDInference", owner.metadata.uid, True)
+    target = hpas(owner)[Role.DECODE]["spec"]["scaleTargetRef"]
+    found = {"apiVersion": scaler["apiVersion"], "kind": scaler["kind"], "name": scaler["metadata"]["name"]}
+    assert target == found
 
 
 @pytest.mark.parametrize(

@@ -96,12 +96,6 @@ def test_the_adapters_rule_covers_every_metric_and_names_the_operator() -> None:
 
 
 class TestTriggersOfKeda:
-    def test_a_target_reads_its_gauge(self, resource: Make) -> None:
-        found = scaled(resource, "KEDA", targets={"kvDemand": 80})[Role.DECODE]["spec"]["triggers"]
-        (query,) = (trigger["metadata"]["query"] for trigger in found)
-        own = 'inference_namespace="models",inference_name="llama",inference_role="decode"'
-        assert query == f'max(pdinference_kv_demand{{{own},namespace="operators"}})'
-
     def test_metrics_of_the_user_become_triggers(self, resource: Make) -> None:
         metrics = [
             {"type": "Resource", "resource": {"name": "cpu", "target": use("Utilization", averageUtilization=60)}},

@@ -36,11 +36,16 @@ def autoscalers(resource: PDInference, settings: RenderSettings) -> dict[Role, M
             metrics=[_for_adapter(metric) for metric in scaling.metrics] if adapter else scaling.metrics,
             **_bounds(resource, role, scaling),
         )
-        for role, scaling in autoscaled(resource)
+        for role, scaling in _autoscaled(resource)
     }
 
 
-def autoscaled(resource: PDInference) -> Iterator[tuple[Role, Autoscaling]]:
+def scalers(resource: PDInference) -> dict[Role, Manifest]:
+    """The PDScaler of each role that is autoscaled, without a count: what its autoscaler scales."""
+    return {role: child(resource, role, "scaler") for role, _ in _autoscaled(resource)}
+
+
+def _autoscaled(resource: PDInference) -> Iterator[tuple[Role, Autoscaling]]:
     """The autoscaled roles with their settings."""
     for role in names.ENGINE_ROLES:
         spec: RoleSpec = resource.spec.of(role)
@@ -58,7 +63,7 @@ def _scaled_objects(resource: PDInference, keda: KedaSettings, operator_namespac
             triggers=triggers(resource, role, scaling, keda, operator_namespace),
             **_bounds(resource, role, scaling),
         )
-        for role, scaling in autoscaled(resource)
+        for role, scaling in _autoscaled(resource)
     }
 
 
@@ -81,7 +86,7 @@ def _bounds(resource: PDInference, role: Role, scaling: Autoscaling) -> dict[str
         "minimum": scaling.min_replicas,
         "maximum": scaling.max_replicas,
         "target": names.role_object(resource.metadata.name, role),
-        "behavior": scaling.behavior or PRESETS[role].behavior(),
+        "behavior": scaling.behavior or PRESETS[role].behavior,
     }
 
 

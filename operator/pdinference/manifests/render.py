@@ -7,14 +7,13 @@ from typing import Any
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.manifests.autoscaler import autoscalers
+from pdinference.manifests.autoscaler import autoscalers, scalers
 from pdinference.manifests.children import child, fingerprint, identity
 from pdinference.manifests.model_preparation import downloads_first, job_values, wants_job
 from pdinference.manifests.network import disruption_budget, engine_network_policy, parameter_service, router_service
 from pdinference.manifests.pods.devices import claimed, name_template
 from pdinference.manifests.pods.hardening import require_restricted
 from pdinference.manifests.policy import require_allowed
-from pdinference.manifests.scaler import scalers
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
 from pdinference.manifests.workloads import (

@@ -34,19 +34,6 @@ def gpus(count: int) -> dict[str, Any]:
     return {"parallelism": {"tensor": count}}
 
 
-def most_possible(spec: ScaleSpec, role: Role) -> int:
-    """The highest count that maximum, ratio and GPU budget can ever allow; at least the minimum."""
-    scale = spec.roles[role]
-
-    def possible(count: int) -> bool:
-        p, d = (count if each is role else spec.roles[each].minimum for each in (P, D))
-        p, d = spec.ratio.least(p, d) if spec.ratio is not None else (p, d)
-        fits = spec.budget is None or p * spec.roles[P].gpus + d * spec.roles[D].gpus <= spec.budget
-        return fits and p <= spec.roles[P].maximum and d <= spec.roles[D].maximum
-
-    return next((count for count in range(scale.maximum, scale.minimum, -1) if possible(count)), scale.minimum)
-
-
 def with_gpus(spec: ScaleSpec, *, p: int = 1, d: int = 1) -> ScaleSpec:
     """The same with other GPUs for an instance, also numbers that no KV transfer works with."""
     of = {P: p, D: d}

@@ -1,7 +1,6 @@
-"""Replica counts of a spec, and their maximum possible values."""
+"""Replica counts of a spec."""
 
 from fractions import Fraction
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +8,9 @@ from hypothesis import strategies as st
 
 from pdinference.planning.scaling.ratio import Ratio
 from pdinference.planning.scaling.scale_spec import RoleScale, ScaleSpec
-from tests.planning.scaling.fleets import D, P, between, most_possible, scale_spec, with_gpus
+from tests.planning.scaling.fleets import D, P, between, scale_spec
+
+LIMITED = scale_spec(None, p=between(1, 9), d=between(1, 3), ratio={"max": {"parameter": 2}})
 
 
 class TestFromSpec:
@@ -38,35 +39,9 @@ class TestFromSpec:
         assert scale_spec(None, p=between(1, 9, replicas=0), ratio=band).ratio is None
 
 
-class TestMostPossible:
-    @pytest.mark.parametrize(
-        ("budget", "more", "most"),
-        [
-            (None, {}, (10, 10)),
-            (8, {}, (7, 7)),
-            (8, {"d": between(3, 10)}, (5, 7)),
-            (8, {"d": {"replicas": 3}}, (5, 3)),
-            (8, {"ratio": {"max": {}}}, (4, 7)),
-            (8, {"ratio": {"min": {"decode": 3}}}, (7, 6)),
-            (None, {"d": between(1, 3), "ratio": {"max": {"parameter": 2}}}, (6, 3)),
-        ],
-    )
-    def test_range_ratio_and_budget_limit_it(
-        self, budget: int | None, more: dict[str, Any], most: tuple[int, int]
-    ) -> None:
-        spec = scale_spec(budget, **more)
-        assert (most_possible(spec, P), most_possible(spec, D)) == most
-        if budget is None:
-            assert (spec.most_by_ratio(P), spec.most_by_ratio(D)) == most
-
-    def test_gpus_of_an_instance_count(self) -> None:
-        spec = with_gpus(scale_spec(12), p=4, d=2)
-        assert (most_possible(spec, P), most_possible(spec, D)) == (2, 4)
-        assert most_possible(with_gpus(scale_spec(4), d=0), D) == 10
-
-    def test_a_budget_below_the_minimums_leaves_those(self) -> None:
-        spec = ScaleSpec({P: RoleScale(2, 2, 5), D: RoleScale(3, 3, 5)}, None, 2)
-        assert (most_possible(spec, P), most_possible(spec, D)) == (2, 3)
+def test_the_other_roles_maximum_limits_a_role_by_the_ratio() -> None:
+    for limited, most in ((scale_spec(None), (10, 10)), (LIMITED, (6, 3))):
+        assert (limited.most_by_ratio(P), limited.most_by_ratio(D)) == most
 
 
 _bounds = st.none() | st.fractions(Fraction(1, 4), 4, max_denominator=8)

@@ -12,63 +12,41 @@ from pdinference.planning.scaling.signals import Signal
 
 
 @dataclass(frozen=True, slots=True)
-class ScalingPolicy:
-    """One entry of an HPA's `behavior.scaleUp.policies` or `scaleDown.policies`."""
-
-    type: str
-    value: int
-    period_seconds: int
-
-    def manifest(self) -> dict[str, Any]:
-        """As the Kubernetes API writes it."""
-        return {"type": self.type, "value": self.value, "periodSeconds": self.period_seconds}
-
-
-@dataclass(frozen=True, slots=True)
-class ScalingRules:
-    """How fast an HPA may scale in one direction; the policy that allows the largest change applies."""
-
-    stabilization_seconds: int
-    policies: tuple[ScalingPolicy, ...]
-
-    def manifest(self) -> dict[str, Any]:
-        """As the Kubernetes API writes it."""
-        return {
-            "stabilizationWindowSeconds": self.stabilization_seconds,
-            "selectPolicy": "Max",
-            "policies": [policy.manifest() for policy in self.policies],
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class Preset:
     """The metrics, targets and behavior of one role's HPA.
 
     Attributes:
         targets: AverageValue of each external metric, in thousandths: the target utilisation of a pod. The HPA uses
             the metric that recommends most pods, and does not scale down while one of them is unknown.
-        scale_up: Rules for scale-up.
-        scale_down: Rules for scale-down.
+        behavior: `spec.behavior`.
     """
 
     targets: Mapping[Signal, int]
-    scale_up: ScalingRules
-    scale_down: ScalingRules
-
-    def behavior(self) -> dict[str, Any]:
-        """`spec.behavior` of the HPA."""
-        return {"scaleUp": self.scale_up.manifest(), "scaleDown": self.scale_down.manifest()}
+    behavior: Mapping[str, Any]
 
 
-_UP = ScalingRules(0, (ScalingPolicy("Percent", 100, 15), ScalingPolicy("Pods", 4, 15)))
+_UP = {
+    "stabilizationWindowSeconds": 0,
+    "selectPolicy": "Max",
+    "policies": [
+        {"type": "Percent", "value": 100, "periodSeconds": 15},
+        {"type": "Pods", "value": 4, "periodSeconds": 15},
+    ],
+}
 # Scale-down waits for minutes and removes one pod at a time, because bursts often follow each other. A pod that starts
 # too late costs more than an idle one: a queue in P takes minutes to drain. A missing D pod only slows the others down,
 # so D scales down sooner. Pods that D added within the last 300 s are removed at once: an HPA counts from the replicas
 # at the beginning of a policy's period, and D's period is longer than its window. With more than ten pods, a tenth is
 # removed.
-_STEPS = (ScalingPolicy("Percent", 10, 300), ScalingPolicy("Pods", 1, 300))
-_P_DOWN = ScalingRules(300, _STEPS)
-_D_DOWN = ScalingRules(120, _STEPS)
+_P_DOWN = {
+    "stabilizationWindowSeconds": 300,
+    "selectPolicy": "Max",
+    "policies": [
+        {"type": "Percent", "value": 10, "periodSeconds": 300},
+        {"type": "Pods", "value": 1, "periodSeconds": 300},
+    ],
+}
+_D_DOWN = {**_P_DOWN, "stabilizationWindowSeconds": 120}
 
 
 # Where few requests fill the KV cache (long contexts, small GPUs), requests wait and are preempted although decode load
@@ -79,7 +57,7 @@ _D_DOWN = ScalingRules(120, _STEPS)
 _D_TARGETS = {Signal.DECODE_LOAD: 900, Signal.KV_USAGE: 800}
 
 PRESETS: Final = {
-    Role.PARAMETER: Preset({Signal.PREFILL_LOAD: 900}, _UP, _P_DOWN),
-    Role.DECODE: Preset(_D_TARGETS, _UP, _D_DOWN),
+    Role.PARAMETER: Preset({Signal.PREFILL_LOAD: 900}, {"scaleUp": _UP, "scaleDown": _P_DOWN}),
+    Role.DECODE: Preset(_D_TARGETS, {"scaleUp": _UP, "scaleDown": _D_DOWN}),
 }
 """The preset of each role."""

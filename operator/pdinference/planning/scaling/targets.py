@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from pydantic.alias_generators import to_camel
+
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.autoscaling import Autoscaling, ScalingTargets
 from pdinference.planning.scaling.presets import PRESETS
@@ -28,8 +30,7 @@ def written(signal: Signal, milli: float) -> str:
 
 def label(signal: Signal) -> str:
     """The name of the signal's field in `autoscaling.targets`."""
-    first, *rest = signal.removeprefix(_PREFIX).split("_")
-    return first + "".join(part.title() for part in rest)
+    return to_camel(signal.removeprefix(_PREFIX))
 
 
 def signal_of(metric: str) -> Signal | None:

@@ -1,0 +1,60 @@
+"""The API group `external.metrics.k8s.io`, served by a process on this host."""
+
+from contextlib import suppress
+from typing import Any
+
+from pdinference.cluster.errors import ApiError
+from pdinference.loadmetrics.metrics_api.api import GROUP, VERSION
+from pdinference.loadmetrics.metrics_api.registration import API_SERVICE
+from tests.integration.world import World, until
+
+_PATH = f"/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}"
+
+
+async def create_service(world: World, name: str, port: int) -> None:
+    """A Service in the test's namespace whose only endpoint is a port of this host."""
+    namespace, metadata = world.namespace, {"name": name, "namespace": world.namespace}
+    ports = [{"name": "https", "port": 443}]
+    await world.api.create(f"/api/v1/namespaces/{namespace}/services", {"metadata": metadata, "spec": {"ports": ports}})
+    endpoints = {
+        "metadata": {**metadata, "labels": {"kubernetes.io/service-name": name}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [world.cluster.host_address], "conditions": {"ready": True}}],
+        "ports": [{"name": "https", "port": port}],
+    }
+    await world.api.create(f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices", endpoints)
+
+
+async def register(world: World, namespace: str, service: str, **spec: Any) -> None:
+    """Make a Service the server of the API group; options of the APIService may follow."""
+    await unregister(world)
+    body = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": API_SERVICE},
+        "spec": {
+            "service": {"namespace": namespace, "name": service, "port": 443},
+            "group": GROUP,
+            "version": VERSION,
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            **spec,
+        },
+    }
+    await world.api.apply(_PATH, body, manager="test")
+
+
+async def unregister(world: World) -> None:
+    with suppress(ApiError):
+        found = await world.api.get(_PATH)
+        await world.api.delete(_PATH, uid=found["metadata"]["uid"])
+
+
+async def available(world: World) -> None:
+    """Wait until the API server reaches the server of the API group."""
+
+    async def seen() -> bool:
+        conditions = ((await world.api.get(_PATH)).get("status") or {}).get("conditions", [])
+        return any(c["type"] == "Available" and c["status"] == "True" for c in conditions)
+
+    await until(seen, "external metrics are served")
