@@ -1,0 +1,113 @@
+"""The process of the router."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from pdinference.router.dispatch import Dispatcher, Rules
+from pdinference.router.monitor import Monitor
+from pdinference.router.pods import Pods
+from pdinference.router.record import Metrics
+from pdinference.router.server import Front, Limits, client_session
+
+_HEADER_BYTES: Final = 16384
+_IDLE_CLIENT_S: Final = 75.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of the process.
+
+    Attributes:
+        host: Address to listen on.
+        port: Port for clients.
+        state_port: Port of /metrics, /healthz and /readyz.
+        drain_seconds: Time for running requests after SIGTERM.
+        silence: Seconds after which a silent pod is probed.
+    """
+
+    rules: Rules
+    host: str = "127.0.0.1"
+    port: int = 0
+    state_port: int = 0
+    drain_seconds: float = 300.0
+    silence: float = 3.0
+    limits: Limits = field(default_factory=Limits)
+
+
+async def run(settings: Settings, pods: Pods, discover: Callable[[], Awaitable[None]]) -> None:
+    """Serve until SIGTERM or SIGINT, then finish the running requests."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with serving(settings, pods, discover):
+        await stop.wait()
+
+
+@asynccontextmanager
+async def serving(
+    settings: Settings, pods: Pods, discover: Callable[[], Awaitable[None]]
+) -> AsyncIterator[tuple[int, int]]:
+    """Serve until the end of the block. Yields the two ports, for callers that passed port 0."""
+    metrics = Metrics()
+    async with AsyncExitStack() as stack, client_session() as session:
+        dispatcher = Dispatcher(pods, session, settings.rules)
+        metrics.queued.set_function(lambda: dispatcher.queued)
+        front = Front(dispatcher, pods, metrics, settings.limits)
+        tasks = [
+            asyncio.create_task(discover(), name="discovery"),
+            asyncio.create_task(Monitor(pods, session, silence=settings.silence).forever(), name="monitor"),
+        ]
+        stack.push_async_callback(_cancel, tasks)
+        state = await _server(_state(pods, metrics), settings.host, settings.state_port, drain_seconds=1.0)
+        stack.push_async_callback(state.cleanup)
+        clients = await _server(
+            front.application(), settings.host, settings.port, drain_seconds=settings.drain_seconds
+        )
+        stack.push_async_callback(clients.cleanup)
+        yield clients.addresses[0][1], state.addresses[0][1]
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _server(app: web.Application, host: str, port: int, *, drain_seconds: float) -> web.AppRunner:
+    # A client that goes away cancels its request at P and at D.
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=drain_seconds,
+        keepalive_timeout=_IDLE_CLIENT_S,
+        max_line_size=_HEADER_BYTES,
+        max_field_size=_HEADER_BYTES,
+    )
+    await runner.setup()
+    await web.TCPSite(runner, host, port, backlog=1024).start()
+    return runner
+
+
+def _state(pods: Pods, metrics: Metrics) -> web.Application:
+    async def measured(_request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def healthy(_request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def ready(_request: web.Request) -> web.Response:
+        if pods.complete:
+            return web.Response(text="ok")
+        return web.Response(text="The router has not had a P pod and a D pod yet.", status=503)
+
+    app = web.Application()
+    app.add_routes([web.get("/metrics", measured), web.get("/healthz", healthy), web.get("/readyz", ready)])
+    return app

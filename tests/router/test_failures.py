@@ -1,0 +1,221 @@
+"""A pod that fails before its first byte costs the client nothing; after it, the client learns of it."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.router import engines
+from tests.router.engines import EVENTS, Engine, Fleet, fleet, status
+
+BEFORE_THE_FIRST_BYTE: dict[str, Callable[..., Any]] = {
+    "dies": engines.abort,
+    "dies after the headers": engines.abort_after_headers,
+    "answers 500": status(500),
+    "answers 503": status(503),
+    "hangs": engines.hang,
+}
+STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+
+
+async def hung(world: Fleet, name: str) -> None:
+    world[name].healthy = world[name].fault is not engines.hang
+
+
+async def refuse(engine: Engine) -> None:
+    await engine.stop()
+
+
+@STREAMS
+@pytest.mark.parametrize("fault", BEFORE_THE_FIRST_BYTE)
+async def test_another_d_answers_after_a_fault(fault: str, stream: bool) -> None:
+    async with fleet("p", "d1", "d2", silence=0.2) as world:
+        world["d1"].fault = BEFORE_THE_FIRST_BYTE[fault]
+        await hung(world, "d1")
+        world.observe("d2")
+        asked = asyncio.create_task(world.post(stream=stream))
+        await world["d1"].arrived.wait()
+        world.observe()
+        code, _, body = await asyncio.wait_for(asked, 30)
+        assert code == 200
+        assert body == b"".join(EVENTS) if stream else body["by"] == "d2"
+        # The blocks of the first prefill may be gone: D releases them at P when it has read them.
+        assert len(world["p"].bodies) == 2
+        assert await world.metric("pdinference_router_pod_failures_total") == 1
+
+
+@pytest.mark.parametrize("fault", BEFORE_THE_FIRST_BYTE)
+async def test_another_p_computes_the_prompt_after_a_fault(fault: str) -> None:
+    async with fleet("p1", "p2", "d", silence=0.2) as world:
+        world["p1"].fault = BEFORE_THE_FIRST_BYTE[fault]
+        await hung(world, "p1")
+        world.observe("p2")
+        asked = asyncio.create_task(world.post())
+        await world["p1"].arrived.wait()
+        world.observe()
+        code, headers, _ = await asyncio.wait_for(asked, 30)
+        assert (code, headers["X-PDInference-Prefill"]) == (200, "parameter")
+        assert len(world["d"].bodies) == 1
+
+
+@pytest.mark.parametrize("fault", [*BEFORE_THE_FIRST_BYTE, "refuses"])
+async def test_d_computes_the_prompt_without_p_and_says_so(fault: str) -> None:
+    async with fleet("p", "d", silence=0.2) as world:
+        if fault == "refuses":
+            await refuse(world["p"])
+        else:
+            world["p"].fault = BEFORE_THE_FIRST_BYTE[fault]
+            await hung(world, "p")
+        code, headers, body = await asyncio.wait_for(world.post(), 30)
+        assert (code, body["by"], headers["X-PDInference-Prefill"]) == (200, "d", "decode")
+        assert "kv_transfer_params" not in world["d"].bodies[0]
+        assert await world.metric("pdinference_router_prefill_fallbacks_total") == 1
+
+
+async def test_p_that_returns_no_parameters_is_a_fallback() -> None:
+    async with fleet("p", "d", rules={"when_no_prefill": "Fail"}) as world:
+        world["p"].fault = status(200, {"choices": []})
+        code, headers, _ = await world.post()
+        assert (code, headers["X-PDInference-Prefill"]) == (200, "decode")
+
+
+async def test_without_p_a_request_fails_if_the_spec_says_so() -> None:
+    async with fleet("d", rules={"when_no_prefill": "Fail"}) as world:
+        code, headers, body = await world.post()
+        assert (code, headers["Retry-After"]) == (503, "5")
+        assert "No P pod" in body["error"]["message"]
+
+
+async def test_without_p_a_request_waits_if_the_spec_says_so() -> None:
+    async with fleet("p", "d", rules={"when_no_prefill": "Wait"}) as world:
+        world.observe("p")
+        asked = asyncio.create_task(world.post())
+        await queued(world, 1)
+        world.observe()
+        code, headers, _ = await asked
+        assert (code, headers["X-PDInference-Prefill"]) == (200, "parameter")
+
+
+async def test_a_request_waits_for_a_d_that_restarts() -> None:
+    async with fleet("p", "d") as world:
+        await refuse(world["d"])
+        asked = asyncio.create_task(world.post())
+        await queued(world, 1)
+        await world["d"].start()
+        assert (await asyncio.wait_for(asked, 30))[0] == 200
+
+
+async def test_the_wait_is_bounded_in_time_and_number() -> None:
+    async with fleet("p", "d", rules={"max_wait": 0.5, "max_queued": 1}) as world:
+        world.observe("d")
+        waits = asyncio.create_task(world.post(n=2))
+        await queued(world, 1)
+        code, _, body = await world.post(n=2)
+        assert (code, body["error"]["type"]) == (503, "service_unavailable")
+        assert (await waits)[0] == 504
+
+
+async def test_a_request_that_kills_pods_is_given_up() -> None:
+    names = ("d1", "d2", "d3", "d4", "d5")
+    async with fleet("p", *names) as world:
+        for name in names:
+            world[name].fault = engines.abort
+        code, _, body = await world.post()
+        assert code == 502
+        assert "disconnected" in body["error"]["message"]
+        assert sum(len(world[name].bodies) for name in names) == 3
+
+
+async def test_a_request_that_pods_answer_with_an_error_harms_no_other() -> None:
+    async with fleet("p", "d") as world:
+        world["d"].fault = status(500)
+        code, _, body = await world.post()
+        assert (code, body["error"]["message"]) == (500, "by the test")
+        assert len(world["d"].bodies) == 3
+        world["d"].fault = None
+        assert (await asyncio.wait_for(world.post(), 2))[0] == 200
+
+
+async def test_a_stream_that_breaks_off_ends_with_an_error() -> None:
+    async with fleet("p", "d1", "d2") as world:
+        for name in ("d1", "d2"):
+            world[name].fault = engines.abort_in_stream
+        got = b""
+        with pytest.raises(aiohttp.ClientPayloadError):
+            async with world.client.post(f"{world.url}/v1/completions", json={"prompt": "a", "stream": True}) as answer:
+                assert answer.status == 200
+                async for chunk in answer.content.iter_any():
+                    got += chunk
+        first, error, rest = got.split(b"\n\n")
+        assert (first + b"\n\n", rest) == (EVENTS[0], b"")
+        assert json.loads(error.removeprefix(b"data: "))["error"]["code"] == 502
+        assert len(world["d1"].bodies) + len(world["d2"].bodies) == 1
+
+
+async def test_a_stream_that_stalls_at_a_hanging_pod_ends_with_an_error() -> None:
+    async def stall(request: Any) -> Any:
+        response = await engines.events(request)
+        await response.write(EVENTS[0])
+        await asyncio.Event().wait()
+
+    async with fleet("p", "d", silence=0.2) as world:
+        world["d"].fault, world["d"].healthy = stall, False
+        got = b""
+        with pytest.raises(aiohttp.ClientPayloadError):
+            async with world.client.post(f"{world.url}/v1/completions", json={"prompt": "a", "stream": True}) as answer:
+                async for chunk in answer.content.iter_any():
+                    got += chunk
+        assert b'"error"' in got
+        assert b"hung" in got
+
+
+async def test_a_long_prompt_is_no_hanging_pod() -> None:
+    async with fleet("p", "d", silence=0.05) as world:
+        world["d"].go_on.clear()
+        asked = asyncio.create_task(world.post())
+        await world["d"].arrived.wait()
+        with pytest.raises(TimeoutError):  # many probes fit in
+            await asyncio.wait_for(asyncio.shield(asked), 3)
+        world["d"].go_on.set()
+        assert (await asked)[0] == 200
+
+
+async def test_a_deleted_pod_ends_its_requests_at_once() -> None:
+    async with fleet("p", "d1", "d2") as world:
+        world["d1"].fault = engines.hang
+        world.observe("d2")
+        asked = asyncio.create_task(world.post())
+        await world["d1"].arrived.wait()
+        world.observe("d1")
+        code, _, body = await asyncio.wait_for(asked, 10)
+        assert (code, body["by"]) == (200, "d2")
+
+
+@pytest.mark.parametrize("where", ["p", "d"])
+async def test_a_client_that_goes_away_cancels_its_request(where: str) -> None:
+    async with fleet("p", "d") as world:
+        world[where].go_on.clear()
+        asked = asyncio.create_task(world.post())
+        await world[where].arrived.wait()
+        asked.cancel()
+        await asyncio.wait_for(world[where].left.wait(), 10)
+        await until(lambda: not any(pod.requests for pod in world.pods))
+        assert not any(pod.tokens for pod in world.pods)
+
+
+async def queued(world: Fleet, number: int) -> None:
+    async def so() -> bool:
+        return await world.metric("pdinference_router_queued_requests") == number
+
+    async with asyncio.timeout(10):
+        while not await so():
+            await asyncio.sleep(0.01)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():
+            await asyncio.sleep(0.01)
