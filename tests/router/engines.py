@@ -2,9 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import aiohttp
@@ -158,7 +159,11 @@ class Fleet:
         self.pods.observe({one.uid: one for one in found})
 
     async def post(
-        self, path: str = "/v1/completions", headers: dict[str, str] | None = None, **body: Any
+        self,
+        body: Mapping[str, object] = MappingProxyType({}),
+        *,
+        path: str = "/v1/completions",
+        headers: Mapping[str, str] | None = None,
     ) -> tuple[int, Any, Any]:
         """Status, headers and body of an answer; JSON, or the bytes of a stream."""
         sent = {"prompt": "one two", "max_tokens": 9, **body}

@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.integration.world import until
 from tests.router import engines
 from tests.router.engines import EVENTS, Engine, Fleet, fleet, status
 
@@ -36,7 +37,7 @@ async def test_another_d_answers_after_a_fault(fault: str, stream: bool) -> None
         world["d1"].fault = BEFORE_THE_FIRST_BYTE[fault]
         await hung(world, "d1")
         world.observe("d2")
-        asked = asyncio.create_task(world.post(stream=stream))
+        asked = asyncio.create_task(world.post({"stream": stream}))
         await world["d1"].arrived.wait()
         world.observe()
         code, _, body = await asyncio.wait_for(asked, 30)
@@ -111,9 +112,9 @@ async def test_a_request_waits_for_a_d_that_restarts() -> None:
 async def test_the_wait_is_bounded_in_time_and_number() -> None:
     async with fleet("p", "d", rules={"max_wait": 0.5, "max_queued": 1}) as world:
         world.observe("d")
-        waits = asyncio.create_task(world.post(n=2))
+        waits = asyncio.create_task(world.post({"n": 2}))
         await queued(world, 1)
-        code, _, body = await world.post(n=2)
+        code, _, body = await world.post({"n": 2})
         assert (code, body["error"]["type"]) == (503, "service_unavailable")
         assert (await waits)[0] == 504
 
@@ -143,12 +144,7 @@ async def test_a_stream_that_breaks_off_ends_with_an_error() -> None:
     async with fleet("p", "d1", "d2") as world:
         for name in ("d1", "d2"):
             world[name].fault = engines.abort_in_stream
-        got = b""
-        with pytest.raises(aiohttp.ClientPayloadError):
-            async with world.client.post(f"{world.url}/v1/completions", json={"prompt": "a", "stream": True}) as answer:
-                assert answer.status == 200
-                async for chunk in answer.content.iter_any():
-                    got += chunk
+        got = await cut_stream(world)
         first, error, rest = got.split(b"\n\n")
         assert (first + b"\n\n", rest) == (EVENTS[0], b"")
         assert json.loads(error.removeprefix(b"data: "))["error"]["code"] == 502
@@ -163,13 +159,24 @@ async def test_a_stream_that_stalls_at_a_hanging_pod_ends_with_an_error() -> Non
 
     async with fleet("p", "d", silence=0.2) as world:
         world["d"].fault, world["d"].healthy = stall, False
-        got = b""
-        with pytest.raises(aiohttp.ClientPayloadError):
-            async with world.client.post(f"{world.url}/v1/completions", json={"prompt": "a", "stream": True}) as answer:
-                async for chunk in answer.content.iter_any():
-                    got += chunk
+        got = await cut_stream(world)
         assert b'"error"' in got
         assert b"hung" in got
+
+
+async def cut_stream(world: Fleet) -> bytes:
+    """What comes of a stream before HTTP says that it is not complete."""
+    chunks: list[bytes] = []
+
+    async def read(answer: aiohttp.ClientResponse) -> None:
+        async for chunk in answer.content.iter_any():
+            chunks.append(chunk)
+
+    async with world.client.post(f"{world.url}/v1/completions", json={"prompt": "a", "stream": True}) as answer:
+        assert answer.status == 200
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await read(answer)
+    return b"".join(chunks)
 
 
 async def test_a_long_prompt_is_no_hanging_pod() -> None:
@@ -202,20 +209,15 @@ async def test_a_client_that_goes_away_cancels_its_request(where: str) -> None:
         await world[where].arrived.wait()
         asked.cancel()
         await asyncio.wait_for(world[where].left.wait(), 10)
-        await until(lambda: not any(pod.requests for pod in world.pods))
-        assert not any(pod.tokens for pod in world.pods)
+        await until(lambda: idle(world), "no pod has a request")
 
 
 async def queued(world: Fleet, number: int) -> None:
     async def so() -> bool:
         return await world.metric("pdinference_router_queued_requests") == number
 
-    async with asyncio.timeout(10):
-        while not await so():
-            await asyncio.sleep(0.01)
+    await until(so, f"{number} requests wait")
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not holds():
-            await asyncio.sleep(0.01)
+async def idle(world: Fleet) -> bool:
+    return not any(pod.requests or pod.tokens for pod in world.pods)

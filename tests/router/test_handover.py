@@ -9,7 +9,7 @@ from tests.router.engines import EVENTS, PARAMS, fleet
 
 async def test_nixl_sends_what_p_returned_to_d() -> None:
     async with fleet("p", "d") as world:
-        status, headers, body = await world.post(headers={"X-Request-Id": "r1"}, stop=["x"])
+        status, headers, body = await world.post({"stop": ["x"]}, headers={"X-Request-Id": "r1"})
     assert (status, body) == (200, {"by": "d", "path": "/v1/completions"})
     (prefill,), (decode,) = world["p"].bodies, world["d"].bodies
     asked = prefill.pop("kv_transfer_params")
@@ -30,7 +30,7 @@ async def test_a_prompt_handover_adds_nothing() -> None:
 
 async def test_a_stream_is_passed_on_byte_for_byte() -> None:
     async with fleet("p", "d") as world:
-        status, headers, body = await world.post(stream=True, stream_options={"include_usage": True})
+        status, headers, body = await world.post({"stream": True, "stream_options": {"include_usage": True}})
     assert (status, body) == (200, b"".join(EVENTS))
     assert headers["Content-Type"] == "text/event-stream; charset=utf-8"
     assert "stream_options" not in world["p"].bodies[0]
@@ -47,7 +47,7 @@ async def test_a_stream_is_passed_on_byte_for_byte() -> None:
 )
 async def test_p_generates_one_token_at_each_endpoint(path: str, limit: str) -> None:
     async with fleet("p", "d") as world:
-        assert (await world.post(path, **{limit: 7}))[0] == 200
+        assert (await world.post({limit: 7}, path=path))[0] == 200
     assert world["p"].bodies[0][limit] == 1
     assert world["d"].bodies[0][limit] == 7
 
@@ -68,7 +68,7 @@ async def test_p_generates_one_token_at_each_endpoint(path: str, limit: str) -> 
 async def test_what_one_handover_cannot_carry_goes_to_d_alone(body: dict[str, object]) -> None:
     """One set of blocks belongs to one prompt and one reader."""
     async with fleet("p", "d") as world:
-        status, headers, _ = await world.post(**body)
+        status, headers, _ = await world.post(body)
     assert status == 200
     assert not world["p"].bodies
     assert len(world["d"].bodies) == 1
@@ -77,13 +77,13 @@ async def test_what_one_handover_cannot_carry_goes_to_d_alone(body: dict[str, ob
 
 async def test_tokens_as_a_prompt_are_split() -> None:
     async with fleet("p", "d") as world:
-        await world.post(prompt=[1, 2, 3])
+        await world.post({"prompt": [1, 2, 3]})
     assert len(world["p"].bodies) == 1
 
 
 async def test_endpoints_without_tokens_go_to_d_alone() -> None:
     async with fleet("p", "d") as world:
-        status, _, body = await world.post("/v1/embeddings")
+        status, _, body = await world.post(path="/v1/embeddings")
     assert (status, body["path"]) == (200, "/v1/embeddings")
     assert not world["p"].bodies
 
@@ -99,9 +99,10 @@ async def test_a_form_goes_to_d_as_it_is() -> None:
 
 
 async def test_clients_cannot_choose_where_d_reads_kv_cache() -> None:
+    foreign = {"kv_transfer_params": {"do_remote_prefill": True, "remote_host": "10.0.0.9"}}
     async with fleet("p", "d") as world:
-        await world.post(kv_transfer_params={"do_remote_prefill": True, "remote_host": "10.0.0.9"})
-        await world.post(n=2, kv_transfer_params={"do_remote_prefill": True, "remote_host": "10.0.0.9"})
+        await world.post(foreign)
+        await world.post({"n": 2, **foreign})
     assert "remote_host" not in json.dumps([world["d"].bodies[0].get("kv_transfer_params"), world["d"].bodies[1]])
 
 

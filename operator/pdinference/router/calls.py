@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -59,7 +60,15 @@ _NOT_FOR_PREFILL: Final = ("stream_options", "min_tokens", "logprobs", "top_logp
 
 
 class MalformedError(Exception):
-    """The body is not a JSON object."""
+    """The body is not a JSON object, or did not come.
+
+    Attributes:
+        status: HTTP status of the response.
+    """
+
+    def __init__(self, message: str, status: int = HTTPStatus.BAD_REQUEST) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +82,6 @@ class Call:
             from any address. Empty if D gets the body as it is.
         split: Whether P computes the prompt.
         stream: Whether the client wants a stream of events.
-        tokens: Estimate of the number of prompt tokens, for the load of P.
         headers: Headers for vLLM.
         session: Key of the session; empty without one.
     """
@@ -88,6 +96,7 @@ class Call:
 
     @property
     def tokens(self) -> int:
+        """Estimate of the number of prompt tokens, for the load of P."""
         return 1 + len(self.body) // _BYTES_PER_TOKEN
 
     def for_prefill(self, params: TransferParams | None) -> bytes:

@@ -27,15 +27,13 @@ class Discovery:
         self._pods = pods
         self._namespace = namespace
         roles = ",".join(ENGINE_ROLES)
-        self._selector = (
-            f"{names.LABEL_NAME}={name},{names.LABEL_REVISION}={revision},{names.LABEL_ROLE} in ({roles})"
-        )
+        self._selector = f"{names.LABEL_NAME}={name},{names.LABEL_REVISION}={revision},{names.LABEL_ROLE} in ({roles})"
         self._seen: dict[str, Observed] = {}
 
     async def forever(self) -> None:
         """Watch until cancelled."""
         configuration = await load_configuration()
-        async with ApiClient(configuration) as client:  # type: ignore[no-untyped-call]
+        async with ApiClient(configuration) as client:
             while True:
                 try:
                     await self._watch(CoreV1Api(client))
@@ -51,13 +49,16 @@ class Discovery:
         listed = await found.json()
         self._seen = {body["metadata"]["uid"]: observed(body) for body in listed["items"]}
         self._pods.observe(self._seen)
-        async with asyncio.timeout(_SILENCE_S), Watch(return_type="object").stream(
-            core.list_namespaced_pod,
-            self._namespace,
-            label_selector=self._selector,
-            resource_version=listed["metadata"]["resourceVersion"],
-            timeout_seconds=_WATCH_S,
-        ) as events:
+        async with (
+            asyncio.timeout(_SILENCE_S),
+            Watch(return_type="object").stream(
+                core.list_namespaced_pod,
+                self._namespace,
+                label_selector=self._selector,
+                resource_version=listed["metadata"]["resourceVersion"],
+                timeout_seconds=_WATCH_S,
+            ) as events,
+        ):
             async for event in events:
                 self.take(event["type"], event["raw_object"])
 

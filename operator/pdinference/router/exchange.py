@@ -199,7 +199,9 @@ def end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:
     """The headers that go on to the next hop (RFC 9110, section 7.6.1), without lengths and encodings of bodies."""
     named = {name.strip().lower() for name in headers.get("Connection", "").split(",")}
     return CIMultiDict(
-        (name, value) for name, value in headers.items() if name.lower() not in _HOP_BY_HOP and name.lower() not in named
+        (name, value)
+        for name, value in headers.items()
+        if name.lower() not in _HOP_BY_HOP and name.lower() not in named
     )
 
 

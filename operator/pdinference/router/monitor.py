@@ -7,8 +7,8 @@ import aiohttp
 
 from pdinference.router.pods import Pod, Pods
 
-_PERIOD_S: Final = 1.0
-_PROBE_S: Final = 3.0
+_PROBES: Final = 2
+"""Number of probes in a row that have to fail."""
 
 
 class Monitor:
@@ -17,22 +17,20 @@ class Monitor:
     A long prompt is silent for minutes, so silence alone is no failure; a pod that does not answer the probe is.
 
     Args:
-        silence: Seconds without a byte for any request after which a pod is probed.
-        probes: Number of probes in a row that have to fail.
+        silence: Seconds without a byte for any request after which a pod is probed; also the timeout of the probe.
     """
 
-    def __init__(self, pods: Pods, session: aiohttp.ClientSession, *, silence: float = 3.0, probes: int = 2) -> None:
+    def __init__(self, pods: Pods, session: aiohttp.ClientSession, *, silence: float) -> None:
         self._pods = pods
         self._session = session
         self._silence = silence
-        self._probes = probes
         self._failed: dict[Pod, int] = {}
 
     async def forever(self) -> None:
         """Probe until cancelled."""
         while True:
             await self.round()
-            await asyncio.sleep(_PERIOD_S)
+            await asyncio.sleep(self._silence / 3)
 
     async def round(self) -> None:
         """Probe each silent pod once."""
@@ -44,7 +42,7 @@ class Monitor:
             if healthy:
                 continue
             self._failed[pod] = before.get(pod, 0) + 1
-            if self._failed[pod] >= self._probes:
+            if self._failed[pod] >= _PROBES:
                 self._pods.failed(pod)
                 pod.lost("hung")
 
@@ -52,8 +50,9 @@ class Monitor:
         return bool(pod.under_way) and max(one.silent_since for one in pod.under_way) < now - self._silence
 
     async def _answers(self, pod: Pod) -> bool:
+        timeout = aiohttp.ClientTimeout(total=self._silence)
         try:
-            async with self._session.get(f"{pod.url}/health", timeout=aiohttp.ClientTimeout(total=_PROBE_S)) as answer:
+            async with self._session.get(f"{pod.url}/health", timeout=timeout) as answer:
                 return answer.ok
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False

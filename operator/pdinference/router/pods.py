@@ -59,6 +59,7 @@ class Pod:
 
     @property
     def url(self) -> str:
+        """Where vLLM listens, without a path."""
         return f"http://{self.observed.address}"
 
     @property

@@ -45,7 +45,9 @@ class Metrics:
             registry=self.registry,
         )
         self.running = Gauge("pdinference_router_running_requests", "Requests that run.", registry=self.registry)
-        self.queued = Gauge("pdinference_router_queued_requests", "Requests that wait for pods.", registry=self.registry)
+        self.queued = Gauge(
+            "pdinference_router_queued_requests", "Requests that wait for pods.", registry=self.registry
+        )
 
 
 @dataclass(slots=True)

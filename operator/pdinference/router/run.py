@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,6 +18,9 @@ from pdinference.router.server import Front, Limits, client_session
 
 _HEADER_BYTES: Final = 16384
 _IDLE_CLIENT_S: Final = 75.0
+
+Discover = Callable[[], Coroutine[None, None, None]]
+"""Keeps the pods up to date, until it is cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
 
-async def run(settings: Settings, pods: Pods, discover: Callable[[], Awaitable[None]]) -> None:
+async def run(settings: Settings, pods: Pods, discover: Discover) -> None:
     """Serve until SIGTERM or SIGINT, then finish the running requests."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -51,9 +54,7 @@ async def run(settings: Settings, pods: Pods, discover: Callable[[], Awaitable[N
 
 
 @asynccontextmanager
-async def serving(
-    settings: Settings, pods: Pods, discover: Callable[[], Awaitable[None]]
-) -> AsyncIterator[tuple[int, int]]:
+async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIterator[tuple[int, int]]:
     """Serve until the end of the block. Yields the two ports, for callers that passed port 0."""
     metrics = Metrics()
     async with AsyncExitStack() as stack, client_session() as session:
@@ -67,9 +68,7 @@ async def serving(
         stack.push_async_callback(_cancel, tasks)
         state = await _server(_state(pods, metrics), settings.host, settings.state_port, drain_seconds=1.0)
         stack.push_async_callback(state.cleanup)
-        clients = await _server(
-            front.application(), settings.host, settings.port, drain_seconds=settings.drain_seconds
-        )
+        clients = await _server(front.application(), settings.host, settings.port, drain_seconds=settings.drain_seconds)
         stack.push_async_callback(clients.cleanup)
         yield clients.addresses[0][1], state.addresses[0][1]
 

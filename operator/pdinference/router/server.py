@@ -86,24 +86,26 @@ class Front:
                     return web.Response(status=answer.status, headers=headers, body=answer.body), "answered"
                 return await _relayed(request, answer, headers, record)
         except MalformedError as error:
-            return _error(HTTPStatus.BAD_REQUEST, str(error), record), "malformed"
-        except web.HTTPRequestEntityTooLarge:
-            message = f"The body is longer than {self._limits.body} bytes."
-            return _error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message, record), "malformed"
-        except TimeoutError:
-            message = f"The body did not come within {self._limits.body_seconds:g} s."
-            return _error(HTTPStatus.REQUEST_TIMEOUT, message, record), "malformed"
+            return _error(error.status, str(error), record), "malformed"
+        except UnavailableError as error:
+            return _error(error.status, str(error), record), "unavailable"
         except RefusedError as error:
             refused = error.answer
             headers = end_to_end(refused.headers)
             headers[_REQUEST_ID] = record.request_id
             return web.Response(status=refused.status, headers=headers, body=refused.body), "refused"
-        except UnavailableError as error:
-            return _error(error.status, str(error), record), "unavailable"
 
     async def _read(self, request: web.Request, record: Record) -> Call:
-        async with asyncio.timeout(self._limits.body_seconds):
-            body = await request.read()
+        limits = self._limits
+        try:
+            async with asyncio.timeout(limits.body_seconds):
+                body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            message = f"The body is longer than {limits.body} bytes."
+            raise MalformedError(message, HTTPStatus.REQUEST_ENTITY_TOO_LARGE) from None
+        except TimeoutError:
+            message = f"The body did not come within {limits.body_seconds:g} s."
+            raise MalformedError(message, HTTPStatus.REQUEST_TIMEOUT) from None
         headers = end_to_end(request.headers)
         for name in _CREDENTIALS:
             headers.popall(name, None)
