@@ -51,7 +51,7 @@ class Discovery:
         self._pods.observe(self._seen)
         async with (
             asyncio.timeout(_SILENCE_S),
-            Watch(return_type="object").stream(
+            Watch(return_type="object").stream(  # type: ignore[no-untyped-call]
                 core.list_namespaced_pod,
                 self._namespace,
                 label_selector=self._selector,
