@@ -20,8 +20,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "pdinference_router_requests",
-            "Requests that have ended, by path, status and outcome.",
-            ("path", "status", "outcome"),
+            "Requests that have ended, by name of the API key, path, status and outcome.",
+            ("client", "path", "status", "outcome"),
             registry=self.registry,
         )
         self.stages = Histogram(
@@ -55,6 +55,7 @@ class Record:
     """One request.
 
     Attributes:
+        client: Name of the API key; empty without keys.
         prefill: Name of the P pod; empty if P did not compute the prompt.
         decode: Name of the D pod.
         fallback: Why D computed the prompt although the request could be split; empty if P did.
@@ -64,6 +65,7 @@ class Record:
 
     request_id: str
     metrics: Metrics
+    client: str = ""
     prefill: str = ""
     decode: str = ""
     fallback: str = ""
@@ -92,6 +94,6 @@ class Record:
 
     def ended(self, path: str, status: int, outcome: str) -> None:
         """Count the request."""
-        self.metrics.requests.labels(path, status, outcome).inc()
+        self.metrics.requests.labels(self.client, path, status, outcome).inc()
         for name, seconds in self.stages.items():
             self.metrics.stages.labels(name).observe(seconds)

@@ -11,6 +11,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from pdinference.router.dispatch import Dispatcher, Rules
+from pdinference.router.keys import Keys
 from pdinference.router.monitor import Monitor
 from pdinference.router.pods import Pods
 from pdinference.router.record import Metrics
@@ -33,6 +34,7 @@ class Settings:
         state_port: Port of /metrics, /healthz and /readyz.
         drain_seconds: Time for running requests after SIGTERM.
         silence: Seconds after which a silent pod is probed.
+        keys: API keys of clients; None admits every client.
     """
 
     rules: Rules
@@ -42,6 +44,7 @@ class Settings:
     drain_seconds: float = 300.0
     silence: float = 3.0
     limits: Limits = field(default_factory=Limits)
+    keys: Keys | None = None
 
 
 async def run(settings: Settings, pods: Pods, discover: Discover) -> None:
@@ -60,11 +63,13 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
     async with AsyncExitStack() as stack, client_session() as session:
         dispatcher = Dispatcher(pods, session, settings.rules)
         metrics.queued.set_function(lambda: dispatcher.queued)
-        front = Front(dispatcher, pods, metrics, settings.limits)
+        front = Front(dispatcher, pods, metrics, settings.limits, settings.keys)
         tasks = [
             asyncio.create_task(discover(), name="discovery"),
             asyncio.create_task(Monitor(pods, session, silence=settings.silence).forever(), name="monitor"),
         ]
+        if settings.keys is not None:
+            tasks.append(asyncio.create_task(settings.keys.forever(), name="keys"))
         stack.push_async_callback(_cancel, tasks)
         state = await _server(_state(pods, metrics), settings.host, settings.state_port, drain_seconds=1.0)
         stack.push_async_callback(state.cleanup)

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -15,6 +16,7 @@ from aiohttp import web
 from pdinference.router.calls import GET, POST, Call, MalformedError, read_call
 from pdinference.router.dispatch import Dispatcher, RefusedError, UnavailableError
 from pdinference.router.exchange import PodFailure, Stream, Whole, end_to_end, exchange
+from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
 from pdinference.router.pods import Pods
 from pdinference.router.record import Metrics, Record
 
@@ -26,6 +28,11 @@ _PREFILLED_BY: Final = "X-PDInference-Prefill"
 """Header of a response: which role computed the prompt. It is there only for requests that can be split."""
 _CREDENTIALS: Final = ("Authorization", "Cookie", "X-Api-Key")
 _RETRY_AFTER_S: Final = "5"
+_FAULT: Final = HTTPStatus.INTERNAL_SERVER_ERROR
+_KINDS: Final[Mapping[int, str]] = {
+    HTTPStatus.UNAUTHORIZED: "authentication_error",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
+}
 _CLIENT_CLOSED: Final = 499
 """Status in metrics and logs of a request whose client has gone (nginx's)."""
 
@@ -45,12 +52,23 @@ class Limits:
     requests: int = 4096
 
 
+_Handle = Callable[[web.Request, Record], Awaitable[tuple[web.StreamResponse, str]]]
+"""Gives the response, and how the request ended."""
+
+
+class _FullError(Exception):
+    """The router has as many requests as it may have."""
+
+
 class Front:
     """Handles the requests of clients."""
 
-    def __init__(self, dispatcher: Dispatcher, pods: Pods, metrics: Metrics, limits: Limits) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, pods: Pods, metrics: Metrics, limits: Limits, keys: Keys | None = None
+    ) -> None:
         self._dispatcher = dispatcher
         self._pods = pods
+        self._keys = keys
         self._metrics = metrics
         self._limits = limits
         self._running = 0
@@ -63,19 +81,53 @@ class Front:
         return app
 
     async def _post(self, request: web.Request) -> web.StreamResponse:
+        return await self._admitted(request, self._answered)
+
+    async def _get(self, request: web.Request) -> web.StreamResponse:
+        return await self._admitted(request, self._from_any_pod)
+
+    async def _admitted(self, request: web.Request, handle: _Handle) -> web.StreamResponse:
+        """Handle a request within the limits, and record how it ended."""
         record = Record(_request_id(request.headers), self._metrics)
-        if self._running >= self._limits.requests:
-            return _error(HTTPStatus.SERVICE_UNAVAILABLE, "The router has too many requests.", record)
-        self._running += 1
-        status, outcome = _CLIENT_CLOSED, "cancelled"
+        status, outcome = int(HTTPStatus.INTERNAL_SERVER_ERROR), "failed"
         try:
-            response, outcome = await self._answered(request, record)
+            response, outcome = await self._limited(request, record, handle)
             status = response.status
-            return response
+        except asyncio.CancelledError:
+            status, outcome = _CLIENT_CLOSED, "cancelled"
+            raise
         finally:
-            self._running -= 1
             record.ended(request.path, status, outcome)
             _log(request, record, status, outcome)
+        return response
+
+    async def _limited(self, request: web.Request, record: Record, handle: _Handle) -> tuple[web.StreamResponse, str]:
+        try:
+            with self._place(request, record):
+                return await handle(request, record)
+        except UnknownKeyError:
+            return _error(HTTPStatus.UNAUTHORIZED, "The API key is missing or unknown.", record), "refused"
+        except KeyLimitError as error:
+            response = _error(HTTPStatus.TOO_MANY_REQUESTS, str(error), record)
+            response.headers["Retry-After"] = str(error.retry_after)
+            return response, "limited"
+        except _FullError:
+            return _error(HTTPStatus.SERVICE_UNAVAILABLE, "The router has too many requests.", record), "limited"
+
+    @contextmanager
+    def _place(self, request: web.Request, record: Record) -> Iterator[None]:
+        """Count a request against the limits."""
+        with ExitStack() as stack:
+            if self._keys is not None:
+                record.client = self._keys.name(request.headers)
+                stack.enter_context(self._keys.request(record.client))
+            if self._running >= self._limits.requests:
+                raise _FullError
+            self._running += 1
+            try:
+                yield
+            finally:
+                self._running -= 1
 
     async def _answered(self, request: web.Request, record: Record) -> tuple[web.StreamResponse, str]:
         try:
@@ -112,9 +164,8 @@ class Front:
         headers[_REQUEST_ID] = record.request_id
         return read_call(request.path, body, request.content_type, headers, request.headers.get(_SESSION, "")[:256])
 
-    async def _get(self, request: web.Request) -> web.StreamResponse:
-        """What any pod answers alike."""
-        record = Record(_request_id(request.headers), self._metrics)
+    async def _from_any_pod(self, request: web.Request, record: Record) -> tuple[web.StreamResponse, str]:
+        """What each pod answers alike."""
         for pod in sorted(self._pods, key=lambda pod: (not pod.observed.ready, pod.paused_until, pod.requests)):
             try:
                 async with exchange(pod, self._dispatcher.session, 0) as sent:
@@ -122,8 +173,9 @@ class Front:
             except PodFailure:
                 continue
             if isinstance(answer, Whole):
-                return web.Response(status=answer.status, headers=end_to_end(answer.headers), body=answer.body)
-        return _error(HTTPStatus.SERVICE_UNAVAILABLE, "No pod is ready.", record)
+                headers = end_to_end(answer.headers)
+                return web.Response(status=answer.status, headers=headers, body=answer.body), "answered"
+        return _error(HTTPStatus.SERVICE_UNAVAILABLE, "No pod is ready.", record), "unavailable"
 
 
 async def _relayed(
@@ -164,7 +216,7 @@ def _request_id(headers: Mapping[str, str]) -> str:
 
 def _problem(status: int, message: str) -> dict[str, dict[str, str | int]]:
     """An error in the form of OpenAI's API."""
-    kind = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "service_unavailable"
+    kind = _KINDS.get(status) or ("invalid_request_error" if status < _FAULT else "service_unavailable")
     return {"error": {"message": message, "type": kind, "code": int(status)}}
 
 
@@ -172,6 +224,8 @@ def _error(status: int, message: str, record: Record) -> web.Response:
     headers = {_REQUEST_ID: record.request_id}
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = _RETRY_AFTER_S
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
     return web.json_response(_problem(status, message), status=status, headers=headers)
 
 
@@ -179,6 +233,7 @@ def _log(request: web.Request, record: Record, status: int, outcome: str) -> Non
     """One line for each request, with what its metrics have."""
     fields = {
         "request_id": record.request_id,
+        "client": record.client,
         "path": request.path,
         "status": status,
         "outcome": outcome,
