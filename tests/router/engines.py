@@ -149,6 +149,16 @@ class Fleet:
     engines: dict[str, Engine] = field(default_factory=dict)
     url: str = ""
     state: str = ""
+    _router: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def stop(self) -> None:
+        """Stop the router as SIGTERM does."""
+        await self._router.aclose()
+
+    async def start(self, settings: Settings) -> None:
+        """Start the router."""
+        ports = await self._router.enter_async_context(serving(settings, self.pods, _nothing))
+        self.url, self.state = (f"http://127.0.0.1:{port}" for port in ports)
 
     def __getitem__(self, name: str) -> Engine:
         return self.engines[name]
@@ -179,6 +189,10 @@ class Fleet:
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
 
 
+async def _nothing() -> None:
+    await asyncio.Event().wait()
+
+
 @asynccontextmanager
 async def fleet(*names: str, **settings: Any) -> AsyncIterator[Fleet]:
     """A router with pods: names that begin with p are P, the others D."""
@@ -193,11 +207,6 @@ async def fleet(*names: str, **settings: Any) -> AsyncIterator[Fleet]:
             found.engines[name] = engine
         found.observe()
 
-        async def discover() -> None:
-            await asyncio.Event().wait()
-
-        ports = await stack.enter_async_context(
-            serving(Settings(chosen, drain_seconds=1, **settings), found.pods, discover)
-        )
-        found.url, found.state = (f"http://127.0.0.1:{port}" for port in ports)
+        await found.start(Settings(chosen, **{"drain_seconds": 1, **settings}))
+        stack.push_async_callback(found.stop)
         yield found

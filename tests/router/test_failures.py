@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from pdinference.api.names import METRIC_HELD_REQUESTS
 from tests.integration.world import until
 from tests.router import engines
 from tests.router.engines import EVENTS, Engine, Fleet, fleet, status
@@ -119,6 +120,28 @@ async def test_the_wait_is_bounded_in_time_and_number() -> None:
         assert (await waits)[0] == 504
 
 
+async def test_a_waiting_request_is_refused_at_shutdown() -> None:
+    async with fleet("p", "d") as world:
+        world.observe("d")
+        asked = asyncio.create_task(world.post())
+        await queued(world, 1)
+        await world.stop()
+        code, _, body = await asked
+    assert (code, body["error"]["message"]) == (503, "The router is shutting down. Retry the request.")
+
+
+async def test_a_running_request_ends_before_the_process() -> None:
+    async with fleet("p", "d", drain_seconds=30) as world:
+        world["d"].go_on.clear()
+        asked = asyncio.create_task(world.post())
+        await world["d"].arrived.wait()
+        stopped = asyncio.create_task(world.stop())
+        await until(lambda: refuses(world), "new connections are refused")
+        world["d"].go_on.set()
+        assert (await asked)[0] == 200
+        await stopped
+
+
 async def test_a_request_that_kills_pods_is_given_up() -> None:
     names = ("d1", "d2", "d3", "d4", "d5")
     async with fleet("p", *names) as world:
@@ -214,9 +237,17 @@ async def test_a_client_that_goes_away_cancels_its_request(where: str) -> None:
 
 async def queued(world: Fleet, number: int) -> None:
     async def so() -> bool:
-        return await world.metric("pdinference_router_queued_requests") == number
+        return await world.metric(METRIC_HELD_REQUESTS) == number
 
     await until(so, f"{number} requests wait")
+
+
+async def refuses(world: Fleet) -> bool:
+    try:
+        async with aiohttp.ClientSession() as client, client.get(f"{world.url}/v1/models"):
+            return False
+    except aiohttp.ClientConnectorError:
+        return True
 
 
 async def idle(world: Fleet) -> bool:

@@ -85,6 +85,11 @@ class Dispatcher:
     session: aiohttp.ClientSession
     rules: Rules
     queued: int = field(default=0, init=False)
+    _ending: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    def end(self) -> None:
+        """Refuse the requests that wait, and those that would: the process ends."""
+        self._ending.set()
 
     @asynccontextmanager
     async def answer(self, call: Call, record: Record) -> AsyncIterator[Whole | Stream]:
@@ -174,7 +179,18 @@ class Dispatcher:
 
     async def _wait(self, role: Role, until: float) -> None:
         with self._queue():
-            if not await self.pods.wait(role, until):
+            ready = asyncio.ensure_future(self.pods.wait(role, until))
+            ending = asyncio.ensure_future(self._ending.wait())
+            try:
+                await asyncio.wait((ready, ending), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                ready.cancel()
+                ending.cancel()
+            if self._ending.is_set():
+                raise UnavailableError(
+                    HTTPStatus.SERVICE_UNAVAILABLE, "The router is shutting down. Retry the request."
+                )
+            if not ready.result():
                 raise UnavailableError(HTTPStatus.GATEWAY_TIMEOUT, f"No {role} pod was ready in time.")
 
     @contextmanager

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from pdinference.api.names import Role
+from pdinference.api.names import ENGINE_ROLES, Role
 
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 8.0
@@ -91,14 +91,16 @@ class Pods:
         clock: Monotonic clock, in seconds.
 
     Attributes:
-        complete: Whether there has ever been a P pod and a D pod that were ready.
+        complete_since: When a P pod and a D pod became ready together; None while they are not.
+        first_complete: When that was the case for the first time; None before.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._pods: dict[str, Pod] = {}
         self._changed = asyncio.Event()
-        self.complete = False
+        self.complete_since: float | None = None
+        self.first_complete: float | None = None
 
     def __iter__(self) -> Iterator[Pod]:
         return iter(self._pods.values())
@@ -112,7 +114,11 @@ class Pods:
             if observed.ready and not pod.observed.ready:
                 pod.failures, pod.paused_until = 0, 0.0
             pod.observed = observed
-        self.complete |= all(self._ready(role) for role in (Role.PARAMETER, Role.DECODE))
+        if not all(self._ready(role) for role in ENGINE_ROLES):
+            self.complete_since = None
+        elif self.complete_since is None:
+            self.complete_since = self._clock()
+            self.first_complete = self.first_complete or self.complete_since
         self._announce()
 
     def available(self, role: Role) -> list[Pod]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from pdinference.api.names import Role
+from pdinference.api.names import METRIC_HELD_REQUESTS, METRIC_IDLE_SECONDS, Role
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
@@ -45,8 +45,9 @@ class Metrics:
             registry=self.registry,
         )
         self.running = Gauge("pdinference_router_running_requests", "Requests that run.", registry=self.registry)
-        self.queued = Gauge(
-            "pdinference_router_queued_requests", "Requests that wait for pods.", registry=self.registry
+        self.queued = Gauge(METRIC_HELD_REQUESTS, "Requests that wait for pods.", registry=self.registry)
+        self.idle = Gauge(
+            METRIC_IDLE_SECONDS, "Seconds since the last request; 0 during requests.", registry=self.registry
         )
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from pdinference.router.activity import Activity
 from pdinference.router.dispatch import Dispatcher, Rules
 from pdinference.router.keys import Keys
 from pdinference.router.monitor import Monitor
@@ -60,10 +61,12 @@ async def run(settings: Settings, pods: Pods, discover: Discover) -> None:
 async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIterator[tuple[int, int]]:
     """Serve until the end of the block. Yields the two ports, for callers that passed port 0."""
     metrics = Metrics()
-    async with AsyncExitStack() as stack, client_session() as session:
+    async with client_session() as session, AsyncExitStack() as stack:
         dispatcher = Dispatcher(pods, session, settings.rules)
+        activity = Activity(pods, settings.rules.max_wait)
         metrics.queued.set_function(lambda: dispatcher.queued)
-        front = Front(dispatcher, pods, metrics, settings.limits, settings.keys)
+        metrics.idle.set_function(lambda: activity.idle_seconds)
+        front = Front(dispatcher, activity, metrics, settings.limits, settings.keys)
         tasks = [
             asyncio.create_task(discover(), name="discovery"),
             asyncio.create_task(Monitor(pods, session, silence=settings.silence).forever(), name="monitor"),
@@ -75,6 +78,7 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         stack.push_async_callback(state.cleanup)
         clients = await _server(front.application(), settings.host, settings.port, drain_seconds=settings.drain_seconds)
         stack.push_async_callback(clients.cleanup)
+        stack.callback(dispatcher.end)
         yield clients.addresses[0][1], state.addresses[0][1]
 
 
@@ -108,7 +112,7 @@ def _state(pods: Pods, metrics: Metrics) -> web.Application:
         return web.Response(text="ok")
 
     async def ready(_request: web.Request) -> web.Response:
-        if pods.complete:
+        if pods.first_complete is not None:
             return web.Response(text="ok")
         return web.Response(text="The router has not had a P pod and a D pod yet.", status=503)
 

@@ -13,11 +13,11 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from pdinference.router.activity import Activity
 from pdinference.router.calls import GET, POST, Call, MalformedError, read_call
 from pdinference.router.dispatch import Dispatcher, RefusedError, UnavailableError
 from pdinference.router.exchange import PodFailure, Stream, Whole, end_to_end, exchange
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
-from pdinference.router.pods import Pods
 from pdinference.router.record import Metrics, Record
 
 _LOG = logging.getLogger("pdinference.router.access")
@@ -64,10 +64,10 @@ class Front:
     """Handles the requests of clients."""
 
     def __init__(
-        self, dispatcher: Dispatcher, pods: Pods, metrics: Metrics, limits: Limits, keys: Keys | None = None
+        self, dispatcher: Dispatcher, activity: Activity, metrics: Metrics, limits: Limits, keys: Keys | None = None
     ) -> None:
         self._dispatcher = dispatcher
-        self._pods = pods
+        self._activity = activity
         self._keys = keys
         self._metrics = metrics
         self._limits = limits
@@ -132,11 +132,8 @@ class Front:
     async def _answered(self, request: web.Request, record: Record) -> tuple[web.StreamResponse, str]:
         try:
             call = await self._read(request, record)
-            async with self._dispatcher.answer(call, record) as answer:
-                headers = _headers(answer.headers, call, record)
-                if isinstance(answer, Whole):
-                    return web.Response(status=answer.status, headers=headers, body=answer.body), "answered"
-                return await _relayed(request, answer, headers, record)
+            with self._activity.request():
+                return await self._sent(request, call, record)
         except MalformedError as error:
             return _error(error.status, str(error), record), "malformed"
         except UnavailableError as error:
@@ -146,6 +143,13 @@ class Front:
             headers = end_to_end(refused.headers)
             headers[_REQUEST_ID] = record.request_id
             return web.Response(status=refused.status, headers=headers, body=refused.body), "refused"
+
+    async def _sent(self, request: web.Request, call: Call, record: Record) -> tuple[web.StreamResponse, str]:
+        async with self._dispatcher.answer(call, record) as answer:
+            headers = _headers(answer.headers, call, record)
+            if isinstance(answer, Whole):
+                return web.Response(status=answer.status, headers=headers, body=answer.body), "answered"
+            return await _relayed(request, answer, headers, record)
 
     async def _read(self, request: web.Request, record: Record) -> Call:
         limits = self._limits
@@ -166,7 +170,9 @@ class Front:
 
     async def _from_any_pod(self, request: web.Request, record: Record) -> tuple[web.StreamResponse, str]:
         """What each pod answers alike."""
-        for pod in sorted(self._pods, key=lambda pod: (not pod.observed.ready, pod.paused_until, pod.requests)):
+        for pod in sorted(
+            self._dispatcher.pods, key=lambda pod: (not pod.observed.ready, pod.paused_until, pod.requests)
+        ):
             try:
                 async with exchange(pod, self._dispatcher.session, 0) as sent:
                     answer = await sent.begin("GET", request.path, {_REQUEST_ID: record.request_id}, None)
