@@ -20,6 +20,7 @@ from pdinference.router.run import Settings, serving
 
 P, D = Role.PARAMETER, Role.DECODE
 PARAMS = {"do_remote_prefill": True, "remote_engine_id": "p", "remote_block_ids": [[1, 2]], "pp_size": 2}
+ENGINE_ID = "b7e4"
 EVENTS = [b'data: {"choices": [{"text": "%d"}]}\n\n' % number for number in range(3)] + [b"data: [DONE]\n\n"]
 
 
@@ -78,6 +79,8 @@ class Engine:
                 found: web.StreamResponse = await self.fault(request)
                 return found
             await self.go_on.wait()
+            if request.path == "/query":
+                return web.json_response({"0": {"engine_id": ENGINE_ID, "worker_addr": {}}})
             if self.role is P and self.bodies:
                 return web.json_response({"choices": [{"text": "0"}], "kv_transfer_params": PARAMS})
             return await self.answer(request)

@@ -35,7 +35,7 @@ def router_command() -> None:
 @click.option("--revision", default="", help="Revision whose pods get the requests.")
 @click.option("--prefill", multiple=True, metavar="HOST:PORT", help="A P server, in place of watched pods.")
 @click.option("--decode", multiple=True, metavar="HOST:PORT", help="A D server, in place of watched pods.")
-@click.option("--handover", type=click.Choice(("nixl", "prompt")), default="nixl", show_default=True)
+@click.option("--handover", type=click.Choice(("nixl", "mooncake", "prompt")), default="nixl", show_default=True)
 @click.option("--policy", type=click.Choice(_POLICIES), default="least_loaded", show_default=True)
 @click.option(
     "--when-no-prefill",

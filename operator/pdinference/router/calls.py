@@ -99,14 +99,23 @@ class Call:
         """Estimate of the number of prompt tokens, for the load of P."""
         return 1 + len(self.body) // _BYTES_PER_TOKEN
 
-    def for_prefill(self, params: TransferParams | None) -> bytes:
-        """The body for P: the same prompt, one token, no stream."""
+    def for_prefill(self, params: TransferParams | None, more: Mapping[str, Any]) -> bytes:
+        """The body for P: the same prompt, one token, no stream.
+
+        Args:
+            params: Parameters of the hand-over.
+            more: Further members; None removes one.
+        """
         limits = POST[self.path].limits
         members = {name: value for name, value in self.members.items() if name not in _NOT_FOR_PREFILL}
         if "max_output_tokens" in limits:
             members["store"] = False
         named = [name for name in limits if name in members] or list(limits[:1])
         members |= {"stream": False, **dict.fromkeys(named, 1)}
+        for name, value in more.items():
+            members.pop(name, None)
+            if value is not None:
+                members[name] = value
         return msgspec.json.encode(members | ({} if params is None else {MEMBER: params}))
 
     def for_decode(self, params: TransferParams | None) -> bytes:

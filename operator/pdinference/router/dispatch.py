@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Final, Literal
+from typing import Any, Final, Literal
+from uuid import uuid4
 
 import aiohttp
 import msgspec
 
 from pdinference.api.names import Role
-from pdinference.engine.connectors.handover import Handover, HandoverError, TransferParams
+from pdinference.engine.connectors.handover import Handover, HandoverError, Prefill, TransferParams
 from pdinference.router.calls import Call
 from pdinference.router.choice import Choose
 from pdinference.router.exchange import PodFailure, Stream, Whole, exchange
@@ -151,8 +152,10 @@ class Dispatcher:
         raise UnavailableError(HTTPStatus.SERVICE_UNAVAILABLE, f"No P pod computed the prompt ({reason}).")
 
     async def _prefill(self, pod: Pod, call: Call, record: Record) -> TransferParams | None:
-        body = call.for_prefill(self.rules.handover.to_prefill())
+        handover = self.rules.handover
         with record.stage("prefill"):
+            prefill = await self._prepared(pod, record)
+            body = call.for_prefill(handover.to_prefill(prefill), handover.members)
             async with exchange(pod, self.session, call.tokens) as sent:
                 answer = await sent.begin("POST", call.path, {**call.headers, "Content-Type": _JSON}, body)
         if isinstance(answer, Stream):
@@ -161,11 +164,23 @@ class Dispatcher:
             raise RefusedError(answer)
         self.pods.worked(pod)
         record.prefill = pod.observed.name
-        try:
-            response = msgspec.json.decode(answer.body, type=dict)
-        except msgspec.MsgspecError:
-            raise PodFailure("malformed_answer") from None
-        return self.rules.handover.to_decode(response)
+        return handover.to_decode(prefill, _decoded(answer))
+
+    async def _prepared(self, pod: Pod, record: Record) -> Prefill:
+        """A hand-over from a P pod, with the engine that its bootstrap server names."""
+        port = self.rules.handover.bootstrap_port
+        if port is None:
+            return Prefill(record.request_id)
+        bootstrap = f"http://{pod.observed.address.rpartition(':')[0]}:{port}"
+        if not pod.engine:
+            async with exchange(pod, self.session, 0) as sent:
+                answer = await sent.begin("GET", "/query", {}, None, url=bootstrap)
+            if isinstance(answer, Stream) or answer.status != HTTPStatus.OK:
+                raise PodFailure("no_bootstrap_server")
+            first: Any = next(iter(_decoded(answer).values()), {})  # of data-parallel ranks; P has one
+            pod.engine = str(first.get("engine_id") or "") if isinstance(first, dict) else ""
+        # The id is unique even if a client sends the same request id twice.
+        return Prefill(f"xfer-{uuid4()}", pod.engine, bootstrap)
 
     async def _pod(self, call: Call, failed: "_Failed", until: float) -> Pod:
         """A D pod for a call: one that has not failed it, if there is one."""
@@ -212,6 +227,13 @@ class Dispatcher:
         _LOG.warning(
             "%s pod %s failed request %s: %s", pod.observed.role, pod.observed.name, record.request_id, failure.reason
         )
+
+
+def _decoded(answer: Whole) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(answer.body, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        raise PodFailure("malformed_answer") from None
 
 
 @dataclass(slots=True)

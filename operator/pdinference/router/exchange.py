@@ -117,14 +117,23 @@ class Exchange:
         """Why it was ended; empty if it was not."""
         return self._lost
 
-    async def begin(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Whole | Stream:
+    async def begin(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, *, url: str = ""
+    ) -> Whole | Stream:
         """Send the request, and wait for the first bytes of a stream or for a whole answer.
+
+        Args:
+            method: HTTP method.
+            path: Path on the server.
+            headers: Headers.
+            body: The body, if there is one.
+            url: Of another server in the pod than vLLM, without a path.
 
         Raises:
             PodFailure: The pod did not answer, or cannot serve the request now.
         """
         self.heard()
-        self._beginning = asyncio.create_task(self._begin(method, path, headers, body))
+        self._beginning = asyncio.create_task(self._begin(method, (url or self.pod.url) + path, headers, body))
         try:
             with self.failures():
                 answer = await self._beginning
@@ -134,9 +143,9 @@ class Exchange:
             raise PodFailure(f"status_{answer.status}", answer)
         return answer
 
-    async def _begin(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Whole | Stream:
+    async def _begin(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Whole | Stream:
         self._response = response = await self._session.request(
-            method, self.pod.url + path, headers=headers, data=body, allow_redirects=False
+            method, url, headers=headers, data=body, allow_redirects=False
         )
         if response.content_type == _EVENTS and response.status == HTTPStatus.OK:
             first = await response.content.readany()

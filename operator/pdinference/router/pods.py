@@ -49,6 +49,7 @@ class Pod:
         under_way: These requests.
         failures: Failures since the last success.
         paused_until: Before this time it gets no requests, because it has failed.
+        engine: Id of the engine of a P pod, from its bootstrap server; empty before it was needed.
     """
 
     observed: Observed
@@ -56,6 +57,7 @@ class Pod:
     under_way: set[UnderWay] = field(default_factory=set)
     failures: int = 0
     paused_until: float = 0.0
+    engine: str = ""
 
     @property
     def url(self) -> str:
@@ -131,6 +133,7 @@ class Pods:
 
     def failed(self, pod: Pod) -> None:
         """Pause a pod after a failure, longer with each further one."""
+        pod.engine = ""  # it may start again, with another id
         pod.paused_until = self._clock() + min(_FIRST_PAUSE_S * 2**pod.failures, _LONGEST_PAUSE_S)
         pod.failures = min(pod.failures + 1, 16)
         self._announce()
