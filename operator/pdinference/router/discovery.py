@@ -18,6 +18,7 @@ _LOG = logging.getLogger(__name__)
 _PAUSE_S: Final = 1.0
 _WATCH_S: Final = 240
 _SILENCE_S: Final = 300.0
+_LIST_S: Final = 30
 
 
 class Discovery:
@@ -43,8 +44,8 @@ class Discovery:
 
     async def _watch(self, core: Any) -> None:
         """List, then take events until the API server ends the watch."""
-        found = await core.list_namespaced_pod(
-            self._namespace, label_selector=self._selector, _preload_content=False, _request_timeout=30
+        found = await core.list_namespaced_pod_without_preload_content(
+            self._namespace, label_selector=self._selector, _request_timeout=_LIST_S
         )
         listed = await found.json()
         self._seen = {body["metadata"]["uid"]: observed(body) for body in listed["items"]}
