@@ -46,12 +46,14 @@ class Load:
         at_once: How many of them at a time.
         chunks: Chunks of each answer.
         pause_ms: Between two chunks; 0 is as fast as they can be sent.
+        apart_ms: Between the beginnings of two requests.
     """
 
     requests: int
     at_once: int
     chunks: int
     pause_ms: float
+    apart_ms: float = 0
 
 
 @dataclass
@@ -129,7 +131,8 @@ async def compare(rounds: int, streams: int) -> dict[str, Result]:
 async def one_round(port: int, pid: int, result: Result, streams: int) -> None:
     """All kinds of load, once."""
     result.first_ms += await send(port, Load(200, 1, 1, 0))
-    result.crowd_ms += await send(port, Load(streams, streams, 100, 20))
+    # In a steady state as many streams run as begin in the time that one takes: 100 chunks, 20 ms apart.
+    result.crowd_ms += (await send(port, Load(3 * streams, 3 * streams, 100, 20, 2000 / streams)))[streams:]
     used, began = cpu(pid), time.perf_counter()
     load = Load(16, 8, 2000, 0)
     await send(port, load)
@@ -143,7 +146,8 @@ async def send(port: int, load: Load) -> list[float]:
     slots = asyncio.Semaphore(load.at_once)
     body = {"model": "m", "prompt": _PROMPT, "stream": True, "max_tokens": load.chunks, "seed": load.pause_ms}
 
-    async def one(client: aiohttp.ClientSession) -> float:
+    async def one(client: aiohttp.ClientSession, number: int) -> float:
+        await asyncio.sleep(number * load.apart_ms / 1000)
         async with slots:
             began, first, length = time.perf_counter(), 0.0, 0
             async with client.post(f"http://{_HOST}:{port}/v1/completions", json=body) as answer:
@@ -156,7 +160,7 @@ async def send(port: int, load: Load) -> list[float]:
             return 1000 * (first - began)
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), trust_env=False) as client:
-        return list(await asyncio.gather(*(one(client) for _ in range(load.requests))))
+        return list(await asyncio.gather(*(one(client, number) for number in range(load.requests))))
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from pdinference.engine.connectors.handover import HANDOVERS
 from pdinference.router.choice import policies
 from pdinference.router.dispatch import Rules
 from pdinference.router.pods import Observed, Pods
-from pdinference.router.run import Settings, serving
+from pdinference.router.run import Serving, Settings, serving
 
 P, D = Role.PARAMETER, Role.DECODE
 PARAMS = {"do_remote_prefill": True, "remote_engine_id": "p", "remote_block_ids": [[1, 2]], "pp_size": 2}
@@ -152,6 +152,7 @@ class Fleet:
     engines: dict[str, Engine] = field(default_factory=dict)
     url: str = ""
     state: str = ""
+    serving: Serving | None = None
     _router: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def stop(self) -> None:
@@ -160,8 +161,8 @@ class Fleet:
 
     async def start(self, settings: Settings) -> None:
         """Start the router."""
-        ports = await self._router.enter_async_context(serving(settings, self.pods, _nothing))
-        self.url, self.state = (f"http://127.0.0.1:{port}" for port in ports)
+        self.serving = await self._router.enter_async_context(serving(settings, self.pods, _nothing))
+        self.url, self.state = (f"http://127.0.0.1:{port}" for port in (self.serving.port, self.serving.state_port))
 
     def __getitem__(self, name: str) -> Engine:
         return self.engines[name]

@@ -130,6 +130,15 @@ async def test_a_waiting_request_is_refused_at_shutdown() -> None:
     assert (code, body["error"]["message"]) == (503, "The router is shutting down. Retry the request.")
 
 
+async def test_a_router_that_leaves_says_so_on_open_connections() -> None:
+    async with fleet("p", "d") as world:
+        assert "Connection" not in (await world.post())[1]
+        assert world.serving is not None
+        world.serving.leave()
+        for stream in (False, True):
+            assert (await world.post({"stream": stream}))[1]["Connection"] == "close"
+
+
 async def test_a_running_request_ends_before_the_process() -> None:
     async with fleet("p", "d", drain_seconds=30) as world:
         world["d"].go_on.clear()

@@ -20,6 +20,8 @@ from pdinference.router.server import Front, Limits, client_session
 
 _HEADER_BYTES: Final = 16384
 _IDLE_CLIENT_S: Final = 75.0
+_LEAVE_S: Final = 3.0
+"""Time in which clients with a connection that is kept open learn to open another one, which goes to another pod."""
 
 Discover = Callable[[], Coroutine[None, None, None]]
 """Keeps the pods up to date, until it is cancelled."""
@@ -48,18 +50,35 @@ class Settings:
     keys: Keys | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A router that serves.
+
+    Attributes:
+        port: Port for clients, for callers that passed port 0.
+        state_port: Port of its state.
+        leave: From now on, closes each connection of a client after its next response.
+    """
+
+    port: int
+    state_port: int
+    leave: Callable[[], None]
+
+
 async def run(settings: Settings, pods: Pods, discover: Discover) -> None:
     """Serve until SIGTERM or SIGINT, then finish the running requests."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with serving(settings, pods, discover):
+    async with serving(settings, pods, discover) as front:
         await stop.wait()
+        front.leave()
+        await asyncio.sleep(_LEAVE_S)
 
 
 @asynccontextmanager
-async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIterator[tuple[int, int]]:
-    """Serve until the end of the block. Yields the two ports, for callers that passed port 0."""
+async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIterator[Serving]:
+    """Serve until the end of the block."""
     metrics = Metrics()
     async with client_session() as session, AsyncExitStack() as stack:
         dispatcher = Dispatcher(pods, session, settings.rules)
@@ -79,7 +98,7 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         clients = await _server(front.application(), settings.host, settings.port, drain_seconds=settings.drain_seconds)
         stack.push_async_callback(clients.cleanup)
         stack.callback(dispatcher.end)
-        yield clients.addresses[0][1], state.addresses[0][1]
+        yield Serving(clients.addresses[0][1], state.addresses[0][1], front.leave)
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

@@ -72,10 +72,23 @@ class Front:
         self._metrics = metrics
         self._limits = limits
         self._running = 0
+        self._leaving = False
+
+    def leave(self) -> None:
+        """From now on, close each connection after its next response, so that clients connect to another router pod."""
+        self._leaving = True
+
+    async def _close_when_leaving(self, _request: web.Request, response: web.StreamResponse) -> None:
+        if self._leaving:
+            response.force_close()
+            # aiohttp has set its headers before this hook. A client that does not see it may send its next request on
+            # the connection that is being closed.
+            response.headers["Connection"] = "close"
 
     def application(self) -> web.Application:
         """The routes. Every other path is 404, every other method 405."""
         app = web.Application(client_max_size=self._limits.body)
+        app.on_response_prepare.append(self._close_when_leaving)
         app.add_routes([web.post(path, self._post) for path in POST])
         app.add_routes([web.get(path, self._get) for path in GET])
         return app
