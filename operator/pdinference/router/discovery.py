@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubernetes.aio.client import ApiClient, CoreV1Api
-from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.watch import Watch
 
 from pdinference.api import names
@@ -38,8 +37,8 @@ class Discovery:
             while True:
                 try:
                     await self._watch(CoreV1Api(client))
-                except (ApiException, OSError, TimeoutError, ValueError) as error:
-                    _LOG.warning("Cannot watch pods: %s", error)
+                except Exception as error:  # noqa: BLE001 - with the pods that it knows, the router serves on
+                    _LOG.warning("Cannot watch pods: %s: %s", type(error).__name__, error)
                     await asyncio.sleep(_PAUSE_S)
 
     async def _watch(self, core: Any) -> None:

@@ -58,11 +58,13 @@ class Serving:
         port: Port for clients, for callers that passed port 0.
         state_port: Port of its state.
         leave: From now on, closes each connection of a client after its next response.
+        tasks: Tasks without which the router cannot work. They end only by a fault.
     """
 
     port: int
     state_port: int
     leave: Callable[[], None]
+    tasks: tuple[asyncio.Task[None], ...]
 
 
 async def run(settings: Settings, pods: Pods, discover: Discover) -> None:
@@ -71,7 +73,10 @@ async def run(settings: Settings, pods: Pods, discover: Discover) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with serving(settings, pods, discover) as front:
-        await stop.wait()
+        stopping = asyncio.create_task(stop.wait(), name="stop")
+        done, _ = await asyncio.wait((stopping, *front.tasks), return_when=asyncio.FIRST_COMPLETED)
+        if stopping not in done:
+            raise RuntimeError(f"task {done.pop().get_name()} has ended")
         front.leave()
         await asyncio.sleep(_LEAVE_S)
 
@@ -98,7 +103,7 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         clients = await _server(front.application(), settings.host, settings.port, drain_seconds=settings.drain_seconds)
         stack.push_async_callback(clients.cleanup)
         stack.callback(dispatcher.end)
-        yield Serving(clients.addresses[0][1], state.addresses[0][1], front.leave)
+        yield Serving(clients.addresses[0][1], state.addresses[0][1], front.leave, tuple(tasks))
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
