@@ -28,7 +28,7 @@ ADAPTER_RULES := charts/pdinference-operator/files/prometheus-adapter-rules.yaml
 CRDS := pdinferences.pdinference.io pdbatches.pdinference.io pdscalers.pdinference.io
 
 .PHONY: help
-help: ## Say what each target does
+help: ## List all targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
 
 .PHONY: setup
@@ -37,15 +37,15 @@ setup: ## Install Python dependencies into .venv
 	@$(UV) sync --quiet --frozen
 
 .PHONY: setup-vllm
-setup-vllm: setup ## Install the real vLLM (CPU) too, whose parser judges our command lines, and the real router
+setup-vllm: setup ## Install vLLM (CPU), whose parser checks rendered command lines, and the router, too
 	@$(UV) sync --quiet --frozen --group vllm --group router
 
 .PHONY: demo
-demo: setup ## The main job, for real: cluster, operator, model, requests, and the proof that KV moved
+demo: setup ## Demo on a real cluster: operator, model, requests, and evidence of the KV transfer
 	@$(RUN) python -m e2e.demo up --cluster $(CLUSTER) $(if $(REGISTRY),--registry $(REGISTRY) --tag $(TAG))
 
 .PHONY: test
-test: ## All tests; those that need no cluster run while binaries and images are built
+test: ## All tests; tests without a cluster run while binaries and images are built
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target checks ENVIRONMENT=setup-vllm
 	@$(MAKE) --no-print-directory test-integration test-e2e
 
@@ -67,12 +67,12 @@ test-unit: $(ENVIRONMENT) ## Unit tests, in seconds
 	$(RUN) pytest -m 'not vllm' --ignore=tests/integration --ignore=tests/charts $(ARGS)
 
 .PHONY: explore
-explore: setup ## Property tests and the fuzzer of hostile resources with new examples; `make test` takes the same ones each time
+explore: setup ## Property tests and the fuzzer of hostile resources with new examples; `make test` uses fixed ones
 	$(RUN) pytest -m 'hypothesis and not vllm' --ignore=tests/integration --hypothesis-profile=explore $(ARGS)
 	HOSTILE_SEED=$(or $(SEED),$$RANDOM) HOSTILE_CASES=20000 $(RUN) pytest tests/hostile/test_fuzzer.py $(ARGS)
 
 .PHONY: mutants
-mutants: setup ## Small faults in the planning code, and which of them no test notices: make mutants ARGS='rollout memory.split'
+mutants: setup ## Mutation tests of the planning code: make mutants ARGS='rollout memory.split'
 	@$(UV) sync --quiet --frozen --group mutants
 	$(RUN) python -m tests.mutants $(ARGS)
 
@@ -95,7 +95,7 @@ test-integration: setup ## The operator as a process on a real API server and co
 	$(RUN) python -m tests.shards $(ARGS)
 
 .PHONY: test-cluster
-test-cluster: setup ## The local cluster itself; only if it has changed since it passed on this machine
+test-cluster: setup ## Tests of the local cluster, unless they have passed on this machine since its last change
 	$(RUN) python -m e2e.cluster prepare
 	$(RUN) python -m e2e.scaffolding
 
@@ -114,37 +114,37 @@ upgrade-from: setup ## An upgrade from another commit to this one on a local clu
 	$(RUN) python -m e2e.upgrade build/earlier $$(git rev-parse --short $(REF)) $(ARGS)
 
 .PHONY: format
-format: setup ## Format the code and mend what lint can mend
+format: setup ## Format the code, and apply automatic fixes of lint
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .
 
 .PHONY: generate
-generate: setup ## Write the CRDs, the rules for prometheus-adapter and all golden files anew
+generate: setup ## Regenerate the CRDs, the rules for prometheus-adapter and all golden files
 	for crd in $(CRDS); do \
 	  $(RUN) pdinference crd $$crd > crds/$$crd.yaml; cp crds/$$crd.yaml charts/pdinference-operator/files/crds/; done
 	$(RUN) pdinference adapter-rules > $(ADAPTER_RULES)
 	$(RUN) pytest -q tests -m 'not vllm' --ignore=tests/integration --ignore=tests/charts --update-golden
 
 .PHONY: digests
-digests: setup ## Ask the registries for the digests of the images that are taken from others, and pin them
+digests: setup ## Pin the current digests of all third-party images
 	$(RUN) python -m e2e.digests
 	$(MAKE) generate
 
 .PHONY: vllm-options
-vllm-options: setup-vllm ## Write the list of vLLM's options anew, from its parser
+vllm-options: setup-vllm ## Regenerate the list of vLLM's options from its parser
 	$(RUN) python -m tests.checks.vllm_options > operator/pdinference/checks/vllm-options.txt
 
 .PHONY: benchmark
-benchmark: setup ## A burst of 500 resources: rate against bare applies, memory, writes at rest
+benchmark: setup ## Benchmark of 500 resources: rate compared with bare applies, memory, writes at rest
 	$(RUN) python -m e2e.cluster prepare
 	$(RUN) python -m benchmarks.burst $(ARGS)
 
 .PHONY: benchmark-autoscaling
-benchmark-autoscaling: setup ## The autoscaling presets against others, in a simulated fleet
+benchmark-autoscaling: setup ## Comparison of autoscaling presets with other policies, in a simulation
 	$(RUN) python -m benchmarks.autoscaling $(ARGS)
 
 .PHONY: benchmark-scraping
-benchmark-scraping: setup ## What 300 hostile pods of one tenant cost the operator, and the samples of another tenant
+benchmark-scraping: setup ## Effect of 300 hostile pods of one tenant on the operator and on another tenant's metrics
 	$(RUN) python -m benchmarks.scraping $(ARGS)
 
 .PHONY: images
@@ -156,11 +156,11 @@ sbom: setup ## Bills of materials (CycloneDX) of the lock file and of the three 
 	$(RUN) python -m e2e.sbom
 
 .PHONY: down
-down: setup ## Take down local clusters; keep what was built, so that the next demo is quick
+down: setup ## Stop local clusters; build results stay, so that the next demo starts quickly
 	@$(RUN) python -m e2e.demo down --cluster $(CLUSTER)
 
 .PHONY: clean
-clean: setup ## Remove every trace: clusters, images, built binaries, virtual environments
+clean: setup ## Remove clusters, images, built binaries and virtual environments
 ifeq ($(CLUSTER),local)
 	@$(RUN) python -m e2e.cluster clean
 	@$(RUN) python -m e2e.images clean

@@ -116,7 +116,7 @@ def test_killed_pods_let_nothing_in_and_are_back_after_a_restart(
     assert requests.unanswered() == []
 
 
-def test_an_upgrade_keeps_nothing_out_and_a_certificate_that_is_due_is_renewed_meanwhile(
+def test_the_webhook_serves_during_an_upgrade_with_certificate_renewal(
     serving: Serving, operator: Kubectl, requests: Load
 ) -> None:
     wait_until("all replicas to be ready", lambda: restarts(operator) >= 0)

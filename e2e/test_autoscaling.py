@@ -113,7 +113,7 @@ def test_d_follows_its_kv_cache_up_and_down_and_no_request_fails(serving: Servin
     as_before(serving, revision)
 
 
-def test_p_follows_its_queue_and_goes_only_when_its_kv_cache_has_been_pulled(serving: Serving) -> None:
+def test_p_follows_its_queue_and_ends_after_its_kv_cache_was_pulled(serving: Serving) -> None:
     """The operator is away while there are two; the second P pod leaves while requests wait in it."""
     revision = serving.resource()["status"]["revision"]
     with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=_QUEUE) as client:

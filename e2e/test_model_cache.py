@@ -180,7 +180,7 @@ def test_what_is_damaged_later_is_told_before_vllm_starts(cache: Cache) -> None:
     weights.write_bytes(whole)
 
 
-def test_what_somebody_copied_wrong_is_told_before_vllm_starts_and_mended_without_the_operator(cache: Cache) -> None:
+def test_a_wrongly_copied_model_is_reported_before_vllm_starts(cache: Cache) -> None:
     kubectl = cache.serving.kubectl
     copied = cache.folder / "copied"
     shutil.copytree(cache.folder / FOLDER, copied)

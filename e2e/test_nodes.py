@@ -35,7 +35,7 @@ def test_each_node_rank_is_where_its_pool_says(wide: Serving) -> None:
     assert [pod["spec"]["nodeName"] for pod in pods(wide, WIDE)] == hosts(wide)
 
 
-def test_an_instance_that_loses_a_node_starts_anew_as_a_whole_and_serves_again(wide: Serving) -> None:
+def test_an_instance_that_loses_a_node_restarts_and_serves_again(wide: Serving) -> None:
     first, second = pods(wide, WIDE)
     wide.kubectl.run("delete", "pod", second["metadata"]["name"], "--grace-period=0", "--force")
 

@@ -100,7 +100,7 @@ def test_the_pair_is_calm(serving: Serving) -> None:
     assert moved.failed == 0
 
 
-def test_p_and_d_run_on_nodes_that_the_scheduler_chose_and_within_the_restricted_standard(serving: Serving) -> None:
+def test_p_and_d_are_scheduled_and_meet_the_restricted_standard(serving: Serving) -> None:
     found = pods(serving).values()
     assert {pod["metadata"]["labels"][LABEL_ROLE] for pod in found} == {"parameter", "decode", "router"}
     assert all(pod["spec"]["nodeName"] for pod in found)
@@ -191,7 +191,7 @@ def test_an_edit_that_the_api_server_refuses_names_the_field(serving: Serving) -
     assert serving.resource()["metadata"]["generation"] == generation
 
 
-def test_requests_do_not_notice_what_happens_to_the_operator_and_the_api_server(serving: Serving) -> None:
+def test_requests_survive_faults_of_the_operator_and_the_api_server(serving: Serving) -> None:
     before = pods(serving)
     with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
         assert kill_operators(serving.cluster)

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures and helpers of all tests."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""How many examples property tests take; read when tests are collected, after pytest has chosen Hypothesis' profile."""
+"""The number of examples of property tests, from the Hypothesis profile that pytest has selected."""
 
 from hypothesis import settings
 

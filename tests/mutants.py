@@ -1,4 +1,4 @@
-"""Mutation runs: which small changes of the planning code do its tests notice?
+"""Mutation runs: reports small changes of the planning code that no test detects.
 
     make mutants ARGS='rollout memory.split'     # modules or packages of pdinference.planning; without any: all of it
 

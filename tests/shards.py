@@ -1,4 +1,4 @@
-"""The integration tests in two pytest processes at a time, each with clusters of its own: `python -m tests.shards`.
+"""Runs the integration tests in two pytest processes with separate clusters: `python -m tests.shards`.
 
 The tests mostly wait, so two of them fit on two cores. Each file belongs to one process; the split follows the seconds
 that the files took when they were recorded, so it is the same on every machine. Arguments go to both processes.

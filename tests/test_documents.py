@@ -1,4 +1,4 @@
-"""Documents name what exists: links, anchors, and in the developers' documents files and tests."""
+"""Documents refer only to existing links, anchors, files and tests."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""docs/failure-modes.md: each fault has a test, and each test that it names exists in the file that it names."""
+"""docs/failure-modes.md: each fault has a test, and each named test exists in the named file."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""docs/from-vllm.md: its commands print what it says, its resources are valid, its figures are the plan's."""
+"""docs/from-vllm.md: commands, resources and numbers match the program."""
 
 import json
 import re

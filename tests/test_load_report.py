@@ -1,4 +1,4 @@
-"""The report on a load counts requests that never end."""
+"""The load report counts requests that never end."""
 
 from typing import Any
 

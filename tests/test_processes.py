@@ -1,4 +1,4 @@
-"""Components of the local cluster are found by a mark in their environment."""
+"""Components of the local cluster are found by a variable in their environment."""
 
 import os
 import subprocess

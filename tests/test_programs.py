@@ -1,4 +1,4 @@
-"""No test and no tool starts a program that a fresh Debian 12 lacks."""
+"""Tests and tools start only programs of a fresh Debian 12."""
 
 import asyncio
 import shutil

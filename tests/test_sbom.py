@@ -1,4 +1,4 @@
-"""Bills of materials name everything, and follow CycloneDX's schema."""
+"""Bills of materials are complete and valid CycloneDX."""
 
 import json
 import tomllib

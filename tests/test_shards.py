@@ -1,4 +1,4 @@
-"""How the integration tests are split into processes."""
+"""The distribution of integration tests to processes."""
 
 from hypothesis import given
 from hypothesis import strategies as st

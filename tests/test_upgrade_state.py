@@ -1,4 +1,4 @@
-"""What `make upgrade-from` reports as changed."""
+"""Changes that `make upgrade-from` reports."""
 
 from dataclasses import replace
 

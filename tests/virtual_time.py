@@ -1,4 +1,4 @@
-"""An event loop whose time does not depend on the machine."""
+"""An event loop with virtual time, independent of the machine."""
 
 import asyncio
 import selectors

@@ -1,6 +1,6 @@
 """A Kubernetes operator that serves large language models with vLLM, prefill and decode apart.
 
-The layers, lowest first; each knows only those before it (import-linter checks):
+The layers, lowest first. Each imports only the layers before it (checked by import-linter):
 
 - `api`: the `PDInference` resource, its CRD, and every name, label and port, once.
 - `planning`, `engine`: pure functions from a spec to roles and revisions, and to vLLM's command lines.

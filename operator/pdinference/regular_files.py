@@ -1,4 +1,4 @@
-"""Opening files that strangers made: a device, a FIFO or a link out of a volume is refused, and reading has an end."""
+"""Opens untrusted files: devices, FIFOs and links out of a volume are rejected, and the size of reads is limited."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ def open_regular(path: Path, *, within: Path | None = None) -> BinaryIO:
 
     Args:
         path: The file.
-        within: Folder that it has to be in, wherever links lead.
+        within: Folder that must contain the file after links are resolved.
 
     Raises:
         OSError: It is not there, is something else than a file, or is outside.
@@ -36,7 +36,7 @@ def read_regular(path: Path, most: int) -> bytes:
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        content = file.read(size + 1) if size <= most else b""  # as much as is asked for is allocated
+        content = file.read(size + 1) if size <= most else b""  # read() allocates the requested size
     if max(size, len(content)) > most:  # it may grow meanwhile
         raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", str(path))
     return content

@@ -157,7 +157,7 @@ async def test_nothing_is_unpacked_or_added_on_the_way(front: Front) -> None:
 
 
 async def test_what_is_too_long_to_be_kept_waits_for_a_pair_before_it_is_sent(front: Front) -> None:
-    """The gate is still open, because nobody has looked since the last pods went."""
+    """The gate is still open, because its state was not updated after the last pods were deleted."""
     await front.opened()
     front.router.pair = False
     front.gate.set(opened=True)
@@ -218,7 +218,7 @@ async def test_requests_wait_for_a_pair_and_are_counted(front: Front) -> None:
 
 
 async def test_a_request_that_meets_the_last_pod_leaving_waits_for_the_next(front: Front) -> None:
-    """The router says that it has nobody, before the activator has looked again."""
+    """The router reports that it has no pods before the activator has updated its state."""
     await front.opened()
     front.router.pair = False
     front.gate.set(opened=True)

@@ -1,4 +1,4 @@
-"""Whatever is posted to the webhook, it answers in words, and lets nothing in that it could not examine."""
+"""The webhook answers every request, and allows nothing that it could not examine."""
 
 import asyncio
 import json
@@ -170,7 +170,7 @@ async def test_a_body_that_is_too_large_is_not_read(posts: Posts) -> None:
 
 
 async def test_bodies_that_do_not_come_leave_room_for_others(document: Make) -> None:
-    """A stranger announces large bodies and sends none of them."""
+    """A client announces large bodies and sends none of them."""
     app = web.Application()
     app.add_routes(admission_routes(InProcess(TASKS), CollectorRegistry()))
     async with TestServer(app) as server, aiohttp.ClientSession() as session:

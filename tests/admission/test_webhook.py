@@ -1,4 +1,4 @@
-"""The webhook, as the API server calls it."""
+"""The webhook, called like by the API server."""
 
 from collections.abc import Callable
 from typing import Any
@@ -86,7 +86,7 @@ def early(new: Json) -> Json:
     return response
 
 
-def test_what_the_api_server_would_refuse_next_is_refused_early_with_all_else(document: Make) -> None:
+def test_schema_violations_are_refused_early_with_all_other_problems(document: Make) -> None:
     made = document(decode={"replicas": "2"}, engine={"args": {"nonsense": 1}})
     assert early(made)["status"] == answer(made)["status"]
     assert [line.split(":")[0] for line in early(made)["status"]["message"].splitlines()[1:]] == [

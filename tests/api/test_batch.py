@@ -1,4 +1,4 @@
-"""What the operator says about a PDBatch that is not valid."""
+"""Messages for invalid PDBatches."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A document that is too large or too deep is refused in words, whatever it consists of."""
+"""Documents that are too large or too deep are rejected with a message."""
 
 import resource as limits
 import time

@@ -1,4 +1,4 @@
-"""The table of conditions: the CRD, docs/resource.md and the code say the same."""
+"""The CRD, docs/resource.md and the code have the same table of conditions."""
 
 import ast
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 
 from pdinference.api.v1alpha1 import conditions
 from pdinference.api.v1alpha1.conditions import BY_NAME, POD_REASONS, TABLE, ConditionType
-from tests.api.test_crd import ROOT
+from tests.api.schemas import ROOT
 from tests.conftest import REPOSITORY, Golden
 
 PAGE = REPOSITORY / "docs" / "resource.md"

@@ -1,4 +1,4 @@
-"""The generated CRD: structural, described, small, and the same as the file in the repository."""
+"""The generated CRD: structural, described, small, and equal to the file in the repository."""
 
 import json
 import re
@@ -10,21 +10,13 @@ import yaml
 from pydantic import BaseModel
 
 from pdinference.api.crd import (
-    batch_definition,
     custom_resource_definition,
     definitions,
     model_schema,
-    scaler_definition,
 )
 from pdinference.api.v1alpha1 import BatchSpec, BatchStatus, ScalerStatus, Spec, Status
+from tests.api.schemas import BATCH_ROOT, ROOT, SCALER_ROOT, SCALER_VERSION, VERSION
 from tests.conftest import REPOSITORY
-
-(VERSION,) = custom_resource_definition()["spec"]["versions"]
-(BATCH_VERSION,) = batch_definition()["spec"]["versions"]
-(SCALER_VERSION,) = scaler_definition()["spec"]["versions"]
-ROOT, BATCH_ROOT, SCALER_ROOT = (
-    version["schema"]["openAPIV3Schema"] for version in (VERSION, BATCH_VERSION, SCALER_VERSION)
-)
 
 each_root = pytest.mark.parametrize("root", [ROOT, BATCH_ROOT, SCALER_ROOT], ids=["PDInference", "PDBatch", "PDScaler"])
 

@@ -1,9 +1,9 @@
-"""Names fit where Kubernetes writes them."""
+"""Names fit the limits of Kubernetes."""
 
 from pdinference.api import names
 
 
-def test_the_longest_name_leaves_room_for_the_statefulset_controllers_label() -> None:
+def test_the_longest_name_leaves_room_for_the_statefulset_label() -> None:
     workload = names.parameter_workload("x" * names.NAME_MAX_LENGTH, "r" * names.REVISION_LENGTH)
     controller_revision_hash = f"{workload}-{'h' * 10}"
     assert len(controller_revision_hash) <= 63

@@ -1,4 +1,4 @@
-"""D takes the products of P where that cannot surprise, and a role that names its products is known as such."""
+"""D takes the products of P where this is unambiguous, and roles with products count as pinned."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What makes a rule too costly for an older API server; `make test-integration KUBERNETES=1.30` asks a real one."""
+"""CEL costs of the CRD's rules for older API servers; `make test-integration KUBERNETES=1.30` uses a real one."""
 
 from collections.abc import Iterator
 from typing import Any

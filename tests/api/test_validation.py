@@ -1,4 +1,4 @@
-"""What the command line and the operator say about a resource that is not valid."""
+"""Messages of the command line and the operator for invalid resources."""
 
 from collections.abc import Callable
 from typing import Any

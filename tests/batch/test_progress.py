@@ -1,4 +1,4 @@
-"""Progress is read from a runner that tells it, and from nothing else."""
+"""Progress is read only from the metrics of a batch's own runner."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -57,7 +57,7 @@ async def test_anything_else_is_no_progress(answer: Callable[[], web.Response]) 
 
 
 async def test_counts_of_running_batches_are_read_beside_the_reconciles() -> None:
-    """A pod that answers nothing changes nothing, and what is read is forgotten with its pod."""
+    """A runner that does not respond changes nothing, and its progress is forgotten with its pod."""
     cache, changed = Cache(), list[Owner]()
     runner = RunnerProgress(total=9, completed=4)
     async with runner.served("127.0.0.1", 0) as port:

@@ -1,4 +1,4 @@
-"""A PDBatch waits for its PDInference, becomes one Job, and tells how that goes."""
+"""A PDBatch waits for its PDInference, becomes one Job, and reports its progress."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The HPA algorithm, against what Kubernetes documents of it (Horizontal Pod Autoscaling, "Algorithm details" ff.)."""
+"""The HPA algorithm compared with Kubernetes' documentation (Horizontal Pod Autoscaling, "Algorithm details")."""
 
 from itertools import pairwise
 from typing import Any
@@ -151,7 +151,7 @@ def test_the_default_doubles_or_adds_four() -> None:
     assert hpa(up=up).sync(0, 9, {"load": 90}) == 18
 
 
-def test_loads_are_compared_with_the_pods_and_the_pace_with_what_is_asked_for() -> None:
+def test_loads_use_current_pods_and_rates_use_requested_pods() -> None:
     one_down = {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 300}]}
     assert hpa(down=one_down).sync(0, 8, {"load": 4.0}, live=4) == 7
     assert hpa().sync(0, 8, {"load": 4.2}, live=4) == 4, "within the tolerance of the pods that there are"

@@ -1,4 +1,4 @@
-"""The simulated fleet: the same each time, nothing is lost, and as fast as the measured one."""
+"""The simulated fleet: deterministic, without lost requests, and as fast as the measured one."""
 
 from dataclasses import replace
 

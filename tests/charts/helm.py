@@ -40,7 +40,7 @@ def helm(command: str, *arguments: str, chart: Path = CHART, values: Values | No
 def rendered(
     values: Values | None = None, *, chart: Path = CHART, release: str = RELEASE, kubernetes: str = OLDEST_KUBERNETES
 ) -> list[Object]:
-    """All objects of the chart, for a cluster of some version; without a cluster, Helm has to be told one."""
+    """All objects of the chart for a Kubernetes version, which Helm needs as an option without a cluster."""
     output = _template(json.dumps(values or {}), chart, release, kubernetes)
     return [document for document in yaml.load_all(output, yaml.CSafeLoader) if document]
 

@@ -1,4 +1,4 @@
-"""The Grafana dashboard asks for what there is, in queries that Prometheus understands."""
+"""The Grafana dashboard queries existing metrics, with valid PromQL."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""What Flux (kstatus, by its own library) and Argo CD (by the chart's script) make of the operator's status."""
+"""The operator's status as evaluated by Flux (kstatus) and Argo CD (the chart's script)."""
 
 import json
 import subprocess

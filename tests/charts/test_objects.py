@@ -1,4 +1,4 @@
-"""What the chart renders."""
+"""The objects of the chart."""
 
 import json
 import re

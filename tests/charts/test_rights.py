@@ -1,4 +1,4 @@
-"""The operator's rights: what it needs, and no more."""
+"""The operator has exactly the rights that it needs."""
 
 from collections.abc import Callable
 from itertools import product
@@ -124,7 +124,7 @@ def test_the_operator_holds_what_it_gives_to_routers() -> None:
             assert rights(role) <= operator_rights()
 
 
-def test_nothing_is_cluster_wide_but_the_definition_when_namespaces_are_listed() -> None:
+def test_with_listed_namespaces_only_the_definition_is_cluster_wide() -> None:
     objects = rendered(NAMESPACED)
     webhook = f"{RELEASE}.{NAMESPACE}"
     assert {(item["kind"], item["metadata"]["name"]) for item in objects if item["kind"] in CLUSTER_SCOPED} == {

@@ -1,4 +1,4 @@
-"""Values: each one described, each mistake refused in words that name it."""
+"""Values: each one is described, and each mistake is rejected with a message that names the value."""
 
 import json
 from collections.abc import Iterator

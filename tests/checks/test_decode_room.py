@@ -1,4 +1,4 @@
-"""A warning where D holds fewer than two requests for each GPU, and what would give it more room."""
+"""The warning that D has room for fewer than two requests for each GPU, with suggested changes."""
 
 from collections.abc import Callable
 from typing import Any

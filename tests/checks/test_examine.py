@@ -1,4 +1,4 @@
-"""All that is wrong with a resource, in one look."""
+"""An examination reports all problems of a resource at once."""
 
 from collections.abc import Callable
 from typing import Any
@@ -139,7 +139,7 @@ def test_experts_may_be_spread_where_there_are_some(document: Make) -> None:
     assert problems(document(model=model(MIXTRAL), decode={"parallelism": {"expert": True}})) == {}
 
 
-def test_a_length_beyond_the_models_is_refused_unless_somebody_knows_better(document: Make) -> None:
+def test_a_length_beyond_the_models_is_refused_unless_overridden(document: Make) -> None:
     def fields(config: dict[str, Any], **spec: Any) -> set[str]:
         return set(problems(document(model=model(config, maxModelLength=40_000), **spec)))
 

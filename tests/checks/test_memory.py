@@ -1,4 +1,4 @@
-"""Whether the model fits, in numbers, and what would change it."""
+"""Whether the model fits its devices, with numbers and suggested changes."""
 
 from collections.abc import Callable
 from typing import Any

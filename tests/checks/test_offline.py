@@ -1,4 +1,4 @@
-"""What is said of a PDBatch that cannot work."""
+"""Messages for PDBatches that cannot work."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Options in `args` against the list of vLLM's own."""
+"""Options in `args` compared with the list of vLLM's options."""
 
 from collections.abc import Callable
 from typing import Any
@@ -79,7 +79,7 @@ def test_another_version_may_have_other_options(resource: Make, image: str, know
 def test_the_list_is_that_of_the_real_parser() -> None:
     from vllm import __version__ as version  # noqa: PLC0415
 
-    from tests.engine.test_vllm_parser import parser  # noqa: PLC0415
+    from tests.engine.vllm_parser import parser  # noqa: PLC0415
 
     file = REPOSITORY / "operator/pdinference/checks/vllm-options.txt"
     assert file.read_text() == option_list(version, parser()), "run `make vllm-options`"

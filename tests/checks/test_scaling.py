@@ -1,4 +1,4 @@
-"""Limits of P and D together that cannot be kept, in the same words from the rules and the checks."""
+"""Contradictory limits of P and D, reported with the same message by schema and checks."""
 
 from collections.abc import Callable
 from typing import Any

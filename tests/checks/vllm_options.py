@@ -1,4 +1,4 @@
-"""Prints vLLM's options as `pdinference/checks/vllm-options.txt` has them: `python -m tests.checks.vllm_options`."""
+"""Prints vLLM's options for `pdinference/checks/vllm-options.txt`: `python -m tests.checks.vllm_options`."""
 
 import argparse
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def main() -> None:
     """Print the list."""
     from vllm import __version__ as version  # noqa: PLC0415
 
-    from tests.engine.test_vllm_parser import parser  # noqa: PLC0415
+    from tests.engine.vllm_parser import parser  # noqa: PLC0415
 
     print(option_list(version, parser()), end="")  # noqa: T201
 

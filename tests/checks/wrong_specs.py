@@ -1,4 +1,4 @@
-"""Specs that cannot work, each with the fields that must be named: all of them at once, and no other."""
+"""Invalid specs, each with the fields that must be reported: all at once, and no others."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,11 +1,11 @@
-"""What tests of the command line share."""
+"""Fixtures of the command line's tests."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.cli.explain_command import Command
-from tests.cli.test_history import KUBECONFIG
+from tests.cli.kubeconfig import KUBECONFIG
 
 
 @pytest.fixture

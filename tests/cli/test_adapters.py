@@ -1,4 +1,4 @@
-"""`validate` and `plan` know an adapter where its files are on this machine, and ask nobody."""
+"""`validate` and `plan` read adapters from files on this machine, without network requests."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""`pdinference convert`, as a person uses it, and with files of anyone."""
+"""`pdinference convert`, as a person uses it, and with untrusted files."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from pdinference.api.bounds import MAX_RAW_SPEC_BYTES
 from pdinference.cli import main
-from tests.cli.test_files import FILES
+from tests.cli.hostile_files import FILES
 
 SERVE = "vllm serve a/b --dtype half --host 0.0.0.0"
 DEPLOYMENT = """
@@ -127,4 +127,4 @@ def test_a_file_with_anything_in_it_is_answered_in_words(name: str, tmp_path: Pa
 
 def test_bytes_that_are_no_text_are_answered_in_words(tmp_path: Path) -> None:
     (tmp_path / "x.sh").write_bytes(b"vllm serve \xff")
-    assert "no text in UTF-8" in convert("-f", str(tmp_path / "x.sh")).output
+    assert "not UTF-8 text" in convert("-f", str(tmp_path / "x.sh")).output

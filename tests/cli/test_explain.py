@@ -1,4 +1,4 @@
-"""`pdinference explain`: what it prints is what the next reconcile does, and it writes nothing."""
+"""`pdinference explain` prints the writes of the next reconcile, and writes nothing."""
 
 import json
 import re
@@ -195,7 +195,7 @@ async def test_a_changed_live_object_is_named_with_its_field(document: Make, com
     found = await command.found(world)
     (step,) = found["writes"]
     assert (step["action"], step["name"]) == ("apply", "llama-router")
-    start = "somebody changed the live object: spec.template.spec.containers[0].image other: [31m1 -> "
+    start = "the live object was changed: spec.template.spec.containers[0].image other: [31m1 -> "
     assert step["reason"].startswith(start)
     assert predicted(found) == await command.reconciled(world)
 

@@ -1,4 +1,4 @@
-"""In any moment of a resource's life, `pdinference explain` names exactly what the next reconcile writes."""
+"""In every state of a resource, `pdinference explain` lists exactly the writes of the next reconcile."""
 
 from random import Random
 from typing import Any

@@ -1,4 +1,4 @@
-"""`pdinference explain -f`: objects from a file, which anybody may have written."""
+"""`pdinference explain -f`: objects from an untrusted file."""
 
 import json
 

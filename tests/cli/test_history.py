@@ -17,20 +17,11 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.history.store import History
 from pdinference.cluster.kinds import CONTROLLER_REVISION, RESOURCE
 from pdinference.cluster.state.records import resource_record
+from tests.cli.kubeconfig import KUBECONFIG
 from tests.cluster.fake_api import FakeApi
 
 Json = dict[str, Any]
 PATH = RESOURCE.path("team-a", "llama")
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: work
-contexts:
-- {name: work, context: {cluster: c, user: u, namespace: team-a}}
-- {name: other, context: {cluster: c, user: u}}
-clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
-users: [{name: u, user: {token: t}}]
-"""
 
 
 class World:

@@ -254,7 +254,7 @@ def test_an_invalid_resource_is_told_as_render_does(tmp_path: Path, config: Path
 def test_a_size_that_is_none_is_refused(config: Path) -> None:
     result = plan("-f", LLAMA, "--model-config", config, "--memory", "much")
     assert result.exit_code == 2
-    assert "write for example 80GiB" in result.output
+    assert "Write for example 80GiB" in result.output
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

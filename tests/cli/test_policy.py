@@ -47,7 +47,7 @@ def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
     [
         ("a: [", "is not YAML"),
         ("[]", "all of it"),
-        ("allowHostPaths: []", "unknown member. A policy has allowedHostPaths, labels"),
+        ("allowHostPaths: []", "Unknown field. A policy has allowedHostPaths, labels"),
         ("allowedHostPaths: [/srv]", "allowedHostPaths[0]: This must be of type object"),
         ("allowedHostPaths: [{path: srv}]", "absolute path"),
         ("allowedHostPaths: [{path: /srv}, {path: /srv/cache, readOnly: false}]", "create a symbolic link"),

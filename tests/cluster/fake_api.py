@@ -1,4 +1,4 @@
-"""An API server in memory, as far as the operator's writes go: versions, uids, preconditions, and faults on demand."""
+"""An API server in memory for the operator's writes: versions, uids, preconditions, and faults on demand."""
 
 import json
 from collections import Counter
@@ -23,7 +23,7 @@ class FakeApi(ApiServer):
         self._versions = count(2)  # as in etcd: the empty store has the first
 
     def put(self, path: str, manifest: Json) -> Json:
-        """Store an object as somebody else would."""
+        """Store an object as another client."""
         old = self.objects.get(path)
         stored = deepcopy(manifest)
         metadata = stored.setdefault("metadata", {})

@@ -1,4 +1,4 @@
-"""Children are applied exactly when they need it, and strangers' objects never."""
+"""Children are applied exactly when necessary, and foreign objects never."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ class World:
         return await self.applier.apply(map(Child.of, manifests), PARENT)
 
     def edit(self, body: Json, **changes: object) -> None:
-        """Somebody changes the live object, and the watch tells."""
+        """Another client changes the live object, and the watch reports it."""
         found = self.api.objects[path(body)]
         edited = self.api.put(path(body), {**found, **changes})
         self.cache.observe(CHILD_BY_NAME[body["kind"]], edited, deleted=False)
@@ -214,7 +214,7 @@ async def test_workloads_come_after_what_their_pods_need() -> None:
 
 
 async def test_a_role_binding_waits_for_the_api_server_to_see_its_role() -> None:
-    """With least rights the API server looks the role up, and answers 404 for the binding while it knows none."""
+    """The API server looks up the role of a binding, and returns 404 while its own cache lacks the role."""
     world = World()
     binding = manifest("RoleBinding", "llama-router")
     world.api.fail("apply", path(binding), ApiError(404, "NotFound", "rolebindings llama-router not found"))

@@ -1,4 +1,4 @@
-"""From a whole HPA to what planning needs of it."""
+"""The state of an HPA in the cache."""
 
 from pdinference.cluster.state.autoscalers import autoscaler_state
 from tests.cluster.objects import Json, live, manifest

@@ -1,4 +1,4 @@
-"""The cache only moves forward, whoever writes to it."""
+"""Records of the cache never go back to an older version, for all sources."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,7 +59,7 @@ def test_an_apply_settles_a_child_even_when_its_event_came_first() -> None:
     assert record.content is None
 
 
-def test_a_settled_child_keeps_no_content_and_stays_settled_through_status_changes() -> None:
+def test_a_settled_child_keeps_no_content_and_survives_status_changes() -> None:
     cache = Cache()
     cache.applied("Service", live(manifest(), version=10))
     cache.observe(SERVICE, live(manifest(), version=11, loadBalancer={}), deleted=False)
@@ -142,8 +142,8 @@ def test_a_pod_without_a_role_is_not_ours() -> None:
     assert Cache().observe(POD, body, deleted=False) == set()
 
 
-def test_an_edit_that_is_in_the_answer_to_a_status_write_is_noticed_all_the_same() -> None:
-    """Written between the last event and our write, it comes back with the answer, before the watch tells of it."""
+def test_an_edit_in_the_response_to_a_status_write_is_noticed() -> None:
+    """The edit was stored between the last event and our write, so the response has it before the watch event."""
     for edited in (resource(2, generation=2), {**resource(2), "metadata": {**resource(2)["metadata"], **DELETED}}):
         cache = Cache()
         cache.observe(RESOURCE, resource(1), deleted=False)

@@ -1,4 +1,4 @@
-"""The client sends what Kubernetes expects, and gets over expired credentials and servers that are away."""
+"""The client sends requests as Kubernetes expects, and recovers from expired credentials and unavailable servers."""
 
 import json
 from collections.abc import AsyncIterator

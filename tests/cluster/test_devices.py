@@ -1,4 +1,4 @@
-"""GPUs of a pod, read from the very pods that we render."""
+"""GPUs of a pod, from rendered pods."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A live object is in order when it contains all that was applied, however the server writes it."""
+"""A live object is in order if it contains the manifest, in any form that the server writes."""
 
 from decimal import Decimal
 from typing import Any
@@ -110,5 +110,5 @@ def test_the_first_difference_is_found_with_both_values(live: Any, desired: Any,
 
 
 @given(manifests, manifests)
-def test_there_is_a_difference_exactly_when_the_live_object_lacks_something(live: Any, desired: Any) -> None:
+def test_there_is_a_difference_iff_the_live_object_lacks_a_field(live: Any, desired: Any) -> None:
     assert (difference(live, desired) is None) == contains(live, desired)

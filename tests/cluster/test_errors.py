@@ -1,4 +1,4 @@
-"""Refusals are sorted into those that pass and those that last."""
+"""Errors of the API server are transient or permanent."""
 
 import json
 
@@ -30,6 +30,6 @@ def test_the_servers_wish_to_wait_is_honoured_within_reason(header: str, seconds
     assert ApiError.from_response(429, {"Retry-After": header}, b"").retry_after == seconds
 
 
-def test_a_manifest_that_fits_no_schema_lasts_although_the_server_calls_it_an_internal_error() -> None:
+def test_a_schema_violation_is_permanent_although_reported_as_http_500() -> None:
     body = b'{"message": "failed to create typed patch object (ns/x; apps/v1, Kind=Deployment): .spec: expected map"}'
     assert not ApiError.from_response(500, {}, body).transient

@@ -1,4 +1,4 @@
-"""The history keeps a bounded number of valid specs, whoever is killed and whatever strangers write."""
+"""The history keeps a bounded number of valid specs, after crashes and with foreign entries."""
 
 from copy import deepcopy
 from typing import Any
@@ -199,7 +199,7 @@ async def test_the_last_valid_spec_is_read_from_the_newest_entry() -> None:
     assert world.api.requests == {"get": 1}
 
 
-async def test_a_stored_spec_that_was_valid_once_is_never_replaced_by_an_older_one() -> None:
+async def test_a_stored_spec_in_the_history_is_not_replaced_by_an_older_one() -> None:
     world = World()
     for image in "ab":
         await world.remember(image)
@@ -251,7 +251,7 @@ def test_the_shape_of_a_spec_leaves_out_the_replica_count_of_decode_alone() -> N
     assert shape_of({}) == shape_of({"decode": {"replicas": 3}})
 
 
-async def test_the_cache_keeps_no_spec_and_an_event_of_our_own_write_wakes_nobody() -> None:
+async def test_the_cache_keeps_no_spec_and_own_writes_start_no_reconcile() -> None:
     world = World()
     await world.remember("a" * 10_000)
     (body,) = world.entries().values()
@@ -269,7 +269,7 @@ def newer(body: Json) -> Json:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdefghijklmno"), st.integers(0, 2)), max_size=60))
-def test_what_is_kept_is_the_newest_of_each_shape_and_no_more_than_the_limit(edits: list[tuple[str, int]]) -> None:
+def test_the_newest_entry_of_each_shape_is_kept_up_to_the_limit(edits: list[tuple[str, int]]) -> None:
     entries = [
         history_record(
             {

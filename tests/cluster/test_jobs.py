@@ -1,4 +1,4 @@
-"""What a Job's pod wrote into its annotation is taken as it is, or not at all."""
+"""The annotation of a Job's pod is used unchanged, or not at all."""
 
 import pytest
 

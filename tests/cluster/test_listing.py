@@ -10,8 +10,8 @@ from pdinference.cluster.client import ApiServer, PageTooLargeError
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME, RESOURCE, WATCHED, Kind, Owner
 from pdinference.cluster.listing import list_all
+from tests.cluster.large_objects import body, deep
 from tests.cluster.objects import OWNER, Json, live, manifest
-from tests.cluster.test_objects import body, deep
 
 SERVICES = CHILD_BY_NAME["Service"].path(None)
 

@@ -1,7 +1,6 @@
-"""Objects that no parser can read are cut, and all others stay as they are."""
+"""Objects that cannot be parsed are truncated, and all others stay unchanged."""
 
 import json
-from typing import Any
 
 import msgspec
 import pytest
@@ -9,19 +8,7 @@ import pytest
 from pdinference.api.bounds import MAX_DEPTH, MAX_SPEC_BYTES
 from pdinference.cluster.objects import LARGE, parsed, shallow, watch_event, why_unreadable
 from pdinference.cluster.state.records import resource_record
-
-
-def deep(levels: int, opening: str = '{"a":', closing: str = "}") -> str:
-    return opening * levels + "1" + closing * levels
-
-
-def body(spec: str, **metadata: Any) -> bytes:
-    """As the API server writes it."""
-    known = {"name": "llama", "namespace": "ns", "uid": "u", "resourceVersion": "7", "generation": 2, **metadata}
-    return b'{"kind":"PDInference","metadata":%b,"spec":%b,"status":{"phase":"Ready"}}' % (
-        json.dumps(known).encode(),
-        spec.encode(),
-    )
+from tests.cluster.large_objects import body, deep
 
 
 @pytest.mark.parametrize("levels", [200, 1_000, 5_000, 100_000])

@@ -1,4 +1,4 @@
-"""A pod is reduced to what keeps it from getting ready."""
+"""The record of a pod has the problem that keeps it from being ready."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def test_a_crash_loop_tells_how_the_last_run_ended() -> None:
     assert found.restarts == 4
 
 
-def test_a_container_that_is_being_created_is_only_mentioned_when_nothing_worse_is() -> None:
+def test_a_container_in_creation_is_the_least_important_problem() -> None:
     creating = container(state={"waiting": {"reason": "ContainerCreating"}})
     broken = container(state={"waiting": {"reason": "ErrImagePull", "message": "denied"}})
     problem = summary(containerStatuses=[creating, broken]).problem
@@ -82,7 +82,7 @@ REFUSED = {"exitCode": 1, "reason": "Error", "message": "a warning\nError: /mode
         {"state": {"running": {}}, "lastState": {"terminated": REFUSED}},
     ],
 )
-def test_why_a_model_cannot_be_loaded_is_told_whole_and_stays_told_while_it_is_tried_again(states: Any) -> None:
+def test_a_model_problem_is_reported_in_full_and_kept_during_retries(states: Any) -> None:
     waits = container(state={"waiting": {"reason": "PodInitializing"}})
     found = summary(initContainerStatuses=[{"name": names.MODEL_CONTAINER, **states}], containerStatuses=[waits])
     assert found.problem is not None

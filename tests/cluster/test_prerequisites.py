@@ -1,4 +1,4 @@
-"""No pod runs under an account that is not ours, and no account of others gets our rights."""
+"""No pod runs under a foreign account, and no foreign account gets rights of the operator's roles."""
 
 import pytest
 
@@ -41,7 +41,7 @@ class World:
         return await self.applier.apply(map(Child.of, manifests), PARENT)
 
     def stranger(self, body: Json) -> None:
-        """Somebody deletes our object, if there is one, and creates one of that name."""
+        """Another client deletes our object, if it exists, and creates one with its name."""
         kind = CHILD_BY_NAME[body["kind"]]
         if old := self.api.objects.pop(path(body), None):
             self.cache.observe(kind, old, deleted=True)

@@ -1,4 +1,4 @@
-"""What is no longer wanted is deleted, if it still is what the decision was made on."""
+"""Undesired children are deleted if uid and version still match."""
 
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.prune import prune

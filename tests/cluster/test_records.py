@@ -1,4 +1,4 @@
-"""A record's digest is of what somebody may set, and of nothing else."""
+"""A record's digest covers exactly the fields that clients may set."""
 
 from copy import deepcopy
 from typing import Any
@@ -41,7 +41,7 @@ def test_the_owner_is_the_resource_that_the_reference_names() -> None:
     assert (record.owner, record.owner_uid) == (OWNER, "cr-1")
 
 
-def test_kedas_hpa_belongs_to_the_resource_whose_scaled_object_it_is_made_of() -> None:
+def test_kedas_hpa_belongs_to_the_owner_of_its_scaled_object() -> None:
     """So the resource is looked at when the HPA changes, or goes."""
     body = live(
         manifest("HorizontalPodAutoscaler", "keda-hpa-llama-decode", scaleTargetRef={"name": "x"}, maxReplicas=2)

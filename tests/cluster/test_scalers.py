@@ -1,4 +1,4 @@
-"""A PDScaler in the cache: what is kept of it, and which of its changes matter."""
+"""The record of a PDScaler, and the changes that start a reconcile."""
 
 from copy import deepcopy
 from datetime import UTC, datetime

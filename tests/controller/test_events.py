@@ -1,4 +1,4 @@
-"""Events are written once, counted when they repeat, and never in a flood."""
+"""Events are written once, counted when they repeat, and limited in rate."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""No key is lost, none is worked on twice at a time, and what fails comes back later and later."""
+"""No key is lost or processed twice at a time, and failed keys return with backoff."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The patch that makes one status of another."""
+"""The patch between two statuses."""
 
 from typing import Any
 

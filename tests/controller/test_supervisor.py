@@ -1,4 +1,4 @@
-"""A background task that ends by itself is seen: in /healthz, in a metric and in the log."""
+"""A background task that ends unexpectedly is reported in /healthz, in a metric and in the log."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Workers survive faults, write only while they may, and stop in an orderly way."""
+"""Workers survive faults, write only while they are allowed to, and stop gracefully."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

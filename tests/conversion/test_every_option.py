@@ -1,4 +1,4 @@
-"""No option of vLLM is lost: it becomes a field, goes into `args`, or has a remark, and is rendered again as it was."""
+"""Every option of vLLM becomes a field, goes into `args` or gets a remark, and renders to the same option again."""
 
 import re
 from pathlib import Path

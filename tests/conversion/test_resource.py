@@ -1,4 +1,4 @@
-"""Command lines as people have them, and the resources that come of them."""
+"""Realistic command lines, and the resources that they are converted to."""
 
 from typing import Any
 
@@ -223,7 +223,7 @@ def test_an_option_is_read_as_vllm_reads_it(option: str, path: str, value: Any) 
     ("text", "subject", "words"),
     [
         ("vllm serve a/b --max-model-len auto", "--max-model-len auto", "vLLM chooses"),
-        ("vllm serve a/b --max-model-len 2.5K", "--max-model-len 2.5K", "whole number"),
+        ("vllm serve a/b --max-model-len 2.5K", "--max-model-len 2.5K", "not an integer"),
         ("vllm serve a/b --quantization gguf", "--quantization gguf", "The field takes awq"),
         ("vllm serve a/b --block-size 17", "--block-size 17", "The field takes 1, 8"),
         ("vllm serve a/b --worker-use-ray", "--worker-use-ray", "without Ray"),
@@ -235,7 +235,7 @@ def test_an_option_is_read_as_vllm_reads_it(option: str, path: str, value: Any) 
         ("vllm serve a/b --served-model-name x y z", "--served-model-name y z", "one name: x"),
         ("vllm serve a/b --config vllm.yaml", "--config vllm.yaml", "not read here"),
         ("vllm serve a/b --disable-log-stats", "--disable-log-stats", "no metrics"),
-        ("numactl -N 0 vllm serve a/b", "numactl -N 0", "starts vLLM itself"),
+        ("numactl -N 0 vllm serve a/b", "numactl -N 0", "starts vLLM directly"),
         ("VLLM_USE_V1=0 vllm serve a/b", "VLLM_USE_V1=0", "no such variable"),
         ("CUDA_VISIBLE_DEVICES=0,1,3 vllm serve a/b", "CUDA_VISIBLE_DEVICES=0,1,3", "3 devices of one machine"),
         ("HF_HOME=/x vllm serve a/b", "HF_HOME=/x", "spec.model.cache"),

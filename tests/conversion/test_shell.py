@@ -1,4 +1,4 @@
-"""Words of a shell script, as a shell would separate them, with nothing run or replaced."""
+"""Words of a shell script are split like by a shell, without execution or expansion."""
 
 import shlex
 

@@ -1,4 +1,4 @@
-"""vLLM's own parser reads a command line as it reads what is rendered of its conversion."""
+"""For vLLM's parser, a command line and the rendered command of its conversion have the same options."""
 
 import argparse
 from typing import Any
@@ -12,7 +12,7 @@ from pdinference.conversion.left_out import REMOVED
 from pdinference.conversion.options import SHORT
 from pdinference.conversion.values import count
 from pdinference.engine.vllm import engine_command
-from tests.engine.test_vllm_parser import parser
+from tests.engine.vllm_parser import parser
 
 pytestmark = pytest.mark.vllm
 

@@ -1,4 +1,4 @@
-"""Options become arguments that no value can break out of."""
+"""Options become arguments, and no value can become another argument."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The side-car that bounds a disk tier, on real files."""
+"""The sidecar that limits a disk tier, on real files."""
 
 import os
 from pathlib import Path

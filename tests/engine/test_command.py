@@ -1,4 +1,4 @@
-"""What is told to the kubelet is what reaches the process."""
+"""The kubelet passes arguments and variables to the process unchanged."""
 
 import re
 

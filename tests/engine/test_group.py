@@ -31,7 +31,7 @@ def as_the_kubelet_runs(command: Command) -> list[str]:
     return [part.replace("$$", "$") for part in text]
 
 
-def test_all_nodes_meet_at_the_first_pod_of_their_own_instance_and_revision(commands: list[Command]) -> None:
+def test_all_nodes_connect_to_the_first_pod_of_their_instance(commands: list[Command]) -> None:
     first, second = map(as_the_kubelet_runs, commands)
     leader = "llama-parameter-r-7.llama-parameter"
     assert first[4:9] == ["0", "2", leader, str(names.GROUP_PORT), "10"]

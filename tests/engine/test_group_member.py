@@ -126,7 +126,7 @@ def test_when_vllm_ends_by_itself_its_exit_code_counts_and_all_end(start: Start)
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])
-def test_when_one_pod_has_to_go_node_0_drains_and_the_others_stay_until_it_has(together: list[Node], rank: int) -> None:
+def test_when_one_pod_ends_node_0_drains_before_the_others_end(together: list[Node], rank: int) -> None:
     together[rank].process.send_signal(signal.SIGTERM)
     assert together[0].ends() == 0
     assert "drained" in together[0].lines

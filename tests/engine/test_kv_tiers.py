@@ -1,4 +1,4 @@
-"""Tiers of the KV cache as vLLM reads them."""
+"""KV cache tiers in the format of vLLM."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where the real vllm-router, with the options that we render, sends requests; small servers play vLLM."""
+"""The routing of the real vllm-router with rendered options; small servers play vLLM."""
 
 import asyncio
 import sys

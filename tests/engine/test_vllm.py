@@ -1,6 +1,5 @@
 """vLLM's command for each role and kind of spec."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -8,25 +7,10 @@ import pytest
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.engine.command import Command
 from pdinference.engine.vllm import effective_defaults, engine_command
+from tests.engine.commands import environment, option, transfer
 
 Make = Callable[..., PDInference]
-
-
-def option(command: Command, name: str) -> str | None:
-    """The last value of an option, which is the one that counts."""
-    values = [a.removeprefix(f"--{name}=") for a in command.arguments if a.startswith(f"--{name}=")]
-    return values[-1] if values else None
-
-
-def environment(command: Command) -> dict[str, Any]:
-    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in command.environment}
-
-
-def transfer(command: Command) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(option(command, "kv-transfer-config") or "")
-    return value
 
 
 def test_parameter_produces_the_kv_cache_and_decode_consumes_it(resource: Make) -> None:

@@ -1,8 +1,6 @@
-"""Every rendered command line is read by vLLM's own parser, and means what we meant."""
+"""vLLM's parser reads every rendered command line with the intended meaning."""
 
-import functools
 import inspect
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,25 +9,10 @@ import pytest
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.engine.vllm import engine_command
 from tests.conftest import EXAMPLES, example_documents
+from tests.engine.vllm_parser import parsed
 
 pytestmark = pytest.mark.vllm
-
-
-@functools.cache
-def parser() -> Any:
-    """The parser of `vllm serve`; importing vLLM takes half a minute."""
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser  # noqa: PLC0415
-    from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: PLC0415
-
-    return make_arg_parser(FlexibleArgumentParser())
-
-
-def parsed(resource: PDInference, role: Role, node_rank: int = 0) -> Namespace:
-    arguments = [argument.replace("$$", "$") for argument in engine_command(resource, role, node_rank).arguments]
-    namespace: Namespace = parser().parse_args(arguments)
-    return namespace
 
 
 @pytest.mark.parametrize("role", [Role.PARAMETER, Role.DECODE])

@@ -1,4 +1,4 @@
-"""A spec whose examination did not end well is reported, and left alone for a while."""
+"""A spec whose examination failed is reported, and not examined again for a while."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Make = Callable[..., dict[str, Any]]
 
 
 class Calls(InProcess):
-    """Calls that end as they are told to."""
+    """Calls with preset results."""
 
     def __init__(self) -> None:
         super().__init__(tasks(RenderSettings()))

@@ -1,4 +1,4 @@
-"""An address-space limit around tests that read hostile inputs: a fault ends a test, not the machine."""
+"""An address-space limit around tests with hostile inputs, so that a fault ends a test and not the machine."""
 
 import resource
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Lines of batch inputs that strangers may write: those that are no requests, and odd ones that are."""
+"""Hostile lines of batch inputs: invalid lines, and unusual valid requests."""
 
 import json
 from typing import Any
@@ -115,7 +115,7 @@ WRONG: dict[str, bytes] = {
     "a stream as a number": request(body={"stream": 1}),
     "a stream after none": with_raw("stream", b'false,"stream":true'),
 }
-"""By what is wrong with them."""
+"""Invalid lines by their problem."""
 
 FINE: dict[str, bytes] = {
     "blanks around": b" \t" + request() + b" \t\r",
@@ -141,4 +141,4 @@ FINE: dict[str, bytes] = {
     "a custom_id of control characters": with_raw("custom_id", b'"\\u0000\\n\\u001b[31m\\u202e"'),
     "a custom_id of 512 emoji": with_raw("custom_id", b'"' + b"\\ud83d\\ude00" * 512 + b'"'),
 }
-"""By what is odd about them."""
+"""Unusual valid lines by their peculiarity."""

@@ -1,4 +1,4 @@
-"""How entries of the corpus are written: a document, and whether it is refused (by which field) or harmless (why)."""
+"""Entries of the corpus: a document, and whether it is rejected (at a field) or harmless (with the reason)."""
 
 from dataclasses import dataclass
 from typing import Any

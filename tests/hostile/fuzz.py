@@ -1,4 +1,4 @@
-"""Mutates documents and looks at each, within limits: `python -m tests.hostile.fuzz SEED COUNT`.
+"""Mutates documents and examines each within limits: `python -m tests.hostile.fuzz SEED COUNT`.
 
 Prints the number of each case before it, so that one that ends the process is known, and what is wrong with it.
 """
@@ -22,7 +22,7 @@ Case = tuple[str, Callable[[], object]]
 
 
 def cases(seed: int, count: int) -> Iterator[Case]:
-    """Case by case: a resource, at times with a status that somebody changed, or a config.json alone."""
+    """Random cases: a resource, sometimes with a changed status, or a config.json alone."""
     documents, configs = seeds.documents(), seeds.model_configs()
     for number in range(count):
         chance = random.Random(f"{seed}/{number}")  # noqa: S311 - the same for each seed

@@ -1,4 +1,4 @@
-"""Limits of this process, which holds examinations only: memory beyond what it has now, and CPU time of each one."""
+"""Limits of a process that runs examinations: additional memory, and CPU time of each examination."""
 
 import resource
 import signal

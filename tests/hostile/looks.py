@@ -1,4 +1,4 @@
-"""All that the operator does with a document that anybody may write: examined, reviewed and, if accepted, rendered."""
+"""Runs everything that the operator does with an untrusted document: examination, review and rendering."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ _MOST_PROBLEMS, _LONGEST = 51, 2000
 
 
 def problems_of(document: Document, *, model: Any = None) -> tuple[Problem, ...]:
-    """Look at a document in every way, and say what is wrong with it.
+    """Examine a document in every way, and return its problems.
 
     Args:
         document: As the API server or a YAML file gives it.
@@ -63,7 +63,7 @@ def problems_of(document: Document, *, model: Any = None) -> tuple[Problem, ...]
 
 
 def _check_plan(document: Document, model: Any) -> None:
-    """What `pdinference plan` says, of documents that its memory check refuses too."""
+    """Run `pdinference plan`, also for documents that the memory check rejects."""
     reading = read(document)
     resource = None if reading.problems else reading.resource  # the command refuses the others first
     facts = facts_of(resource.spec, model) if resource is not None else Facts()
@@ -79,7 +79,7 @@ def _check_plan(document: Document, model: Any) -> None:
 
 
 def _goes(document: Document) -> bool:
-    """What is deleted can always be changed."""
+    """Whether an object is being deleted. Such objects can always be changed."""
     metadata = document.get("metadata")
     return isinstance(metadata, dict) and "deletionTimestamp" in metadata
 

@@ -1,4 +1,4 @@
-"""Configs of models: stated in the spec, and kept in the status by a Job that read a stranger's repository."""
+"""Hostile model configs: in the spec, and in the status from an untrusted repository."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def _refused(says: str, **members: Any) -> Entry:
 
 
 def _known(says: str = "", *, checkpoint: Any = None, adapters: Any = (), **members: Any) -> Entry:
-    """The same, where the status says it."""
+    """The same config in the status."""
     lora = {"adapters": [{"name": "sql", "path": "stranger/sql"}]}
     document = resource({"model": {"source": _SOURCE, "lora": lora}})
     source = ModelSource.model_validate(_SOURCE).identity()

@@ -1,4 +1,4 @@
-"""Files that the publisher of a model may write: such as no library loads, and such as must not be followed."""
+"""Files of a hostile publisher: invalid files, and links that must not be followed."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""Changes to a document such as an attacker, a careless person or a broken tool would make; the same for each seed."""
+"""Changes to a document like those of an attacker or a broken tool, the same for each seed."""
 
 import copy
 import random

@@ -1,4 +1,4 @@
-"""Overlays: hostile ones, each with the path that must be refused, and legitimate ones, each of which must be accepted.
+"""Overlays: hostile ones with the path that must be rejected, and legitimate ones that must be accepted.
 
 Paths are those within `spec.<role>.podTemplate`.
 """

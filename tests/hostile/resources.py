@@ -1,4 +1,4 @@
-"""Resources with values in the wrong places, of the wrong types or sizes, and texts that mean something elsewhere."""
+"""Resources with misplaced, mistyped or oversized values, and with special text."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is mutated: every example, every field, and configs of models with all ways to quantise."""
+"""Seeds of mutations: all examples, all fields, and model configs with all quantization methods."""
 
 import json
 from typing import Any

@@ -1,25 +1,20 @@
-"""Every document of the corpus is refused, by the field that is to be corrected, or does no harm."""
+"""Every document of the corpus is rejected at the right field, or is harmless."""
 
 import pytest
 
 from pdinference.api.validation import Problem
 from pdinference.checks import examine_any
+from tests.hostile.corpus import CORPUS, HARMLESS, REFUSED
 from tests.hostile.entries import Entry
 from tests.hostile.limits import cpu_limit
 from tests.hostile.looks import SETTINGS, problems_of
 from tests.hostile.model_configs import MODEL_CONFIGS
 from tests.hostile.resources import RESOURCES
 
-CORPUS = {**RESOURCES, **MODEL_CONFIGS}
-
 
 def test_the_corpus_is_large_and_says_of_each_document_what_is_expected() -> None:
     assert len(CORPUS) == len(RESOURCES) + len(MODEL_CONFIGS) > 200
     assert all(bool(entry.refused) != bool(entry.harmless) for entry in CORPUS.values())
-
-
-REFUSED = {name: entry for name, entry in CORPUS.items() if entry.refused}
-HARMLESS = {name: entry for name, entry in CORPUS.items() if entry.harmless}
 
 
 @pytest.mark.parametrize("entry", REFUSED.values(), ids=REFUSED)

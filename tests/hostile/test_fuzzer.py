@@ -1,4 +1,4 @@
-"""Mutated documents are looked at within limits of memory and time; `make explore` takes new ones."""
+"""Mutated documents are examined within limits of memory and time; `make explore` generates new ones."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A model that a Job downloads, and what that Job reports."""
+"""A model that a Job downloads, and the Job's reports."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""A resource with `scaleToZero`: its spec, its replica counts, and how it falls asleep."""
+"""A resource with `scaleToZero`: its spec, its replica counts, and the way to sleep."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ async def serving(world: World) -> None:
 
 
 async def asleep(world: World) -> None:
-    """Nobody asks for long enough, and Kubernetes has taken the pods away."""
+    """No requests arrive until the resource sleeps and Kubernetes has deleted the pods."""
     await serving(world)
     await no_requests(world)
     take_pods_away(world)

@@ -1,4 +1,4 @@
-"""Ratio and GPU budget in a reconcile: roll-outs that wait, and a steady state without writes."""
+"""Ratio and GPU budget in a reconcile: blocked roll-outs, and a steady state without writes."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""One reconcile after the other brings a resource to what it asks for, and then rests."""
+"""Repeated reconciles bring a resource to its desired state, and then write nothing."""
 
 import json
 from collections.abc import Callable

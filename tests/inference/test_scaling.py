@@ -1,4 +1,4 @@
-"""Scalers recommend, the operator alone writes replica counts, and nothing flaps."""
+"""Autoscalers recommend, only the operator writes replica counts, and counts do not flap."""
 
 from collections.abc import Callable
 

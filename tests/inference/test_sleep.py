@@ -1,4 +1,4 @@
-"""A pair that nobody asks has no pods, gets them back with the next request, and nothing flaps in between."""
+"""A resource without requests has no pods, and gets them back with the next request, without flapping."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ def world(document: Callable[..., Json]) -> World:
 
 
 def looked_at(world: World, **status: int) -> None:
-    """Kubernetes says so of the router's pods."""
+    """Kubernetes reports this state of the router's pods."""
     router = world.api.objects[ROUTER]
     router["status"] |= status
     world.api.put(ROUTER, router)

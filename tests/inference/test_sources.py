@@ -1,4 +1,4 @@
-"""Who scales may change; there are never two at it, none gets lost, and the pods stay."""
+"""A change of the autoscaling source: never two autoscalers, no lost recommendation, and no restarted pods."""
 
 from collections.abc import Callable
 from typing import Any

@@ -92,7 +92,7 @@ class World:
         self.sync()
 
     def sync(self) -> None:
-        """Everything that is live gets into the cache, as far as it is watched, and what is gone gets out."""
+        """Bring the cache up to date with all live objects that are watched."""
         for kind in watched(keda=self.settings.keda is not None):
             prefix = kind.path("ns") + "/"
             bodies = [body for path, body in self.api.objects.items() if path.startswith(prefix)]

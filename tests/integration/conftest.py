@@ -15,6 +15,7 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.cluster.client import ApiServer, load_configuration
 from tests.charts.helm import NAMESPACE
 from tests.conftest import EXAMPLES, example_documents
+from tests.integration.keda import Keda
 from tests.integration.kubernetes import ELSEWHERE, Kubernetes
 from tests.integration.operators import Operators
 from tests.integration.scaling_world import ScalingWorld
@@ -63,7 +64,7 @@ async def scaling(world: World, operators: Operators) -> AsyncIterator[ScalingWo
 
 @pytest.fixture
 async def webhook(world: World) -> AsyncIterator[Webhook]:
-    """Installed, with nobody to answer."""
+    """The installed chart, without a running operator."""
     webhook = Webhook(world)
     await webhook.install()
     yield webhook
@@ -86,6 +87,14 @@ def kubernetes() -> Iterator[Kubernetes]:
             metadata = {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}
             kubernetes.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}])
         yield kubernetes
+
+
+@pytest.fixture
+async def keda(world: World) -> Keda:
+    """KEDA with its CRD, which stays in the cluster and does not affect other tests."""
+    keda = Keda(world)
+    await keda.install()
+    return keda
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What an earlier version of the operator left in a cluster, written there again as that version wrote it."""
+"""Recorded objects of an earlier operator version, written again in the same way."""
 
 from pathlib import Path
 

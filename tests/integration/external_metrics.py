@@ -1,4 +1,4 @@
-"""A server of external metrics whose answers a test decides on."""
+"""A server of external metrics whose responses the test sets."""
 
 import ssl
 import subprocess

@@ -1,4 +1,4 @@
-"""Fake nodes on which the pods of a resource fit, as its users would have them."""
+"""Fake nodes on which the pods of a resource fit."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

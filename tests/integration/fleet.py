@@ -1,4 +1,4 @@
-"""Nodes and devices that exist for the scheduler only: kwok keeps the nodes alive and lets their pods run."""
+"""Nodes and devices for the scheduler only: kwok keeps the nodes alive and runs their pods."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class Device:
 
 
 class Fleet:
-    """The nodes of one test: other tests' pods find no place on them, because only its own ask for the pool."""
+    """The nodes of one test. Other tests' pods are not scheduled on them, because they do not select the pool."""
 
     def __init__(self, api: ApiServer, pool: str) -> None:
         self._api = api

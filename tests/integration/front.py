@@ -1,4 +1,4 @@
-"""A server in front of the API server: a test sees each request of the operator, and may do something before it.
+"""A proxy in front of the API server: a test sees each request of the operator, and may act before it.
 
 It may also keep an answer back, that of a watch for example.
 """

@@ -1,4 +1,4 @@
-"""Counts the GPUs of all pods in a namespace at every moment, from the API server's own order of events."""
+"""Counts the GPUs of all pods in a namespace at every moment, in the API server's order of events."""
 
 import asyncio
 import json

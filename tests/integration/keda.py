@@ -1,4 +1,4 @@
-"""KEDA as far as the operator meets it: its real definition of a ScaledObject, and what it does with one."""
+"""Plays KEDA for the operator: its real CRD of ScaledObjects, and its handling of them."""
 
 import json
 import subprocess
@@ -81,7 +81,7 @@ class Keda:
         return await self._world.api.create(AUTOSCALER.path(self._world.namespace), body)
 
     async def hold(self, role: Role) -> None:
-        """See to it that a ScaledObject is there until KEDA lets go of it."""
+        """Keep a ScaledObject until KEDA removes its finalizer."""
         await self._world.api.merge(self._path(role), {"metadata": {"finalizers": [_FINALIZER]}})
 
     async def let_go(self, role: Role = Role.DECODE) -> None:
@@ -104,3 +104,21 @@ def _definition() -> Json:
     assert module["Sum"] == _SUM
     definition: Json = yaml.safe_load((Path(module["Dir"]) / _CRD).read_text(encoding="utf-8"))
     return definition
+
+
+WITH_KEDA = (
+    "--keda-prometheus=http://prometheus.monitoring:9090",
+    "--keda-authentication=TriggerAuthentication/prom",
+    "--keda-auth-mode=basic",
+)
+TARGETS = {
+    "decodeLoad": 90,
+    "prefillLoad": 90,
+    "kvUsage": 80,
+    "kvDemand": 80,
+    "waitingRequests": 4,
+    "runningRequests": 32,
+    "queuedPromptTokens": 8000,
+    "promptTokensPerSecond": 20000,
+    "generationTokensPerSecond": 2000,
+}

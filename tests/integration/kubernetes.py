@@ -1,4 +1,4 @@
-"""kubectl and Helm on a cluster of the tests, and the operator's account there."""
+"""kubectl and Helm on a test cluster, and the operator's account there."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The operator as what it is in production: a process."""
+"""The operator as a process, as in production."""
 
 import signal
 import socket

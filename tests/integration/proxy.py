@@ -1,4 +1,4 @@
-"""A cable between the operator and the API server that a test can pull out."""
+"""A connection between the operator and the API server that a test can cut."""
 
 import asyncio
 import socket

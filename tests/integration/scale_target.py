@@ -1,4 +1,4 @@
-"""A PDScaler and its HPA; a test writes the status in the operator's place."""
+"""A PDScaler and its HPA; the test writes the status instead of the operator."""
 
 import asyncio
 from typing import Any, Final

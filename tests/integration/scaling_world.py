@@ -1,4 +1,4 @@
-"""The operator's metrics API as the API server reaches it, and pods that tell a load."""
+"""The operator's metrics API behind the API server, and pods with a load."""
 
 import socket
 from contextlib import suppress
@@ -58,7 +58,7 @@ class ScalingWorld:
         await self.register(namespace, SERVICE)
 
     async def register(self, namespace: str, service: str) -> None:
-        """Give the API group to somebody."""
+        """Assign the API group to a Service."""
         await self.unregister()
         spec = {
             "service": {"namespace": namespace, "name": service, "port": 443},
@@ -103,7 +103,7 @@ class ScalingWorld:
         await until(seen, "the API server reaches the metrics API")
 
     async def query(self, metric: str = "pdinference_kv_demand") -> Json:
-        """Ask the API server for a metric of D, as an administrator."""
+        """Read a metric of D from the API server, as an administrator."""
         selector = f"{names.LABEL_NAME}=llama,{names.LABEL_ROLE}=decode"
         path = f"/apis/{GROUP}/{VERSION}/namespaces/{self.world.namespace}/{metric}"
         return await self.world.api.get(path, labelSelector=selector)
@@ -118,7 +118,7 @@ class ScalingWorld:
         return value
 
     async def bring_up(self, load: Load, role: Role = Role.DECODE) -> list[FakeVllm]:
-        """Play the kubelet for every pod of a role: it runs, is ready, and tells a load."""
+        """Play the kubelet for every pod of a role: it runs, is ready, and reports a load."""
         pods = await self.world.pods(role)
         for pod in pods:
             name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]  # pods of StatefulSets come back by their names

@@ -1,4 +1,4 @@
-"""Pairs that sleep: a real activator in place of the router's pod, on loopback addresses."""
+"""Resources that sleep: a real activator in place of the router's pod, on loopback addresses."""
 
 import os
 from collections.abc import AsyncIterator
@@ -61,7 +61,7 @@ async def activator(router: Router, gate: Gate) -> AsyncIterator[str]:
 
 
 async def tell(world: World, revision: str) -> None:
-    """From now on the operator learns from the activator whether anybody asks."""
+    """From now on the operator reads the activity from the activator."""
     (pod,) = await world.pods(Role.ROUTER, revision)
     path = POD.path(world.namespace, pod["metadata"]["name"]) + "/status"
     await world.api.merge(path, {"status": {"podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}]}})

@@ -1,4 +1,4 @@
-"""The webhook on a real API server: fails closed, and renews itself."""
+"""The webhook on a real API server: fails closed, and renews its certificate."""
 
 import asyncio
 from collections.abc import Callable
@@ -49,9 +49,7 @@ async def test_a_batch_that_cannot_work_is_refused_in_the_same_words(
     await until(reported, "the condition of the one that was stored before")
 
 
-async def test_a_model_that_does_not_fit_is_not_applied_and_the_status_has_the_numbers(
-    world: World, operators: Operators
-) -> None:
+async def test_a_model_that_does_not_fit_is_not_applied_and_reported(world: World, operators: Operators) -> None:
     await operators.start()
     await world.apply("fits", **LARGE | {"memoryPolicy": "Warn"}, parameter=L4, decode=L4)
     await until(lambda: has_memory(world, "fits", "False"), "the verdict")
@@ -248,10 +246,10 @@ async def keep_applying(world: World) -> None:
         await world.apply("llama", decode={"seed": seed})
 
 
-async def test_an_upgrade_under_load_lets_nothing_wrong_in_and_keeps_nothing_right_out(
+async def test_the_webhook_answers_correctly_during_an_upgrade_under_load(
     world: World, webhook: Webhook, operators: Operators
 ) -> None:
-    """As a rolling update does it: the next one is ready, then the last one is told to stop."""
+    """Like a rolling update: the next replica is ready, then the last one gets SIGTERM."""
     first = await operators.start(*webhook.flags)
     await webhook.insists()
     calls = asyncio.create_task(keep_applying(world))

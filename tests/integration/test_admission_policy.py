@@ -1,4 +1,4 @@
-"""The chart's policies on a real API server: the operator's token is good for what the operator does, and no more."""
+"""The chart's policies on a real API server limit the operator's token to the operator's own writes."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ Edit = Callable[[Object], Any]
 
 @pytest.fixture
 def guarded(installed: Kubernetes) -> Iterator[Kubernetes]:
-    """The chart, with all rights that it can give, once the API server goes by its policies."""
+    """The chart with all optional rights, once the API server enforces its policies."""
     values = {
         **BATCH_CONFIG_MAPS,
         "allowedHostPaths": HOST_PATHS,
@@ -63,7 +63,7 @@ def _reader(kind: str, name: str, namespace: str = "") -> Object:
 
 
 def refusal(kubernetes: Kubernetes, *objects: Object) -> str:
-    """What the API server says to the operator's account; empty when it lets it."""
+    """The rejection of a request of the operator's account; empty if it is allowed."""
     try:
         kubernetes.apply(list(objects), "--dry-run=server", "--force-conflicts", *AS_OPERATOR)
     except AssertionError as error:

@@ -1,46 +1,15 @@
-"""Replica counts that follow a recommendation, on a real API server: the operator alone writes them."""
+"""Replica counts follow a recommendation on a real API server, and only the operator writes them."""
 
 from typing import Any
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, SCALER
 from tests.integration.operators import Operators
+from tests.integration.recommendations import comes_to, deployment, exists, recommend, recommended
 from tests.integration.world import World, until
 
 SCALED: dict[str, Any] = {"replicas": 3, "autoscaling": {"maxReplicas": 6}}
-SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale"}
-
-
-async def deployment(world: World, revision: str) -> Json:
-    return await world.get(DEPLOYMENT, f"llama-decode-{revision}") or {"spec": {"replicas": None}}
-
-
-async def comes_to(world: World, revision: str, count: int) -> None:
-    """Wait until the Deployment of D has so many replicas."""
-
-    async def so() -> bool:
-        return bool((await deployment(world, revision))["spec"]["replicas"] == count)
-
-    await until(so, f"revision {revision} has {count} D pods")
-
-
-async def recommend(world: World, count: int) -> None:
-    """What the HPA controller and a person do: write the scale subresource of the scale target."""
-    metadata = {"name": "llama-decode", "namespace": world.namespace}
-    path = SCALER.path(world.namespace, "llama-decode") + "/scale"
-    await world.api.replace(path, {**SCALE, "metadata": metadata, "spec": {"replicas": count}})
-
-
-async def recommended(world: World) -> int:
-    found = await world.get(SCALER, "llama-decode") or {}
-    count: int = found["spec"]["replicas"]
-    return count
-
-
-async def exists(world: World, kind: Any, name: str = "llama-decode") -> bool:
-    return await world.get(kind, name) is not None
 
 
 async def test_autoscaling_turned_on_keeps_every_pod_and_one_writer(world: World, operators: Operators) -> None:

@@ -1,4 +1,4 @@
-"""Answers of a PDBatch in a ConfigMap: a real runner, with the account that the operator made, on a real API server."""
+"""Output of a PDBatch in a ConfigMap: a real runner with its service account on a real API server."""
 
 import asyncio
 import json
@@ -16,8 +16,8 @@ from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CONFIG_MAP, JOB
 from pdinference.runner.run import Exit
+from tests.integration.batches import create, end_pod, job, phase, run_pod, status
 from tests.integration.operators import Operators
-from tests.integration.test_batch import create, end_pod, job, phase, run_pod, status
 from tests.integration.world import World, until
 from tests.runner.service import FakeService, line, write_lines
 
@@ -39,7 +39,7 @@ async def account(world: World, folder: Path) -> Path:
 
 
 class Runner:
-    """What the kubelet starts, with the arguments of the Job, but for what is elsewhere on this machine."""
+    """The kubelet's command of the Job, with paths and addresses of this machine."""
 
     def __init__(self, world: World, service: FakeService, folder: Path, kubeconfig: Path) -> None:
         self._world = world

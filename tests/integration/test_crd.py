@@ -128,7 +128,7 @@ WRONG: list[tuple[Spec, str]] = [
 
 
 async def refusal(world: World, name: str, spec: Spec) -> str:
-    """What the API server says of a resource that breaks a rule."""
+    """The API server's message for a resource that breaks a rule."""
     try:
         await world.api.create(RESOURCE.path(world.namespace), world.resource(name, **spec))
     except ApiError as error:

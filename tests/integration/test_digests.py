@@ -46,7 +46,7 @@ def push(reference: str, content: Path) -> None:
 
 
 def manifest(reference: str) -> bytes:
-    """What the registry has, asked without crane."""
+    """The digest in the registry, read without crane."""
     address, _, rest = reference.partition("/")
     repository, _, tag = rest.partition(":")
     request = urllib.request.Request(f"http://{address}/v2/{repository}/manifests/{tag}", headers={"Accept": MANIFEST})

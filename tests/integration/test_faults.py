@@ -1,4 +1,4 @@
-"""Whatever is killed, cut or restarted, the state converges, and nobody writes who may not."""
+"""After kills, cut connections and restarts the state converges, and only the leader writes."""
 
 import asyncio
 import random
@@ -13,11 +13,11 @@ from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE
 from pdinference.runtime.leader import LEASE_NAME
+from tests.integration.calm import calm
 from tests.integration.front import in_front
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
 from tests.integration.proxy import Proxy
-from tests.integration.test_operator import calm
 from tests.integration.world import SERVICE, World, until
 
 
@@ -188,9 +188,7 @@ async def test_a_leader_that_was_suspended_stops_when_it_wakes(world: World, ope
     assert first.wait(timeout=120) != 0
 
 
-async def test_an_invalid_resource_that_slipped_through_is_reported_and_its_children_left_alone(
-    world: World, operators: Operators
-) -> None:
+async def test_an_invalid_stored_resource_is_reported_and_its_children_stay(world: World, operators: Operators) -> None:
     await operators.start()
     await world.apply("m0")
     await until(lambda: complete(world, 1), "all is there")

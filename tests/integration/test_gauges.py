@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes real operators, and answers what KEDA and prometheus-adapter ask it."""
+"""A real Prometheus scrapes real operators and answers the queries of KEDA and prometheus-adapter."""
 
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -15,15 +15,12 @@ from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
 from pdinference.planning.scaling.gauges import adapter_rules
 from pdinference.planning.scaling.signals import Signal
 from pdinference.planning.scaling.targets import label
-from tests.integration.keda import Keda
+from tests.integration.keda import TARGETS, WITH_KEDA, Keda
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.prometheus import Page, Prometheus, Target
 from tests.integration.scaling_world import ScalingWorld
-from tests.integration.test_sources import TARGETS, WITH_KEDA, keda
 from tests.integration.vllm_metrics import Decoding, Load
 from tests.integration.world import until
-
-__all__ = ["keda"]  # a fixture
 
 OPERATORS = "operators"
 QUEUE = {
@@ -58,7 +55,7 @@ class Scraped:
         self.prometheus = prometheus
 
     async def queries(self) -> dict[str, str]:
-        """What KEDA asks Prometheus, by the names of its triggers."""
+        """KEDA's queries, by the names of its triggers."""
         scaled = await self.scaling.world.get(SCALED_OBJECT, "llama-decode") or {}
         return {trigger["name"]: trigger["metadata"]["query"] for trigger in scaled["spec"]["triggers"]}
 

@@ -97,7 +97,7 @@ async def test_kubectl_shows_the_history_apart_from_that_of_statefulsets(world: 
 
 
 async def test_after_undo_the_file_with_the_edit_brings_it_back(world: World) -> None:
-    """What docs/operations.md says of `kubectl apply` after `pdinference undo`."""
+    """The behaviour of `kubectl apply` after `pdinference undo`, as in docs/operations.md."""
     for image in ("vllm:1", "vllm:2"):
         await remembered(world, engine={"image": image})
     await pdinference(world, "undo")
@@ -139,9 +139,7 @@ async def kept(world: World, numbers: list[int]) -> None:
     await until(found, f"the history is {numbers}")
 
 
-async def test_an_invalid_edit_stops_no_scaling_also_after_a_restart_and_undo_takes_it_back(
-    world: World, operators: Operators
-) -> None:
+async def test_scaling_continues_after_an_invalid_edit_and_undo_reverts_it(world: World, operators: Operators) -> None:
     operator = await operators.start()
     await world.apply(decode=SCALED)
     revision = await world.serving()

@@ -1,4 +1,4 @@
-"""The hostile documents of tests/hostile, sent to a real API server that asks the webhook of an operator process."""
+"""The documents of tests/hostile, sent to a real API server with the webhook of an operator process."""
 
 import asyncio
 import json
@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import BATCH, RESOURCE
 from tests.hostile import seeds
+from tests.hostile.corpus import REFUSED
 from tests.hostile.entries import Document, spec_of
 from tests.hostile.mutations import mutated
 from tests.hostile.pod_templates import HOSTILE as OVERLAYS
-from tests.hostile.test_corpus import REFUSED
 from tests.integration.operators import Operators
 from tests.integration.webhook import Webhook
 from tests.integration.world import World, until
@@ -30,7 +30,7 @@ class Refusals:
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def of_all(self, documents: Iterable[Document]) -> list[ApiError | None]:
-        """What the API server said to each; None where it accepted."""
+        """The API server's messages; None for accepted documents."""
         return await asyncio.gather(*(self._sent(document) for document in documents))
 
     async def _sent(self, document: Document) -> ApiError | None:
@@ -104,5 +104,5 @@ SEEDS = seeds.documents()
 
 
 def _is_refusal(answer: ApiError | None) -> bool:
-    """Whether the API server, or the webhook in words of its own, said no, and neither of them failed."""
+    """Whether the API server or the webhook rejected the document, and neither failed."""
     return answer is not None and 400 <= answer.status < 500 and "failed calling webhook" not in answer.message

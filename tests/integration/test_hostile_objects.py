@@ -1,4 +1,4 @@
-"""Objects that were stored past the webhook: the operator starts, says what is wrong, and serves the others."""
+"""Objects stored without the webhook: the operator starts, reports their problems, and serves the others."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ class Hostile:
         await until(replaced, f"{name} is replaced")
 
     async def says(self, name: str, words: str) -> None:
-        """Wait until the status says it."""
+        """Wait until the status reports it."""
         query = '{.status.conditions[?(@.type=="Progressing")].reason}: {.status.conditions[*].message}'
 
         async def said() -> bool:

@@ -72,7 +72,7 @@ async def test_the_hpa_follows_the_kv_demand_up_and_down(scaling: ScalingWorld) 
 
 
 async def shown(scaling: ScalingWorld, load: str) -> bool:
-    """Whether the status tells this load of D."""
+    """Whether the status shows this load of D."""
     return load in (await scaling.world.status())["roles"]["decode"]["scaling"]
 
 
@@ -129,7 +129,7 @@ async def test_a_pod_that_falls_silent_changes_nothing_and_is_named(scaling: Sca
     await until(named, "the condition names the pod")
 
 
-async def test_a_frozen_pod_neither_brings_pods_nor_takes_any_and_counts_again_when_it_goes_on(
+async def test_a_frozen_pod_changes_no_count_and_counts_again_when_it_recovers(
     scaling: ScalingWorld,
 ) -> None:
     await serving(scaling, Load(kv_usage=1.5))
@@ -201,9 +201,7 @@ async def test_while_the_operator_is_down_the_number_of_pods_stays(scaling: Scal
     assert await scaling.pods_wanted() == 2
 
 
-async def test_busy_pods_are_as_busy_to_an_operator_that_has_never_seen_them_idle(
-    scaling: ScalingWorld, operators: Operators
-) -> None:
+async def test_a_new_operator_computes_the_same_load_of_busy_pods(scaling: ScalingWorld, operators: Operators) -> None:
     await serving(scaling, Decoding(running=1), autoscaling={**SCALED["autoscaling"], "targets": {"decodeLoad": 90}})
 
     async def noted() -> bool:

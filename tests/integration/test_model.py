@@ -16,8 +16,8 @@ from e2e.hub import Hub
 from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.cluster.kinds import DEPLOYMENT, JOB, POD, STATEFUL_SET
+from tests.integration.calm import calm
 from tests.integration.operators import Operators
-from tests.integration.test_operator import calm
 from tests.integration.world import World, until
 from tests.planning.memory.configs import LLAMA_1B
 
@@ -182,7 +182,7 @@ DAMAGED = {
 
 
 async def play_look(world: World, revision: str, ended: dict[str, Any]) -> None:
-    """Say what the kubelet says when what looks at the model has ended, in the pods of P and D."""
+    """Set the status of the container that checks the model, in the pods of P and D, as the kubelet does."""
     for role in ENGINE_ROLES:
 
         async def exists(role: Role = role) -> bool:
@@ -198,7 +198,7 @@ async def play_look(world: World, revision: str, ended: dict[str, Any]) -> None:
             await world.api.merge(path, {"status": {"initContainerStatuses": [status]}})
 
 
-async def test_a_model_on_a_volume_that_vllm_cannot_load_is_told_while_the_old_one_serves(
+async def test_a_broken_model_on_a_volume_is_reported_while_the_old_one_serves(
     world: World, operators: Operators
 ) -> None:
     async def told(status: str, reason: str, text: str) -> bool:

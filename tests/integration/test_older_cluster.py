@@ -1,4 +1,4 @@
-"""A cluster without dynamic resource allocation, as before Kubernetes 1.34, and without KEDA: what lacks is said."""
+"""A cluster without dynamic resource allocation (before Kubernetes 1.34) and KEDA: both are reported as missing."""
 
 import os
 from collections.abc import Iterator

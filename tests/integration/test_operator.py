@@ -5,25 +5,10 @@ import asyncio
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE, ROLE_BINDING, STATEFUL_SET
+from tests.integration.calm import QUIET_S, calm
 from tests.integration.operator_process import RECONCILED
 from tests.integration.operators import Operators
 from tests.integration.world import SERVICE, SERVICE_ACCOUNT, World, until
-
-QUIET_S = 3.0
-"""Longer than an operator waits before it lists again after its watches began."""
-
-
-async def calm(world: World, seconds: float = 1) -> None:
-    """Wait until the operator makes no more requests, because Kubernetes' controllers have nothing more to tell."""
-    mark = world.audit_mark()
-
-    async def quiet() -> bool:
-        nonlocal mark
-        before, mark = mark, world.audit_mark()
-        await asyncio.sleep(seconds)
-        return not world.requests(before)
-
-    await until(quiet, "the operator is quiet")
 
 
 async def test_a_resource_becomes_all_its_children(world: World, operators: Operators) -> None:
@@ -277,9 +262,7 @@ async def test_a_resource_that_is_deleted_while_it_is_created_leaves_nothing(
     await until(empty, "all children are gone")
 
 
-async def test_a_resource_that_replaces_one_of_the_same_name_gets_its_own_children(
-    world: World, operators: Operators
-) -> None:
+async def test_a_resource_recreated_with_the_same_name_gets_new_children(world: World, operators: Operators) -> None:
     await operators.start()
     await world.apply()
     await world.settled()

@@ -1,4 +1,4 @@
-"""Kubernetes' own admission of the restricted Pod Security Standard says the same of pods as our checker."""
+"""Kubernetes' Pod Security admission and our checker agree on pods."""
 
 from collections.abc import Iterator
 from copy import deepcopy

@@ -48,7 +48,7 @@ async def accepted(world: World, resource: PDInference) -> None:
 
 
 def drawn(count: int) -> list[Json]:
-    """So many specs, the same in each run."""
+    """This number of specs, the same in each run."""
     specs: list[Json] = []
 
     @settings(max_examples=count, deadline=None, derandomize=True, phases=[Phase.generate], database=None,

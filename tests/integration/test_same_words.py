@@ -1,4 +1,4 @@
-"""What cannot work is refused in the same words, all of them at once, whoever says it."""
+"""Webhook, conditions and command line reject a resource with the same messages, all at once."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ def resource(world: World, name: str, wrong: Wrong) -> Json:
 
 
 async def kubectl(world: World, verb: str, document: Json, *flags: str) -> tuple[bool, str]:
-    """Whether it worked, and what it said."""
+    """Whether it succeeded, and its output."""
     line = [str(binary("kubectl")), f"--kubeconfig={world.cluster.kubeconfig}", verb, "--filename=-", *flags]
 
     def run() -> "subprocess.CompletedProcess[str]":
@@ -94,7 +94,7 @@ async def test_kubectl_hears_at_once_what_the_command_line_says(
     assert await operator.metric("pdinference_admission_reviews_total") >= len(WRONG)
 
 
-async def test_without_the_webhook_the_api_server_names_the_field_or_a_condition_says_the_same(
+async def test_without_the_webhook_the_schema_or_a_condition_reports_problems(
     world: World, operators: Operators, tmp_path: Path
 ) -> None:
     await operators.start()
@@ -108,7 +108,7 @@ async def test_without_the_webhook_the_api_server_names_the_field_or_a_condition
             assert named(said) == NAMED_OTHERWISE.get(name, set(wrong.fields)), said
 
 
-async def test_what_is_stored_may_be_relabelled_and_an_edit_has_to_mend_all_of_it(
+async def test_an_invalid_stored_resource_can_be_relabelled_or_fully_fixed(
     world: World, webhook: Webhook, operators: Operators
 ) -> None:
     await world.apply("early", engine={"args": {"nonsense": 1}})
@@ -123,7 +123,7 @@ async def test_what_is_stored_may_be_relabelled_and_an_edit_has_to_mend_all_of_i
     await world.api.merge(path, {"metadata": {"finalizers": None}})
 
 
-async def test_a_dry_run_says_the_same_names_may_be_generated_and_a_warning_comes_once(
+async def test_dry_run_matches_apply_also_with_generated_names(
     world: World, webhook: Webhook, operators: Operators
 ) -> None:
     await operators.start(*webhook.flags)
@@ -150,7 +150,7 @@ async def test_a_dry_run_says_the_same_names_may_be_generated_and_a_warning_come
     assert said.count("Warning:") == 1, said
 
 
-async def test_conditions_say_the_same_of_what_was_stored_before_there_was_a_rule(
+async def test_conditions_report_a_resource_stored_before_a_rule_existed(
     world: World, operators: Operators, tmp_path: Path
 ) -> None:
     await world.install_crd(lax_definition())

@@ -49,7 +49,7 @@ class Prometheus:
             await self._runner.cleanup()
 
     async def queried(self, times: int) -> None:
-        """Wait until KEDA has asked a few times more, in its scale loop or for the HPA."""
+        """Wait until KEDA has read the metric a few more times, in its scale loop or for the HPA."""
         enough = self.queries + times
 
         async def so() -> bool:

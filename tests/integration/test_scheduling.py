@@ -1,4 +1,4 @@
-"""Where pods go: Kubernetes' own scheduler decides, on nodes and devices that exist for it alone."""
+"""Placement of pods by Kubernetes' scheduler, on nodes and devices that exist for it only."""
 
 import os
 from collections.abc import Iterator
@@ -139,7 +139,7 @@ async def test_all_devices_of_a_pod_share_the_attribute(world: World, operators:
     assert not [verb for verb, kind in world.writes(mark) if kind == RESOURCE_CLAIM_TEMPLATE.plural]
 
 
-async def test_devices_that_nobody_has_are_named_and_the_old_pair_keeps_its_claims_until_the_new_one_serves(
+async def test_missing_devices_are_named_and_the_old_revision_keeps_its_claims(
     world: World, operators: Operators, fleet: Fleet
 ) -> None:
     await fleet.add("a", devices=[Device(f"gpu-{n}", product=f"X{n // 2}") for n in range(6)])
@@ -287,7 +287,7 @@ async def test_d_runs_on_the_products_of_p_and_the_condition_says_where(
     assert await world.condition("Pinned") == {}
 
 
-async def test_d_goes_where_p_is_and_spreads_there_and_taints_priority_and_queue_count(
+async def test_d_follows_p_and_spreads_with_taints_priority_and_queue(
     world: World, operators: Operators, fleet: Fleet
 ) -> None:
     for zone in ("east", "west"):
@@ -357,7 +357,7 @@ async def test_every_pod_of_every_example_finds_a_node(world: World, operators: 
     specs = {document["metadata"]["name"]: document["spec"] for document in documents}
 
     def wanted(name: str, workload: Json) -> int:
-        """Where an HPA decides, the workload says nothing, and is seeded with what the spec says."""
+        """With an HPA, the manifest has no replica count, and the workload starts with the count of the spec."""
         seed = specs[name].get(workload["metadata"]["labels"][names.LABEL_ROLE], {}).get("replicas", 1)
         return int(workload["spec"].get("replicas", seed))
 

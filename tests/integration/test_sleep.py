@@ -6,9 +6,9 @@ import aiohttp
 
 from pdinference.activator.gate import Gate
 from pdinference.api.names import Role
+from tests.integration.calm import QUIET_S, calm
 from tests.integration.operators import Operators
 from tests.integration.sleeping import SLEEPY, Router, activator, awake, counts, hpas, is_ready, tell
-from tests.integration.test_operator import QUIET_S, calm
 from tests.integration.world import World, until
 
 REST_S = 10.0

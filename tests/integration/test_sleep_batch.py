@@ -1,4 +1,4 @@
-"""A PDBatch for a pair that sleeps, with a real runner, a real activator, and the real Job controller."""
+"""A PDBatch for a sleeping resource, with a real runner, a real activator, and the real Job controller."""
 
 import asyncio
 import json
@@ -8,20 +8,20 @@ from pathlib import Path
 
 from pdinference.activator.gate import Gate
 from pdinference.runner.run import Exit
+from tests.integration.batches import create, end_pod, job, phase, run_pod, status
 from tests.integration.operators import Operators
 from tests.integration.sleeping import SLEEPY, Router, activator, awake, is_ready, tell
-from tests.integration.test_batch import create, end_pod, job, phase, run_pod, status
 from tests.integration.world import World, until
 from tests.runner.service import line, write_lines
 
 COUNT = 12
 LIMIT = 4
 CONCURRENCY = 8
-"""More than may wait, so that some are told to come back."""
+"""More requests than the queue holds, so that some are rejected with Retry-After."""
 
 
 async def start_runner(world: World, folder: Path, url: str) -> asyncio.subprocess.Process:
-    """What the kubelet starts, with the arguments of the Job, but for what is elsewhere on this machine."""
+    """The kubelet's command of the Job, with paths and addresses of this machine."""
     source = write_lines(folder / "input.jsonl", [line(number) for number in range(COUNT)])
     (container,) = (await job(world))["spec"]["template"]["spec"]["containers"]
     other = ("--input=", "--input-root=", "--output=", "--output-root=", "--url=", "--report=")

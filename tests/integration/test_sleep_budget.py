@@ -7,17 +7,17 @@ import aiohttp
 
 from pdinference.activator.gate import Gate
 from pdinference.api.names import ENGINE_ROLES
+from tests.integration.budgeted import SCALED, TWO_GPUS, D, P, held, serving
 from tests.integration.gpu_watch import GpuWatch
 from tests.integration.scaling_world import ScalingWorld
 from tests.integration.sleeping import Router, activator, counts, is_ready, tell
-from tests.integration.test_budget import SCALED, TWO_GPUS, D, P, held, serving
 from tests.integration.world import until
 
 TOGETHER: dict[str, Any] = {"gpuBudget": 8, "scaleToZero": {"afterSeconds": 10}}
 PAIR: dict[str, Any] = {"parameter": SCALED, "decode": TWO_GPUS}
 
 
-async def test_a_pair_that_sleeps_frees_its_share_and_another_revision_waits_for_it(scaling: ScalingWorld) -> None:
+async def test_a_sleeping_revision_frees_its_budget_for_another_revision(scaling: ScalingWorld) -> None:
     router = Router()
     async with (
         GpuWatch(scaling.world) as gpus,

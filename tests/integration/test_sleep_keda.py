@@ -1,4 +1,4 @@
-"""Scale to zero where KEDA scales: its ScaledObject stays, because nobody but the operator starts pods."""
+"""Scale to zero with KEDA: its ScaledObject stays, because only the operator starts pods."""
 
 import asyncio
 
@@ -7,14 +7,11 @@ import aiohttp
 from pdinference.activator.gate import Gate
 from pdinference.api.names import ENGINE_ROLES
 from pdinference.cluster.kinds import SCALED_OBJECT, SCALER
-from tests.integration.keda import Keda
+from tests.integration.keda import WITH_KEDA, Keda
 from tests.integration.operators import Operators
+from tests.integration.recommendations import recommend
 from tests.integration.sleeping import SLEEPY, Router, activator, awake, counts, is_ready, tell
-from tests.integration.test_autoscaling import recommend
-from tests.integration.test_sources import WITH_KEDA, keda
 from tests.integration.world import World, until
-
-__all__ = ["keda"]  # a fixture
 
 BY_KEDA = {**SLEEPY, "autoscaling": {**SLEEPY["autoscaling"], "source": "KEDA"}}
 

@@ -1,40 +1,14 @@
-"""KEDA in the place of the operator's HPA, with KEDA's own definition of a ScaledObject in a real API server."""
+"""KEDA instead of the operator's HPA, with KEDA's CRD of ScaledObjects on a real API server."""
 
 from typing import Any
 
-import pytest
-
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT, SCALER
-from tests.integration.keda import Keda
+from tests.integration.keda import TARGETS, WITH_KEDA, Keda
 from tests.integration.operators import Operators
-from tests.integration.test_autoscaling import comes_to, exists, recommend, recommended
+from tests.integration.recommendations import comes_to, exists, recommend, recommended
 from tests.integration.world import World, until
 
-WITH_KEDA = (
-    "--keda-prometheus=http://prometheus.monitoring:9090",
-    "--keda-authentication=TriggerAuthentication/prom",
-    "--keda-auth-mode=basic",
-)
-TARGETS = {
-    "decodeLoad": 90,
-    "prefillLoad": 90,
-    "kvUsage": 80,
-    "kvDemand": 80,
-    "waitingRequests": 4,
-    "runningRequests": 32,
-    "queuedPromptTokens": 8000,
-    "promptTokensPerSecond": 20000,
-    "generationTokensPerSecond": 2000,
-}
 SCALED: dict[str, Any] = {"replicas": 3, "autoscaling": {"maxReplicas": 6, "targets": TARGETS}}
-
-
-@pytest.fixture
-async def keda(world: World) -> Keda:
-    """Its definition stays: a cluster of other tests has it, and nobody there who cares."""
-    keda = Keda(world)
-    await keda.install()
-    return keda
 
 
 async def gone(world: World, kind: Any) -> bool:

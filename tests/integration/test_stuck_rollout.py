@@ -1,12 +1,12 @@
-"""A roll-out that cannot succeed ends `Progressing` with its reason, while the old revision serves on."""
+"""A roll-out that cannot succeed sets `Progressing` to False with its reason, while the old revision serves."""
 
 from datetime import datetime
 from typing import Any
 
 from pdinference.api.names import ENGINE_ROLES
 from pdinference.cluster.kinds import POD, RESOURCE
+from tests.integration.calm import calm
 from tests.integration.operators import Operators
-from tests.integration.test_operator import calm
 from tests.integration.world import World, until
 
 UNSEEN = {"placement": {"schedulerName": "nobody"}}
@@ -17,7 +17,7 @@ CRASHES = {"reason": "CrashLoopBackOff", "message": "back-off 20s restarting fai
 
 
 async def play(world: World, revision: str, waiting: dict[str, str], *, restarts: int = 0) -> None:
-    """Say what the kubelet says of vLLM in the pods of P and D."""
+    """Set the status of vLLM's container in the pods of P and D, as the kubelet does."""
     for role in ENGINE_ROLES:
 
         async def exists(role: Any = role) -> bool:

@@ -1,4 +1,4 @@
-"""An upgrade from commit 2b1f09f: this operator takes over what that one left, and no pod of P or D restarts.
+"""An upgrade from commit 2b1f09f: this operator takes over the existing objects, and no pod of P or D restarts.
 
 The recordings in `upgrade/` are what the earlier operator wrote; the API server, its controllers and this operator are
 real. What may change is in the CHANGELOG: the pods of the router restart once.
@@ -11,11 +11,11 @@ from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import AUTOSCALER
+from tests.integration.calm import QUIET_S, calm
 from tests.integration.earlier import Earlier, counts, engine_pods, scale, scale_target, workloads
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
 from tests.integration.sleeping import Router, activator, is_ready, tell
-from tests.integration.test_operator import QUIET_S, calm
 from tests.integration.world import World, until
 
 ROUTER = "llama-router"
@@ -57,7 +57,7 @@ async def taken_over(world: World, operators: Operators, earlier: Earlier) -> Op
 
 
 async def expect_scalers(world: World, wanted: Mapping[Role, int]) -> None:
-    """Expect one HPA for each autoscaled role, whose target asks for the pods that there are."""
+    """Expect one HPA for each autoscaled role, whose scale target has the existing replica count."""
     found = await hpas(world)
     assert found.keys() == {f"llama-{role}" for role in wanted}
     for role, count in wanted.items():
@@ -79,7 +79,7 @@ async def expect_quiet_restart(world: World, operators: Operators, operator: Ope
 
 
 async def becomes(world: World, **replicas: int) -> None:
-    """Wait until workloads ask for so many pods."""
+    """Wait until workloads have these replica counts."""
     wanted = {name.replace("_", "-"): count for name, count in replicas.items()}
 
     async def scaled() -> bool:

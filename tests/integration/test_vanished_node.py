@@ -1,4 +1,4 @@
-"""A node of an instance vanishes with its kernel: no FIN, no RST, no answer. Real kernels' TCP between namespaces."""
+"""A node of an instance disappears with its kernel: no FIN or RST. Real TCP between network namespaces."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Plays the metrics endpoint of vLLM pods that do not run here, on loopback addresses."""
+"""Plays the metrics endpoints of vLLM pods on loopback addresses."""
 
 import asyncio
 import errno
@@ -20,7 +20,7 @@ _NUMBERS = itertools.count(2)
 
 @dataclass
 class Load:
-    """What a pod tells."""
+    """Metrics of a pod."""
 
     kv_usage: float | None = 0.0
     waiting: int = 0
@@ -46,7 +46,7 @@ class Load:
 
 @dataclass
 class Decoding(Load):
-    """What a D pod tells that generates tokens all the time, from now on."""
+    """Metrics of a D pod that generates tokens continuously from now on."""
 
     token_seconds: float = 0.01
     began: float = field(default_factory=time.monotonic)

@@ -1,4 +1,4 @@
-"""What a test sees of the cluster, and what it does in the place of users and kubelets."""
+"""Access of a test to the cluster, and the actions of users and kubelets."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 async def until(holds: Callable[[], Awaitable[bool]], what: str, *, within: float = 120) -> None:
-    """Wait for a condition; a test that waits in vain says for what."""
+    """Wait for a condition. A timeout names the condition."""
     deadline = time.monotonic() + within
     while not await holds():
         assert time.monotonic() < deadline, f"waited {within:.0f} s in vain until {what}"
@@ -145,7 +145,7 @@ class World:
                 await self.api.merge(path, {"status": READY_STATUS})
 
     async def serving(self) -> str:
-        """Roll out whatever is asked for, and wait until it serves; its revision comes back."""
+        """Roll out the stored spec, and wait until it serves. Returns its revision."""
         await self.settled()
         revision: str = (await self.status())["revision"]
         await self.make_ready(revision)

@@ -1,4 +1,4 @@
-"""What the worker runs in tests: each ends in another way."""
+"""Tasks of the isolated process in tests. Each ends in another way."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Everybody gets a turn."""
+"""All tenants get their turn."""
 
 from pdinference.isolation.fair_queue import FairQueue
 

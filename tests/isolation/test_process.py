@@ -1,4 +1,4 @@
-"""What runs in the other process may end in any way: its caller gets a sentence, and others are served."""
+"""However a task of the isolated process ends, its caller gets a message, and others are served."""
 
 import asyncio
 import os
@@ -165,7 +165,7 @@ async def test_a_killed_operator_leaves_no_orphan() -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether it runs; what nobody has waited for does not."""
+    """Whether a process runs. Zombies do not count."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0]
     except FileNotFoundError:

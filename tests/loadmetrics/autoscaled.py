@@ -10,7 +10,7 @@ OWNER = Owner("ns", "llama")
 
 
 class Autoscaled:
-    """What watches would tell; each object is newer than the ones before."""
+    """Watch events. Each object is newer than the previous ones."""
 
     def __init__(self) -> None:
         self.cache = Cache()

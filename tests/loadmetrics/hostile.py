@@ -1,4 +1,4 @@
-"""Pods that answer what no vLLM would: raw bytes from small servers, for tests and the benchmark."""
+"""Hostile pods: small servers that send arbitrary bytes, for tests and the benchmark."""
 
 import asyncio
 import gzip

@@ -1,7 +1,9 @@
 """Readings of pods for tests."""
 
-from dataclasses import replace
+import math
+from dataclasses import astuple, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from pdinference.loadmetrics.scraping.exposition import Exposition, Histogram, Reading
@@ -27,7 +29,7 @@ IDLE = Reading(
 
 
 def reading(text: str | bytes) -> Reading:
-    """What an answer of /metrics says."""
+    """The reading of a response of /metrics."""
     found = Exposition()
     for line in (text.encode() if isinstance(text, str) else text).split(b"\n"):
         found.take(line)
@@ -40,7 +42,7 @@ def told(**numbers: Any) -> Reading:
 
 
 def window(*readings: tuple[float, Reading]) -> Window:
-    """What a pod told, and when."""
+    """Readings of a pod with their times."""
     found = Window()
     for at, reading in readings:
         found.add(TimedReading(at, START + timedelta(seconds=at), reading))
@@ -48,10 +50,24 @@ def window(*readings: tuple[float, Reading]) -> Window:
 
 
 def pod(*readings: tuple[float, Reading], expected: bool = True, counted: bool = True) -> PodLoad:
-    """A pod that told this."""
+    """A pod with these readings."""
     return PodLoad(window(*readings), expected=expected, counted=counted)
 
 
 def lengths(total: float, count: float) -> Histogram:
     """A histogram of which only the mean matters."""
     return Histogram(((float("inf"), count),), total, count)
+
+
+RECORDED = Path(__file__).parent / "recorded"
+
+
+def is_sound(reading: Reading) -> bool:
+    """Whether every number is finite and not negative, but for the bound of a last bucket."""
+
+    def numbers(value: object, *, bound: bool = False) -> bool:
+        if isinstance(value, tuple):
+            return all(numbers(each, bound=not number) for number, each in enumerate(value))
+        return value is None or (isinstance(value, int | float) and value >= 0 and (bound or math.isfinite(value)))
+
+    return numbers(astuple(reading))

@@ -1,4 +1,4 @@
-"""What activators tell, read from small servers that play them."""
+"""Activity of activators, read from small servers."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,7 +1,6 @@
-"""What vLLM itself wrote is read right."""
+"""Metrics that vLLM has written are parsed correctly."""
 
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -13,9 +12,7 @@ from pdinference.loadmetrics.scraping.window import TimedReading, Window
 from pdinference.loadmetrics.signals import PodLoad, measure
 from pdinference.planning.observed import KvCache
 from pdinference.planning.scaling.signals import Signal
-from tests.loadmetrics.readings import START, reading
-
-RECORDED = Path(__file__).parent / "recorded"
+from tests.loadmetrics.readings import RECORDED, START, reading
 
 
 def recorded(name: str) -> Reading:

@@ -1,4 +1,4 @@
-"""Whatever bytes a pod answers: a reading of sound numbers, or `UnreadableError`; and sound signals from both."""
+"""For any bytes of a pod: a reading of sound numbers or `UnreadableError`, and sound signals in both cases."""
 
 import math
 import random
@@ -16,9 +16,7 @@ from pdinference.loadmetrics.signals import LoadUnavailableError, PodLoad, Upstr
 from pdinference.planning.scaling.signals import LATENCY_METRICS, Signal
 from pdinference.planning.scaling.vllm_metrics import VllmMetric
 from tests.examples import MORE
-from tests.loadmetrics.readings import START
-from tests.loadmetrics.test_exposition import RECORDED
-from tests.loadmetrics.test_hostile_pods import is_sound
+from tests.loadmetrics.readings import RECORDED, START, is_sound
 
 FILES = [path.read_bytes() for path in sorted(RECORDED.glob("*.txt"))]
 NAMES = [name + part for name in VllmMetric for part in ("", "_sum", "_count", "_bucket")]
@@ -68,7 +66,7 @@ def read(body: bytes) -> Reading | None:
 
 
 def judge(*bodies: bytes) -> None:
-    """Read as a pod that answers so, one after the other, and ask for every signal."""
+    """Read bodies as successive responses of a pod, and compute every signal."""
     readings = [reading for body in bodies if (reading := read(body)) is not None]
     assert all(is_sound(reading) for reading in readings)
     window = Window()

@@ -1,4 +1,4 @@
-"""The gauges on the operator's /metrics, from known pods."""
+"""The gauges on the operator's /metrics, computed from known pods."""
 
 import time
 from datetime import UTC, datetime

@@ -1,8 +1,6 @@
-"""What hostile pods answer ends in a reading or in a reason, never in anything else."""
+"""Responses of hostile pods lead to a reading or to a reason, and to no other error."""
 
 import asyncio
-import math
-from dataclasses import astuple
 
 import pytest
 
@@ -11,23 +9,13 @@ from pdinference.loadmetrics.scraping.fetch import Share, fetch
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
 from tests.loadmetrics.hostile import READABLE, UNREADABLE, dense, pods, saying
 from tests.loadmetrics.hostile import answer as whole
+from tests.loadmetrics.readings import is_sound
 
 
 async def read(port: int, *, seconds: float = 30, address: str = "127.0.0.1") -> Reading:
     found = Exposition()
     await fetch(address, port, found.take, prefix=PREFIX, share=Share(), seconds=seconds)
     return found.reading()
-
-
-def is_sound(reading: Reading) -> bool:
-    """Whether every number is finite and not negative, but for the bound of a last bucket."""
-
-    def numbers(value: object, *, bound: bool = False) -> bool:
-        if isinstance(value, tuple):
-            return all(numbers(each, bound=not number) for number, each in enumerate(value))
-        return value is None or (isinstance(value, int | float) and value >= 0 and (bound or math.isfinite(value)))
-
-    return numbers(astuple(reading))
 
 
 @pytest.mark.parametrize("kind", READABLE)

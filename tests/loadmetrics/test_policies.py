@@ -1,4 +1,4 @@
-"""By what HPAs go: what they were told, and before that, what the spec asks for."""
+"""Targets of HPAs: from their status, and before that from the spec."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def test_without_an_hpa_an_invalid_spec_asks_for_nothing(cluster: Cluster) -> No
     assert cluster.policies.policy(OWNER) == {}
 
 
-def test_metrics_of_others_and_targets_of_all_pods_together_are_no_aims_of_a_pod(cluster: Cluster) -> None:
+def test_foreign_metrics_and_total_targets_are_not_targets_of_a_pod(cluster: Cluster) -> None:
     cluster.resource()
     cluster.aims("queue_length", type="AverageValue", averageValue="3")
     assert cluster.policies.policy(OWNER) == {}
@@ -75,7 +75,7 @@ def test_an_hpa_that_goes_by_latencies_alone_goes_on_too(cluster: Cluster) -> No
 
 
 def test_a_fault_at_one_stored_spec_ends_there(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rounds of all tenants' pods ask for policies."""
+    """The scrape rounds of all tenants use the policies."""
 
     def fails(_: object) -> None:
         raise RecursionError

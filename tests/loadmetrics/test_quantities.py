@@ -1,4 +1,4 @@
-"""A value for an HPA is a whole number of thousandths that fits into 63 bits."""
+"""A value for an HPA is an integer number of thousandths within 63 bits."""
 
 import pytest
 

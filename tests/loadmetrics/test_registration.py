@@ -1,4 +1,4 @@
-"""Who serves external metrics in this cluster."""
+"""Detection of the server of external metrics in the cluster."""
 
 from typing import Any
 

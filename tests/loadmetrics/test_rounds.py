@@ -1,4 +1,4 @@
-"""One namespace's pods, however they answer, do not delay those of another."""
+"""Pods of one namespace do not delay the scrapes of another namespace."""
 
 import asyncio
 import logging

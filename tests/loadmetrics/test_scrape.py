@@ -1,4 +1,4 @@
-"""Real requests to small servers that play pods, and what the scraper makes of the answers."""
+"""Scrapes of small servers that play pods, and the resulting loads."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -66,7 +66,7 @@ class Pods(Autoscaled):
         self.cache.observe(POD, body, deleted=False)
 
     def serves(self, revision: str, baseline_seconds: float | None = None) -> None:
-        """The scale target says so."""
+        """The scale target reports this."""
         owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "llama", "uid": "uid-llama"}
         metadata = {**self.metadata("llama-decode"), "ownerReferences": [owner]}
         noted = {} if baseline_seconds is None else {"baselineInterTokenMicroseconds": round(baseline_seconds * 1e6)}
@@ -276,7 +276,7 @@ async def test_a_pod_that_restarts_is_still_expected_but_its_numbers_are_gone(po
 
 
 @pytest.mark.parametrize("how", [{"address": NOBODY_LISTENS}, {"ready": False}])
-async def test_what_a_pod_told_before_it_went_down_is_not_counted_beside_what_others_took_over(
+async def test_the_last_load_of_a_failed_pod_is_not_counted_twice(
     pods: Pods, scraper: Scraper, how: dict[str, Any]
 ) -> None:
     pods.resource(autoscaling={"maxReplicas": 3})

@@ -1,4 +1,4 @@
-"""From what pods told to one number, and what becomes of pods that did not."""
+"""Aggregates the load of pods to one number, also with pods that do not respond."""
 
 from datetime import timedelta
 
@@ -42,7 +42,7 @@ class TestKvDemand:
         one = pod((NOW - 20, told(**before)), (NOW, told(kv_usage=0.9, waiting=5.0, **after)))
         assert value(KV, one) == pytest.approx(0.9 + 0.5)
 
-    def test_before_any_request_has_finished_the_running_ones_tell_how_long_they_are(self) -> None:
+    def test_running_requests_give_the_length_before_any_has_finished(self) -> None:
         assert value(KV, pod((NOW, told(kv_usage=0.8, running=4.0, waiting=1.0)))) == pytest.approx(1.0)
 
     def test_requests_whose_cache_is_being_pulled_have_their_blocks_already(self) -> None:
@@ -56,7 +56,7 @@ class TestKvDemand:
 class TestBlindness:
     @pytest.mark.parametrize(("failed", "known"), [(0, True), (3, True), (4, False)])
     def test_three_scrapes_may_fail_and_the_fourth_may_not(self, failed: int, known: bool) -> None:
-        """A failed scrape is noticed within the time to the next one; the API is asked at any moment before that."""
+        """A failed scrape is detected before the next one; the API may be read at any time before that."""
         interval = OperatorSettings.model_fields["scrape_seconds"].default
         for part in (0.1, 0.9):
             one = pod((NOW - (failed + part) * interval, told(kv_usage=0.5)))
@@ -95,7 +95,7 @@ class TestBlindness:
     def test_a_starting_pod_has_no_load_and_is_not_missed(self) -> None:
         assert value(KV, pod((NOW, told(kv_usage=0.5))), pod(expected=False)) == 0.5
 
-    def test_a_pod_of_the_revision_that_is_to_come_brings_no_pods_of_the_one_that_serves(self) -> None:
+    def test_pods_of_the_target_revision_do_not_scale_the_serving_revision(self) -> None:
         pods = [pod((NOW, told(kv_usage=0.5))), pod(SILENT, counted=False)]
         assert value(KV, *pods) == pytest.approx(0.8)
 

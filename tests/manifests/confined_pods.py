@@ -1,4 +1,4 @@
-"""A pod that meets the restricted Pod Security Standard, and changes after which it does not, or still does."""
+"""A pod that meets the restricted Pod Security Standard, and changes that violate it or do not."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is pinned of the children of most examples: a digest of each, and of pods what they run on and with."""
+"""The pinned summary of most examples' children: a digest of each, and commands and environment of pods."""
 
 import hashlib
 import json

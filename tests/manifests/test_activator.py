@@ -1,4 +1,4 @@
-"""The activator in front of the router, only where a pair may sleep."""
+"""The activator in front of the router, only for resources with scaleToZero."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""HPAs, and what else changes where a role is autoscaled."""
+"""HPAs, and other changes of manifests for autoscaled roles."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What downloads, checks and inspects a model."""
+"""Jobs and containers that download, check and inspect a model."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""P instances of several nodes: a StatefulSet for each node rank, and the router sees each instance once."""
+"""P instances on several nodes: a StatefulSet for each node rank, and one router target for each instance."""
 
 from collections.abc import Callable
 from typing import Any
@@ -154,6 +154,6 @@ def test_node_pools_place_early_and_later_layers(resource: Make) -> None:
         assert not selected(spread["labelSelector"], other["metadata"]["labels"])
 
 
-def test_the_longest_name_still_fits_the_labels_of_the_stateful_set_controller() -> None:
+def test_the_longest_name_fits_the_labels_of_the_statefulset() -> None:
     name = names.node_workload("x" * names.NAME_MAX_LENGTH, 15, "r" * names.REVISION_LENGTH)
     assert len(name) <= 52

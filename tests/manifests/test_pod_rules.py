@@ -1,4 +1,4 @@
-"""What an overlay may hold: the hostile is refused with its path, the rest is rendered into pods that are confined."""
+"""Overlays: hostile ones are rejected with their path, and others are rendered to restricted pods."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What an installation does not allow is refused, with the field and whom to ask."""
+"""Resources that the installation policy does not allow are rejected, with the field and the chart value."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The README's four steps fit each other: what it applies is valid, and what it asks is there."""
+"""The README's steps are consistent: its manifests are valid, and its requests use existing objects."""
 
 import json
 import re

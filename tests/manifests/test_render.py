@@ -11,13 +11,12 @@ from kubernetes.aio import client
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.manifests import Manifest, RenderSettings, render
-from tests.conftest import EXAMPLES, FOR_EVERY_FIELD, Golden, allowing, example_documents
+from tests.conftest import EXAMPLES, FOR_EVERY_FIELD, Golden, example_documents
+from tests.manifests.rendering import SETTINGS, children, only, pod_spec
 from tests.manifests.summary import summary
 
 Make = Callable[..., PDInference]
 GOLDEN = Path(__file__).parent / "golden"
-POLICY = allowing("/data/llama", writable=["/data/kv"], routerImages=["registry.example/*"])
-SETTINGS = RenderSettings(router_image="registry.example/router:1", policy=POLICY)
 WHOLE = [path for path in EXAMPLES if path.stem in {"llama-8b", "llama-70b-two-nodes"}]
 """Each part of a manifest is in one of these. Of other examples, golden files say what pods run, and what changed."""
 
@@ -25,22 +24,6 @@ WHOLE = [path for path in EXAMPLES if path.stem in {"llama-8b", "llama-70b-two-n
 def everything(resource: PDInference, settings: RenderSettings = SETTINGS) -> list[Manifest]:
     """All children, HPAs among them."""
     return list(render(resource, settings).objects)
-
-
-def children(resource: PDInference) -> dict[tuple[str, str], Manifest]:
-    return {(o["kind"], o["metadata"]["name"]): o for o in render(resource, SETTINGS).objects}
-
-
-def only(resource: PDInference, kind: str, role: str) -> Manifest:
-    (found,) = (
-        o for (k, _), o in children(resource).items() if k == kind and o["metadata"]["labels"][names.LABEL_ROLE] == role
-    )
-    return found
-
-
-def pod_spec(workload: Manifest) -> dict[str, Any]:
-    spec: dict[str, Any] = workload["spec"]["template"]["spec"]
-    return spec
 
 
 def of_example(path: Path) -> list[Manifest]:
@@ -60,7 +43,7 @@ def test_what_the_other_examples_run_and_a_digest_of_each_child_are_pinned(golde
     golden(GOLDEN / "examples.yaml", yaml.safe_dump(found, sort_keys=False, width=120))
 
 
-def test_what_pods_with_every_field_run_and_a_digest_of_each_child_are_pinned(
+def test_commands_of_pods_and_digests_of_children_are_pinned(
     document: Callable[..., dict[str, Any]], golden: Golden
 ) -> None:
     specs = yaml.safe_load((Path(__file__).parent / "every_field.yaml").read_text())

@@ -1,4 +1,4 @@
-"""What scales the pods of a role, by who tells the load."""
+"""The autoscalers of a role, for each source of the load."""
 
 import re
 from collections.abc import Callable
@@ -202,7 +202,7 @@ def test_keda_is_refused_where_the_operator_is_not_installed_to_use_it(resource:
         scaled(resource, "KEDA", RenderSettings())
 
 
-def test_prometheus_may_read_metrics_where_the_operator_knows_its_namespace(resource: Make) -> None:
+def test_prometheus_may_read_metrics_if_its_namespace_is_set(resource: Make) -> None:
     settings = RenderSettings(prometheus_namespace="monitoring")
     policies = [o for o in render(resource(), settings).objects if o["kind"] == "NetworkPolicy"]
     assert len(policies) == 2

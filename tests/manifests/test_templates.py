@@ -1,4 +1,4 @@
-"""No value can break out of its place in a template."""
+"""Values cannot change the structure of a template."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`pdinference model` against a hub on this machine, by the real client, in processes of their own."""
+"""`pdinference model` with the real clients and a hub on this machine, in separate processes."""
 
 import asyncio
 import json

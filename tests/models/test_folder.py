@@ -1,4 +1,4 @@
-"""A model that somebody copied: what vLLM could not load is told in words, and what it could is never refused."""
+"""Models in user folders: folders that vLLM cannot load are rejected with a message, and no others."""
 
 import json
 import os
@@ -16,40 +16,25 @@ from pdinference.cli import main
 from pdinference.models.errors import ModelFilesError
 from pdinference.models.files.safetensors import read_header
 from pdinference.models.folder import Expected, check_folder
-from tests.models.written_files import safetensors
+from tests.models.written_files import (
+    CONFIG,
+    FIRST,
+    MISTRAL,
+    POINTER,
+    SECOND,
+    SHARDED,
+    WHOLE,
+    Files,
+    index,
+    safetensors,
+    written,
+)
 
-POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 976\n"
-WHOLE = safetensors({"a": ("BF16", 40), "b": ("BF16", 2)})
 FIELD = "spec.model.source.persistentVolumeClaim.path"
-CONFIG = b'{"model_type": "llama"}'
-FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
-Files = dict[str, bytes]
-
-
-def index(*files: str) -> bytes:
-    return json.dumps({"weight_map": {f"layer.{number}": file for number, file in enumerate(files)}}).encode()
-
-
-SHARDED: Files = {
-    "config.json": CONFIG,
-    "tokenizer.json": b"{}",
-    "model.safetensors.index.json": index(FIRST, SECOND, FIRST),
-    FIRST: WHOLE,
-    SECOND: WHOLE,
-}
-MISTRAL: Files = {"params.json": b'{"dim": 8}', "consolidated.safetensors": WHOLE}
-
-
-def written(folder: Path, files: Files) -> Path:
-    folder.mkdir(exist_ok=True)
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    return folder
 
 
 def fault(folder: Path, **expected: Any) -> str:
-    """What is said of the folder; nothing when it is fine."""
+    """The message for the folder; empty if it is valid."""
     try:
         check_folder(folder, Expected(FIELD, **expected))
     except ModelFilesError as error:
@@ -221,7 +206,7 @@ def test_a_hundred_gigabytes_are_judged_without_reading_them(tmp_path: Path) -> 
 
 
 def header_size(file: Path) -> int | str:
-    """How long the file should be by its header, or what is wrong with that."""
+    """The size of the file according to its header, or the problem of the header."""
     try:
         header = read_header(file)
     except ModelFilesError as error:

@@ -1,4 +1,4 @@
-"""What is said of a folder, held against the libraries that load it: nothing that they take is refused."""
+"""The check of folders compared with the libraries that load them: it rejects no folder that they accept."""
 
 import json
 import struct
@@ -14,7 +14,7 @@ from pdinference.models.errors import ModelFilesError
 from pdinference.models.files.torch_files import refuse_cut_off
 from pdinference.models.files.weight_files import weight_files
 from pdinference.models.folder import Expected, check_folder
-from tests.models.test_folder import MISTRAL, POINTER, SHARDED, WHOLE, Files, index, written
+from tests.models.written_files import MISTRAL, POINTER, SHARDED, WHOLE, Files, index, written
 
 pytestmark = pytest.mark.vllm
 

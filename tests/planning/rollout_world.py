@@ -83,7 +83,7 @@ class RolloutWorld:
 
     @property
     def complete(self) -> bool:
-        """Whether the roll-out is over, as the status says it."""
+        """Whether the roll-out is complete according to the status."""
         status = self._status
         return (
             status is not None

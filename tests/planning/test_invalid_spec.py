@@ -1,4 +1,4 @@
-"""The status while the stored spec is invalid: by the last valid one, and without one."""
+"""The status while the stored spec is invalid, with and without a last valid one."""
 
 from dataclasses import replace
 

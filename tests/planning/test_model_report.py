@@ -1,4 +1,4 @@
-"""What the status says of a model that a Job downloads."""
+"""The status of a model that a Job downloads."""
 
 import json
 from dataclasses import replace

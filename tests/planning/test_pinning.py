@@ -1,4 +1,4 @@
-"""The condition Pinned says where P and D run, and what to do where P runs anywhere."""
+"""The condition Pinned reports where P and D run, with a remedy if P may run on any node."""
 
 from collections.abc import Callable
 from typing import Any

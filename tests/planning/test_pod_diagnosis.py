@@ -120,7 +120,7 @@ def test_a_pod_without_trouble_is_starting() -> None:
 
 @pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
 def test_a_pod_without_started_containers_has_a_command_to_see_why(reason: str) -> None:
-    """As where a node lacks the folder of the model: the kubelet says that in an Event, and in no status."""
+    """For example, a node lacks the folder of the model: the kubelet reports this in an Event only."""
     found = diagnose(pod(PodProblem(reason)), "ns")
     assert found.reason == "Starting"
     assert "If this takes long, see `kubectl describe -n ns pod p-0`." in found.message

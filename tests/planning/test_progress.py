@@ -1,4 +1,4 @@
-"""A roll-out that cannot succeed ends `Progressing`, by its reason or by the deadline, and comes back by itself."""
+"""A roll-out that cannot succeed sets `Progressing` to False, by its reason or by the deadline, and can recover."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -195,7 +195,7 @@ def test_a_job_that_does_not_start_has_the_deadline() -> None:
 
 
 def crash_cycle(restarts: int) -> Iterator[StatusInputs]:
-    """What is seen of a container between two crashes."""
+    """The status of a container between two crashes."""
     loop = replace(LOOP, restarts=restarts)
     yield with_decode(SECOND, loop, restarts=restarts, restarted=True)
     yield with_decode(SECOND, None, restarts=restarts + 1, restarted=True)

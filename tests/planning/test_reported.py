@@ -1,4 +1,4 @@
-"""What pods write is typed and bounded; what does not fit is unknown."""
+"""Reports of pods are typed and limited; invalid reports count as unknown."""
 
 import json
 from datetime import UTC, datetime

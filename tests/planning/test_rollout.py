@@ -1,4 +1,4 @@
-"""Old P/D pairs stay as long as requests may reach them, and not longer."""
+"""An old revision stays exactly as long as requests may reach it."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ def test_a_router_pod_that_has_ended_holds_nothing_back() -> None:
 
 
 def test_a_rollout_completed_unobserved_defines_the_serving_revision() -> None:
-    """As when the operator was away: the status still says OLD, and the spec asks for NEW already."""
+    """After a pause of the operator: the status still has OLD, and the spec has NEW."""
     pods = [router_pod("between", ready=True), router_pod(NEW, ready=True)]
     plan = plan_rollout(target=NEW, serving=OLD, router=router(NEW, complete=False), pods=pods)
     assert (plan.serving, plan.complete) == ("between", False)
@@ -162,7 +162,7 @@ def test_a_router_pod_that_stops_does_not_make_its_revision_serve() -> None:
 
 
 def test_a_revision_that_answers_serves_although_no_roll_out_ended() -> None:
-    """Nobody saw whether it did: the operator was away. Its only router pod may be lost next."""
+    """It is unknown because the operator was down. Its only router pod may be deleted next."""
     lost = router(NEW, complete=False)
     plan = plan_rollout(target=NEW, serving="", router=lost, pods=[router_pod(OLD, ready=True), router_pod(NEW)])
     assert plan.serving == OLD

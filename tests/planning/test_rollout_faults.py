@@ -1,4 +1,4 @@
-"""A revision that may still get or hold requests is never deleted, whatever fails in a roll-out."""
+"""A revision that may get or hold requests is never deleted, whatever fails in a roll-out."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The status says what is wrong, where, and what to do."""
+"""The status reports problems with object, reason and remedy."""
 
 from dataclasses import replace
 from datetime import timedelta

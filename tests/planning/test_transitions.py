@@ -1,4 +1,4 @@
-"""Events tell what changed, once."""
+"""Events report each change once."""
 
 from datetime import UTC, datetime
 from typing import Literal

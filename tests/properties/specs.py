@@ -1,4 +1,4 @@
-"""Specs at random: such as people write, and such as nobody should."""
+"""Random specs: realistic ones and invalid ones."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whatever the spec that passes the checks: vLLM's own parser takes its command line, and means what the spec says."""
+"""vLLM's parser accepts the command line of every valid spec, with the meaning of the spec."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -7,7 +7,7 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings
 from tests.conftest import allowing
-from tests.engine.test_vllm_parser import parsed
+from tests.engine.vllm_parser import parsed
 from tests.properties.specs import SPECS, Json, resource
 
 pytestmark = pytest.mark.vllm

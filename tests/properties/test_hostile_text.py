@@ -1,4 +1,4 @@
-"""Text in every field: harmless text reaches a manifest; hostile text is refused there, or comes out whole.
+"""Text in every field: harmless text is rendered, and hostile text is rejected or rendered unchanged.
 
 `tests/manifests/every_field.yaml` holds a valid spec around each field. The harmless text comes first, so that no field
 passes because the spec around it is refused, or because its text is dropped.
@@ -14,7 +14,7 @@ import pytest
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings, render
 from tests.conftest import allowing
-from tests.manifests.test_edits import SCHEMA, SPECS
+from tests.manifests.every_field import SCHEMA, SPECS
 from tests.properties.specs import TRICKS, resource
 
 Json = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Whatever the spec: it is refused in plain words or rendered, always the same."""
+"""Every spec is rejected with a message, or rendered deterministically."""
 
 import copy
 import json

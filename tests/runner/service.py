@@ -1,4 +1,4 @@
-"""A service that answers like vLLM's, on a real socket, and fails on demand."""
+"""A service that responds like vLLM's, on a real socket, and fails on demand."""
 
 import asyncio
 import json

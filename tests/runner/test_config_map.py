@@ -1,4 +1,4 @@
-"""Answers in a ConfigMap: each once, whatever happens to writes, and no more than an object holds."""
+"""Output in a ConfigMap: each response once, whatever happens to writes, and within the size limit."""
 
 import json
 from typing import Any
@@ -81,7 +81,7 @@ async def test_who_labels_the_object_disturbs_nobody(api: Api) -> None:
 async def test_of_two_runners_one_stops(api: Api) -> None:
     first, second = await opened(api), await opened(api)
     await first.append([output(1)])
-    with pytest.raises(OutputAwayError, match="Another runner"):
+    with pytest.raises(OutputAwayError, match="Another client"):
         await second.append([output(2)])
     await first.append([output(3)])
     assert api.ids() == ["request-1", "request-3"]
@@ -97,7 +97,7 @@ async def test_what_does_not_fit_is_told_and_what_does_is_kept(api: Api) -> None
     assert sum(len(text.encode()) for text in api.data.values()) <= MOST_BYTES
 
 
-def test_an_input_whose_answers_can_never_fit_is_refused_before_any_is_asked_for() -> None:
+def test_an_input_whose_output_cannot_fit_is_refused_at_the_start() -> None:
     error = BatchRequestError(code="timeout", message="")
     response = BatchResponseData(status_code=200, request_id="", body=None)
     for shortest in (
@@ -106,7 +106,7 @@ def test_an_input_whose_answers_can_never_fit_is_refused_before_any_is_asked_for
     ):
         assert len(shortest.as_line()) >= SMALLEST_LINE
     require_room(MOST_BYTES // SMALLEST_LINE)
-    with pytest.raises(FullOutputError, match="Nothing was asked"):
+    with pytest.raises(FullOutputError, match="No request was sent"):
         require_room(MOST_BYTES // SMALLEST_LINE + 1)
 
 
@@ -116,7 +116,7 @@ async def test_another_batchs_answers_are_left_alone(api: Api) -> None:
         await opened(api, "b")
     assert api.ids() == ["request-1"]
     api.put(PATH, {"kind": "ConfigMap", "metadata": {"name": "answers"}, "data": {"output.jsonl": "no line\n"}})
-    with pytest.raises(ForeignOutputError, match="no batch output"):
+    with pytest.raises(ForeignOutputError, match="not batch output"):
         await opened(api)
 
 

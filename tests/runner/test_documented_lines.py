@@ -1,4 +1,4 @@
-"""docs/batch.md explains the lines that the runner writes: all fields and codes, and no others."""
+"""docs/batch.md explains all fields and codes of the runner's output lines, and no others."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Any bytes are a request or an error, within bounds of memory, and nothing that json.loads reads escapes the scan."""
+"""Any line is a request or an error within limits of memory, and the scan sees all that json.loads parses."""
 
 import json
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Inputs and outputs that are no files of the volume, and outputs that no runner wrote."""
+"""Inputs and outputs that are not files of the volume, and outputs of other programs."""
 
 import os
 import tracemalloc
@@ -121,7 +121,7 @@ def test_output_that_no_runner_wrote_is_refused_and_left_alone(tmp_path: Path, n
     Results(tmp_path, "a").close()
     whole = written(1) + HOSTILE_OUTPUT[name]
     (tmp_path / OUTPUT).write_bytes(whole)
-    with pytest.raises(UnfitOutputError, match="no batch output"):
+    with pytest.raises(UnfitOutputError, match="not batch output"):
         Results(tmp_path, "a")
     assert (tmp_path / OUTPUT).read_bytes() == whole
 

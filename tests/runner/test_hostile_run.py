@@ -20,7 +20,7 @@ from tests.runner.service import FakeService, line, read_lines, write_lines
 
 MIB = 1 << 20
 RESIDENT = 256 * MIB
-"""What the runner's pod asks for by default; it never needs more (besides 10 to 24 bytes for each request)."""
+"""The default memory request of the runner's pod. It is sufficient, plus 10 to 24 bytes for each request."""
 _CHILD = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))

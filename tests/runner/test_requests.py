@@ -1,4 +1,4 @@
-"""The input is checked as a whole before anything is sent, in words that say what to mend."""
+"""The complete input is checked before the first request, with messages that help to correct it."""
 
 import json
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_a_long_list_of_problems_is_cut(tmp_path: Path) -> None:
 
 def test_a_file_with_too_many_wrong_lines_is_no_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pdinference.runner.requests.MOST_WRONG", 3)
-    with pytest.raises(InvalidInputError, match=r"More than 3 lines are no requests. line 2"):
+    with pytest.raises(InvalidInputError, match=r"More than 3 lines are not requests. line 2"):
         survey(write_lines(tmp_path / "in.jsonl", [line(1), {}, {}, {}, {}]))
 
 

@@ -1,4 +1,4 @@
-"""Output survives a runner that dies at any byte, and is never mixed with another batch's."""
+"""The output survives a crash of the runner at any byte, and is never mixed with that of another batch."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The runner as the process that the Job starts: every request is answered exactly once, whatever happens."""
+"""The runner as a process: every request has exactly one output line, whatever happens."""
 
 import asyncio
 import json

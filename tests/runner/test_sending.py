@@ -1,4 +1,4 @@
-"""One request: sent again when that may help, given up when it is to blame, kept when the service is away."""
+"""One request: retried after transient errors, failed if it is at fault, kept if the service is unavailable."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""/healthz tells a stalled watch from an API server that is away; /readyz waits for the first complete list."""
+"""/healthz distinguishes a stalled watch from an unreachable API server; /readyz waits for the first complete list."""
 
 import asyncio
 

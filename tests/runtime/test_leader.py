@@ -1,4 +1,4 @@
-"""At most one leader, which stops before another can begin."""
+"""At most one leader, which stops before the next one starts."""
 
 import asyncio
 

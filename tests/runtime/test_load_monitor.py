@@ -1,4 +1,4 @@
-"""What reads pods is supervised."""
+"""The tasks that read pods are supervised."""
 
 import asyncio
 from typing import TYPE_CHECKING, cast

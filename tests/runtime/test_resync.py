@@ -1,4 +1,4 @@
-"""Lists go on whatever happens, and come soon when a watch has begun, at first or anew."""
+"""Complete lists continue after failures, and run soon after a watch has started or restarted."""
 
 import asyncio
 import json

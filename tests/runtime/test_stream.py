@@ -1,4 +1,4 @@
-"""Objects are taken from watches, whatever they are, and Kopf reads lists and watches without them."""
+"""Unreadable objects are handled before Kopf, whose lists and watches do not contain them."""
 
 import json
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from pdinference.cluster.kinds import RESOURCE
 from pdinference.cluster.objects import Json
 from pdinference.runtime.freshness import Freshness, response_class
 from pdinference.runtime.stream import EventStream, without_objects
-from tests.cluster.test_objects import body, deep
+from tests.cluster.large_objects import body, deep
 
 SPECS = {"flat": "{}", "deep": deep(50_000), "large": json.dumps({"x": "y" * 1_300_000})}
 PATH = RESOURCE.path("ns")

@@ -1,4 +1,4 @@
-"""When the process stops, calls of the API server are still answered, and its connections go elsewhere."""
+"""On termination, calls of the API server are still answered, and its connections move to other replicas."""
 
 import asyncio
 import re

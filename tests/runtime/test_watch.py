@@ -1,4 +1,4 @@
-"""Watches as Kopf runs them against an API server on loopback."""
+"""Kopf's watches against an API server on loopback."""
 
 import asyncio
 from collections import Counter

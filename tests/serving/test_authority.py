@@ -1,4 +1,4 @@
-"""When which certificate is renewed."""
+"""Renewal of certificates."""
 
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""The webhook's client certificate, by clients that really connect."""
+"""Client certificates of the webhook, with real connections."""
 
 import asyncio
 import json
@@ -112,7 +112,7 @@ class Server:
             yield self
 
     async def call(self, client: Path | None = None) -> tuple[int, str]:
-        """What a client hears, on a connection of its own."""
+        """The response to a client, on a new connection."""
         trust = ssl.create_default_context()
         trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
         if client is not None:

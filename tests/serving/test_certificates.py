@@ -1,4 +1,4 @@
-"""Certificates that are kept fresh, seen by a client that connects."""
+"""Renewed certificates, as seen by a client."""
 
 import ssl
 from base64 import b64decode

@@ -1,6 +1,6 @@
 {{/*
-The start of each policy; takes a list of the root and the end of its name. Only requests of the operator's own account
-are looked at. A policy that cannot be evaluated refuses.
+The start of each policy; takes a list of the root and the suffix of its name. The policy applies only to requests of the
+operator's service account. If it cannot be evaluated, the request is rejected.
 */}}
 {{- define "pdinference-operator.admissionPolicy" -}}
 {{- $root := index . 0 -}}
@@ -27,7 +27,7 @@ spec:
       expression: request.userInfo.username == {{ printf "system:serviceaccount:%s:%s" $root.Release.Namespace (include "pdinference-operator.serviceAccountName" $root) | quote }}
 {{- end -}}
 
-{{/* Kinds of the children, as the resourceRules of a policy; takes a list of their operations. */}}
+{{/* The resourceRules of a policy for all kinds of children; takes a list of operations. */}}
 {{- define "pdinference-operator.childKinds" -}}
 {{- $operations := toJson . -}}
 - {apiGroups: [""], apiVersions: ["*"], resources: [services, serviceaccounts, configmaps], operations: {{ $operations }}}
@@ -42,7 +42,7 @@ spec:
 - {apiGroups: [rbac.authorization.k8s.io], apiVersions: ["*"], resources: [roles, rolebindings], operations: {{ $operations }}}
 {{- end -}}
 
-{{/* A CEL list of texts. */}}
+{{/* A CEL list of strings. */}}
 {{- define "pdinference-operator.celList" -}}
 [{{ range $index, $text := . }}{{ if $index }}, {{ end }}{{ $text | squote }}{{ end }}]
 {{- end -}}
@@ -52,13 +52,13 @@ spec:
 {{- if or .Values.admissionPolicy.ownNamespace (has .Release.Namespace .Values.watchNamespaces) }}true{{ end -}}
 {{- end -}}
 
-{{/* A CEL condition on `path`: whether a pod in the request's namespace may mount this folder of its node. */}}
+{{/* A CEL condition on `path`: whether pods in the namespace of the request may mount this host path. */}}
 {{- define "pdinference-operator.celAllowedPath" -}}
 {{- $conditions := list -}}
 {{- range .Values.allowedHostPaths -}}
 {{- $path := trimSuffix "/" .path -}}
 {{- $condition := printf "path == %s" (squote $path) -}}
-{{- if ne .readOnly false -}}{{/* of one that pods write into, only the folder itself */}}
+{{- if ne .readOnly false -}}{{/* for a writable host path, only the folder itself */}}
 {{- $condition = printf "%s || path.startsWith(%s)" $condition (printf "%s/" $path | squote) -}}
 {{- end -}}
 {{- if .namespaces -}}

@@ -56,7 +56,7 @@ labels:
   namespace: {{ .Release.Namespace | quote }}
 {{- end -}}
 
-{{/* Reference of an image; takes a list of the image's values and the tag to use when they name none. */}}
+{{/* Reference of an image; takes a list of the image's values and the default tag. */}}
 {{- define "pdinference-operator.image" -}}
 {{- $image := index . 0 -}}
 {{- if $image.digest -}}
@@ -71,48 +71,48 @@ labels:
 8080
 {{- end -}}
 
-{{/* Port inside the pod for what the API server calls. */}}
+{{/* Container port of the HTTPS server for the API server. */}}
 {{- define "pdinference-operator.tlsPort" -}}
 8443
 {{- end -}}
 
-{{/* Service and Secret (or Certificate) for what the API server calls. */}}
+{{/* Name of the Service and the Secret (or Certificate) of the HTTPS server. */}}
 {{- define "pdinference-operator.tlsName" -}}
 {{ include "pdinference-operator.fullname" . }}-tls
 {{- end -}}
 
-{{/* The name in the certificate. */}}
+{{/* The DNS name in the certificate. */}}
 {{- define "pdinference-operator.tlsHost" -}}
 {{ include "pdinference-operator.tlsName" . }}.{{ .Release.Namespace }}.svc
 {{- end -}}
 
-{{/* Whether the operator serves external metrics to HPAs. Not for some namespaces only: an APIService is the cluster's. */}}
+{{/* Whether the operator serves external metrics to HPAs. Not with watchNamespaces, because an APIService is cluster-scoped. */}}
 {{- define "pdinference-operator.metricsApi" -}}
 {{- if and .Values.metricsApi.enabled (not .Values.watchNamespaces) }}true{{ end -}}
 {{- end -}}
 
-{{/* Whether the API server calls the operator at all. */}}
+{{/* Whether the API server calls the operator. */}}
 {{- define "pdinference-operator.tls" -}}
 {{- if or .Values.webhook.enabled (include "pdinference-operator.metricsApi" .) }}true{{ end -}}
 {{- end -}}
 
-{{/* ConfigMap with the CA of the API server's client certificate; empty where no file is needed. */}}
+{{/* ConfigMap with the CA of the API server's client certificate; empty if no file is needed. */}}
 {{- define "pdinference-operator.clientCa" -}}
 {{- if and .Values.webhook.enabled .Values.webhook.clientCertificate.enabled }}{{ .Values.webhook.clientCertificate.caConfigMap }}{{ end -}}
 {{- end -}}
 
-{{/* Whether the operator reads what the API server publishes of its front proxy. */}}
+{{/* Whether the operator reads the configuration of the front proxy that the API server publishes. */}}
 {{- define "pdinference-operator.readsFrontProxy" -}}
 {{- $webhook := and .Values.webhook.enabled .Values.webhook.clientCertificate.enabled (not .Values.webhook.clientCertificate.caConfigMap) -}}
 {{- if or $webhook (include "pdinference-operator.metricsApi" .) }}true{{ end -}}
 {{- end -}}
 
-{{/* Cluster-wide names carry the namespace: releases of one name in two namespaces must not share them. */}}
+{{/* Cluster-scoped names contain the namespace, so that releases with the same name in two namespaces do not collide. */}}
 {{- define "pdinference-operator.webhookName" -}}
 {{ include "pdinference-operator.fullname" . }}.{{ .Release.Namespace }}
 {{- end -}}
 
-{{/* What resources may ask for, as the operator's option --policy takes it. */}}
+{{/* The installation policy in the format of the operator's option --policy. */}}
 {{- define "pdinference-operator.policy" -}}
 {{- merge (dict "allowedHostPaths" .Values.allowedHostPaths) .Values.policy | toYaml -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-{{/* What the operator may do where it looks after PDInferences and PDBatches: the same rules for a ClusterRole and for Roles. */}}
+{{/* The operator's rules in the namespaces that it serves, for a ClusterRole or for Roles. */}}
 {{- define "pdinference-operator.rules" -}}
 - apiGroups: [pdinference.io]
   resources: [pdinferences, pdbatches]
@@ -6,16 +6,16 @@
 - apiGroups: [pdinference.io]
   resources: [pdinferences/status, pdbatches/status, pdscalers/status]
   verbs: [patch]
-# Children are deleted together with their owner (blockOwnerDeletion). Clusters that run the admission plug-in
-# OwnerReferencesPermissionEnforcement, OpenShift among them, want this right for it.
+# Required for blockOwnerDeletion in owner references on clusters with the admission plug-in
+# OwnerReferencesPermissionEnforcement, such as OpenShift.
 - apiGroups: [pdinference.io]
   resources: [pdinferences/finalizers, pdbatches/finalizers]
   verbs: [update]
-# Pods are only read. The router reads them too, and nobody can give away a right that he has not: hence get.
+# Pods are only read. The operator grants the router get, so it needs this right itself.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch]
-# The children. Server-side apply is a patch, and a create for what is not there yet.
+# Children. Server-side apply needs patch, and create for new objects.
 - apiGroups: [""]
   resources: [services, serviceaccounts]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
@@ -49,8 +49,8 @@
   resources: [roles, rolebindings]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
 {{- if .Values.rbac.batchConfigMaps }}
-# ConfigMaps for the answers of PDBatches that ask for one: created, and passed on to the runner as the right to patch this
-# one. They are neither listed nor watched.
+# ConfigMaps for the output of PDBatches. The operator creates them, and grants each runner the right to patch its
+# ConfigMap. They are not listed or watched.
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [create, patch]

@@ -1,4 +1,4 @@
-{{/* Of both webhook configurations. */}}
+{{/* Metadata of both webhook configurations. */}}
 {{- define "pdinference-operator.webhookMetadata" -}}
 name: {{ include "pdinference-operator.webhookName" . | quote }}
 labels:
@@ -10,9 +10,9 @@ annotations:
 {{- end -}}
 
 {{/*
-What the two have in common; takes a list of the root and a path. The operator adds `rules` (PDInferences and PDBatches that
-are created or updated) when it can answer for the first time, and the CA bundle; neither is here, so that no upgrade takes them away.
-So the first resources may come before the operator runs, for example out of the same chart.
+The common part of both webhooks; takes a list of the root and a path. Once the operator can serve calls, it adds `rules`
+(creation and update of PDInferences and PDBatches) and the CA bundle. Neither is set here, so an upgrade does not remove them.
+Resources can therefore be created before the operator runs, for example by the same chart.
 */}}
 {{- define "pdinference-operator.webhook" -}}
 {{- $root := index . 0 -}}
@@ -21,7 +21,7 @@ sideEffects: None
 admissionReviewVersions: [v1]
 matchPolicy: Equivalent
 timeoutSeconds: {{ int $root.Values.webhook.timeoutSeconds }}
-# Labels, finalizers and deletion need no operator. Nor does scaling: the bounds of replicas are in the schema.
+# Changes of labels and finalizers, deletion and scaling do not call the webhook. The schema limits replicas.
 matchConditions:
   - name: the-spec-changes
     expression: >-

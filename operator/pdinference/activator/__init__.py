@@ -1,1 +1,1 @@
-"""What stands in front of the router when P and D may have no pods: requests wait here until there are some."""
+"""The activator, a proxy in front of the router that queues requests while P and D have no pods."""

@@ -1,1 +1,1 @@
-"""The webhook: refuses, while `kubectl apply` waits, what cannot work."""
+"""The admission webhook, which rejects invalid resources."""

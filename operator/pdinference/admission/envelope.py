@@ -1,4 +1,4 @@
-"""An AdmissionReview as bytes: read only as far as needed to answer it or to hand it on, however large it is."""
+"""Partial parser of AdmissionReviews of any size: reads only the fields needed to answer or to forward a review."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _UID: Final = re.compile(rb'"request"\s{0,8}:\s{0,8}\{\s{0,8}"uid"\s{0,8}:\s{0,8
 _BEGINNING: Final = 4096
 _MAX_MEMBER: Final = 1024
 _METADATA: Final = ("name", "generateName", "namespace", "uid", "generation")
-"""The members of metadata that an examination reads."""
+"""The fields of metadata that an examination reads."""
 
 Object = Mapping[str, msgspec.Raw]
 
@@ -35,10 +35,10 @@ class _Review(msgspec.Struct):
 
 
 class RefusedError(Exception):
-    """The review is answered without an examination: the object is refused.
+    """The object is rejected without an examination.
 
     Attributes:
-        uid: Of the review; empty where it cannot be read.
+        uid: The uid of the review; empty if it cannot be read.
     """
 
     def __init__(self, uid: str, message: str) -> None:
@@ -48,13 +48,13 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What is read of a review.
+    """The parsed fields of a review.
 
     Attributes:
-        uid: Of the review.
-        namespace: Of the object.
-        settled: Whether it is allowed without an examination, because the spec does not change.
-        reduced: The review as JSON, with the parts of the objects that an examination needs.
+        uid: The uid of the review.
+        namespace: Namespace of the object.
+        settled: Whether the object is allowed without an examination, because the spec does not change.
+        reduced: The review as JSON, with only the fields that an examination needs.
     """
 
     uid: str
@@ -67,8 +67,8 @@ def opened(body: bytes) -> Envelope:
     """Read a review.
 
     Raises:
-        NotAReviewError: The body is something else.
-        RefusedError: The object exceeds what is examined.
+        NotAReviewError: The body is not an AdmissionReview.
+        RefusedError: The object is too large or too deep.
     """
     try:
         review = msgspec.json.decode(body, type=_Review)
@@ -87,7 +87,7 @@ def opened(body: bytes) -> Envelope:
 
 
 def _reduced(request: _Request) -> tuple[bool, bytes]:
-    """Whether the review is settled, and else what to hand on."""
+    """Whether the review is settled, and the reduced review if it is not."""
     if _is_null(request.object):
         return True, b""
     new = _members(request.object)
@@ -108,7 +108,7 @@ def _reduced(request: _Request) -> tuple[bool, bytes]:
 
 
 def _known(old: Object, spec: bytes) -> Mapping[str, Any]:
-    """Of what an update replaces: a spec that is not too large, and what the status knows of the model."""
+    """The replaced object: its spec, unless it is too large, and the model facts of its status."""
     model = _members(old.get("status", _NULL)).get("model", _NULL)
     return {
         "metadata": _short(_members(old.get("metadata", _NULL)), _METADATA),
@@ -126,11 +126,11 @@ def _is_null(value: msgspec.Raw) -> bool:
 
 
 def _short(found: Object, names: tuple[str, ...]) -> Object:
-    """These members; one that is longer than any valid one is replaced by a text that says so."""
+    """The members with these names. A member that exceeds every valid length is replaced by a text that states this."""
     return {name: found[name] if len(found[name]) <= _MAX_MEMBER else _LONG for name in names if name in found}
 
 
 def _uid(body: bytes) -> str:
-    """Of a review that cannot be read; the API server writes it first."""
+    """The uid of a review that cannot be parsed. The API server writes it first."""
     found = _UID.search(body[:_BEGINNING])
     return found[1].decode() if found else ""

@@ -1,4 +1,4 @@
-"""From an AdmissionReview's request to its response: pure."""
+"""Answers AdmissionReviews. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -15,22 +15,22 @@ API_VERSION = "admission.k8s.io/v1"
 _UNPROCESSABLE = 422
 _LONGEST_WARNING = 256
 _MOST_WARNINGS = 16
-"""The API server cuts warnings that are longer than 256 characters or 4096 together."""
+"""The API server truncates warnings to 256 characters each, and to 4096 in total."""
 
 Json = Mapping[str, Any]
 
 
 class NotAReviewError(ValueError):
-    """The body is no AdmissionReview."""
+    """The body is not an AdmissionReview."""
 
 
 def review_tasks(settings: RenderSettings) -> Mapping[str, Task]:
-    """The functions that run in the isolated process: from a review as JSON to the answer as JSON, without the uid."""
+    """The functions of the isolated process: from a review as JSON to the response as JSON, without the uid."""
 
     def answered(payload: bytes, *, early: bool) -> bytes:
         try:
             review = json.loads(payload)
-        except (ValueError, RecursionError) as error:  # numbers of thousands of digits, text that is no UTF-8
+        except (ValueError, RecursionError) as error:  # numbers with thousands of digits, or invalid UTF-8
             return json.dumps(refused("", f"The object cannot be read: {str(error)[:200]}.")).encode()
         return json.dumps(reviewed(review, settings, early=early)).encode()
 
@@ -41,12 +41,12 @@ def review_tasks(settings: RenderSettings) -> Mapping[str, Task]:
 
 
 def refused(uid: str, message: str) -> dict[str, Any]:
-    """The answer to a review whose object is refused for this reason."""
+    """The response that rejects an object with this message."""
     return _answer(uid, {"allowed": False, "status": _status(message)})
 
 
 def allowed(uid: str) -> dict[str, Any]:
-    """The answer to a review whose object is not examined."""
+    """The response that allows an object without an examination."""
     return _answer(uid, {"allowed": True})
 
 
@@ -63,12 +63,12 @@ def reviewed(review: Json, settings: RenderSettings, *, early: bool = False) -> 
 
     Args:
         review: The AdmissionReview.
-        settings: What the operator was installed with.
-        early: Whether the API server has not compared the object with the schema yet. Then only what it would refuse
-            next is answered, and everything else is left to the review that follows: somebody else may still change it.
+        settings: Settings of the operator.
+        early: Whether the API server has not validated the object against the schema yet. Then only schema violations
+            are reported. Other problems are left to the second review, because other webhooks may change the object.
 
     Raises:
-        NotAReviewError: The body is something else.
+        NotAReviewError: The body is not an AdmissionReview.
     """
     request = review.get("request")
     if review.get("apiVersion") != API_VERSION or not isinstance(request, Mapping) or "uid" not in request:
@@ -87,7 +87,7 @@ def _early_verdict(request: Json, settings: RenderSettings) -> dict[str, Any]:
 
 
 def _named(new: Json) -> Json:
-    """With the name that the API server makes of generateName, which it does only after this review."""
+    """The object with a name. The API server generates a name from generateName only after this review."""
     metadata = _metadata(new)
     prefix = metadata.get("generateName")
     return {**new, "metadata": {**metadata, "name": f"{prefix}xxxxx"}} if prefix and not metadata.get("name") else new
@@ -109,7 +109,7 @@ def _verdict(request: Json, settings: RenderSettings) -> dict[str, Any]:
 
 
 def _changes_the_spec(new: Json, old: Any) -> bool:
-    """Finalizers and labels can always be changed, and what is being deleted can always go."""
+    """Whether the spec changes. Changes of finalizers and labels, and deletions, are always allowed."""
     if "deletionTimestamp" in _metadata(new):
         return False
     return not isinstance(old, Mapping) or new.get("spec") != old.get("spec")

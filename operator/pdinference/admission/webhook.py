@@ -1,4 +1,4 @@
-"""The webhook's HTTP side: every review is answered, and none holds up another."""
+"""HTTP handlers of the webhook. Every review gets a response, and reviews do not block each other."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from pdinference.isolation.calls import BusyError, Calls, EndedError
 _LOG = logging.getLogger(__name__)
 PATH = "/validate"
 EARLY_PATH = "/validate-early"
-"""Called before the API server compares an object with the schema, so that its refusal is not the first of several."""
+"""Path of the mutating webhook, called before schema validation, so that users get all problems at once."""
 WEBHOOK_RULES = {
     "apiGroups": [names.GROUP],
     "apiVersions": [names.VERSION],
@@ -26,29 +26,29 @@ WEBHOOK_RULES = {
     "resources": [names.PLURAL, names.BATCH_PLURAL],
     "scope": "Namespaced",
 }
-"""What the API server calls for. Neither status nor scale is among it."""
+"""Requests for which the API server calls the webhook. The subresources status and scale are not included."""
 
 _MAX_BODY: Final = 8 * 2**20
 """The API server accepts objects of 3 MiB and stores 1.5 MiB; a review has both, with some characters escaped."""
 _MAX_BODIES: Final = 24 * 2**20
-"""Of all reviews that are being read."""
+"""Maximum total size of all bodies that are being read."""
 _LARGE: Final = 2**16
 _READ_S: Final = 5.0
 
 
 class _TooBusyError(Exception):
-    """There is no room for another body."""
+    """The limit on the total size of bodies is reached."""
 
 
 class _Bodies:
-    """Reads bodies within a common limit."""
+    """Reads bodies within a limit on their total size."""
 
     def __init__(self) -> None:
         self._held = 0
 
     @asynccontextmanager
     async def read(self, request: web.Request) -> AsyncIterator[bytes]:
-        """The body, which counts until the end of the block."""
+        """Read the body, which counts towards the limit until the end of the block."""
         length = _MAX_BODY if request.content_length is None else request.content_length
         if length > _MAX_BODY:
             raise web.HTTPRequestEntityTooLarge(_MAX_BODY, length)
@@ -64,11 +64,11 @@ class _Bodies:
 
 
 def admission_routes(calls: Calls, registry: CollectorRegistry) -> Iterable[web.AbstractRouteDef]:
-    """What to add to the HTTPS server.
+    """The routes of the webhook for the HTTPS server.
 
     Args:
-        calls: Makes the examinations.
-        registry: Gets a count of reviews.
+        calls: Runs the examinations.
+        registry: Registry for the metric of reviews.
     """
     reviews = Counter(
         "pdinference_admission_reviews", "Answers of the webhook, by result (allowed, refused).", ["result"],
@@ -88,7 +88,7 @@ def admission_routes(calls: Calls, registry: CollectorRegistry) -> Iterable[web.
         except TimeoutError:
             return web.Response(status=408, text=f"The body did not arrive within {_READ_S:g} s.\n")
         passed = answer["response"]["allowed"]
-        if not (early and passed):  # it comes again
+        if not (early and passed):  # the second review counts it
             reviews.labels("allowed" if passed else "refused").inc()
         if not passed:
             _LOG.info("Refused: %s", answer["response"]["status"]["message"].strip())
@@ -104,10 +104,10 @@ def admission_routes(calls: Calls, registry: CollectorRegistry) -> Iterable[web.
 
 
 async def _answer(calls: Calls, body: bytes, task: str, opening: asyncio.Lock) -> dict[str, Any]:
-    """The answer to a review; whatever goes wrong, the object does not get in."""
+    """The response to a review. After any error, the object is rejected."""
     uid = ""
     try:
-        async with opening:  # one at a time, with turns for everything else in between: a large one takes 50 ms
+        async with opening:  # one at a time, so that other tasks run in between: a large one takes 50 ms
             if len(body) > _LARGE:
                 await asyncio.sleep(0)
             envelope = opened(body)
@@ -121,7 +121,7 @@ async def _answer(calls: Calls, body: bytes, task: str, opening: asyncio.Lock) -
         return refused(error.uid, str(error))
     except (EndedError, BusyError) as error:
         return refused(uid, str(error))
-    except Exception as error:  # noqa: BLE001 - an answer is due
+    except Exception as error:  # noqa: BLE001 - every review needs a response
         _LOG.exception("A review failed")
         return refused(
             uid,

@@ -1,4 +1,4 @@
-"""Problems of `spec.model.lora`: names that collide, and too few CPU slots."""
+"""Problems of `spec.model.lora`: name collisions, and too few CPU slots."""
 
 from collections.abc import Iterator
 

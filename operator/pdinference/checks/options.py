@@ -105,7 +105,7 @@ _FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def _number(value: Any) -> str:
-    """`int`, `float` or another type name. A text with a number counts as that number."""
+    """`int`, `float` or another type name. A string with a number counts as that number."""
     if isinstance(value, str):
         if re.fullmatch(r"-?\d{1,18}", value, re.ASCII):
             return "int"

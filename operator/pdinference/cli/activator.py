@@ -1,4 +1,4 @@
-"""`pdinference activator run`: what stands in front of the router of a resource with `scaleToZero`."""
+"""`pdinference activator run`: the container in front of the router of a resource with `scaleToZero`."""
 
 import asyncio
 
@@ -9,11 +9,11 @@ from pdinference.api import names
 
 @click.group("activator")
 def activator_command() -> None:
-    """Requests that wait while a model has no pods."""
+    """Queue requests while a model has no pods."""
 
 
 @activator_command.command("run")
-@click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen at.")  # noqa: S104 - a pod's
+@click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen on.")  # noqa: S104 - in a pod
 @click.option("--port", type=click.IntRange(0, 65535), default=names.ROUTER_PORT, help="Port for requests.")
 @click.option(
     "--state-port",
@@ -25,7 +25,7 @@ def activator_command() -> None:
 @click.option("--max-queued-requests", type=click.IntRange(1), default=100, show_default=True)
 @click.option("--max-wait-seconds", type=click.FloatRange(0, min_open=True), default=600, show_default=True)
 @click.option(
-    "--drain-seconds", type=click.FloatRange(0), default=300, show_default=True, help="For answers when it stops."
+    "--drain-seconds", type=click.FloatRange(0), default=300, show_default=True, help="Drain time after SIGTERM."
 )
 def run_command(
     *,
@@ -37,8 +37,8 @@ def run_command(
     max_wait_seconds: float,
     drain_seconds: float,
 ) -> None:
-    """Pass requests on to the router in the same pod; hold them while it has nobody to send them to."""
-    from pdinference.activator.gate import Gate  # noqa: PLC0415 - aiohttp takes its time to import
+    """Forward requests to the router in the same pod, and queue them while the router has no pods to send them to."""
+    from pdinference.activator.gate import Gate  # noqa: PLC0415 - the import of aiohttp is slow
     from pdinference.activator.run import Ports, run  # noqa: PLC0415
 
     async def serve() -> None:

@@ -1,4 +1,4 @@
-"""`pdinference batch run`: what the Job of a PDBatch runs. It needs no cluster, only a service and two places."""
+"""`pdinference batch run`: the command of a PDBatch's Job. Needs a service, an input and an output, but no cluster."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from pdinference.api import names
 
 @click.group("batch")
 def batch_command() -> None:
-    """Offline work: many requests from a file."""
+    """Run batches of requests from a file."""
 
 
 @batch_command.command("run")
@@ -21,31 +21,31 @@ def batch_command() -> None:
     "source",
     required=True,
     type=click.Path(path_type=Path),
-    help="File of requests, one a line, in the format of OpenAI's batch API.",
+    help="File with one request per line, in the format of OpenAI's batch API.",
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
-    help="Folder for output.jsonl and errors.jsonl. A run that was interrupted goes on there.",
+    help="Folder for output.jsonl and errors.jsonl. A new run resumes an interrupted one.",
 )
 @click.option(
     "--output-config-map",
     metavar="NAMESPACE/NAME",
-    help="ConfigMap for them, which exists, instead of a folder.",
+    help="Existing ConfigMap for the output, instead of a folder.",
 )
 @click.option(
     "--input-root",
     type=click.Path(path_type=Path),
-    help="Folder that the input has to be in, wherever links lead.  [default: anywhere]",
+    help="Folder that must contain the input after links are resolved.  [default: any folder]",
 )
 @click.option(
-    "--output-root", type=click.Path(path_type=Path), help="The same of the output folder.  [default: anywhere]"
+    "--output-root", type=click.Path(path_type=Path), help="The same for the output folder.  [default: any folder]"
 )
-@click.option("--url", required=True, help="Address of the service, less /v1/....")
-@click.option("--model", help="Model of every request.  [default: what its line says]")
-@click.option("--default-model", help="Model of requests that name none.")
-@click.option("--concurrency", type=click.IntRange(1), default=16, show_default=True, help="Requests at a time.")
-@click.option("--max-retries", type=click.IntRange(0), default=5, show_default=True, help="Retries of a request.")
+@click.option("--url", required=True, help="URL of the service without /v1/....")
+@click.option("--model", help="Model of all requests.  [default: the model in each line]")
+@click.option("--default-model", help="Model of requests without one.")
+@click.option("--concurrency", type=click.IntRange(1), default=16, show_default=True, help="Concurrent requests.")
+@click.option("--max-retries", type=click.IntRange(0), default=5, show_default=True, help="Retries of each request.")
 @click.option(
     "--request-timeout", type=click.FloatRange(0, min_open=True), default=600, show_default=True, help="Seconds."
 )
@@ -54,19 +54,19 @@ def batch_command() -> None:
     type=click.FloatRange(0, min_open=True),
     default=300,
     show_default=True,
-    help="Seconds that the service as a whole may be away.",
+    help="Seconds that the service may be unavailable.",
 )
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
     default=names.RUNNER_METRICS_PORT,
     show_default=True,
-    help="Port of /metrics; 0 takes a free one.",
+    help="Port of /metrics; 0 selects a free port.",
 )
 @click.option(
     "--report",
     type=click.Path(path_type=Path),
-    help="File for the last words: the counts and a sentence, as JSON.  [default: none]",
+    help="File for the termination message: counts and a sentence, as JSON.  [default: none]",
 )
 def run_command(
     *,
@@ -85,8 +85,8 @@ def run_command(
     metrics_port: int,
     report: Path | None,
 ) -> None:
-    """Send the requests of a file to a service, and keep the answers."""
-    from pdinference.runner.run import Task, run  # noqa: PLC0415 - aiohttp takes its time to import
+    """Send the requests of a file to a service, and store the responses."""
+    from pdinference.runner.run import Task, run  # noqa: PLC0415 - the import of aiohttp is slow
     from pdinference.runner.sending import Service  # noqa: PLC0415
     from pdinference.runner.stores import ConfigMapName  # noqa: PLC0415
 

@@ -40,29 +40,29 @@ def _service(_context: click.Context, _parameter: click.Parameter, value: str | 
 @click.group()
 @click.version_option(package_name="pdinference")
 def main() -> None:
-    """Serve large language models with vLLM on Kubernetes, prefill and decode apart."""
+    """Serve large language models with vLLM on Kubernetes, with disaggregated prefill and decode."""
 
 
 @main.command()
 @click.argument("names_", metavar="[NAME]...", nargs=-1)
 def crd(names_: tuple[str, ...]) -> None:
-    """Print the CustomResourceDefinitions, or those of these names."""
-    from pdinference.api.crd import definitions  # noqa: PLC0415 - JSON schemas take their time to import
+    """Print all CustomResourceDefinitions, or those with the given names."""
+    from pdinference.api.crd import definitions  # noqa: PLC0415 - the import of JSON schemas is slow
 
     found = definitions()
     for name in names_:
         if name not in found:
             raise click.ClickException(f"There is no definition {name}; there are {', '.join(found)}.")
-    # A schema is mostly indentation: with its leaves on one line each, the file is a fifth smaller.
+    # Flow style for leaves makes the file a fifth smaller, because most of a schema is indentation.
     _print_yaml([found[name] for name in names_ or found], default_flow_style=None, width=1000)
 
 
 @main.command("render")
 @file_option
-@click.option("-n", "--namespace", default=None, help="Namespace of resources that name none.  [default: default]")
+@click.option("-n", "--namespace", default=None, help="Namespace of resources without one.  [default: default]")
 @installation
 def render_command(source: IO[str], namespace: str | None, settings: RenderSettings) -> None:
-    """Print what the operator would apply, without a cluster."""
+    """Print the objects that the operator would apply, without a cluster."""
     for document in documents(source, namespace):
         with problems_told(document, source.name):
             examination = examine(document, settings, local_facts)
@@ -75,10 +75,10 @@ def render_command(source: IO[str], namespace: str | None, settings: RenderSetti
 
 @main.command("validate")
 @file_option
-@click.option("-n", "--namespace", default=None, help="Namespace of resources that name none.  [default: default]")
+@click.option("-n", "--namespace", default=None, help="Namespace of resources without one.  [default: default]")
 @installation
 def validate_command(source: IO[str], namespace: str | None, settings: RenderSettings) -> None:
-    """Say what the webhook would say, without a cluster; all problems of all resources at once."""
+    """Check resources like the webhook, without a cluster, and print all problems."""
     refused = False
     for document in documents(source, namespace, (names.KIND, names.BATCH_KIND)):
         try:
@@ -109,16 +109,16 @@ def _warn(examination: Examination | BatchExamination, file: str) -> None:
     help="Cluster to work on.  [default: the pod's own, else that of kubectl]",
 )
 @click.option(
-    "--leader-elect/--no-leader-elect", default=True, show_default=True, help="Work only while holding the Lease."
+    "--leader-elect/--no-leader-elect", default=True, show_default=True, help="Reconcile only while holding the Lease."
 )
-@click.option("--lease-namespace", default="default", show_default=True, help="Where the Lease is.")
-@click.option("--workers", type=click.IntRange(1), default=8, show_default=True, help="Reconciles at a time.")
+@click.option("--lease-namespace", default="default", show_default=True, help="Namespace of the Lease.")
+@click.option("--workers", type=click.IntRange(1), default=8, show_default=True, help="Concurrent reconciles.")
 @click.option(
     "--resync-seconds",
     type=click.FloatRange(0, min_open=True),
     default=600,
     show_default=True,
-    help="How often everything is listed, which cures whatever a watch missed.",
+    help="Interval of complete lists, which correct missed watch events.",
 )
 @click.option(
     "--health-port",
@@ -126,7 +126,7 @@ def _warn(examination: Examination | BatchExamination, file: str) -> None:
     type=click.IntRange(0, 65535),
     default=8080,
     show_default=True,
-    help="Port of /healthz, /readyz and /metrics; 0 takes a free one.",
+    help="Port of /healthz, /readyz and /metrics; 0 selects a free port.",
 )
 @installation
 @tls_options
@@ -134,14 +134,14 @@ def _warn(examination: Examination | BatchExamination, file: str) -> None:
     "--metrics-service",
     metavar="NAMESPACE/NAME",
     callback=_service,
-    help="Service through which the API server asks this operator for external metrics.  [default: serve none]",
+    help="Service of this operator in the APIService for external metrics.  [default: serve no metrics]",
 )
 @click.option(
     "--scrape-seconds",
     type=click.FloatRange(0, min_open=True),
     default=5,
     show_default=True,
-    help="How often the load of autoscaled pods is read.",
+    help="Interval of reading the load of autoscaled pods.",
 )
 @click.option("--log-format", type=click.Choice(["json", "plain"]), default="json", show_default=True)
 @click.option(
@@ -149,7 +149,7 @@ def _warn(examination: Examination | BatchExamination, file: str) -> None:
 )
 def run(settings: RenderSettings, tls: dict[str, Any], **options: Any) -> None:
     """Run the operator."""
-    # Kopf and the Kubernetes client take a second to import; `render` and `crd` do without.
+    # The import of Kopf and the Kubernetes client takes a second. `render` and `crd` do not need them.
     from pdinference.runtime.run import run as run_operator  # noqa: PLC0415
     from pdinference.runtime.settings import OperatorSettings, TLSSettings  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""`pdinference convert`: from a vLLM command line or manifest to a PDInference."""
+"""`pdinference convert`: converts a vLLM command line or manifest to a PDInference."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -40,9 +40,9 @@ _PLAN_OF_FOLDER = "plan --model-dir DIR -f FILE"
     help="File with the command line (a shell script, or docker run), a compose file, or a manifest with a vLLM "
     "container; - reads standard input.",
 )
-@click.option("--parameter", type=_FILE, help="The same, of P alone; --decode goes with it.")
-@click.option("--decode", type=_FILE, help="The same, of D alone.")
-@click.option("--name", help="Name of the resource.  [default: made from that of the model or workload]")
+@click.option("--parameter", type=_FILE, help="The same for P only; requires --decode.")
+@click.option("--decode", type=_FILE, help="The same for D only.")
+@click.option("--name", help="Name of the resource.  [default: from the model or workload]")
 def convert_command(
     words: tuple[str, ...],
     source: IO[str] | None,
@@ -50,10 +50,10 @@ def convert_command(
     decode: IO[str] | None,
     name: str | None,
 ) -> None:
-    """Print the PDInference for a command line of vLLM, with a comment for each thing that it leaves out.
+    """Print the PDInference for a vLLM command line, with a comment for each setting that is left out.
 
-    Nothing is run or expanded. One command line gives P and D the same options. Of two, kv_role says which one is P, or
-    --parameter and --decode do.
+    Nothing is executed or expanded. One command line sets the options of P and D. With two command lines, kv_role or
+    --parameter and --decode determine the roles.
     """
     from pdinference.api.names import Role  # noqa: PLC0415 - as below
     from pdinference.conversion import ConversionError, convert, pair_of, starts_in_words  # noqa: PLC0415 - pydantic
@@ -104,7 +104,7 @@ def _head(plan: str) -> tuple[str, ...]:
     return (
         "Made by `pdinference convert`. Before you apply it:",
         f"  pdinference {'validate -f FILE':{len(plan)}}  checks it, without a cluster",
-        f"  pdinference {plan}  says what P and D hold in memory, and how many requests fit",
+        f"  pdinference {plan}  shows the memory of P and D, and how many requests fit",
     )
 
 
@@ -123,7 +123,7 @@ def _comments(remarks: "tuple[Remark, ...]") -> list[str]:
 
 
 def _merged(remarks: "tuple[Remark, ...]") -> "list[Remark]":
-    """Remarks with the same text as one, about all of their subjects."""
+    """Merge remarks with the same text into one with all subjects."""
     subjects: dict[tuple[str, bool], list[str]] = {}
     for remark in remarks:
         subjects.setdefault((remark.text, remark.left_out), []).append(plain(remark.subject, _LONGEST_SUBJECT))
@@ -131,14 +131,14 @@ def _merged(remarks: "tuple[Remark, ...]") -> "list[Remark]":
 
 
 def _item(text: str) -> list[str]:
-    """An item of a list, in lines that break between words only, so that a command can be copied."""
+    """A list item, wrapped between words only, so that commands can be copied."""
     return wrap(
         text, _WIDTH, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
 
 
 def _check(conversion: "Conversion") -> None:
-    """Say what is wrong with the resource, as `validate` would."""
+    """Report problems of the resource, like `validate`."""
     from pdinference.api.validation import refusal  # noqa: PLC0415 - pydantic
     from pdinference.checks import examine  # noqa: PLC0415 - the same
     from pdinference.manifests import RenderSettings  # noqa: PLC0415 - the same
@@ -148,4 +148,4 @@ def _check(conversion: "Conversion") -> None:
         click.echo(f"Warning: {warning}", err=True)
     if examination.problems:
         name = conversion.document["metadata"]["name"]
-        raise click.ClickException(f"This has to be changed first. {refusal(name, examination.problems)}")
+        raise click.ClickException(f"Change this first. {refusal(name, examination.problems)}")

@@ -1,4 +1,4 @@
-"""Resources from files, and what is wrong with them in words for a person."""
+"""Reads resources from files, and reports their problems."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ def file_option(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def documents(source: IO[str], namespace: str | None, kinds: Collection[str] = (names.KIND,)) -> list[dict[str, Any]]:
-    """Read the documents of these kinds in a file; others, as in any file for kubectl, are passed over."""
+    """Read the documents of these kinds in a file. Documents of other kinds are skipped."""
     wanted = [
         document for document in yaml_documents(source) if isinstance(document, dict) and _kind_of(document) in kinds
     ]
@@ -46,7 +46,7 @@ def _kind_of(document: dict[str, Any]) -> str:
 
 @contextmanager
 def problems_told(document: dict[str, Any], file: str) -> Iterator[None]:
-    """End with all that is wrong with a document, in words for a person."""
+    """Exit with a message that lists all problems of a document."""
     try:
         yield
     except InvalidResourceError as error:
@@ -54,6 +54,6 @@ def problems_told(document: dict[str, Any], file: str) -> Iterator[None]:
 
 
 def name_of(document: dict[str, Any]) -> object:
-    """The name that a document gives itself."""
+    """The name in a document."""
     metadata = document.get("metadata")
     return metadata.get("name") if isinstance(metadata, dict) else None

@@ -1,4 +1,4 @@
-"""Options that say what the operator is installed with, for it and for what works without a cluster."""
+"""Options with the settings of the installation, for the operator and for commands without a cluster."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -16,59 +16,59 @@ _AUTH_MODES: Final = ("bearer", "basic", "tls", "custom", "oauth", "apiKey")
 
 
 def installation(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say what the operator is installed with."""
+    """Add the options with the settings of the installation."""
 
     @click.option(
         "--router-image",
         default=names.DEFAULT_ROUTER_IMAGE,
         show_default=True,
-        help="Router image of resources that name none.",
+        help="Router image of resources without spec.router.image.",
     )
     @policy_option
     @click.option(
         "--model-image",
         default=names.DEFAULT_MODEL_IMAGE,
         show_default=True,
-        help="Image that downloads and checks models, and holds requests of those that sleep; another one restarts "
-        "pods with a cache, and routers of models that may sleep.",
+        help="Image that downloads and checks models, and queues requests of models that sleep. A change restarts pods "
+        "with a model cache, and routers of models with scaleToZero.",
     )
     @click.option(
         "--runner-image",
         default=names.DEFAULT_OPERATOR_IMAGE,
         show_default=True,
-        help="Image of batch runners: the operator's own.",
+        help="Image of batch runners: the operator image.",
     )
     @click.option(
         "--operator-namespace",
         default="",
-        help="Where the operator's pods are; policies let these in.  [default: none]",
+        help="Namespace of the operator's pods, which NetworkPolicies allow to connect.  [default: none]",
     )
     @click.option(
-        "--operator-label", "operator_labels", multiple=True, help="key=value that selects these; repeatable."
+        "--operator-label", "operator_labels", multiple=True, help="Label key=value of these pods; repeatable."
     )
     @click.option(
         "--prometheus-namespace",
         default="",
-        help="Where a Prometheus is that reads the metrics of vLLM pods; policies let it in.  [default: none]",
+        help="Namespace of a Prometheus that scrapes vLLM pods, which NetworkPolicies allow.  [default: none]",
     )
     @click.option(
         "--keda-prometheus",
         metavar="URL",
         default="",
-        help="Prometheus that ScaledObjects of KEDA ask.  [default: do not use KEDA]",
+        help="URL of the Prometheus for ScaledObjects of KEDA.  [default: do not use KEDA]",
     )
     @click.option(
         "--keda-authentication",
         metavar="KIND/NAME",
         callback=_authentication,
-        help="TriggerAuthentication or ClusterTriggerAuthentication with which KEDA asks.  [default: none]",
+        help="TriggerAuthentication or ClusterTriggerAuthentication of KEDA for Prometheus.  [default: none]",
     )
     @click.option(
         "--keda-auth-mode",
         "keda_auth_modes",
         type=click.Choice(_AUTH_MODES),
         multiple=True,
-        help="What KEDA does with its secrets; repeatable.  [default: a pod identity]",
+        help="Authentication mode for its secrets; repeatable.  [default: a pod identity]",
     )
     @click.option(
         "--batch-config-maps",

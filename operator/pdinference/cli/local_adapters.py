@@ -1,4 +1,4 @@
-"""What this machine knows of LoRA adapters: in folders that are here too, and in the cache of the hub's client."""
+"""Facts about LoRA adapters on this machine: in folders, and in the cache of the hub's client."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,7 +16,7 @@ _LONGEST_COMMIT = 255
 
 
 def local_facts(resource: PDInference) -> dict[str, Any] | None:
-    """In the form of `status.model`; None where nothing is known. No network is asked."""
+    """Facts in the form of `status.model`; None if there are none. Makes no network requests."""
     if resource.spec.model.lora is None:
         return None
     source = resource.spec.model.source
@@ -29,7 +29,7 @@ def _facts(path: str, source: ModelSource) -> dict[str, Any] | None:
     for folder in _folders(path, source):
         try:
             return facts_in_folder(path, folder)
-        except ModelFilesError:  # what is unknown here may be known where the pods run
+        except ModelFilesError:  # the adapter may exist on the nodes of the pods
             continue
     return None
 
@@ -37,8 +37,8 @@ def _facts(path: str, source: ModelSource) -> dict[str, Any] | None:
 def _folders(path: str, source: ModelSource) -> Iterator[Path]:
     if path.startswith("/"):
         yield Path(path)
-    elif source.model_scope is None:  # vLLM looks for adapters on the hub of the model
-        # Without the client's own function, which imports half a second of HTTP.
+    elif source.model_scope is None:  # vLLM downloads adapters from the hub of the model
+        # The client's own function is not used, because its import takes half a second.
         from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415
 
         kept = Path(HF_HUB_CACHE, f"models--{path.replace('/', '--')}")

@@ -1,4 +1,4 @@
-"""`pdinference model`: what runs in pods beside vLLM, and may be tried by hand."""
+"""`pdinference model`: commands of pods beside vLLM, which can also be run manually."""
 
 import asyncio
 import json
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 _TELL_EVERY_S = 10.0
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
-_hub_option = click.option("--hub", type=click.Choice(["huggingFace", "modelScope"]), help="Where it comes from.")
-_repository_option = click.option("--repository", help="Repository there: owner/name.")
+_hub_option = click.option("--hub", type=click.Choice(["huggingFace", "modelScope"]), help="Hub of the model.")
+_repository_option = click.option("--repository", help="Repository on the hub: owner/name.")
 _revision_option = click.option("--revision", help="Branch, tag or commit.")
 _job_option = click.option(
-    "--job", metavar="NAMESPACE/NAME", help="Job whose annotation tells how far it is.  [default: say so here]"
+    "--job", metavar="NAMESPACE/NAME", help="Job whose annotation gets the progress.  [default: log it]"
 )
 _adapters_option = click.option(
-    "--adapters", default="", help="LoRA adapters to look at too: folders and repositories, with commas between."
+    "--adapters", default="", help="LoRA adapters to inspect, too: comma-separated folders and repositories."
 )
 
 
@@ -42,9 +42,9 @@ def model_group() -> None:
 @_revision_option
 @_adapters_option
 @_job_option
-@click.option("--folder", type=_FOLDER, required=True, help="Where its files shall be.")
+@click.option("--folder", type=_FOLDER, required=True, help="Target folder.")
 def fetch(*, hub: str, repository: str, revision: str, job: str | None, folder: Path, adapters: str) -> None:
-    """Download a model into a folder, unless it is there, and verify it."""
+    """Download a model to a folder, unless it is there, and verify it."""
     from pdinference.models.facts import facts_of_folder  # noqa: PLC0415 - hubs' clients take a second to import
     from pdinference.models.progress import Progress  # noqa: PLC0415
     from pdinference.models.snapshot import fetch as fetch_snapshot  # noqa: PLC0415
@@ -59,9 +59,9 @@ def fetch(*, hub: str, repository: str, revision: str, job: str | None, folder: 
 
 
 @model_group.command()
-@click.option("--folder", type=_FOLDER, required=True, help="Where its files are.")
+@click.option("--folder", type=_FOLDER, required=True, help="Folder of the model.")
 def check(folder: Path) -> None:
-    """Check that a folder holds a whole model, as `fetch` left it."""
+    """Check that a folder has a complete download of `fetch`."""
     from pdinference.models.errors import ModelError  # noqa: PLC0415
     from pdinference.models.manifest import check as check_manifest  # noqa: PLC0415
 
@@ -73,12 +73,12 @@ def check(folder: Path) -> None:
 
 
 @model_group.command()
-@click.option("--folder", type=click.Path(path_type=Path), required=True, help="Where the model is.")
-@click.option("--field", default="the path", help="What to correct when it is not there.")
-@click.option("--load-format", default="auto", help="How vLLM is going to load its weights.")
-@click.option("--config/--no-config", default=True, help="Whether its config is to be there too.")
+@click.option("--folder", type=click.Path(path_type=Path), required=True, help="Folder of the model.")
+@click.option("--field", default="the path", help="Field to correct if it does not exist, for messages.")
+@click.option("--load-format", default="auto", help="Load format of vLLM.")
+@click.option("--config/--no-config", default=True, help="Whether the folder must contain the config.")
 def look(*, folder: Path, field: str, load_format: str, config: bool) -> None:
-    """Look whether vLLM can load what somebody else put into a folder: headers and sizes only."""
+    """Check whether vLLM can load the model in a folder, by headers and sizes only."""
     from pdinference.models.errors import ModelFilesError  # noqa: PLC0415
     from pdinference.models.folder import Expected, check_folder  # noqa: PLC0415
 
@@ -95,11 +95,11 @@ def look(*, folder: Path, field: str, load_format: str, config: bool) -> None:
 @_revision_option
 @_adapters_option
 @_job_option
-@click.option("--folder", type=_FOLDER, help="Folder to look into, instead of a hub.")
+@click.option("--folder", type=_FOLDER, help="Folder to inspect, instead of a hub.")
 def inspect(
     *, hub: str | None, repository: str, revision: str, job: str | None, folder: Path | None, adapters: str
 ) -> None:
-    """Tell what is known of a model, without its weights: JSON that the memory plan is made of."""
+    """Print facts about a model for the memory plan, as JSON. Does not read weights."""
     from pdinference.models.facts import facts_of_folder, facts_of_hub  # noqa: PLC0415
     from pdinference.models.progress import Phase, Progress  # noqa: PLC0415
 
@@ -120,7 +120,7 @@ def inspect(
 
 
 def _adapter_facts(adapters: str, hub: str | None) -> dict[str, object]:
-    """What is known of adapters; vLLM looks for those that are repositories on the hub of the model."""
+    """Facts about adapters. vLLM downloads adapter repositories from the hub of the model."""
     from pdinference.models.adapters import facts_of_adapters  # noqa: PLC0415
 
     if not adapters:
@@ -130,7 +130,7 @@ def _adapter_facts(adapters: str, hub: str | None) -> dict[str, object]:
 
 
 def hub_of(hub: str, repository: str, revision: str) -> "Hub":
-    """A repository on the hub of this name."""
+    """A repository on the hub with this name."""
     from pdinference.models.hubs.hub import Repository  # noqa: PLC0415
 
     if not repository or not revision:
@@ -140,7 +140,7 @@ def hub_of(hub: str, repository: str, revision: str) -> "Hub":
         from pdinference.models.hubs.model_scope import ModelScopeHub  # noqa: PLC0415
 
         return ModelScopeHub(where)
-    # Read when the client is imported: it shall tell nobody what is downloaded, and draw no bars into logs.
+    # The client reads these variables when it is imported: no telemetry, and no progress bars in logs.
     os.environ.update(HF_HUB_DISABLE_TELEMETRY="1", HF_HUB_DISABLE_PROGRESS_BARS="1")
     from pdinference.models.hubs.hugging_face import HuggingFaceHub  # noqa: PLC0415
 
@@ -164,7 +164,7 @@ def _run(work: Callable[[], None], progress: "Progress", job: str | None) -> Non
 
 
 def _told(work: Callable[[], None], progress: "Progress") -> None:
-    """Do the work, and say now and then how far it is."""
+    """Run the work, and log its progress at intervals."""
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(work)
         while wait([running], timeout=_TELL_EVERY_S).not_done:

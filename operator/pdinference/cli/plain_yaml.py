@@ -1,4 +1,4 @@
-"""YAML that a person reads."""
+"""Writes readable YAML."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import yaml
 
 
 class PlainDumper(yaml.CSafeDumper):
-    """Writes every object out in full: anchors and aliases are legal YAML, and hard to read."""
+    """Writes YAML without anchors and aliases, which are hard to read."""
 
     def ignore_aliases(self, data: Any) -> bool:
         """Never use an alias."""

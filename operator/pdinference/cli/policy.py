@@ -1,4 +1,4 @@
-"""The option `--policy`: a file with what the installation allows to resources."""
+"""The option `--policy`: a file with the installation policy."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,13 +14,13 @@ from pdinference.api.words import sentence
 
 
 def policy_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option; the command gets a `Policy`."""
+    """Add the option. The command gets a `Policy`."""
     return click.option(
         "--policy",
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
         callback=_read,
-        help="YAML file with what resources may ask for, as in the chart's values policy and allowedHostPaths.  "
-        "[default: nothing beyond what every cluster allows]",
+        help="YAML file with the installation policy, as in the chart values policy and allowedHostPaths.  "
+        "[default: the most restrictive policy]",
     )(command)
 
 
@@ -35,11 +35,11 @@ def _read(_context: click.Context, _parameter: click.Parameter, file: Path | Non
         return Policy.model_validate({} if content is None else content)
     except ValidationError as error:
         lines = (f"  {path(details['loc']) or 'all of it'}: {_words(details)}" for details in error.errors())
-        raise click.BadParameter("\n".join([f"{file} is no policy.", *lines])) from None
+        raise click.BadParameter("\n".join([f"{file} is not a valid policy.", *lines])) from None
 
 
 def _words(details: ErrorDetails) -> str:
     if details["type"] == "extra_forbidden":
         known = ", ".join(str(field.alias) for field in Policy.model_fields.values())
-        return f"This is an unknown member. A policy has {known}."
+        return f"Unknown field. A policy has {known}."
     return sentence(details, "")

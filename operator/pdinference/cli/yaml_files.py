@@ -1,4 +1,4 @@
-"""YAML from a file of the user: its faults become messages, and its aliases cannot fill the memory."""
+"""Reads untrusted YAML files: errors become messages, and aliases cannot exhaust the memory."""
 
 from collections.abc import Iterator
 from typing import IO, Any, Final
@@ -11,11 +11,11 @@ from pdinference.api.bounds import MAX_VALUES
 _MAX_CHARACTERS: Final = 16 * 2**20
 _MAX_MERGED: Final = 64
 _MAX_DEPTH: Final = 256
-"""Libyaml recurses, and ends the process when the stack is full. The document's own bound is lower."""
+"""Maximum depth of YAML. libyaml recurses and crashes on a stack overflow. The limit for documents is lower."""
 
 
 class _Loader(yaml.CSafeLoader):
-    """Limits merge keys (`<<`), which copy members: nested ones would multiply them."""
+    """Limits merge keys (`<<`), because nested merge keys multiply members."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         for key, value in node.value:
@@ -34,7 +34,7 @@ def yaml_documents(source: IO[str]) -> Iterator[Any]:
     """All documents of a file.
 
     Raises:
-        ClickException: It is not YAML, or exceeds what can be read.
+        ClickException: It is not YAML, or exceeds the limits.
     """
     yield from documents_of(text_of(source, _MAX_CHARACTERS), source.name)
 
@@ -43,12 +43,12 @@ def text_of(source: IO[str], most: int) -> str:
     """The text of a file.
 
     Raises:
-        ClickException: It is no text, or has more characters than this.
+        ClickException: It is not UTF-8 text, or is too long.
     """
     try:
         text = source.read(most + 1)
     except UnicodeDecodeError as error:
-        raise click.ClickException(f"{source.name} is no text in UTF-8, so it is not YAML: {error}") from None
+        raise click.ClickException(f"{source.name} is not UTF-8 text, so it is not YAML: {error}") from None
     if len(text) > most:
         raise click.ClickException(f"{source.name} has more than {most} characters. Split the file.")
     return text
@@ -63,7 +63,7 @@ def documents_of(text: str, name: str) -> Iterator[Any]:
     try:
         _check_depth(text)
         yield from yaml.load_all(text, Loader=_Loader)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: numbers and dates out of range, text that is no UTF-8
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: numbers and dates out of range, invalid UTF-8
         raise click.ClickException(f"{name} is not YAML: {error}") from None
 
 

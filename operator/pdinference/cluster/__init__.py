@@ -1,1 +1,1 @@
-"""Everything that touches the API server: client, cache of live objects, apply, prune."""
+"""Access to the API server: client, cache of live objects, apply, prune."""

@@ -1,4 +1,4 @@
-"""Server-side apply of the children: each one only when it is absent, changed, or was changed by somebody else."""
+"""Server-side apply of children that are missing or out of date, or that another manager has changed."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
@@ -29,7 +29,7 @@ _NOT_FOUND = 404
 _CONFLICT = 409
 _FIRST, _BINDINGS, _LAST = range(3)
 _LATE = WORKLOADS | {AUTOSCALER.name, SCALED_OBJECT.name}
-"""Kinds that need others: service accounts, or scale targets."""
+"""Kinds that depend on others: on service accounts, or on scale targets."""
 
 
 class Parent(NamedTuple):
@@ -40,10 +40,10 @@ class Parent(NamedTuple):
 
 
 class Applier:
-    """Brings children to what their manifests say.
+    """Applies the manifests of children.
 
     Args:
-        concurrency: Requests under way at a time, over all resources.
+        concurrency: Maximum number of concurrent requests, over all resources.
     """
 
     def __init__(self, api: ApiServer, cache: Cache, *, concurrency: int = 32) -> None:
@@ -52,12 +52,12 @@ class Applier:
         self._slots = asyncio.Semaphore(concurrency)
 
     async def apply(self, children: Iterable[Child], parent: Parent) -> Outcome:
-        """Apply what needs it; a refused object stops only those that need it (`prerequisites`).
+        """Apply the children that are not in order. A rejected child blocks only its dependents (`prerequisites`).
 
-        Workloads come after what their pods need (service accounts above all), so that no pod is refused; and role
-        bindings after roles, because the API server grants only what it can look up. Where a kind is missing, workloads
-        do not come at all: such an API server drops fields of pods that it does not know, so that they would start
-        without their devices.
+        Workloads are applied after the objects that their pods need, such as service accounts. Role bindings are
+        applied after roles, because the API server looks up the role of a binding. If the cluster does not serve a
+        kind, no workload is applied: the API server would drop unknown fields of pods, and the pods would start without
+        their devices.
         """
         outcome = Outcome()
         children = tuple(children)
@@ -84,7 +84,7 @@ class Applier:
         await asyncio.gather(*(self._bring(child, parent, outcome, verdict) for child, verdict in judged))
 
     def _judge(self, child: Child, parent: Parent, outcome: Outcome) -> Verdict:
-        """What the cache says about a child; without I/O, so that a reconcile with nothing to do costs little."""
+        """The verdict on a child from the cache. Without I/O, so that a reconcile without changes is cheap."""
         record = self._cache.children.get(child.key)
         verdict = judge(record, parent.owner, parent.uid, child.fingerprint, child.replicas)
         if verdict in {Verdict.WAIT, Verdict.FOREIGN}:
@@ -119,10 +119,10 @@ class Applier:
             outcome.applied.append(child.key)
 
     async def _create(self, child: Child, path: str, parent: Parent, outcome: Outcome) -> Json | None:
-        """Apply what the cache does not know; None when another's object has the name.
+        """Create a child that is not in the cache; None if an object of another owner has the name.
 
-        A plain apply would take over whatever has this name, and the cache cannot tell, because it holds labelled
-        objects only. An object of ours whose label was taken away is found here too, and gets it back.
+        A plain apply would take over any object of this name. The cache cannot detect such an object, because it holds
+        labelled objects only. A child that has lost its label is found here, and the apply restores the label.
         """
         manifest = child.marked()
         try:
@@ -137,14 +137,14 @@ class Applier:
 
 
 def wave_of(key: ChildKey) -> int:
-    """When a child is applied: after all children with a lower number, and at the same time as those with the same."""
+    """The wave in which a child is applied: after all lower waves, and concurrently with its own wave."""
     if key.kind == ROLE_BINDING.name:
         return _BINDINGS
     return _LAST if key.kind in _LATE else _FIRST
 
 
 def _needs(children: Iterable[Child]) -> dict[ChildKey, Collection[ChildKey]]:
-    """What each child needs to be in order before it is applied."""
+    """The prerequisites of each child, which must be in order before it is applied."""
     children = tuple(children)
     keys = frozenset(child.key for child in children)
     last = {child.key: keys - {child.key} for child in children if child.last}
@@ -152,7 +152,7 @@ def _needs(children: Iterable[Child]) -> dict[ChildKey, Collection[ChildKey]]:
 
 
 def is_ours(found: Json, key: ChildKey, parent: Parent, outcome: Outcome) -> bool:
-    """Whether an object that the cache does not know may be applied; if not, that is noted."""
+    """Whether an object that is not in the cache may be applied; if not, the outcome records the reason."""
     owner, owner_uid = controller_of(found["metadata"])
     deleting = "deletionTimestamp" in found["metadata"]
     taken = judge_owner(owner, owner_uid, deleting=deleting, owner=parent.owner, uid=parent.uid)

@@ -1,7 +1,7 @@
-"""The live objects, as far as the operator has seen them.
+"""Cache of live objects.
 
-Three sources write here: the watches, the periodic lists, and the answers to our own writes. A record only ever moves
-forward in resource versions, so a late watch event cannot undo what an apply has just answered.
+It is updated by watches, periodic lists, and the responses to the operator's own writes. A record never goes back to an
+older resource version, so a late watch event cannot undo the response to an apply.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +29,7 @@ Record = ResourceRecord | ChildRecord | PodRecord | HistoryRecord
 
 
 def record_of(kind: Kind, body: Json) -> Record | None:
-    """What the cache keeps of an object; None for a pod that is not one of ours."""
+    """The record of an object; None for a pod that does not belong to a resource."""
     if kind in RESOURCES:
         return resource_record(kind.name, body)
     if kind == CONTROLLER_REVISION:
@@ -41,7 +41,7 @@ class Cache:
     """All PDInferences and PDBatches, their children and their pods.
 
     Args:
-        unreadable: Called with the kind of each object that cannot be read, and is left out.
+        unreadable: Called with the kind of each object that cannot be parsed. Such objects are left out.
     """
 
     def __init__(self, unreadable: Callable[[Kind], None] = lambda _: None) -> None:
@@ -52,7 +52,7 @@ class Cache:
         self.history: Table[HistoryRecord] = Table()
 
     def observe(self, kind: Kind, body: Json, *, deleted: bool) -> set[Owner]:
-        """Take a watch event; the owners to look at again come back, none when nothing that matters changed."""
+        """Process a watch event and return the owners to reconcile; empty if no relevant field has changed."""
         try:
             return self._observe(kind, body, deleted=deleted)
         except UNREADABLE_ERRORS:
@@ -71,7 +71,7 @@ class Cache:
         return self._observe_child(kind, body, deleted=deleted)
 
     def kept(self, record: Record) -> Record:
-        """The record of the same state that is here already, if there is one: a complete list then takes no memory."""
+        """The cached record of the same state, or else the new one. A complete list then takes no extra memory."""
         old: Record | None
         if isinstance(record, ResourceRecord):
             old = self.resources.get(record.owner)
@@ -85,7 +85,7 @@ class Cache:
         return old if old is not None and same else record
 
     def replace(self, kind: Kind, records: Iterable[Record], version: int, namespace: str | None) -> set[Owner]:
-        """Take a complete list as of a version; the owners of all that differed from the cache come back."""
+        """Replace the records by a complete list and return the owners of all records that differed."""
         if kind in RESOURCES:
             resources = ((record.owner, record) for record in records if isinstance(record, ResourceRecord))
             return self.resources.replace(
@@ -101,21 +101,21 @@ class Cache:
         return self.children.replace(children, version, lambda key: key[0] == kind.name and namespace in {None, key[1]})
 
     def applied(self, kind: str, body: Json) -> None:
-        """Take the answer to our own apply: the live object, which is as it should be."""
+        """Process the response to an apply: the live object, which is in order."""
         record = child_record(kind, body)
         record.settled, record.content = record.digest, None
         self.children.put(record.key, record)
 
     def written(self, kind: str, body: Json) -> None:
-        """Take the answer to a write of a part of a child; whether the rest is in order is found as ever."""
+        """Process the response to a partial write of a child. The other fields are compared with the manifest later."""
         record = child_record(kind, body)
         self.children.put(record.key, record)
 
     def status_written(self, kind: str, body: Json) -> None:
-        """Take the answer to our own status write.
+        """Process the response to a status write.
 
-        Not when it brings more than that: an edit that a watch is about to tell of would be nothing new then, and
-        nobody would look at it.
+        A response with other changes, such as an edit, is ignored. Otherwise the watch event of the edit would change
+        nothing in the cache, and no reconcile would start.
         """
         record = resource_record(kind, body)
         known = self.resources.get(record.owner)
@@ -123,17 +123,17 @@ class Cache:
             self.resources.put(record.owner, record)
 
     def entry_written(self, body: Json) -> None:
-        """Take the answer to our own write of a history entry."""
+        """Process the response to a write of a history entry."""
         record = history_record(body)
         self.history.put(record.key, record)
 
     def forget_entry(self, key: ChildKey) -> None:
-        """A history entry was deleted; there is nothing that it would wait for."""
+        """Remove a deleted history entry. It has no finalizers to wait for."""
         if (record := self.history.get(key)) is not None:
             self.history.remove(key, record.uid, record.version)
 
     def children_of(self, owner: Owner) -> list[ChildRecord]:
-        """Every child whose owner reference names this resource, whatever the uid."""
+        """All children whose owner reference names this resource, with any uid."""
         return self.children.owned_by(owner)
 
     def pods_of(self, owner: Owner) -> tuple[PodSummary, ...]:
@@ -141,7 +141,7 @@ class Cache:
         return tuple(sorted((pod.summary for pod in self.pods.owned_by(owner)), key=lambda pod: pod.name))
 
     def _known(self, kind: Kind, metadata: Json) -> bool:
-        """Whether this very state is in the cache already, as after each of our own writes."""
+        """Whether the cache already has this version, as after each write of the operator."""
         place = (metadata["namespace"], metadata["name"])
         record: Versioned | None
         if kind in RESOURCES:
@@ -193,9 +193,9 @@ class Cache:
 
 
 def _keep_settled(new: ChildRecord, old: ChildRecord) -> None:
-    """What was found in order stays in order while its digest is the same, and its content need not be kept.
+    """Carry over the result of the last comparison while the digest stays the same, and drop the content.
 
-    The answer to an apply knows better than the record before it, and brings its own.
+    The response to an apply brings its own result.
     """
     new.settled = new.settled or old.settled
     if new.digest == new.settled:

@@ -1,4 +1,4 @@
-"""A rendered manifest with what identifies it. Imports little: processes without a client make these, too."""
+"""A rendered manifest with its identity. Imports no client, because processes without a client use it, too."""
 
 import json
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A manifest with what identifies it.
+    """A manifest with its identity.
 
     Attributes:
-        replicas: How many replicas the workload should have; None where its manifest alone decides.
-        last: Whether it is applied only when all others are in order. The existence of such a child means that the
-            others are complete.
+        replicas: Replica count of the workload; None if the manifest sets it.
+        last: Whether it is applied only after all other children are in order. The existence of such a child means
+            that the others are complete.
     """
 
     key: ChildKey
@@ -34,11 +34,11 @@ class Child:
         return cls(child_key(manifest), manifest, applied_hash(manifest))
 
     def scaled(self, replicas: Mapping[ChildKey, int]) -> Self:
-        """The same with its number of replicas, if that is among these."""
+        """The same child with its replica count, if `replicas` has one for it."""
         return replace(self, replicas=replicas.get(self.key))
 
     def marked(self) -> Json:
-        """The manifest with its number of replicas, and its own hash in an annotation."""
+        """The manifest with the replica count, and with its hash in an annotation."""
         metadata = self.manifest["metadata"]
         annotations = {**(metadata.get("annotations") or {}), names.ANNOTATION_APPLIED_HASH: self.fingerprint}
         marked = {**self.manifest, "metadata": {**metadata, "annotations": annotations}}
@@ -48,11 +48,11 @@ class Child:
 
 
 def applied_hash(manifest: Mapping[str, Any]) -> str:
-    """Identity of a manifest."""
+    """Hash of a manifest."""
     text = json.dumps(manifest, separators=(",", ":"), sort_keys=True).encode()
     return blake2b(text, digest_size=12).hexdigest()
 
 
 def child_key(manifest: Mapping[str, Any]) -> ChildKey:
-    """Where a manifest's object is."""
+    """Key of the object of a manifest."""
     return ChildKey(manifest["kind"], manifest["metadata"]["namespace"], manifest["metadata"]["name"])

@@ -1,7 +1,7 @@
-"""The API server, as raw JSON over the official client's transport.
+"""Client of the API server: raw JSON over the transport of the official client.
 
-The generated models of `kubernetes.aio` cost more time per object than everything else that the operator does with it,
-and lose fields that they do not know. So objects stay dictionaries; connection, TLS and credentials are the client's.
+The generated models of `kubernetes.aio` dominate the time per object and drop unknown fields, so objects stay
+dictionaries. The official client provides connections, TLS and credentials.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ Json = dict[str, Any]
 APPLY = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-APPLY_TEXT = f"{APPLY}; charset=utf-8"  # of this type the client library takes text as it is
+APPLY_TEXT = f"{APPLY}; charset=utf-8"  # the client library sends text of this type unchanged
 _YAML = "application/yaml"
 _TO_ESCAPE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -41,7 +41,7 @@ _CONNECTIONS = 64
 _TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=10)
 _OK = range(200, 300)
 _OF_NO_OBJECT = "1"
-"""A resource version that no object has: etcd's first revision is that of the empty store."""
+"""A resource version that no object has: revision 1 of etcd is the empty store."""
 _UNAUTHORIZED = 401
 
 
@@ -57,30 +57,29 @@ class _Request:
 
 
 class PageTooLargeError(Exception):
-    """A page of a list has more bytes than the caller takes."""
+    """A page of a list exceeds the caller's limit in bytes."""
 
 
 def as_yaml(manifest: Json) -> str:
-    r"""JSON that YAML reads the same: the API server reads the body of an apply as YAML.
+    r"""JSON that is also YAML with the same meaning, because the API server parses the body of an apply as YAML.
 
-    YAML knows no pairs of `\u` escapes for what is beyond 16 bits, such as an emoji, and wants control characters
-    escaped that JSON leaves alone.
+    YAML does not support pairs of `\u` escapes for characters beyond 16 bits, such as emoji. It requires escapes for
+    some control characters that JSON allows.
     """
     text = json.dumps(manifest, ensure_ascii=False)
     return _TO_ESCAPE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class ConfigurationError(Exception):
-    """There is no way to the API server."""
+    """The connection to the API server cannot be configured."""
 
 
 async def load_configuration(kubeconfig: Path | None = None, context: str | None = None) -> Configuration:
-    """Where the API server is and how to log in.
+    """Load address and credentials of the API server.
 
     Args:
-        kubeconfig: A kubeconfig file; without one the service account of the pod is used, else $KUBECONFIG, else
-            ~/.kube/config.
-        context: In the kubeconfig; without one the current context.
+        kubeconfig: A kubeconfig file. Default: the pod's service account, then $KUBECONFIG, then ~/.kube/config.
+        context: Context of the kubeconfig. Default: the current context.
     """
     configuration = Configuration()
     try:
@@ -96,14 +95,14 @@ async def load_configuration(kubeconfig: Path | None = None, context: str | None
     except (ConfigException, OSError) as error:
         raise ConfigurationError(f"cannot log in to a cluster: {error}") from error
     configuration.connection_pool_maxsize = _CONNECTIONS
-    # The API server is reached directly unless the kubeconfig names a proxy, as Kopf does it; looking through the
-    # environment and ~/.netrc would besides cost a thread switch for each request.
+    # A proxy is used only if the kubeconfig names one, as in Kopf. Reading proxies from the environment and ~/.netrc
+    # would cost a thread switch for each request.
     configuration.client_session_kwargs = {"trust_env": False}
     return configuration
 
 
 def default_namespace(kubeconfig: Path | None = None, context: str | None = None) -> str:
-    """The namespace that kubectl would use with the same configuration.
+    """The namespace that kubectl uses with the same configuration.
 
     Raises:
         ConfigurationError: The kubeconfig cannot be read, or lacks the context.
@@ -119,7 +118,7 @@ def default_namespace(kubeconfig: Path | None = None, context: str | None = None
 
 
 def _in_cluster(kubeconfig: Path | None, context: str | None) -> bool:
-    """Whether the service account of the pod is meant."""
+    """Whether to use the pod's service account."""
     return kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ
 
 
@@ -127,10 +126,10 @@ class ApiServer:
     """Requests to one API server.
 
     Args:
-        configuration: As `load_configuration` made it.
-        kubeconfig: Where it came from; read again when the server no longer accepts the credentials.
-        context: Which part of it.
-        user_agent: What the API server's audit log calls this client.
+        configuration: Result of `load_configuration`.
+        kubeconfig: Source of the configuration. It is read again when the server rejects the credentials.
+        context: Context of the kubeconfig.
+        user_agent: Name of this client in the audit log of the API server.
     """
 
     def __init__(
@@ -163,35 +162,35 @@ class ApiServer:
         """Read a page of a list, as JSON.
 
         Args:
-            path: Of the list.
-            most: Bytes; what is left of a longer answer is not read.
-            query: With `limit` and `continue`.
+            path: URL path of the list.
+            most: Maximum size in bytes. The rest of a longer response is not read.
+            query: Query parameters, such as `limit` and `continue`.
 
         Raises:
-            PageTooLargeError: The answer is longer.
+            PageTooLargeError: The response is longer.
         """
         return await self._exchanged("GET", path, query=query, most=most)
 
     async def apply(self, path: str, manifest: Json, *, manager: str, force: bool = True) -> Json:
-        """Server-side apply; the result is the live object.
+        """Server-side apply. Returns the live object.
 
         Args:
-            path: Of the object.
-            manifest: What the manager wants to hold.
-            manager: Who applies.
-            force: Whether to take fields from other managers that want another value.
+            path: URL path of the object.
+            manifest: The fields that the manager applies.
+            manager: The field manager.
+            force: Whether to take over fields in conflict with other managers.
         """
         query = {"fieldManager": manager, "force": "true" if force else "false"}
         return await self._request("PATCH", path, query=query, body=as_yaml(manifest), content_type=APPLY_TEXT)
 
     async def apply_new(self, path: str, manifest: Json, *, manager: str) -> Json:
-        """Server-side apply that only creates: an object that exists stays as it is.
+        """Server-side apply that only creates. An existing object stays unchanged.
 
-        The API server compares the resource version of an apply with that of the object, and ignores it where there is
-        no object. So one request does what a read and an apply would do, and nothing can happen between the two.
+        The API server compares the resource version of an apply with that of the object, and ignores it if there is no
+        object. So one atomic request replaces a read and an apply.
 
         Raises:
-            ApiError: With status 409, an object of this name exists.
+            ApiError: Status 409 if an object of this name exists.
         """
         metadata = {**manifest["metadata"], "resourceVersion": _OF_NO_OBJECT}
         return await self.apply(path, {**manifest, "metadata": metadata}, manager=manager)
@@ -201,9 +200,10 @@ class ApiServer:
         return await self._request("POST", path, body=manifest)
 
     async def create_from_yaml(self, path: str, manifest: Json) -> Json:
-        """Create an object whose untyped parts (`RawExtension`) are stored as the API server itself writes JSON.
+        """Create an object from YAML, so that untyped fields (`RawExtension`) are stored in the server's own JSON form.
 
-        Of a request in JSON it stores the bytes of these parts as they came, and finds them changed by the first patch.
+        From a JSON request the API server stores the bytes of these fields unchanged. The first patch would then count
+        as a change of them.
         """
         return await self._request("POST", path, body=as_yaml(manifest), content_type=_YAML)
 
@@ -216,7 +216,7 @@ class ApiServer:
         return await self._request("PATCH", path, body=patch, content_type=MERGE_PATCH)
 
     async def delete(self, path: str, *, uid: str, resource_version: str = "") -> None:
-        """Delete this very object, in this very version, and in the background what it owns."""
+        """Delete an object if uid and version match. Its dependents are deleted in the background."""
         preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
         options = {
             "apiVersion": "v1",
@@ -230,7 +230,7 @@ class ApiServer:
         data = await self._exchanged(method, path, **details)
         try:
             result: Json = msgspec.json.decode(data)
-        except RecursionError:  # a stored object that no parser can read; its status can be written all the same
+        except RecursionError:  # the object is nested too deeply to parse, but its status can be written
             result = msgspec.json.decode(await asyncio.to_thread(shallow, data))
         return result
 
@@ -238,7 +238,7 @@ class ApiServer:
         request = _Request(method, path, **details)
         client = self._client
         status, headers, data = await _exchange(client, request)
-        if status == _UNAUTHORIZED:  # a kubeconfig's credentials expired; a service account's renew themselves
+        if status == _UNAUTHORIZED:  # credentials of a kubeconfig expired; service account tokens are renewed
             await self._renew(client)
             status, headers, data = await _exchange(self._client, request)
         if status not in _OK:
@@ -246,7 +246,7 @@ class ApiServer:
         return data
 
     async def _renew(self, refused: ApiClient) -> None:
-        """Log in again, once, however many requests were refused."""
+        """Load new credentials, once for all concurrent requests that were rejected."""
         async with self._renewal:
             if self._client is refused:
                 self._connect(await load_configuration(self._kubeconfig, self._context))

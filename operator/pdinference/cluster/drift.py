@@ -1,8 +1,8 @@
-"""Whether a live object still is what was applied.
+"""Comparison of live objects with their manifests.
 
-The API server fills in defaults and writes values in its own way, so the live object is never equal to the manifest. It
-is in order when the manifest is contained in it: each map entry that we set is there, each list that we set has the
-same length and contained elements. Only the cache's first look at an object pays for this; from then on a digest tells.
+The API server adds defaults and normalizes values, so a live object never equals its manifest. It is in order if it
+contains the manifest: it has each map entry, and each list has the same length and contains each element. The cache
+compares an object in this way once, and by its digest from then on.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ _EMPTY: tuple[object, ...] = (None, {}, [], "", ())
 
 
 def contains(live: Any, desired: Any) -> bool:
-    """Whether everything that the manifest says holds in the live object."""
+    """Whether the live object contains the manifest."""
     if isinstance(desired, Mapping):
         return _contains_map(live, desired)
     if isinstance(desired, list | tuple):
@@ -23,12 +23,12 @@ def contains(live: Any, desired: Any) -> bool:
 
 
 def difference(live: Any, desired: Any, path: str = "") -> tuple[str, Any, Any] | None:
-    """The first place where the live object lacks what the manifest says; None when it contains all of it.
+    """The first difference between a live object and its manifest; None if the object contains the manifest.
 
     Args:
         live: The live object, or a part of it.
         desired: The same part of the manifest.
-        path: Of this part, such as `spec.template`.
+        path: Path of this part, such as `spec.template`.
 
     Returns:
         The path, the live value and the value of the manifest.
@@ -42,7 +42,7 @@ def difference(live: Any, desired: Any, path: str = "") -> tuple[str, Any, Any] 
 
 
 def _parts(live: Any, desired: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The members of two objects, or the items of two lists of one length, that can be compared."""
+    """Pairs of members of two objects, or of items of two lists of the same length, with their paths."""
     if isinstance(desired, Mapping) and isinstance(live, Mapping):
         yield from ((f".{key}", live.get(key), value) for key, value in desired.items())
     elif isinstance(desired, list | tuple) and isinstance(live, list) and len(live) == len(desired):
@@ -73,5 +73,5 @@ def _same_scalar(live: Any, desired: Any) -> bool:
 
 
 def _is_empty(value: Any) -> bool:
-    """Absent: the server drops empty values, and leaves out `false` and 0 where they are the default."""
+    """Whether a value counts as absent. The server drops empty values, and `false` and 0 where they are the default."""
     return value in _EMPTY or value is False or value == 0

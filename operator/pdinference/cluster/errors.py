@@ -1,4 +1,4 @@
-"""Refusals of the API server, sorted by what to do about them."""
+"""Errors of requests to the API server."""
 
 import json
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ _RETRY_AFTER_LIMIT_S = 120.0
 
 
 class ApiError(Exception):
-    """The API server answered with an error, or not at all.
+    """A request to the API server failed.
 
     Attributes:
-        status: HTTP status; 0 when there was no answer.
-        reason: Kubernetes' CamelCase reason, such as `Forbidden`.
-        message: Kubernetes' own words.
-        retry_after: Seconds that the server asked to wait; None when it did not say.
+        status: HTTP status; 0 without a response.
+        reason: CamelCase reason of Kubernetes, such as `Forbidden`.
+        message: Message of Kubernetes.
+        retry_after: Seconds from the Retry-After header; None without one.
     """
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
@@ -27,12 +27,12 @@ class ApiError(Exception):
 
     @property
     def transient(self) -> bool:
-        """The same request may well succeed later, with nobody doing anything."""
+        """Whether a retry of the same request may succeed."""
         return self.status == 0 or (self.status in _TRANSIENT and _UNTYPED not in self.message)
 
     @classmethod
     def from_response(cls, status: int, headers: Mapping[str, str], body: bytes) -> "ApiError":
-        """From an answer that is usually a Kubernetes `Status`, and any text when a proxy stands between."""
+        """Create from a response: usually a Kubernetes `Status`, but any text from a proxy."""
         try:
             details = json.loads(body)
             reason, message = details.get("reason") or "", details.get("message") or ""
@@ -42,7 +42,7 @@ class ApiError(Exception):
 
     @classmethod
     def unreachable(cls, error: BaseException) -> "ApiError":
-        """No answer: connection refused, reset, timed out."""
+        """Create for a request without a response: connection refused, reset or timed out."""
         return cls(0, "Unreachable", f"the API server does not answer: {error or type(error).__name__}")
 
 

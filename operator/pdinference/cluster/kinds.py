@@ -1,4 +1,4 @@
-"""The kinds that the operator reads and writes, and where the API server keeps them."""
+"""The kinds that the operator reads and writes, with their URL paths."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,8 +12,8 @@ class Kind:
 
     Attributes:
         group: API group; empty for the core group.
-        selector: Label selector of the objects that concern the operator; empty for all.
-        optional: Whether there are clusters, among those that the operator works on, whose API server lacks it.
+        selector: Label selector of the relevant objects; empty for all.
+        optional: Whether a supported cluster may not serve it.
     """
 
     name: str
@@ -25,11 +25,11 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """As in a manifest."""
+        """The apiVersion of a manifest."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None, name: str = "") -> str:
-        """URL path of one object, of a namespace's objects, or (namespace None) of all objects in the cluster."""
+        """URL path of one object, of all objects in a namespace, or (namespace None) of all objects in the cluster."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         parts += ["namespaces", namespace] if namespace is not None else []
         parts += [self.plural, name] if name else [self.plural]
@@ -39,7 +39,7 @@ class Kind:
 RESOURCE = Kind(names.KIND, names.GROUP, names.VERSION, names.PLURAL, selector="")
 BATCH = Kind(names.BATCH_KIND, names.GROUP, names.VERSION, names.BATCH_PLURAL, selector="")
 RESOURCES = (RESOURCE, BATCH)
-"""The kinds that users write."""
+"""The kinds that users create."""
 
 JOB = Kind("Job", "batch", "v1", "jobs")
 POD = Kind("Pod", "", "v1", "pods")
@@ -53,14 +53,14 @@ RESOURCE_CLAIM_TEMPLATE = Kind(
     "ResourceClaimTemplate", "resource.k8s.io", "v1", "resourceclaimtemplates", optional=True
 )
 CONFIG_MAP = Kind("ConfigMap", "", "v1", "configmaps")
-"""Holds the answers of a PDBatch that asks for that. Neither listed nor watched: the operator could then read all."""
+"""Output of a PDBatch, if requested. Not listed or watched, because that needs the right to read all ConfigMaps."""
 AUTOSCALER = Kind("HorizontalPodAutoscaler", "autoscaling", "v2", "horizontalpodautoscalers")
 
 SCALER = Kind(names.SCALER_KIND, names.GROUP, names.VERSION, names.SCALER_PLURAL)
-"""What HPAs and ScaledObjects scale. Child of a PDInference, one for each autoscaled role."""
+"""Scale target of HPAs and ScaledObjects. Child of a PDInference, one for each autoscaled role."""
 
 SCALED_OBJECT = Kind("ScaledObject", "keda.sh", "v1alpha1", "scaledobjects", optional=True)
-"""Of KEDA. The operator has a right to it only where it is installed to use KEDA."""
+"""A kind of KEDA. The operator has access only if it is installed with KEDA support."""
 
 CHILDREN = (
     SERVICE_ACCOUNT,
@@ -76,13 +76,13 @@ CHILDREN = (
     SCALER,
     AUTOSCALER,
 )
-"""What a PDInference or a PDBatch becomes anywhere, apart from pods."""
+"""Kinds of the rendered children of a PDInference or a PDBatch, without pods."""
 
 OWNED = (*CHILDREN, CONTROLLER_REVISION)
-"""All that the operator writes for a PDInference or a PDBatch anywhere: what is rendered, and the history."""
+"""All kinds that the operator writes for a PDInference or a PDBatch: rendered children, and the history."""
 
 WORKLOADS = frozenset({STATEFUL_SET.name, DEPLOYMENT.name, JOB.name})
-"""Kinds that start pods; they are applied after everything that the pods need."""
+"""Kinds that start pods. They are applied after the objects that the pods need."""
 
 CHILD_BY_NAME = {kind.name: kind for kind in (*OWNED, SCALED_OBJECT)}
 RESOURCE_BY_NAME = {kind.name: kind for kind in RESOURCES}
@@ -99,7 +99,7 @@ def watched(*, keda: bool) -> tuple[Kind, ...]:
 
 
 class Owner(NamedTuple):
-    """Key of a PDInference or a PDBatch: of the work queue, and of everything that belongs to it."""
+    """Key of a PDInference or a PDBatch, in the work queue and for its children."""
 
     namespace: str
     name: str
@@ -110,7 +110,7 @@ class Owner(NamedTuple):
 
 
 class ChildKey(NamedTuple):
-    """Where an object is."""
+    """Key of an object."""
 
     kind: str
     namespace: str

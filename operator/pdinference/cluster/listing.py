@@ -1,4 +1,4 @@
-"""Complete lists from the API server into the cache: the cure for everything that a watch may have missed."""
+"""Complete lists from the API server, which correct the cache after missed watch events."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -39,13 +39,13 @@ async def list_all(
     namespaces: Collection[str],
     kinds: Collection[Kind] = WATCHED,
 ) -> AsyncIterator[set[Owner]]:
-    """List every kind and correct the cache; after each list, the owners of all that differed come.
+    """List every kind and correct the cache. Yields, after each list, the owners of all records that differed.
 
     Args:
         api: The API server.
-        cache: What to correct.
-        namespaces: The namespaces that are served; empty for the whole cluster.
-        kinds: What to list.
+        cache: The cache to correct.
+        namespaces: The namespaces to list; empty for the whole cluster.
+        kinds: The kinds to list.
     """
     for kind in kinds:
         for namespace in namespaces or (None,):
@@ -54,12 +54,12 @@ async def list_all(
 
 
 async def _list(api: ApiServer, cache: Cache, kind: Kind, namespace: str | None) -> tuple[list[Record], int]:
-    """One consistent list, page by page; from the start again when the server forgot where we were."""
+    """One consistent list, page by page. It starts again if the server reports an expired `continue` token."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return await _pages(api, cache, kind, namespace)
         except ApiError as error:
-            if error.status == _NOT_FOUND and kind.optional:  # not served here, so there are none
+            if error.status == _NOT_FOUND and kind.optional:  # the cluster does not serve the kind
                 return [], 0
             if error.status != _EXPIRED or attempt == _ATTEMPTS:
                 raise
@@ -80,7 +80,7 @@ async def _pages(api: ApiServer, cache: Cache, kind: Kind, namespace: str | None
             continue
         page = await _page(data)
         async for record in _records(kind, page.items or [], cache):
-            records.append(record)  # noqa: PERF401 - mypy knows no asynchronous comprehension of unions
+            records.append(record)  # noqa: PERF401 - mypy does not support asynchronous comprehensions of unions
         if not page.metadata.token:
             return records, version_of(page.metadata.version)
         query["continue"] = page.metadata.token
@@ -88,7 +88,7 @@ async def _pages(api: ApiServer, cache: Cache, kind: Kind, namespace: str | None
 
 
 def _next_limit(limit: int, size: int, items: int) -> int:
-    """As many objects as fill a page of a good size, if they are like those of the page before."""
+    """The next page limit for the intended page size, from the average object size of the previous page."""
     return max(1, min(_LARGEST_PAGE, 4 * limit, _GOOD_BYTES * items // size))
 
 
@@ -96,14 +96,14 @@ async def _page(data: bytes) -> _Page:
     try:
         try:
             return msgspec.json.decode(data, type=_Page)
-        except RecursionError:  # an object is too deep; this is slow, and others go on meanwhile
+        except RecursionError:  # an object is too deep; the slow path runs in a thread
             return msgspec.json.decode(await asyncio.to_thread(shallow, data), type=_Page)
-    except msgspec.MsgspecError as error:  # a proxy's answer, maybe
+    except msgspec.MsgspecError as error:  # for example the response of a proxy
         raise ApiError(0, "NoList", f"the answer is not a list: {error}") from error
 
 
 async def _records(kind: Kind, items: list[msgspec.Raw], cache: Cache) -> AsyncIterator[Record]:
-    """Records of all objects that can be read; others go on in between, as large ones take their time."""
+    """Records of all objects that can be parsed. Yields to other tasks in between, because large objects take long."""
     size = 0
     for item in items:
         try:

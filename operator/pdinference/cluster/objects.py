@@ -1,7 +1,7 @@
-r"""Objects as the API server sends them, cut to what can be read before anything parses them.
+r"""Truncation of objects that are too large or too deep, before they are parsed.
 
-Whoever may write a resource decides how large and how deep it is. Parsers recurse, and fail for all objects of a list
-when one is too deep. Input here is JSON that the API server wrote, so it is valid.
+Users determine the size and depth of a resource. Parsers recurse: one object that is too deep makes the whole list
+fail. The input is JSON from the API server, so it is valid.
 """
 
 import re
@@ -19,15 +19,15 @@ UNREADABLE_ERRORS: Final = (
     *(ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError),
     msgspec.MsgspecError,
 )
-"""What an object raises that is not as its API type promises."""
+"""Errors of reading an object that violates its API type."""
 OBJECT_EVENTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
-"""Types of watch events that bring an object; the others are bookmarks and errors."""
+"""Types of watch events with an object. The others are bookmarks and errors."""
 UNREADABLE: Final = "unreadable"
-"""Member of an object of ours whose spec was cut off: why. The CRD has no such field, so no user can set it."""
+"""Field with the reason why a spec was cut off. The CRD does not have this field, so users cannot set it."""
 LARGE: Final = 256 * 1024
 """Bytes above which an object is cut before it is parsed."""
 _LEVELS: Final = 128
-"""What is deeper is cut off. Every API type of Kubernetes is flatter, and so is every spec within its bounds."""
+"""Maximum depth; deeper values are cut off. Every API type of Kubernetes and every valid spec is flatter."""
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _TOKEN: Final = re.compile(_STRING.pattern + rb"|[\[\]{}]")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
@@ -40,7 +40,7 @@ class _Event(msgspec.Struct):
 
 
 def shallow(data: bytes) -> bytes:
-    """The same JSON, with null in the place of everything that is too deep to be parsed."""
+    """The same JSON, with null in place of values that are too deep to parse."""
     if data.count(b"{") + data.count(b"[") <= _LEVELS or _depth(data) <= _LEVELS:
         return data
     pieces, kept, depth = [], 0, 0
@@ -60,18 +60,18 @@ def _depth(data: bytes) -> int:
 
 
 def watch_event(line: bytes, own: bool) -> tuple[str, Json]:
-    """The type of an event of a watch, and its object; empty for types that bring no object of the watched kind.
+    """Type and object of a watch event. The object is empty for bookmarks and errors.
 
     Args:
-        line: One event.
-        own: Whether it is of a PDInference or a PDBatch.
+        line: The event.
+        own: Whether the object is a PDInference or a PDBatch.
     """
     event = msgspec.json.decode(shallow(line), type=_Event)
     return event.type, parsed(event.object, own) if event.type in OBJECT_EVENTS else {}
 
 
 def parsed(data: msgspec.Raw, own: bool) -> Json:
-    """An object of a list or of a watch."""
+    """Parse an object of a list or of a watch."""
     if len(data) > LARGE:
         found: Json = msgspec.json.decode(msgspec.json.encode(_cut(data, own)))
     else:
@@ -80,7 +80,7 @@ def parsed(data: msgspec.Raw, own: bool) -> Json:
 
 
 def _cut(data: msgspec.Raw, own: bool) -> Json:
-    """Without managedFields, which are as large as all else together, and without a spec that is too large."""
+    """Parse without managedFields, which take half of an object, and without a spec that is too large."""
     members: Json = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     metadata = msgspec.json.decode(members["metadata"], type=dict[str, msgspec.Raw])
     metadata.pop("managedFields", None)
@@ -92,7 +92,7 @@ def _cut(data: msgspec.Raw, own: bool) -> Json:
 
 
 def why_unreadable(body: Mapping[str, Any]) -> str:
-    """Why the spec of an object of ours is not read; empty when it is."""
+    """Why the spec of a PDInference or a PDBatch is not read; empty if it is."""
     if UNREADABLE in body:
         return str(body[UNREADABLE])
     broken = broken_bound({"spec": body.get("spec")})

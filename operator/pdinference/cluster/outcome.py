@@ -1,4 +1,4 @@
-"""What became of a set of children."""
+"""Result of writing a set of children."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -19,13 +19,13 @@ _WHAT_FOR = {
 
 @dataclass
 class Outcome:
-    """What became of a set of children.
+    """Result of writing a set of children.
 
     Attributes:
-        applied: What was written.
-        failures: What was not, and why.
-        waiting: What can be written once an object that is going away is gone.
-        retry_after: Longest time that the server asked to wait.
+        applied: Children that were written.
+        failures: Children that were not written, with the reason.
+        waiting: Children that can be written after another object is deleted.
+        retry_after: Longest Retry-After of the server in seconds.
     """
 
     applied: list[ChildKey] = field(default_factory=list)
@@ -34,18 +34,18 @@ class Outcome:
     retry_after: float | None = None
 
     def failed(self, key: ChildKey, error: ApiError) -> None:
-        """Note the API server's refusal."""
+        """Record an error of the API server."""
         self.failures.append(Failure(key.kind, key.name, error.reason, error.message, transient=error.transient))
         if error.retry_after is not None:
             self.retry_after = max(error.retry_after, self.retry_after or 0.0)
 
     @property
     def settled(self) -> bool:
-        """Whether everything is as it should be."""
+        """Whether nothing failed and nothing is waiting."""
         return not (self.failures or self.waiting)
 
     def add(self, other: "Outcome") -> None:
-        """Take in what became of others."""
+        """Add another outcome to this one."""
         self.applied += other.applied
         self.failures += other.failures
         self.waiting += other.waiting
@@ -54,16 +54,16 @@ class Outcome:
 
     @property
     def lacks_kind(self) -> bool:
-        """Whether the API server does not know a kind that is needed."""
+        """Whether the cluster does not serve a required kind."""
         return any(failure.reason == _NOT_SERVED for failure in self.failures)
 
     def pending(self, keys: Iterable[ChildKey]) -> frozenset[ChildKey]:
-        """Those of these children that failed or have to wait."""
+        """The children among `keys` that failed or are waiting."""
         failed = {(failure.kind, failure.name) for failure in self.failures}
         return frozenset(key for key in keys if key in self.waiting or (key.kind, key.name) in failed)
 
     def withhold(self, key: ChildKey, pending: Iterable[ChildKey]) -> None:
-        """Note a child that is not applied because of others that it needs; their failures name it."""
+        """Record a child that is not applied because its prerequisites are pending. Their failures name it."""
         self.waiting.append(key)
         causes = {(cause.kind, cause.name) for cause in pending}
         self.failures = [
@@ -74,18 +74,18 @@ class Outcome:
         ]
 
     def not_served(self, key: ChildKey) -> None:
-        """Note that the API server does not know this kind."""
+        """Record that the cluster does not serve this kind."""
         message = f"this cluster does not serve {CHILD_BY_NAME[key.kind].api_version}, which {_WHAT_FOR[key.kind]}"
         self.failures.append(Failure(key.kind, key.name, _NOT_SERVED, message))
 
     def refused(self, key: ChildKey, owner: Owner, *, passing: bool) -> None:
-        """Note an object in our place that is not ours.
+        """Record that an object of another owner has the name of a child.
 
         Args:
-            key: Where it is.
-            owner: Who wants the place.
-            passing: It is being deleted, or belongs to an older resource of the same name, whose children garbage
-                collection removes: waiting is enough. Otherwise it is a stranger's, and only a person can decide.
+            key: Key of the object.
+            owner: The resource whose child needs the name.
+            passing: Whether the object will be deleted without user action: it is already being deleted, or garbage
+                collection deletes it with an earlier resource of the same name.
         """
         if passing:
             self.waiting.append(key)

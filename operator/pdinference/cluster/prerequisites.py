@@ -1,8 +1,8 @@
-"""Which children must be in order before another one is applied, read from the manifests themselves.
+"""Prerequisites of children, from their manifests: the children that must be in order before another one is applied.
 
-A pod runs with all that its service account may do. So a workload is not applied before its account, and every binding
-of that account, is known to be ours; and a binding is not applied before its role and its accounts are. Otherwise pods
-would run under a stranger's account, or a stranger's account would get our rights.
+A pod has all permissions of its service account. So a workload is applied only when its account and all bindings of the
+account belong to the resource. A binding is applied only when its role and its accounts do. Otherwise pods could run
+under a foreign account, or a foreign account could get the permissions.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ Json = Mapping[str, Any]
 
 
 def prerequisites(manifests: Iterable[tuple[ChildKey, Json]]) -> dict[ChildKey, frozenset[ChildKey]]:
-    """What each of these children needs to be in order first; one that needs nothing is left out."""
+    """The prerequisites of each child. Children without prerequisites are left out."""
     manifests = tuple(manifests)
     found: dict[ChildKey, frozenset[ChildKey]] = {}
     of_account: defaultdict[ChildKey, set[ChildKey]] = defaultdict(set)
@@ -45,7 +45,7 @@ def _bound_accounts(namespace: str, binding: Json) -> set[ChildKey]:
 
 
 def _account(namespace: str, workload: Json) -> ChildKey | None:
-    """The account that the workload's pods run under; None for the namespace's default."""
+    """The service account of the workload's pods; None for the default account."""
     pod = ((workload.get("spec") or {}).get("template") or {}).get("spec") or {}
     name = pod.get("serviceAccountName")
     return ChildKey(SERVICE_ACCOUNT.name, namespace, name) if name else None

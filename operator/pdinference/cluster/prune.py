@@ -1,4 +1,4 @@
-"""Removal of children that are no longer wanted."""
+"""Deletion of children that are no longer desired."""
 
 import asyncio
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ _CHANGED = 409
 
 
 class Prunable(Protocol):
-    """What must be known of an object to delete it."""
+    """Identity of an object to delete."""
 
     @property
     def key(self) -> ChildKey: ...  # noqa: D102
@@ -27,10 +27,9 @@ class Prunable(Protocol):
 
 
 async def prune(api: ApiServer, children: Iterable[Prunable]) -> Outcome:
-    """Delete these children, each only if it still is the object, in the version, that the decision was made on.
+    """Delete children, each only if its uid and resource version are still those in the cache.
 
-    The record stays in the cache until the watch tells that the object is gone, so that a pair that drains for minutes
-    still shows.
+    A record stays in the cache until the watch reports the deletion, so that a P/D set that is draining stays visible.
     """
     outcome = Outcome()
     doomed = [child for child in children if not child.deleting]
@@ -45,7 +44,7 @@ async def _delete(api: ApiServer, child: Prunable, outcome: Outcome) -> None:
     except ApiError as error:
         if error.status == _GONE:
             return
-        if error.status == _CHANGED:  # the cache is behind; the event that brings it up to date starts a new reconcile
+        if error.status == _CHANGED:  # the cache is stale; the next watch event starts a new reconcile
             outcome.waiting.append(child.key)
             return
         outcome.failed(child.key, error)

@@ -1,4 +1,4 @@
-"""Writes of replica counts, and of the status of scale targets, which server-side apply leaves alone."""
+"""Writes of replica counts and of the status of scale targets, which are not part of server-side apply."""
 
 import asyncio
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ class _Part(NamedTuple):
 
 
 class ReplicaWriter:
-    """Writes counts as merge patches, each only to the very object that the decision was made on.
+    """Writes replica counts as merge patches, each only if the uid of the object still matches.
 
     Args:
-        concurrency: Requests under way at a time, over all resources.
+        concurrency: Maximum number of concurrent requests, over all resources.
     """
 
     def __init__(self, api: ApiServer, cache: Cache, *, concurrency: int = 32) -> None:
@@ -34,8 +34,8 @@ class ReplicaWriter:
         """Set `spec.replicas` of workloads and scale targets.
 
         Args:
-            replicas: The number of each.
-            owner_uid: Of the resource whose children they are.
+            replicas: Replica count by object.
+            owner_uid: The uid of the resource that owns the objects.
         """
         return await self._all({key: _Part("", {"spec": {"replicas": n}}) for key, n in replicas.items()}, owner_uid)
 

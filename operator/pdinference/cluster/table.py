@@ -1,4 +1,4 @@
-"""One kind's records, by key and by owner, in which every record only moves forward."""
+"""Records of one kind, by key and by owner. A record never goes back to an older resource version."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +10,7 @@ _TOMBSTONES = 4096
 
 
 class Versioned(Protocol):
-    """What a record must tell about its object."""
+    """Fields that every record has."""
 
     @property
     def uid(self) -> str: ...  # noqa: D102
@@ -28,32 +28,32 @@ class Table(Generic[RecordT]):
     """Records of live objects.
 
     Args:
-        carry: Called with the new and the replaced record of the same object, to keep what only the cache knows.
+        carry: Called with the new and the replaced record of the same object, to carry over fields of the cache.
     """
 
     def __init__(self, carry: Callable[[RecordT, RecordT], None] = lambda new, old: None) -> None:
         self._records: dict[Key, RecordT] = {}
         self._owned: dict[Owner, dict[Key, RecordT]] = {}
-        self._gone: OrderedDict[str, int] = OrderedDict()  # uid -> version at which the object vanished
+        self._gone: OrderedDict[str, int] = OrderedDict()  # uid -> version at which the object was deleted
         self._carry = carry
 
     def __len__(self) -> int:
         return len(self._records)
 
     def get(self, key: Key) -> RecordT | None:
-        """The record of the object at this place."""
+        """The record with this key."""
         return self._records.get(key)
 
     def owned_by(self, owner: Owner) -> list[RecordT]:
-        """The records of everything that belongs to this resource."""
+        """The records of all objects that belong to this resource."""
         return list(self._owned.get(owner, {}).values())
 
     def items(self) -> Iterator[tuple[Key, RecordT]]:
-        """All records, as of now."""
+        """A snapshot of all records."""
         return iter(list(self._records.items()))
 
     def put(self, key: Key, record: RecordT) -> bool:
-        """Take a newer state of an object; False when the cache knows a newer one, or its end."""
+        """Store a newer state of an object. Returns False if the cache has a newer state or the deletion."""
         old = self._records.get(key)
         if old is not None and old.version > record.version > 0:
             return False
@@ -69,7 +69,7 @@ class Table(Generic[RecordT]):
         return True
 
     def remove(self, key: Key, uid: str, version: int) -> RecordT | None:
-        """Forget an object that vanished; what has taken its place since then stays."""
+        """Remove a deleted object. A newer object with the same key stays."""
         self._gone[uid] = max(version, self._gone.get(uid, 0))
         self._gone.move_to_end(uid)
         if len(self._gone) > _TOMBSTONES:
@@ -82,12 +82,12 @@ class Table(Generic[RecordT]):
         return old
 
     def replace(self, listed: Iterable[tuple[Key, RecordT]], version: int, within: Callable[[Key], bool]) -> set[Owner]:
-        """Take a complete list as the truth as of its version; the owners of all that differed come back.
+        """Replace the records by a complete list. Returns the owners of all records that differed.
 
         Args:
             listed: Every object of the list.
-            version: Resource version of the list; records that are newer stay, whether listed or not.
-            within: Tells the keys that the list covers, for a list of one namespace.
+            version: Resource version of the list. Newer records stay, whether listed or not.
+            within: Whether the list covers a key, for a list of one namespace.
         """
         touched: set[Owner] = set()
         seen: set[Key] = set()

@@ -1,4 +1,4 @@
-"""What has to be done about a child, as far as its record says. Pure: a plan is made of this."""
+"""The required action for a child, from its record. Pure: the plan uses it."""
 
 import json
 from enum import StrEnum
@@ -10,38 +10,38 @@ from pdinference.cluster.state.records import ChildRecord, comparable
 
 
 class Verdict(StrEnum):
-    """What has to be done about a child."""
+    """The required action for a child."""
 
     LEAVE = "leave"
-    """It is known to be in order."""
+    """The child is in order."""
     CREATE = "create"
-    """It does not exist, as far as the cache knows."""
+    """The child is not in the cache."""
     APPLY = "apply"
-    """Its manifest has changed."""
+    """The manifest has changed."""
     VERIFY = "verify"
-    """The live object has changed; only a comparison with the manifest shows whether that matters."""
+    """The live object has changed and must be compared with the manifest."""
     SCALE = "scale"
-    """Only its number of replicas differs."""
+    """Only the replica count differs."""
     WAIT = "wait"
-    """An object in its place is going away."""
+    """Another object with this name is being deleted."""
     FOREIGN = "foreign"
-    """An object in its place belongs to somebody else."""
+    """An object with this name belongs to another owner."""
 
     @property
     def needs_manifest(self) -> bool:
-        """Whether the child has to be rendered for this."""
+        """Whether the action needs the rendered child."""
         return self not in {Verdict.LEAVE, Verdict.SCALE}
 
 
 def judge(record: ChildRecord | None, owner: Owner, uid: str, fingerprint: str, replicas: int | None = None) -> Verdict:
-    """What has to be done about a child.
+    """The required action for a child.
 
     Args:
-        record: The live object in its place; None for none.
-        owner: The resource whose child it is to be.
+        record: Record of the live object with its name; None if there is none.
+        owner: The resource that owns the child.
         uid: The resource's uid.
-        fingerprint: Of its manifest.
-        replicas: How many replicas it should have; None where that is not the operator's to say.
+        fingerprint: Hash of the manifest.
+        replicas: Replica count; None if the operator does not set it.
     """
     if record is None:
         return Verdict.CREATE
@@ -59,13 +59,13 @@ def judge(record: ChildRecord | None, owner: Owner, uid: str, fingerprint: str, 
 def judge_owner(
     found: Owner | None, found_uid: str, *, deleting: bool, owner: Owner, uid: str
 ) -> Literal[Verdict.WAIT, Verdict.FOREIGN] | None:
-    """Why an object in a child's place may not be written; None if it is the resource's own.
+    """Why an object with the name of a child may not be written; None if the resource owns it.
 
     Args:
-        found: The owner that the object names.
+        found: The owner in the object's owner reference.
         found_uid: The uid of that owner.
         deleting: Whether the object is being deleted.
-        owner: The resource whose child it is to be.
+        owner: The resource that owns the child.
         uid: The resource's uid.
     """
     if found_uid == uid and not deleting:
@@ -74,10 +74,10 @@ def judge_owner(
 
 
 def has_replicas(record: ChildRecord, replicas: int | None) -> bool:
-    """Whether the number of replicas is as it should be."""
+    """Whether the live replica count equals the desired one."""
     return replicas is None or record.workload is None or record.workload.desired == replicas
 
 
 def is_in_order(record: ChildRecord, manifest: dict[str, Any]) -> bool:
-    """Whether the live object is as its manifest says; False as well when its content is not kept."""
+    """Whether the live object contains its manifest; also False if its content is not kept."""
     return record.content is not None and contains(json.loads(record.content), comparable(record.key.kind, manifest))

@@ -1,1 +1,1 @@
-"""What all reconciles use: work queue, workers, status writes, Events, metrics, supervision of tasks."""
+"""Common parts of all reconciles: work queue, workers, status writes, Events, metrics, supervision of tasks."""

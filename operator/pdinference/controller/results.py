@@ -11,7 +11,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What to do with the key after a reconcile.
+    """The result of a reconcile for its key.
 
     Attributes:
         retry: Whether to retry after a back-off.

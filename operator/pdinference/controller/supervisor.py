@@ -42,7 +42,7 @@ class Supervisor:
 
         Args:
             name: For /healthz, logs and metrics.
-            work: What to run.
+            work: The function to run.
             may_return: Whether it may also end without an exception.
         """
         self._metrics.task_failures.labels(name)  # shown as 0 from the start

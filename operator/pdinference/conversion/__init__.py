@@ -1,4 +1,4 @@
-"""Converts a start of vLLM into a PDInference. Pure: it reads text and data, and returns data."""
+"""Converts a vLLM command line or manifest to a PDInference. Pure: it maps text and data to data."""
 
 from pdinference.conversion.launch import ConversionError, Launch, Remark
 from pdinference.conversion.reading import is_yaml, starts_in_documents, starts_in_script, starts_in_words

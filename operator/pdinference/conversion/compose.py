@@ -37,7 +37,7 @@ def is_compose(document: Any) -> bool:
 
 
 def compose_starts(document: Mapping[str, Any]) -> list[Launch]:
-    """Every start of vLLM in a compose file."""
+    """All services of a compose file that start vLLM."""
     services = mapping(document.get("services"))
     return [start for name, service in services.items() for start in container_starts(_container(str(name), service))]
 

@@ -1,4 +1,4 @@
-"""`docker run`: the container around vLLM."""
+"""Parses the container of a `docker run` command."""
 
 import re
 from collections import deque
@@ -37,21 +37,21 @@ REASONS = {
     "--memory": "Use resources of the role.",
     "--cpus": "Use resources of the role.",
 }
-OTHER = "The operator makes the pods. What a pod needs besides goes into podTemplate of the role."
-_HUB_CACHE = "The folder of a hub's cache. spec.model.cache keeps the model on a claim or on each node."
+OTHER = "The operator creates the pods. Use podTemplate of the role for further settings."
+_HUB_CACHE = "This is the cache of a hub. spec.model.cache stores the model on a claim or on each node."
 UNUSED_VOLUME = "Pods get volumes by model.source (the model), and by podTemplate of the role (anything else)."
 _HANDLED = frozenset({"--env", "--volume", "--publish", "--entrypoint", "--name"})
 
 
 @dataclass(frozen=True)
 class Container:
-    """A container and what it brings, in the terms of a start of vLLM.
+    """A container that may start vLLM.
 
     Attributes:
-        entrypoint: The program, where it is not the image's.
-        command: What follows it.
-        image: Its image.
-        outside: A start of vLLM with everything but arguments.
+        entrypoint: The program, if it replaces that of the image.
+        command: Arguments of the program.
+        image: The image.
+        outside: A launch with everything except arguments.
     """
 
     entrypoint: Sequence[str] = ()
@@ -60,7 +60,7 @@ class Container:
     outside: Launch = field(default_factory=lambda: Launch(()))
 
     def around(self, launch: Launch) -> Launch:
-        """A start of vLLM within this container."""
+        """A launch of vLLM in this container."""
         return replace(
             self.outside,
             arguments=launch.arguments,
@@ -121,7 +121,7 @@ def _outside(options: Sequence[tuple[str, str]], name: str) -> Launch:
 
 
 def environment_of(entries: Sequence[str]) -> tuple[dict[str, str], list[Remark]]:
-    """Variables of `NAME=VALUE`; those that come from the machine are left out."""
+    """Variables from `NAME=VALUE`. Variables without a value come from the machine and are left out."""
     environment, remarks = {}, []
     for entry in entries:
         name, equals, value = entry.partition("=")
@@ -133,14 +133,14 @@ def environment_of(entries: Sequence[str]) -> tuple[dict[str, str], list[Remark]
 
 
 def published(entries: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """The port that clients used, for the Service in front of the router."""
+    """The published port, for the Service of the router."""
     for entry in entries[:1]:
         if match := _PORT.fullmatch(entry):
             yield "router.service.port", int(match[1])
 
 
 def bind_mount(text: str) -> Folder | None:
-    """A folder of the machine in the container; None for a volume that docker manages."""
+    """A bind mount; None for a volume that Docker manages."""
     origin, _, rest = text.partition(":")
     mount = rest.partition(":")[0]
     if isinstance(text, Unresolved) or not (origin.startswith("/") and mount.startswith("/")):
@@ -149,7 +149,7 @@ def bind_mount(text: str) -> Folder | None:
 
 
 def volume_remarks(entries: Sequence[str]) -> Iterator[Remark]:
-    """What becomes of volumes; a folder with the model has a remark of its own (conversion/model_fields.py)."""
+    """Remarks on volumes. conversion/model_fields.py adds the remark on a folder with the model."""
     for entry in entries:
         hub = re.search(r"huggingface|modelscope", entry) is not None
         yield Remark(f"--volume {entry}", _HUB_CACHE if hub else UNUSED_VOLUME)

@@ -1,4 +1,4 @@
-"""What each environment variable of vLLM becomes in the resource."""
+"""Converts environment variables of vLLM to fields of the resource."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -17,8 +17,8 @@ _DEVICES = (
     "The device plug-in chooses the devices of each pod, as many as parallelism says. accelerator.products pins pods "
     "to GPU products, and accelerator.devices claims exact devices."
 )
-_CACHE = "Pods have a cache of their own. spec.model.cache keeps the model on a claim or on each node."
-_MACHINE = "It describes the machine of this command line. The engine image has its own."
+_CACHE = "Each pod has its own cache. spec.model.cache stores the model on a claim or on each node."
+_MACHINE = "It is specific to this machine. The engine image sets its own value."
 _ADDRESS = "The operator gives each pod its addresses and ports."
 _GONE = "vLLM 0.32 has no such variable."
 
@@ -52,7 +52,7 @@ def _log_level(_name: str, value: str) -> Iterator[Finding]:
 def _partition(_name: str, value: str) -> Iterator[Finding]:
     layers = value.split(",")
     if not all(re.fullmatch(r"\d{1,4}", each, re.ASCII) for each in layers):
-        raise ValueError("This is no list of layer counts such as 24,8.")
+        raise ValueError("This is not a list of layer counts such as 24,8.")
     yield "role.parallelism.layerPartition", [int(each) for each in layers]
 
 
@@ -62,7 +62,7 @@ def _adapters_at_run_time(_name: str, value: str) -> Iterator[Finding]:
 
 
 def _nothing(_name: str, _value: str) -> Iterator[Finding]:
-    """Read with the source of the model."""
+    """No finding: the variable is read with the source of the model."""
     yield from ()
 
 
@@ -92,7 +92,7 @@ TABLE: Mapping[str, Convert] = {
 
 
 def environment_settings(options: Options, launch: Launch) -> Iterator[Finding]:
-    """What all variables become, those from Secrets included."""
+    """Findings for all variables, including variables from Secrets."""
     if name := next((name for name in HUB_TOKENS if name in launch.secrets or name in launch.environment), None):
         yield from token_settings(options, launch, name)
     for name in launch.secrets:
@@ -120,7 +120,7 @@ def _variable(name: str, value: str) -> Iterator[Finding]:
 
 
 def _why_left_out(name: str) -> str:
-    """Of a variable that no resource may have, or that is a secret."""
+    """The reason to leave out a variable that is refused or is a secret."""
     why = REFUSED_ENVIRONMENT.get(name)
     if why is not None:
         return as_sentence(why)

@@ -1,4 +1,4 @@
-"""The image of a container as that of the engine."""
+"""Converts the image of a container to `spec.engine.image`."""
 
 import re
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ _DEFAULT: str = Engine.model_fields["image"].default
 
 
 def starts_server(image: str) -> bool:
-    """Whether an image is vLLM's, or by its name a copy of it, whose entry point is the server."""
+    """Whether the entry point of an image is vLLM's server: an image of vLLM, or by its name a copy of one."""
     return _SERVER.fullmatch(image) is not None
 
 
 def image_settings(image: str | None) -> Iterator[Finding]:
-    """Keep a custom image; replace another version of vLLM's own image by the one that the operator knows."""
+    """Keep a custom image. Replace other versions of vLLM's own image by the supported version."""
     if image is None or image in {_DEFAULT, _DEFAULT.removeprefix("docker.io/")}:
         return
     version, _ = listed()
@@ -34,6 +34,6 @@ def image_settings(image: str | None) -> Iterator[Finding]:
     if not isinstance(image, Unresolved) and not is_official(image):
         yield Remark(
             "engine.image",
-            f"Options were compared with vLLM {version}. The image needs a vLLM near it, and the package nixl.",
+            f"Options were compared with vLLM {version}. The image needs a similar version, and the package nixl.",
             left_out=False,
         )

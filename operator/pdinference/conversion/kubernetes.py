@@ -1,4 +1,4 @@
-"""Containers of Kubernetes manifests that start vLLM, with what their pods say besides."""
+"""Containers of Kubernetes manifests that start vLLM, with settings from their pods."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,8 +20,8 @@ _OWN = {
     **dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe"), "The operator sets the probes."),
     "lifecycle": "The operator drains pods before they stop (rollout.drainSeconds).",
     "securityContext": "The operator sets one that meets the restricted Pod Security Standard.",
-    "imagePullPolicy": "Put it into podTemplate of the role.",
-    "envFrom": "Put it into podTemplate of the role.",
+    "imagePullPolicy": "Use podTemplate of the role.",
+    "envFrom": "Use podTemplate of the role.",
 }
 _POD_TAKEN = frozenset({"containers", "volumes", "nodeSelector", "tolerations", "restartPolicy"})
 _FIELDS = {
@@ -30,19 +30,19 @@ _FIELDS = {
     "schedulerName": "role.placement.schedulerName",
 }
 _SERVICE = (
-    "The operator's Service has the name of the resource, and here the port of this one. There cannot be two of one "
-    "name: choose another name for the resource, or delete this Service first."
+    "The operator creates a Service with the name of the resource and this port. If this Service has the same name, "
+    "choose another name for the resource, or delete this Service first."
 )
-_TEMPLATE = "It goes into podTemplate of the role, if pods still need it."
+_TEMPLATE = "Add it to podTemplate of the role if pods still need it."
 
 
 def is_manifest(document: Any) -> bool:
-    """Whether a document is an object of Kubernetes."""
+    """Whether a document is a Kubernetes object."""
     return isinstance(document, Mapping) and "apiVersion" in document and "kind" in document
 
 
 def manifest_starts(documents: Iterable[Mapping[str, Any]]) -> list[Launch]:
-    """Every start of vLLM in objects that make pods, with the Services in front of them."""
+    """All launches of vLLM in workloads, with the Services that select their pods."""
     objects = [item for document in documents for item in _items(document)]
     services = [each for each in objects if each.get("kind") == "Service"]
     found: list[Launch] = []
@@ -62,7 +62,7 @@ def _items(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _behind(launch: Launch, services: Iterable[Mapping[str, Any]], labels: Mapping[str, str]) -> Launch:
-    """A start of vLLM with port and type of the Service that selects its pods."""
+    """A launch with port and type of the Service that selects its pods."""
     for service in services:
         spec = mapping(service.get("spec"))
         selector = text_map(spec.get("selector"), _NOTHING)

@@ -1,4 +1,4 @@
-"""`--kv-transfer-config` and KV offloading: which half of a pair a vLLM is, and how KV cache moves."""
+"""Converts `--kv-transfer-config` and KV offloading: the role, the connector, and the tiers."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,14 +22,14 @@ _OTHER = (
 
 
 def role_of(options: Options) -> Role | None:
-    """Which half of a pair a command line starts; None where it does not say so."""
+    """The role that a command line starts, from `kv_role`; None without one."""
     config = options.values.get("kv-transfer-config")
     kv_role = config.get("kv_role") if isinstance(config, dict) else None
     return next((role for role, name in KV_ROLES.items() if name == kv_role), None)
 
 
 def transfer(value: Any, _options: Options, launch: Launch) -> Iterator[Finding]:
-    """The connector, where the operator has it, and what happens when a transfer fails."""
+    """The connector, if the operator supports it, and the policy for failed transfers."""
     value = json_object(value)
     name = value.get("kv_connector")
     connector = _BY_CLASS.get(name) if isinstance(name, str) else None
@@ -56,7 +56,7 @@ def _others(config: Mapping[str, Any]) -> Iterator[Remark]:
 
 
 def kv_tiers(value: Any, options: Options, _launch: Launch) -> Iterator[Finding]:
-    """vLLM's offloading of KV cache as a CPU tier of both roles."""
+    """KV offloading of vLLM, as a CPU tier of both roles."""
     if options.values.get("kv-offloading-backend", "native") != "native":
         raise ValueError("The operator has vLLM's own tiers only: kvTiers of the role.")
     yield "role.kvTiers.cpu.size", gib(value)

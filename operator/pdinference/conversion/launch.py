@@ -1,4 +1,4 @@
-"""A start of vLLM as data, whether a command line, `docker run` or a manifest describes it."""
+"""A launch of vLLM as data, from a command line, `docker run` or a manifest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,23 +6,23 @@ from typing import Any
 
 
 class ConversionError(ValueError):
-    """Something cannot be converted at all; the message says why and what to do."""
+    """The input cannot be converted. The message states the reason and what to do."""
 
 
 class Unresolved(str):
-    """Text of which a shell or the kubelet would replace a part, such as `$MODEL`. Nothing here does so."""
+    """Text with a reference that a shell or the kubelet would expand, such as `$MODEL`. It is not expanded here."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What the resource lacks, or what its reader should know.
+    """A comment on the resource, for example on a setting that is left out.
 
     Attributes:
-        subject: What it is about, for example `--host 0.0.0.0`.
-        text: Why, and what to use instead.
-        left_out: Whether the resource lacks it.
+        subject: The setting, for example `--host 0.0.0.0`.
+        text: The reason, and an alternative.
+        left_out: Whether the resource lacks the setting.
     """
 
     subject: str
@@ -31,16 +31,16 @@ class Remark:
 
 
 Finding = tuple[str, Any] | Remark
-"""What a part of a command line becomes: the path of a field with its value (conversion/settings.py), or a remark."""
+"""Result of converting an option or variable: a field's path and value (conversion/settings.py), or a remark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder that a container has from elsewhere.
+    """A folder that is mounted into a container.
 
     Attributes:
-        mount: Where the container has it.
-        member: Which member of `spec.model.source` has such a volume: persistentVolumeClaim or hostPath.
+        mount: Mount path.
+        member: Member of `spec.model.source` for such a volume: persistentVolumeClaim or hostPath.
         origin: Name of the claim, or path on the node.
         inside: Folder within the claim that is mounted.
     """
@@ -53,18 +53,18 @@ class Folder:
 
 @dataclass(frozen=True)
 class Launch:
-    """One start of vLLM's OpenAI-compatible server.
+    """A launch of vLLM's OpenAI-compatible server.
 
     Attributes:
-        arguments: What follows the program: options, and the model of `vllm serve`.
+        arguments: Arguments of the program: options, and the model of `vllm serve`.
         environment: Variables with their values.
-        secrets: Variables that come from a Secret: its name and key.
+        secrets: Variables from Secrets, with name and key of the Secret.
         image: Image of the container, if there is one.
-        name: What the container, service or workload is called.
+        name: Name of the container, service or workload.
         namespace: Its namespace.
-        settings: Fields that a manifest says directly (conversion/settings.py has their form).
-        folders: Folders that the container has from elsewhere.
-        remarks: What was noticed so far.
+        settings: Fields that a manifest sets directly (in the form of conversion/settings.py).
+        folders: Folders that are mounted into the container.
+        remarks: Remarks so far.
     """
 
     arguments: tuple[str, ...]

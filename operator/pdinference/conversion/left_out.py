@@ -1,4 +1,4 @@
-"""Options of vLLM that no resource has, each with the reason and what to use instead."""
+"""Options of vLLM that resources do not support, each with the reason and an alternative."""
 
 from pdinference.api.v1alpha1.engine import OWNED_ARGUMENTS
 from pdinference.engine.refused import REFUSED_ARGUMENTS
@@ -31,7 +31,7 @@ REMOVED: dict[str, str] = {
     "tokenizer-pool-size": "vLLM 0.32 has renderer-num-workers (in args) for it.",
     "disable-frontend-multiprocessing": _V1,
 }
-"""Options that vLLM once had."""
+"""Options of earlier vLLM versions."""
 
 REMOVED_SWITCHES = frozenset(
     {
@@ -44,10 +44,10 @@ REMOVED_SWITCHES = frozenset(
         "disable-frontend-multiprocessing",
     }
 )
-"""Those of them that take no value."""
+"""Options of earlier vLLM versions that take no value."""
 
 _OWN_REASONS = {
-    "download-dir": "Pods write to a cache of their own. spec.model.cache keeps the model on a claim or on each node.",
+    "download-dir": "Each pod has its own cache. spec.model.cache stores the model on a claim or on each node.",
     "config": "This file is not read here. Give its options on the command line, or write them into spec.engine.args.",
     "host": "Pods listen on every address, and a NetworkPolicy limits who reaches them.",
     "disable-log-stats": "vLLM would serve no metrics, and the operator, autoscaling and the dashboard read them.",
@@ -55,7 +55,7 @@ _OWN_REASONS = {
 
 
 def reason_to_leave_out(name: str) -> str | None:
-    """Why no resource can have an option that vLLM has; None where one can."""
+    """Why resources do not support an option of vLLM; None if they do."""
     if name in _OWN_REASONS:
         return _OWN_REASONS[name]
     if why := REFUSED_ARGUMENTS.get(name.removeprefix("no-")):
@@ -65,5 +65,5 @@ def reason_to_leave_out(name: str) -> str | None:
 
 
 def as_sentence(clause: str) -> str:
-    """A reason of admission, which is the end of a sentence there."""
+    """A reason of the admission checks, which is a clause, as a sentence."""
     return f"{clause[0].upper()}{clause[1:]}."

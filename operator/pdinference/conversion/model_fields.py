@@ -1,4 +1,4 @@
-"""The model of a command line: where it comes from, its names, its chat template, its adapters."""
+"""Converts the model of a command line: its source, name, chat template and adapters."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _FOLDER = re.compile(f"(/{SEGMENT})+")
 _MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:-]*")
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,253}")
 HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
-"""Variables with the access token of the Hugging Face hub."""
+"""Variables with the access token for the Hugging Face hub."""
 CONFIG_MAP = "chat-template"
 HUB_SECRET = "hugging-face"  # noqa: S105 - the name of a Secret
 _USE_SECRET = (
@@ -26,10 +26,10 @@ _USE_SECRET = (
 
 
 def model_of(options: Options) -> str:
-    """The model as vLLM gets it.
+    """The model argument of vLLM.
 
     Raises:
-        ConversionError: There is none, or it is no text that could be used.
+        ConversionError: There is none, or it is not usable.
     """
     named = options.values.get("model") or next(iter(options.positional), None)
     unresolved = next((r.subject for r in options.remarks if r.subject.startswith("--model ")), None)
@@ -44,7 +44,7 @@ def model_of(options: Options) -> str:
 
 
 def source_settings(options: Options, launch: Launch) -> Iterator[Finding]:
-    """Where the weights come from, and by which name clients know them."""
+    """The source of the weights, and the served model name."""
     model = model_of(options)
     if _REPOSITORY.fullmatch(model):
         yield from _hub(model, options, launch)
@@ -57,21 +57,21 @@ def source_settings(options: Options, launch: Launch) -> Iterator[Finding]:
         )
     yield from _about_class(model.rstrip("/").rpartition("/")[2], launch)
     for word in options.positional[0 if "model" in options.values else 1 :]:
-        yield Remark(word, "This is neither an option nor the model, and vLLM would refuse it.")
+        yield Remark(word, "This is neither an option nor the model. vLLM would reject it.")
     if "served-model-name" not in options.values:
         if _MODEL_NAME.fullmatch(model):
             yield "model.name", model
         else:
             yield Remark(
                 "model name",
-                f"Clients of vLLM asked for {model!r}. A name begins with a letter or a digit, so they now ask for the "
-                "name of the resource, or for what you write into spec.model.name.",
+                f"The model name {model!r} is not possible, because a name begins with a letter or a digit. Clients "
+                "use the name of the resource, or the name in spec.model.name.",
                 left_out=False,
             )
 
 
 def _about_class(name: str, launch: Launch) -> Iterator[Remark]:
-    """A model whose name begins with a type that vLLM no longer has, as that of `baichuan-7B-Chat` does."""
+    """A remark on a model whose name begins with a type that vLLM has removed, such as `baichuan-7B-Chat`."""
     first = name.lower().partition("-")[0]
     family = {"baichuan2": "baichuan"}.get(first, first)
     last = LAST_VERSIONS.get(family)
@@ -138,7 +138,7 @@ def _inside(path: str, folder: Folder) -> str:
 
 
 def served_names(value: Any, _options: Options, _launch: Launch) -> Iterator[Finding]:
-    """The names that clients may ask for, of which the resource has one."""
+    """The first served model name. The resource has only one."""
     first, *others = [str(name) for name in value]
     yield "model.name", first
     if others:
@@ -146,7 +146,7 @@ def served_names(value: Any, _options: Options, _launch: Launch) -> Iterator[Fin
 
 
 def chat_template(value: Any, _options: Options, _launch: Launch) -> Iterator[Finding]:
-    """A template's text as such; a file as the ConfigMap that has to be made of it."""
+    """The text of a chat template, or a ConfigMap that the user must create from a file."""
     text = str(value)
     if "{{" in text or "{%" in text:
         yield "model.chatTemplate.inline", text
@@ -164,7 +164,7 @@ def chat_template(value: Any, _options: Options, _launch: Launch) -> Iterator[Fi
 
 
 def adapters(value: Any, options: Options, _launch: Launch) -> Iterator[Finding]:
-    """LoRA adapters, `name=path` or a JSON object each."""
+    """LoRA adapters, each `name=path` or a JSON object."""
     if not options.values.get("enable-lora"):
         raise ValueError("vLLM ignores it without --enable-lora.")
     found = [_adapter(item) for item in value]
@@ -189,12 +189,12 @@ def _adapter(item: Any) -> dict[str, str]:
 
 
 def hub_token(_value: Any, options: Options, launch: Launch) -> Iterator[Finding]:
-    """A token in plain text, as the Secret that has to be made of it."""
+    """A token in plain text, as a reference to a Secret that the user must create."""
     yield from token_settings(options, launch, "--hf-token")
 
 
 def token_settings(options: Options, launch: Launch, subject: str) -> Iterator[Finding]:
-    """The Secret with the access token of the Hugging Face hub."""
+    """The Secret with the access token for the Hugging Face hub."""
     named = next((launch.secrets[name] for name in HUB_TOKENS if name in launch.secrets), None)
     if _from_model_scope(launch) or not _REPOSITORY.fullmatch(model_of(options)):
         yield Remark(subject, "The model does not come from the Hugging Face hub.")

@@ -1,6 +1,6 @@
-"""Options of a vLLM command line by their long names, with values in the form that vLLM's parser gives them.
+"""Parses the options of a vLLM command line as vLLM's parser does.
 
-Which options there are, and which form each has, is the list that admission uses too (checks/vllm-options.txt).
+The options and their forms are listed in checks/vllm-options.txt, which the admission checks use, too.
 """
 
 import re
@@ -42,7 +42,7 @@ SHORT = {
     "-ac": "attention-config",
     "-O": "optimization-level",
 }
-"""vLLM's short options; tests hold them against its parser."""
+"""vLLM's short options. Tests compare them with its parser."""
 _ALIASES = {"device-memory-utilization": "gpu-memory-utilization"}
 _JSON = Limits(size=MAX_SPEC_BYTES, depth=32, values=8192, members=8192)
 _HINTS = 8
@@ -50,7 +50,7 @@ _LONGEST_CHOICE = 40
 _NEGATIVE = re.compile(r"-\d")
 _WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 _USUAL_NAMES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
-"""What people write for values that vLLM has by another name."""
+"""Common aliases of values that vLLM accepts only under another name."""
 _CANONICAL = re.compile(r"0|-?[1-9]\d{0,17}", re.ASCII)
 _SECRET = frozenset({"api-key", "hf-token"})
 REPLACED = "A shell would replace a part of this, and nothing is run or replaced here. Write its value."
@@ -58,12 +58,12 @@ REPLACED = "A shell would replace a part of this, and nothing is run or replaced
 
 @dataclass
 class Options:
-    """What a command line says.
+    """The parsed options of a command line.
 
     Attributes:
-        values: By long name without dashes, in their order; of one that occurs twice, the last.
-        positional: What is no option, for example the model of `vllm serve`.
-        remarks: What was left out.
+        values: Values by long name without dashes, in their order. The last occurrence of an option wins.
+        positional: Positional arguments, for example the model of `vllm serve`.
+        remarks: Remarks on options that were left out.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Options:
 
 
 def parse_options(arguments: tuple[str, ...]) -> Options:
-    """Read arguments as vLLM's own parser does, as far as its list of options says."""
+    """Parse arguments as vLLM's parser does, according to its list of options."""
     found, hints = Options(), _HINTS
     words = deque(arguments)
     while words:
@@ -94,7 +94,7 @@ def parse_options(arguments: tuple[str, ...]) -> Options:
 
 
 def shown(name: str, values: Iterable[str] = ()) -> str:
-    """An option as a remark shows it: never with a value that may be secret."""
+    """An option for a remark, without values that may be secret."""
     return f"--{name}" if name in _SECRET else " ".join((f"--{name}", *values))
 
 
@@ -103,9 +103,9 @@ def _is_option(word: str) -> bool:
 
 
 def _split(word: str) -> tuple[str, str | None]:
-    """The long name of an option, and the value that is joined to it.
+    """The long name of an option, and its value after `=`.
 
-    vLLM takes underscores for dashes, and argparse takes the beginning of a name for the one name that it begins.
+    vLLM accepts underscores for dashes. argparse expands an unambiguous prefix of a name.
     """
     key, equals, value = word.partition("=")
     if key in SHORT or not key.startswith("--"):
@@ -123,7 +123,7 @@ def _split(word: str) -> tuple[str, str | None]:
 
 
 def _following(words: deque[str], name: str, form: str | None) -> Iterator[str]:
-    """The words after an option that are its values."""
+    """Consume the words after an option that are its values."""
     if form in {"switch", "flag"} or name in REMOVED_SWITCHES:
         return
     most = MAX_VALUES if form == "list" else 1
@@ -156,10 +156,10 @@ def _take(found: Options, name: str, form: str, values: list[str]) -> None:
 
 
 def _typed(form: str, values: list[str]) -> Any:
-    """The value of an option in the form that the list says.
+    """The value of an option in the form of the list.
 
     Raises:
-        ValueError: It does not fit.
+        ValueError: The value does not have this form.
     """
     if form == "list":
         if not values:
@@ -170,14 +170,14 @@ def _typed(form: str, values: list[str]) -> Any:
     if not values:
         raise ValueError("This option needs a value.")
     if (wanted := mismatch(form, values[0])) is not None:
-        raise ValueError(f"The value does not fit: vLLM {listed()[0]} wants {wanted}.{_meant(form, values[0])}")
+        raise ValueError(f"The value is invalid: vLLM {listed()[0]} expects {wanted}.{_meant(form, values[0])}")
     if form in {"int", "float"}:
         return int(values[0]) if _WHOLE.fullmatch(values[0]) else float(values[0])
     return _json_object(values[0])
 
 
 def _meant(form: str, value: str) -> str:
-    """A hint at the choice that somebody meant; empty where none is like it."""
+    """A hint at the most similar choice; empty if no choice is similar."""
     choices = form.split("|") if "|" in form else []
     usual = _USUAL_NAMES.get(value)
     near = [usual] if usual in choices else get_close_matches(value[:_LONGEST_CHOICE], choices, n=1)
@@ -189,7 +189,7 @@ def _number_or_json(text: str) -> Any:
 
 
 def _json_object(text: str) -> Any:
-    """An object as such, so that it is written as YAML; everything else as the text it is."""
+    """A parsed JSON object, so that it is written as YAML; any other text unchanged."""
     if not text.lstrip().startswith("{"):
         return text
     try:

@@ -1,4 +1,4 @@
-"""Starts of vLLM among commands: `vllm serve`, `python -m vllm...`, in a shell or in `docker run`."""
+"""Finds launches of vLLM in commands: `vllm serve`, `python -m vllm...`, in a shell or in `docker run`."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,14 +14,14 @@ _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
 _SILENT = frozenset(
     {"env", "exec", "nohup", "time", "sudo", "setsid", "command", "uv", "run", "then", "do", "else", "{", "!"}
 )
-"""What may stand in front of a program and means nothing in a pod."""
+"""Prefixes of a command that are ignored, because they have no effect in a pod."""
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _DEPTH = 4
-"""Of shells and containers within each other."""
+"""Maximum nesting of shells and containers."""
 
 
 def starts_in(text: str, depth: int = 0) -> list[Launch]:
-    """Every start of vLLM in a shell script, in its order.
+    """All launches of vLLM in a shell script, in order.
 
     Raises:
         ConversionError: The script cannot be read.
@@ -37,7 +37,7 @@ def starts_in(text: str, depth: int = 0) -> list[Launch]:
 
 
 def starts_of(words: Sequence[str], environment: Mapping[str, str] | None = None, depth: int = 0) -> list[Launch]:
-    """The starts of vLLM in one command: none, one, or those in the text that it hands to a shell."""
+    """The launches of vLLM in one command, including commands in a script that it passes to a shell."""
     environment, words = dict(environment or {}), list(words)
     for at, word in enumerate(words):
         program, rest = word.rpartition("/")[2], words[at + 1 :]
@@ -55,11 +55,11 @@ def starts_of(words: Sequence[str], environment: Mapping[str, str] | None = None
 
 
 def container_starts(container: Container, depth: int = 0) -> list[Launch]:
-    """The starts of vLLM in a container, with what the container adds to them."""
+    """The launches of vLLM in a container, with image, variables and mounts of the container."""
     words = [*container.entrypoint, *container.command]
     found = starts_of(words, {}, depth)
     if not found and not container.entrypoint and _is_server(container):
-        # The image's entry point is the server, so that the command is vLLM's options.
+        # The entry point of the image is the server, so the command consists of vLLM's options.
         found = [Launch(tuple(container.command))]
     return [container.around(launch) for launch in found]
 
@@ -78,14 +78,12 @@ def _within(text: str, environment: Mapping[str, str], depth: int) -> list[Launc
 
 def _deeper(depth: int) -> int:
     if depth >= _DEPTH:
-        raise ConversionError(
-            "There are shells or containers within each other here. Give the command line that starts vLLM."
-        )
+        raise ConversionError("Shells or containers are nested too deeply. Give the command line that starts vLLM.")
     return depth + 1
 
 
 def _server_arguments(program: str, rest: Sequence[str]) -> tuple[str, ...] | None:
-    """What follows vLLM's server, if this word and the next start it."""
+    """The arguments of vLLM's server, if the program starts it."""
     if program == "vllm" and rest[:1] == ["serve"]:
         return tuple(rest[1:])
     if program == "-m" and rest and _SERVER.fullmatch(rest[0]):
@@ -105,7 +103,7 @@ def _after_run(rest: Sequence[str]) -> Sequence[str] | None:
 
 
 def _script_of(rest: Sequence[str]) -> str | None:
-    """The text after `-c`, `-lc` and the like."""
+    """The script after `-c`, `-lc` or similar options."""
     for at, word in enumerate(rest[:-1]):
         if re.fullmatch(r"-[a-z]*c", word):
             return rest[at + 1]
@@ -132,11 +130,11 @@ def _old_server(rest: Sequence[str]) -> Iterator[Remark]:
 
 
 def _wrappers(words: Sequence[str]) -> Iterator[Remark]:
-    """What stands in front of vLLM and does something that no resource can."""
+    """Remarks on programs in front of vLLM that resources do not support."""
     others = [
         word
         for word in words
         if not (_ASSIGNMENT.fullmatch(word) or word in _SILENT or re.fullmatch(r"(.*/)?python[0-9.]*", word))
     ]
     if others:
-        yield Remark(" ".join(others), "The operator starts vLLM itself, without a program in front of it.")
+        yield Remark(" ".join(others), "The operator starts vLLM directly, without a wrapper.")

@@ -1,4 +1,4 @@
-"""Every start of vLLM in a text: a shell script or line, a compose file, or manifests of Kubernetes."""
+"""Finds all launches of vLLM in a text: a shell script or command, a compose file, or Kubernetes manifests."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from pdinference.conversion.launch import ConversionError, Launch
 from pdinference.conversion.programs import starts_in, starts_of
 
 _YAML = re.compile(r"---|\{|%YAML|[\"']?[A-Za-z][\w-]*[\"']?\s*:(\s|$)")
-"""How the first line of a manifest or compose file begins; no command does."""
+"""Start of the first line of a manifest or compose file. No command starts like this."""
 _NO_START = (
     "Nothing here starts vLLM. Give a line with `vllm serve ...` or `python -m vllm.entrypoints.openai.api_server "
     "...`, a `docker run` of it, or a manifest or compose file with one."
@@ -26,28 +26,28 @@ def is_yaml(text: str) -> bool:
 
 
 def starts_in_script(text: str) -> list[Launch]:
-    """Starts of vLLM in a shell script.
+    """All launches of vLLM in a shell script.
 
     Raises:
-        ConversionError: It cannot be read, or holds none.
+        ConversionError: The script cannot be read, or does not start vLLM.
     """
     return _some(starts_in(text))
 
 
 def starts_in_words(words: Sequence[str]) -> list[Launch]:
-    """Starts of vLLM in one command, whose words a shell has already separated.
+    """All launches of vLLM in one command that a shell has already split.
 
     Raises:
-        ConversionError: It holds none.
+        ConversionError: The command does not start vLLM.
     """
     return _some(starts_of(words))
 
 
 def starts_in_documents(documents: Iterable[Any]) -> list[Launch]:
-    """Starts of vLLM in documents of YAML.
+    """All launches of vLLM in YAML documents.
 
     Raises:
-        ConversionError: They are too large, or hold none.
+        ConversionError: The documents are too large, or do not start vLLM.
     """
     known = [document for document in documents if is_manifest(document) or is_compose(document)]
     for document in known:

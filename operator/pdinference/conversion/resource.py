@@ -1,4 +1,4 @@
-"""From one start of vLLM, or two for P and D, to the document of a PDInference."""
+"""Converts one launch of vLLM, or two for P and D, to a PDInference document."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -22,11 +22,11 @@ _ONLY_P = ("role.parallelism.pipeline", "role.parallelism.layerPartition", "role
 
 @dataclass(frozen=True)
 class Conversion:
-    """A document, and what its reader should know.
+    """A converted document with remarks.
 
     Attributes:
         document: The resource as JSON data.
-        remarks: What was left out, and what to look at.
+        remarks: Remarks on settings that were left out or need attention.
     """
 
     document: dict[str, Any]
@@ -35,7 +35,7 @@ class Conversion:
 
 @dataclass(frozen=True)
 class _Half:
-    """What one start of vLLM says of a role."""
+    """Options and settings of a role, from one launch."""
 
     launch: Launch
     options: Options
@@ -47,11 +47,11 @@ def convert(launches: Mapping[Role, Launch] | Launch, name: str | None = None) -
     """Make a resource.
 
     Args:
-        launches: One start of vLLM, whose options both roles get; or one for each role.
+        launches: One launch for both roles, or one for each role.
         name: Name of the resource.
 
     Raises:
-        ConversionError: There is no model, or P and D have different ones.
+        ConversionError: The launches have no model, or different models.
     """
     if isinstance(launches, Launch):
         half = _half(launches)
@@ -71,7 +71,7 @@ def convert(launches: Mapping[Role, Launch] | Launch, name: str | None = None) -
 
 
 def pair_of(launches: Iterable[Launch]) -> dict[Role, Launch]:
-    """P and D among several starts of vLLM, by their `kv_role`.
+    """P and D among several launches, by their `kv_role`.
 
     Raises:
         ConversionError: There is not exactly one of each.
@@ -113,7 +113,7 @@ def _unsplit(half: _Half) -> Iterable[Remark]:
         f"One vLLM on {one} becomes P on {one} and D on {one}, so {2 * gpus} in all: each of the two needs all weights."
     )
     if role_of(half.options) is not None:
-        text = "This was one half of a pair. The other half gets the same options. " + text
+        text = "This command line starts one of the two roles. The other role gets the same options. " + text
     yield Remark("P and D", text, left_out=False)
 
 
@@ -160,7 +160,7 @@ def _spec(halves: Mapping[Role, _Half], without: frozenset[str]) -> tuple[dict[s
 
 
 def _without_stages(of_d: dict[str, Any]) -> Iterable[Remark]:
-    """D has no pipeline stages: as many ranks, each with a part of every layer."""
+    """Replace the pipeline stages of D by tensor parallelism with the same number of ranks."""
     tensor, pipeline = _parallelism(of_d)
     lost = [path for path in _ONLY_P if of_d.pop(path, None) is not None]
     if pipeline > 1:
@@ -182,7 +182,7 @@ def _differs(path: str, of_p: Any, of_d: Any, chosen: Any) -> Remark:
 
 
 def _put(tree: dict[str, Any], path: str, value: Any) -> None:
-    """Set a member by its path; names of options and variables have no dots."""
+    """Set a member by its path. Names of options and variables do not contain dots."""
     *parents, last = path.split(".")
     for parent in parents:
         tree = tree.setdefault(parent, {})
@@ -191,7 +191,7 @@ def _put(tree: dict[str, Any], path: str, value: Any) -> None:
 
 
 def _name(model: str) -> str:
-    """A name for the resource, out of that of a model or container."""
+    """A name for the resource, from the name of a model or container."""
     text = re.sub(r"[^a-z0-9]+", "-", model.rstrip("/").rpartition("/")[2].lower()).strip("-")
     named = text if text[:1].isalpha() else f"model-{text}"
     return named[:NAME_MAX_LENGTH].strip("-")

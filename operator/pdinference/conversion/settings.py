@@ -1,7 +1,7 @@
-"""What each option of vLLM becomes in the resource: the one table, and the settings that it gives.
+"""Converts options of vLLM to fields of the resource by a table.
 
-A setting is the path of a field, and its value. A path begins with `both.` for a field that `spec.engine` and each role
-have, with `role.` for one that only roles have, or it is a path in `spec`, for what P and D share.
+A setting is the path of a field with its value. The prefix `both.` denotes a field of `spec.engine` and of each role,
+and `role.` denotes a field of roles only. Other paths are relative to `spec`, for fields that P and D share.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,7 @@ Convert = Callable[[Any, Options, Launch], Iterator[Finding]]
 
 
 def _field(path: str, read: Callable[[Any], Any] = lambda value: value) -> Convert:
-    """An option that is one field; `read` gives its value there and raises ValueError where it does not fit."""
+    """An option that maps to one field. `read` converts the value, and raises ValueError if it is invalid."""
 
     def convert(value: Any, _options: Options, _launch: Launch) -> Iterator[Finding]:
         yield path, read(value)
@@ -32,7 +32,7 @@ def _field(path: str, read: Callable[[Any], Any] = lambda value: value) -> Conve
 
 
 def _choice(model: type[ApiModel], name: str) -> Callable[[Any], Any]:
-    """Read a value that has to be one of those that a field allows."""
+    """Read a value that must be one of the field's allowed values."""
     allowed = tuple(_literals(model.model_fields[name].annotation))
 
     def read(value: Any) -> Any:
@@ -52,7 +52,7 @@ def _literals(annotation: Any) -> Iterator[Any]:
 
 
 def _nothing(_value: Any, _options: Options, _launch: Launch) -> Iterator[Finding]:
-    """An option that another one says already."""
+    """An option that another option implies."""
     yield from ()
 
 
@@ -124,7 +124,7 @@ TABLE: Mapping[str, Convert] = {
 
 
 def settings(options: Options, launch: Launch) -> Iterator[Finding]:
-    """What all options of a command line become."""
+    """Findings for all options of a command line."""
     for name, value in options.values.items():
         convert = TABLE.get(name)
         if convert is not None:

@@ -1,7 +1,7 @@
-"""Words of a shell script, without running or expanding anything.
+"""Splits a shell script into words. Nothing is executed or expanded.
 
-`shlex` drops the difference between `'$A'` and `"$A"`, and takes a `#` within a word for a comment; so the words are
-found here. What a shell would replace is kept as it is written, and marked (`Unresolved`).
+`shlex` is not sufficient: it does not distinguish `'$A'` from `"$A"`, and treats a `#` within a word as a comment.
+References that a shell would expand are kept as written, and marked (`Unresolved`).
 """
 
 import re
@@ -32,10 +32,10 @@ _PASSED_OVER = frozenset({"joined", "comment"})
 
 
 def commands(text: str) -> list[list[str]]:
-    """The simple commands of a script, each as its words; redirections are dropped.
+    """The simple commands of a script as lists of words, without redirections.
 
     Raises:
-        ConversionError: The script is too large, or a quote or bracket in it is never closed.
+        ConversionError: The script is too large, or has an unclosed quote or bracket.
     """
     if len(text) > MAX_RAW_SPEC_BYTES:
         raise ConversionError(
@@ -64,7 +64,7 @@ def _tokens(text: str) -> Iterator[_Token]:
     word: _Token | None = None
     for kind, piece in _pieces(text):
         if kind in {"blank", "redirection", "end"}:
-            # In `2> file`, 2 is no word of the command.
+            # In `2> file`, 2 is not a word of the command.
             if word is not None and not (kind == "redirection" and word.text.isdecimal()):
                 yield word
             word = None
@@ -81,13 +81,13 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str]]:
-    """What a script consists of: the name of a group of `_PIECE`, and its text."""
+    """The tokens of a script: name of the group in `_PIECE`, and text."""
     position = 0
     while position < len(text):
         match = _PIECE.match(text, position)
         if match is None:
             line = text.count("\n", 0, position) + 1
-            raise ConversionError(f"Line {line}: {text[position]!r} is never closed, or is not understood here.")
+            raise ConversionError(f"Line {line}: {text[position]!r} is not closed, or not supported.")
         position = match.end()
         kind = match.lastgroup or ""
         if kind not in _PASSED_OVER:

@@ -1,4 +1,4 @@
-"""Numbers and objects as vLLM's options have them."""
+"""Parses numbers and objects in the forms of vLLM's options."""
 
 import re
 from decimal import Decimal
@@ -13,37 +13,37 @@ def count(value: Any) -> int:
     """A whole number such as 4096, 4k (4,000) or 4K (4,096); source: vllm/utils/argparse_utils.py.
 
     Raises:
-        ValueError: It is something else; `auto` and -1 leave it to vLLM, as a resource without the field does.
+        ValueError: It is not a number. `auto` and -1 mean vLLM's default, like a resource without the field.
     """
     match = _COUNT.fullmatch(str(value))
     if match is None:
-        raise ValueError("This is no count of tokens. Without the field, vLLM chooses.")
+        raise ValueError("This is not a number of tokens. Without the field, vLLM chooses.")
     whole, fraction, unit = match.groups()
     base = 1024 if unit.isupper() else 1000
     number = Decimal(f"{whole}.{fraction or 0}") * base ** _POWERS[unit.lower()]
     if fraction and (unit.isupper() or number != int(number)):
-        raise ValueError("This is no whole number.")
+        raise ValueError("This is not an integer.")
     return int(number)
 
 
 def gib(value: Any) -> str:
-    """A number of GiB, which vLLM calls GB, as a quantity.
+    """A quantity from a number of GiB, which vLLM calls GB.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: It is not a number.
     """
     text = str(value)
     if _SIZE.fullmatch(text) is None:
-        raise ValueError("This is no size in GiB.")
+        raise ValueError("This is not a size in GiB.")
     return f"{text.removesuffix('.0')}Gi"
 
 
 def json_object(value: Any) -> dict[str, Any]:
-    """An object.
+    """A JSON object.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: It is not an object.
     """
     if not isinstance(value, dict):
-        raise ValueError("This is no JSON object.")  # noqa: TRY004 - of the user's text, not of a type in here
+        raise ValueError("This is not a JSON object.")  # noqa: TRY004 - an error in the user's text
     return value

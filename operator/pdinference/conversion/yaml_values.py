@@ -1,4 +1,4 @@
-"""Values of YAML documents that strangers wrote, in the forms that are needed here; anything else counts as absent."""
+"""Reads values of untrusted YAML documents. Values of unexpected types count as absent."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from pdinference.conversion.launch import Unresolved
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """A map, or an empty one."""
+    """A map; empty if the value is not a map."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -18,24 +18,24 @@ def mappings(value: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def text(value: Any) -> str | None:
-    """A text, number or boolean as a container gets it."""
+    """A string, number or boolean as a string, in the form that a container gets."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, str | int | float) else None
 
 
 def texts(value: Any, replaced: re.Pattern[str]) -> list[str]:
-    """Texts of a list, marked where they match a pattern of what Kubernetes or Compose would replace."""
+    """Strings of a list, marked if they match the pattern of references that Kubernetes or Compose expands."""
     found = [text(item) for item in value] if isinstance(value, list) else []
     return [marked(item, replaced) for item in found if item is not None]
 
 
 def text_map(value: Any, replaced: re.Pattern[str]) -> dict[str, str]:
-    """Texts of a map, marked in the same way."""
+    """String values of a map, marked in the same way."""
     found = ((str(key), text(item)) for key, item in mapping(value).items())
     return {key: marked(item, replaced) for key, item in found if item is not None}
 
 
 def marked(value: str, replaced: re.Pattern[str]) -> str:
-    """A text, marked where it matches."""
+    """A string, marked if it matches."""
     return Unresolved(value) if replaced.search(value) else value

@@ -1,1 +1,1 @@
-"""From a resource to command lines and environment, as data; nothing here is ever joined into shell text."""
+"""Command lines and environment variables of a resource's containers, as data. No shell is involved."""

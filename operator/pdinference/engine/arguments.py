@@ -1,4 +1,4 @@
-"""Options as a map, turned into an argument vector; never into text that a shell could read."""
+"""Converts a map of options to an argument vector."""
 
 import json
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ from typing import Any
 def to_argv(options: Mapping[str, Any]) -> list[str]:
     """Write options as arguments, in the order of the map.
 
-    A value is joined to its option by `=`, so that one that begins with a dash cannot pass for an option. Several
-    values cannot be joined; the resource refuses those that begin with a dash.
+    A value follows its option after `=`, so that a value with a leading dash is not parsed as an option. This is not
+    possible for several values, so the schema rejects such values with a leading dash.
 
     Args:
-        options: Long option names without dashes. True is a switch (`--name`), False its opposite (`--no-name`), a list
-            gives several values (`--name a b`), each as text or JSON; a map is passed as JSON, anything else as text.
+        options: Long option names without dashes. True is a switch (`--name`), False its negation (`--no-name`). A list
+            has several values (`--name a b`), each a string or JSON. A map is written as JSON, other values as text.
     """
     argv: list[str] = []
     for name, value in options.items():
@@ -30,5 +30,5 @@ def to_argv(options: Mapping[str, Any]) -> list[str]:
 
 
 def _as_text(value: object) -> str:
-    """Text as it is; everything else as compact JSON, which is also how vLLM reads numbers."""
+    """A string unchanged; other values as compact JSON, which is also the format of numbers in vLLM."""
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), sort_keys=True)

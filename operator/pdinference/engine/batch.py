@@ -13,21 +13,21 @@ OUTPUT_MOUNT = "/output"
 CONFIG_MAP_FILE = "input.jsonl"
 REPORT_FILE = "/dev/termination-log"
 ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "1048576"}
-"""glibc otherwise keeps the memory of large lines, as it raises this threshold after the first."""
+"""Fixed threshold of glibc's malloc. By default it grows with large lines, whose memory is then not returned."""
 OUTPUT, ERRORS = "output.jsonl", "errors.jsonl"
 IDENTITY = "batch.json"
-"""What the answers belong to."""
+"""File with the identity of the batch."""
 WRITTEN = (OUTPUT, ERRORS, IDENTITY)
 """Files in the output folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The PDInference that a batch asks.
+    """The PDInference that serves the requests of a batch.
 
     Attributes:
-        url: Where it answers, less `/v1/...`.
-        model: The name that it serves.
+        url: Base URL without `/v1/...`.
+        model: Served model name.
     """
 
     url: str
@@ -35,12 +35,12 @@ class Service:
 
 
 def output_folder(batch: PDBatch, target: ClaimFolder) -> str:
-    """Where the answers go, within the volume."""
+    """Path of the output folder within the volume."""
     return target.path or batch.metadata.name
 
 
 def runner_command(batch: PDBatch, service: Service) -> Command:
-    """What the runner's container runs."""
+    """The command of the runner's container."""
     spec = batch.spec
     claim = spec.input.persistent_volume_claim
     options = {

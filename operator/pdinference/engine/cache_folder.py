@@ -1,4 +1,4 @@
-"""Folders of KV cache on volumes, named by everything that decides what is in a block."""
+"""Names of KV cache folders on volumes, which depend on all settings that affect the content of blocks."""
 
 import hashlib
 import json
@@ -13,14 +13,14 @@ _DIGEST_LENGTH = 16
 def cache_folder(resource: PDInference, roles: Mapping[str, Any], *, ignored: Collection[str] = ()) -> str:
     """Name of the folder that pods with the same KV cache share.
 
-    vLLM's connectors and tiers know a block by its tokens, or a model by its path, which two models can share. So the
-    name covers everything that may change a block. Defaults are left out: an operator that knows more fields finds the
-    same folder again.
+    vLLM's connectors and tiers identify a block by its tokens, and a model by its path. Two models can have the same
+    path, so the name covers all settings that may change a block. Default values are left out, so that an operator
+    version with more fields computes the same name.
 
     Args:
-        resource: The resource that the pods belong to.
-        roles: What counts of P and D, by any name.
-        ignored: Fields of `spec.model` that change no block.
+        resource: The resource that owns the pods.
+        roles: Settings of P and D that affect blocks, by any name.
+        ignored: Fields of `spec.model` that do not affect blocks.
     """
     spec = resource.spec
     excluded = {"architecture", "inspect", *ignored}

@@ -1,4 +1,4 @@
-"""What a container runs: an argument vector and an environment, as data."""
+"""The command of a container: an argument vector and environment variables, as data."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,10 +9,10 @@ EnvironmentVariable = dict[str, Any]
 
 @dataclass(frozen=True)
 class Command:
-    """What a container runs.
+    """The command of a container.
 
     Attributes:
-        program: The executable and what always follows it; replaces the image's entry point.
+        program: The executable with its fixed arguments. It replaces the entry point of the image.
         arguments: The options.
         environment: Environment variables.
     """
@@ -28,20 +28,20 @@ def variable(name: str, value: str) -> EnvironmentVariable:
 
 
 def pod_field_variable(name: str, path: str) -> EnvironmentVariable:
-    """A variable that the kubelet fills from the pod, for example from `status.podIP`."""
+    """A variable with a field of the pod, for example `status.podIP`."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
 def resource_variable(name: str, resource: str) -> EnvironmentVariable:
-    """A variable that the kubelet fills from the container's own resources, rounded up to whole units."""
+    """A variable with a resource limit of the container, rounded up to whole units."""
     return {"name": name, "valueFrom": {"resourceFieldRef": {"resource": resource, "divisor": "1"}}}
 
 
 def secret_variable(name: str, secret: str, key: str) -> EnvironmentVariable:
-    """A variable that the kubelet fills from a Secret; the operator never sees the value."""
+    """A variable with a value from a Secret, which the operator does not read."""
     return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
 
 def literal(text: str) -> str:
-    """Protect text from the kubelet, which replaces `$(NAME)` in arguments and variables, and `$$` by `$`."""
+    """Escape text for the kubelet, which expands `$(NAME)` in arguments and variables, and replaces `$$` by `$`."""
     return text.replace("$", "$$")

@@ -1,4 +1,4 @@
-"""What vLLM needs to be told about the device it runs on, and about the one that moves the KV cache."""
+"""Environment variables for the compute devices of vLLM and for the network devices of KV transfer."""
 
 from pdinference.api.v1alpha1 import RoleSpec
 from pdinference.api.v1alpha1.transfer import RDMA
@@ -8,43 +8,43 @@ _TCP_SEGMENT = "512k"
 
 
 def device_environment(spec: RoleSpec, rdma: RDMA | None) -> list[EnvironmentVariable]:
-    """Environment for GPU or CPU, and for what NIXL moves KV cache with (UCX)."""
+    """Environment for GPU or CPU, and for UCX, which NIXL uses for transfers."""
     cpu = spec.accelerator.type == "CPU"
     network = _rdma_environment(rdma) if rdma is not None else _pod_network_environment(cpu=cpu)
     return [*_cores_environment(spec), *network, *_single_process_environment()] if cpu else network
 
 
 def _cores_environment(spec: RoleSpec) -> list[EnvironmentVariable]:
-    # As many threads as the pod asks for cores; otherwise PyTorch starts one for each core of the node.
+    # One thread for each requested core. By default, PyTorch starts one for each core of the node.
     threads = [resource_variable("OMP_NUM_THREADS", "requests.cpu")] if "cpu" in spec.resources.requests else []
-    # The pod's cores are what its cgroup gives it, not what vLLM would pick and bind among all of the node's.
+    # The cgroup limits the cores of the pod. By default, vLLM selects and binds cores of the whole node.
     return [*threads, variable("VLLM_CPU_OMP_THREADS_BIND", "nobind")]
 
 
 def _pod_network_environment(*, cpu: bool) -> list[EnvironmentVariable]:
-    """From CPU to CPU there are no RDMA devices to look for, and one interface; on GPUs UCX finds the best way."""
+    """Between CPU pods there are no RDMA devices, and one interface. With GPUs, UCX selects the transports."""
     chosen = [variable("UCX_TLS", "tcp,self"), variable("UCX_NET_DEVICES", "eth0")] if cpu else []
     return [*chosen, *_tcp_environment()]
 
 
 def _tcp_environment() -> list[EnvironmentVariable]:
-    """What UCX sends at once by TCP, its way between pods as a rule: five times as fast as with its own 8 KiB.
+    """Segment size of UCX over TCP, the usual transport between pods: five times as fast as the default of 8 KiB.
 
-    The same for P and D, whatever they run on: more than the other side takes ends the connection.
+    P and D must have the same value on all devices: UCX closes a connection on a segment that is too large.
     """
     return [variable("UCX_TCP_TX_SEG_SIZE", _TCP_SEGMENT), variable("UCX_TCP_RX_SEG_SIZE", _TCP_SEGMENT)]
 
 
 def _rdma_environment(rdma: RDMA) -> list[EnvironmentVariable]:
-    """All ways but TCP, which UCX would otherwise fall back to without a word, and many times slower.
+    """All transports except TCP, to which UCX would otherwise fall back silently, and which is many times slower.
 
-    So vLLM stops at its start where RDMA does not work: NIXL finds no way to reach even itself.
+    Without a working RDMA device, vLLM then fails at start, because NIXL cannot connect to itself.
     """
     chosen = [variable("UCX_NET_DEVICES", ",".join(rdma.net_devices))] if rdma.net_devices else []
     return [variable("UCX_TLS", "^tcp"), *chosen]
 
 
 def _single_process_environment() -> list[EnvironmentVariable]:
-    # One process less to each pod, and none that spins on a shared-memory ring; without it, two vLLM pods on two
-    # cores stall each other for seconds. Has an effect with one rank only.
+    # One process less in each pod, and no process that spins on a shared-memory ring. Otherwise two vLLM pods on two
+    # cores block each other for seconds. This has an effect with one rank only.
     return [variable("VLLM_ENABLE_V1_MULTIPROCESSING", "0")]

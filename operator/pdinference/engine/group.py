@@ -1,4 +1,4 @@
-"""vLLM on several nodes that are one instance (vllm/entrypoints/cli/serve.py, run_headless)."""
+"""vLLM instances on several nodes (vllm/entrypoints/cli/serve.py, run_headless)."""
 
 from functools import cache
 from importlib.resources import files
@@ -8,17 +8,17 @@ from pdinference.api.names import Role
 from pdinference.engine import lifecycle
 from pdinference.engine.command import EnvironmentVariable, literal, pod_field_variable
 
-# The only entry that knows --headless; the module rather than the `vllm` command, which not every build has.
+# The only entry point with --headless. The module is used because not every build has the `vllm` command.
 _PROGRAM = ("python3", "-m", "vllm.entrypoints.cli.main", "serve")
 _INDEX, _REVISION = "PDINFERENCE_POD_INDEX", "PDINFERENCE_REVISION"
 
 
 def group_program(name: str, node_rank: int, nodes: int) -> tuple[str, ...]:
-    """What runs vLLM on one of the nodes: it keeps the nodes together, which vLLM leaves to others.
+    """The program that runs vLLM on one node, and restarts all nodes of an instance together.
 
     Args:
-        name: The PDInference.
-        node_rank: vLLM's node rank; node 0 answers requests.
+        name: Name of the PDInference.
+        node_rank: vLLM's node rank. Node 0 serves requests.
         nodes: Number of nodes of the instance.
     """
     arguments = (node_rank, nodes, _leader(name), names.GROUP_PORT, lifecycle.PRE_STOP_SECONDS)
@@ -26,21 +26,21 @@ def group_program(name: str, node_rank: int, nodes: int) -> tuple[str, ...]:
 
 
 def group_arguments(name: str, node_rank: int, nodes: int) -> tuple[str, ...]:
-    """vLLM's options that make the nodes one instance; the kubelet puts in which instance it is."""
+    """vLLM's options that connect the nodes of an instance. The kubelet fills in the index of the instance."""
     return (
         "--distributed-executor-backend=mp",
         f"--nnodes={nodes}",
         f"--node-rank={node_rank}",
-        # Node 0 listens there itself, and on every address.
+        # Node 0 itself listens on all addresses.
         f"--master-addr={_leader(name) if node_rank else '127.0.0.1'}",
         f"--master-port={names.RENDEZVOUS_PORT}",
-        # A number of API servers that the user gave is for node 0.
+        # The user's number of API servers applies to node 0 only.
         *(("--headless", "--api-server-count=0") if node_rank else ()),
     )
 
 
 def group_environment() -> list[EnvironmentVariable]:
-    """What the kubelet tells a node: which instance of which revision it belongs to, and its address for the others."""
+    """Variables with the instance and revision of a node, and with its address for the other nodes."""
     return [
         pod_field_variable(_INDEX, f"metadata.labels['{names.LABEL_POD_INDEX}']"),
         pod_field_variable(_REVISION, f"metadata.labels['{names.LABEL_REVISION}']"),
@@ -50,11 +50,11 @@ def group_environment() -> list[EnvironmentVariable]:
 
 @cache
 def group_script() -> str:
-    """The program that keeps the nodes together, as text: the image need not have this package."""
+    """Source of the program in the containers, because the image does not need to contain this package."""
     return files("pdinference.engine").joinpath("scripts/group_member.py").read_text(encoding="utf-8")
 
 
 def _leader(name: str) -> str:
-    """DNS name of node 0 of the pod's own instance."""
+    """DNS name of node 0 of the pod's instance."""
     pod = f"{names.parameter_workload(name, f'$({_REVISION})')}-$({_INDEX})"
     return f"{pod}.{names.role_object(name, Role.PARAMETER)}"

@@ -1,4 +1,4 @@
-"""Tiers of the KV cache as vLLM's OffloadingConnector (vllm/v1/kv_offload), and the side-car that bounds the disk."""
+"""KV cache tiers with vLLM's OffloadingConnector (vllm/v1/kv_offload), and the sidecar that limits the disk tier."""
 
 from functools import cache
 from importlib.resources import files
@@ -13,23 +13,23 @@ from pdinference.engine.cache_folder import cache_folder
 from pdinference.engine.command import Command, literal
 
 DISK_TIER_MOUNT = "/kv-disk"
-"""Where the volume of a disk tier is mounted."""
-SHM_MOUNT = "/dev/shm"  # noqa: S108 - a volume of the pod's own
-"""Where vLLM keeps the CPU tier."""
+"""Mount path of the disk tier's volume."""
+SHM_MOUNT = "/dev/shm"  # noqa: S108 - a volume of the pod
+"""Folder in which vLLM stores the CPU tier."""
 
 
 def tier_bytes(size: str) -> int:
-    """A valid quantity in whole bytes."""
+    """A valid quantity in bytes."""
     return int(quantity(size) or 0)
 
 
 def offloading_config(resource: PDInference, role: Role, tiers: KVTiers) -> dict[str, Any]:
-    """The connector that copies KV blocks to the tiers, as one of several in a MultiConnector."""
+    """The connector that copies KV blocks to the tiers, as a member of a MultiConnector."""
     own = resource.spec.of(role)
     extra: dict[str, Any] = {
-        # Of each data-parallel copy of the model, and all its ranks together.
+        # For each data-parallel replica, and for all its ranks together.
         "cpu_bytes_to_use": tier_bytes(tiers.cpu.size) // own.parallelism.data,
-        # P's answers are one token long. D's are what would be lost when a request makes room for others.
+        # P generates one token only. D stores generated tokens, which are lost when a request is preempted.
         "offload_prompt_only": role is Role.PARAMETER,
     }
     if tiers.disk is not None:
@@ -37,18 +37,18 @@ def offloading_config(resource: PDInference, role: Role, tiers: KVTiers) -> dict
             "spec_name": "TieringOffloadingSpec",
             "secondary_tiers": [{"type": "fs", "root_dir": f"{DISK_TIER_MOUNT}/{_folder(resource, own)}"}],
         }
-    # It both saves and loads, whatever the role in the transfer.
+    # It saves and loads in both roles.
     return {"kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config": extra}
 
 
 def _folder(resource: PDInference, own: RoleSpec) -> str:
-    """Pods of one role share it: P and D keep different blocks."""
+    """Name of the folder that the pods of a role share. P and D store different blocks."""
     options = {*EngineOptions.model_fields, "parallelism"}
     return cache_folder(resource, {"role": own.model_dump(mode="json", exclude_defaults=True, include=options)})
 
 
 def disk_tier_command(disk: DiskTier) -> Command:
-    """What the side-car runs: vLLM's disk tier never deletes a file, and a volume that is full gets a pod evicted."""
+    """Command of the sidecar that deletes old files. vLLM deletes none, and a full volume causes eviction."""
     arguments = ("-I", "-c", _script(), DISK_TIER_MOUNT, str(tier_bytes(disk.size)), SHM_MOUNT)
     return Command(program=("python3",), arguments=tuple(literal(argument) for argument in arguments))
 

@@ -1,4 +1,4 @@
-"""A model that is downloaded once: where it lies, and what downloads, checks and inspects it."""
+"""Cached models: their path, and the commands that download, check and inspect them."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, EnvironmentVariable, literal, secret_variable, variable
 
 MODEL_MOUNT = "/models"
-"""Where a volume with the model, or a cache of models, is mounted: by what downloads and by vLLM."""
+"""Mount path of a volume with the model or the model cache, in the download and in vLLM."""
 LOOK = "look"
-"""Task of the program that only looks at what somebody else put into a volume."""
+"""Subcommand that checks a model on a user's volume."""
 _PROGRAM = ("pdinference", "model")
 _HUB_VARIABLES = ("HF_ENDPOINT", "HF_HUB_", "HF_XET_", "MODELSCOPE_")
 _NOT_PASSED = frozenset({"HF_HUB_OFFLINE", "HF_HUB_CACHE", "MODELSCOPE_CACHE"})
@@ -23,23 +23,23 @@ _NETWORK_VARIABLES = frozenset(
 
 
 def cached_path(model: Model) -> str | None:
-    """Folder of the model within the pods; None when it is not cached.
+    """Folder of the model in the pods; None if it is not cached.
 
-    A branch and a tag are folders too: once downloaded, they stay what they were.
+    Branches and tags have folders, too. A downloaded model does not change when its branch moves.
     """
     hub = model.source.hub
     if model.cache is None or hub is None:
         return None
-    # A slash would put one revision into the folder of another; no revision has a percent sign.
+    # A slash could nest the folder of one revision in that of another. Revisions do not contain percent signs.
     return f"{MODEL_MOUNT}/{_hub_name(model.source)}/{hub.repository}/{hub.revision.replace('/', '%2F')}"
 
 
 def fetch_command(resource: PDInference, *, job: str | None = None) -> Command:
-    """Download the model into the cache, unless it is there.
+    """Command that downloads the model into the cache unless it is there.
 
     Args:
         resource: A resource with a cache.
-        job: Namespace and name of the Job to report to; None: report to nobody.
+        job: Namespace and name of the Job for progress reports; None for no reports.
     """
     model = resource.spec.model
     options = {**_hub_options(model), "folder": cached_path(model), "job": job}
@@ -47,18 +47,18 @@ def fetch_command(resource: PDInference, *, job: str | None = None) -> Command:
 
 
 def check_command(resource: PDInference) -> Command:
-    """Check that the whole model is in the cache, before vLLM loads it."""
+    """Command that checks, before vLLM starts, whether the cache has the complete model."""
     return _command(resource, "check", {"folder": cached_path(resource.spec.model)})
 
 
 def look_command(resource: PDInference, role: Role, folder: str, field: str) -> Command:
-    """Look at a model that somebody else put into a volume, before vLLM loads it.
+    """Command that checks a model on a user's volume before vLLM starts.
 
     Args:
         resource: A resource whose model is on a volume.
-        role: Whose vLLM; each may load in another way.
-        folder: Where the pods have the model.
-        field: Which field says so.
+        role: The role of the pods. The roles may have different load formats.
+        folder: Folder of the model in the pods.
+        field: Field of the spec with this folder.
     """
     arguments = {**resource.spec.engine.args, **resource.spec.of(role).args}
     load_format = arguments.get("load-format")
@@ -73,7 +73,7 @@ def look_command(resource: PDInference, role: Role, folder: str, field: str) -> 
 
 
 def inspect_command(resource: PDInference, folder: str, *, job: str | None = None) -> Command:
-    """Read what is known of the model, from the hub, or from a folder where a volume has it."""
+    """Command that collects facts about the model from the hub, or from a folder on a volume."""
     model = resource.spec.model
     where = _hub_options(model) if model.source.hub else {"folder": folder}
     return _command(resource, "inspect", {**where, **_adapters(model), "job": job})
@@ -89,7 +89,7 @@ def _command(resource: PDInference, task: str, options: dict[str, Any]) -> Comma
 
 
 def _adapters(model: Model) -> dict[str, str]:
-    """The adapters to look at; no path has a comma."""
+    """The option with the adapters to inspect. Paths do not contain commas."""
     adapters = model.lora.adapters if model.lora is not None else []
     return {"adapters": ",".join(adapter.path for adapter in adapters)} if adapters else {}
 
@@ -104,7 +104,7 @@ def _hub_name(source: ModelSource) -> str:
 
 
 def _environment(resource: PDInference) -> list[EnvironmentVariable]:
-    """The token; and of vLLM's environment, what is about hubs, mirrors and proxies."""
+    """The hub token, and the variables of vLLM that configure hubs, mirrors and proxies."""
     source = resource.spec.model.source
     token = source.hugging_face.token_secret if source.hugging_face else None
     passed = {name: value for name, value in resource.spec.engine.env.items() if _is_about_network(name)}

@@ -1,4 +1,4 @@
-"""What vLLM is told about the model, for each kind of source."""
+"""Options and environment variables of vLLM for the model, by kind of source."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from pdinference.engine.command import EnvironmentVariable, secret_variable, var
 from pdinference.engine.model_cache import MODEL_MOUNT, cached_path
 
 CHAT_TEMPLATE_MOUNT = "/etc/pdinference/chat-template"
-"""Where a ConfigMap with the chat template is mounted."""
+"""Mount path of a ConfigMap with the chat template."""
 
 
 def model_options(model: Model) -> dict[str, Any]:
-    """vLLM's options about the model."""
+    """vLLM's options for the model."""
     options = {
         **_source_options(model),
         "dtype": model.dtype if model.dtype != "auto" else None,
@@ -28,7 +28,7 @@ def model_options(model: Model) -> dict[str, Any]:
 
 
 def model_environment(model: Model) -> list[EnvironmentVariable]:
-    """AccessChecker to a hub, or none: a local model never asks the network."""
+    """Variables for access to a hub. For a local model, access to hubs is disabled."""
     source = model.source
     environment = []
     cached = model.cache is not None and not _needs_hub(model)
@@ -44,7 +44,7 @@ def model_environment(model: Model) -> list[EnvironmentVariable]:
 
 
 def _needs_hub(model: Model) -> bool:
-    """Whether something besides a cached model comes from a hub."""
+    """Whether vLLM downloads files from a hub, in addition to a cached model."""
     adapters = model.lora.adapters if model.lora else []
     paths = [model.tokenizer or "/", *(adapter.path for adapter in adapters)]
     return any(not path.startswith("/") for path in paths)
@@ -60,14 +60,14 @@ def _source_options(model: Model) -> dict[str, Any]:
 
 
 def model_folder(source: ModelSource) -> str:
-    """Where the pods have a model that no hub gives."""
+    """Folder in the pods of a model that is not from a hub."""
     if volume := source.persistent_volume_claim or source.image:
         return f"{MODEL_MOUNT}/{volume.path}" if volume.path else MODEL_MOUNT
     return source.path or MODEL_MOUNT
 
 
 def _chat_template(model: Model) -> str | None:
-    """A template's text, or the file that holds it; vLLM takes either (vllm/renderers/chat_utils.py)."""
+    """The text of a template, or its file. vLLM accepts both (vllm/renderers/chat_utils.py)."""
     template = model.chat_template
     if template is None or template.config_map is None:
         return template.inline if template else None

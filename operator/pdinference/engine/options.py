@@ -1,4 +1,4 @@
-"""The typed fields of the resource as options of vLLM."""
+"""Converts typed fields of the resource to options of vLLM."""
 
 from decimal import Decimal
 from typing import Any
@@ -30,18 +30,18 @@ def engine_options(options: EngineOptions) -> dict[str, Any]:
 
 
 def gib(size: str) -> float:
-    """A valid quantity in GiB, which is what vLLM calls GB."""
+    """A valid quantity in GiB, which vLLM calls GB."""
     return float((quantity(size) or 0) / _GIB)
 
 
 def kv_cache_options(kv_cache: KVCache) -> dict[str, Any]:
-    """vLLM's options for the form of the KV cache."""
+    """vLLM's options for dtype and block size of the KV cache."""
     flags = {"kv-cache-dtype": None if kv_cache.dtype == "auto" else kv_cache.dtype, "block-size": kv_cache.block_size}
     return {name: value for name, value in flags.items() if value is not None}
 
 
 def default_options(spec: Spec, role: Role) -> dict[str, Any]:
-    """Options that the operator sets where the spec is silent, because vLLM's own default is not good for P/D."""
+    """Options that the operator sets by default, because vLLM's defaults are not suitable for P/D."""
     flags = {
         "block-size": defaults.block_size(spec),
         "max-num-batched-tokens": defaults.max_num_batched_tokens(spec, role),
@@ -50,5 +50,5 @@ def default_options(spec: Spec, role: Role) -> dict[str, Any]:
 
 
 def log_environment(options: EngineOptions) -> list[EnvironmentVariable]:
-    """vLLM reads its log level from the environment."""
+    """The variable with the log level, which vLLM reads from the environment."""
     return [] if options.log_level is None else [variable("VLLM_LOGGING_LEVEL", options.log_level)]

@@ -1,4 +1,4 @@
-"""How an instance is split over devices, as options of vLLM."""
+"""Options of vLLM for the parallelism of an instance."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from pdinference.engine.command import EnvironmentVariable, variable
 
 
 def parallel_options(parallelism: Parallelism) -> dict[str, Any]:
-    """vLLM's options; the sizes are always written, so that one reads what one gets."""
+    """vLLM's options for parallelism. Sizes of 1 are also written, for clarity."""
     options: dict[str, Any] = {"tensor-parallel-size": parallelism.tensor}
     if parallelism.pipeline > 1:
         options["pipeline-parallel-size"] = parallelism.pipeline
@@ -19,7 +19,7 @@ def parallel_options(parallelism: Parallelism) -> dict[str, Any]:
 
 
 def parallel_environment(parallelism: Parallelism) -> list[EnvironmentVariable]:
-    """The partition of layers, which vLLM reads from the environment (vllm/distributed/utils.py)."""
+    """The variable with the partition of layers (vllm/distributed/utils.py)."""
     if not parallelism.layer_partition:
         return []
     return [variable("VLLM_PP_LAYER_PARTITION", ",".join(map(str, parallelism.layer_partition)))]

@@ -16,18 +16,18 @@ from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, literal
 from pdinference.engine.connectors.registry import connector_of
 
-# What vllm-router calls them. `kv_aware` counts what it has sent, until the answers end: requests in D. In P it would
-# count prompt tokens, but have every P pod tokenize every prompt for that, so P takes turns. D has the KV cache from P
-# in any case, so there the load decides for `cache_aware` too.
+# Policies of vllm-router by our names. `kv_aware` counts the requests in progress on each D pod. On P it would count
+# prompt tokens, but every P pod would have to tokenize every prompt, so P uses round robin. D always gets KV cache from
+# P, so D is selected by load for `cache_aware`, too.
 _POLICIES: dict[str, dict[str, str]] = {
     "least_loaded": {"policy": "round_robin", "decode-policy": "kv_aware"},
     "cache_aware": {"policy": "cache_aware", "decode-policy": "kv_aware"},
 }
-_ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - the Service and the kubelet's probes come through the pod's address
+_ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - the Service and the kubelet's probes use the pod's address
 
 
 def router_command(resource: PDInference, revision: str) -> Command:
-    """What the router container runs: it finds the P and D pods of one revision by their labels."""
+    """The command of the router container, which discovers the P and D pods of one revision by their labels."""
     name, policy = resource.metadata.name, resource.spec.router.policy
     options = {
         "host": _ANY_ADDRESS,
@@ -37,12 +37,12 @@ def router_command(resource: PDInference, revision: str) -> Command:
         **_POLICIES.get(policy, {"policy": policy}),
         "vllm-pd-disaggregation": True,
         "kv-connector": connector_of(resource.spec.transfer).handover,
-        # Pods turn up one at a time, each polled until it answers: look often, and give up on one that is Ready but
-        # does not answer before it holds up the others (the defaults are 30 and 600).
+        # The router adds pods one at a time, and polls each until it responds. Short intervals keep a Ready pod that
+        # does not respond from blocking the others (the defaults are 30 and 600).
         "worker-startup-check-interval": 1,
         "worker-startup-timeout-secs": 30,
-        # vllm-router does not retry in this mode, so a pod that dies without a word has to be noticed soon (the default
-        # is three checks a minute apart). Pods that leave in an orderly way are seen at once, by the watch.
+        # vllm-router does not retry in this mode, so pods that crash must be detected quickly (the default is three
+        # checks a minute apart). The watch reports terminating pods at once.
         "health-check-interval-secs": 2,
         "health-check-timeout-secs": 3,
         "health-failure-threshold": 2,
@@ -57,12 +57,12 @@ def router_command(resource: PDInference, revision: str) -> Command:
 
 
 def router_port(resource: PDInference) -> int:
-    """Where vllm-router listens: behind the activator, if there is one."""
+    """Port of vllm-router, which differs from the Service's target port if there is an activator."""
     return ROUTER_PORT if resource.spec.scale_to_zero is None else ROUTER_BEHIND_PORT
 
 
 def activator_command(rule: ScaleToZero) -> Command:
-    """What the container in front of the router runs."""
+    """The command of the activator container."""
     options = {
         "port": ROUTER_PORT,
         "state-port": ACTIVATOR_STATE_PORT,

@@ -14,25 +14,24 @@ from pdinference.engine.model_options import model_environment, model_options
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
 from pdinference.engine.parallel import parallel_environment, parallel_options
 
-# The module rather than the `vllm` command: it is there in every build, whatever its entry points.
+# The module is used because not every build has the `vllm` command.
 _PROGRAM = ("python3", "-m", "vllm.entrypoints.openai.api_server")
 
 CACHE_MOUNT = "/cache"
-"""The only place besides /tmp that vLLM may write to; downloads and compiled kernels go here."""
+"""The only writable folder besides /tmp, for downloads and compiled kernels."""
 
 
 _DEFAULTS: dict[str, Any] = {
-    # Probes and scrapes would be most of the log.
+    # Otherwise probes and scrapes would dominate the log.
     "disable-access-log-for-endpoints": "/health,/metrics",
 }
 """Options that users may override."""
 
 
 def engine_command(resource: PDInference, role: Role, node_rank: int = 0) -> Command:
-    """What the vLLM container of a role runs, on one node of an instance.
+    """The command of the vLLM container of a role, on one node of an instance.
 
-    Users' options come first: where vLLM's parser takes an abbreviation of an option that the operator owns, the last
-    one wins, and that is ours.
+    The user's options come first: vLLM's parser accepts abbreviations of options, and the last occurrence wins.
     """
     own, connector = resource.spec.of(role), connector_of(resource.spec.transfer)
     connector_class = connector.own_class(resource, role)
@@ -43,7 +42,7 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0) -> Com
         **model_options(resource.spec.model),
         "served-model-name": served_model_name(resource),
         **parallel_options(own.parallelism),
-        "host": "0.0.0.0",  # noqa: S104 - reached through the pod's address; a NetworkPolicy limits by whom
+        "host": "0.0.0.0",  # noqa: S104 - clients use the pod's address; a NetworkPolicy restricts them
         "port": ENGINE_PORT,
         "shutdown-timeout": resource.spec.rollout.drain_seconds,
         **connector.options(),
@@ -58,7 +57,7 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0) -> Com
 
 
 def _in_group(command: Command, resource: PDInference, own: RoleSpec, node_rank: int) -> Command:
-    """The command for one of several nodes of an instance."""
+    """The command for one node of a multi-node instance."""
     name, nodes = resource.metadata.name, own.parallelism.nodes
     known = {entry["name"] for entry in command.environment}
     return Command(
@@ -69,7 +68,7 @@ def _in_group(command: Command, resource: PDInference, own: RoleSpec, node_rank:
 
 
 def _chosen_options(spec: Spec, role: Role) -> dict[str, Any]:
-    """Options that the spec sets and that may be left out."""
+    """Options that the spec sets."""
     own = spec.of(role)
     return {
         **engine_options(spec.engine),
@@ -81,18 +80,18 @@ def _chosen_options(spec: Spec, role: Role) -> dict[str, Any]:
 
 
 def effective_defaults(spec: Spec, role: Role) -> dict[str, Any]:
-    """Options for P/D that the operator chose, because the spec does not."""
+    """Options that the operator sets by default because the spec does not."""
     chosen = _chosen_options(spec, role)
     return {name: value for name, value in default_options(spec, role).items() if name not in chosen}
 
 
 def served_model_name(resource: PDInference) -> str:
-    """The name that clients put into a request."""
+    """The model name in requests of clients."""
     return resource.spec.model.name or resource.metadata.name
 
 
 def _environment(resource: PDInference, own: RoleSpec) -> list[EnvironmentVariable]:
-    """The environment, users' variables winning over our defaults and refused (api/v1alpha1/engine.py) where we own."""
+    """The environment. User variables override defaults; api/v1alpha1/engine.py rejects variables of the operator."""
     ours = [
         *_process_environment(),
         *device_environment(own, resource.spec.transfer.rdma),
@@ -108,7 +107,7 @@ def _environment(resource: PDInference, own: RoleSpec) -> list[EnvironmentVariab
 def _process_environment() -> list[EnvironmentVariable]:
     return [
         variable("HOME", CACHE_MOUNT),
-        # Python asks for the user's name to build cache paths, and the user id has no entry in the image's /etc/passwd.
+        # Python uses the user name in cache paths, but the user id has no entry in the image's /etc/passwd.
         variable("USER", "vllm"),
         variable("VLLM_NO_USAGE_STATS", "1"),
     ]

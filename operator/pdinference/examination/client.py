@@ -79,7 +79,7 @@ class Examinations:
         return found
 
     def forget(self, owner: Owner) -> None:
-        """Drop what is cached of a resource that was deleted, or needs no more examinations."""
+        """Drop the cached results of a resource that was deleted, or needs no more examinations."""
         self._refusals.pop(owner, None)
         self._batches.pop(owner, None)
 

@@ -111,7 +111,7 @@ def _replicas(snapshot: Snapshot, allocation: Allocation) -> dict[ChildKey, int]
 def _verdicts(
     snapshot: Snapshot, replicas: Mapping[ChildKey, int], *, engines: bool
 ) -> Iterator[tuple[ChildKey, Verdict]]:
-    """What to do with each desired child, and with the replicas of the serving revision.
+    """Decide on each desired child, and on the replica counts of the serving revision.
 
     Args:
         snapshot: The observed state.

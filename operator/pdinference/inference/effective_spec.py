@@ -53,7 +53,7 @@ class EffectiveSpecs:
         return found
 
     def forget(self, owner: Owner) -> None:
-        """Drop what is cached of a deleted resource."""
+        """Drop the cached spec of a deleted resource."""
         self._desired.pop(owner, None)
         self._history.forget(owner)
         self._examinations.forget(owner)

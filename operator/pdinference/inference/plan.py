@@ -22,7 +22,7 @@ class Plan:
         awaits_model: Whether P and D wait for their model.
         apply: Children to apply, and why.
         replicas: The replica count of each workload; applied workloads get it in their manifests.
-        scale: Workloads of which only the replica count changes.
+        scale: Workloads whose replica count changes, and nothing else.
         recommend: Scale targets whose recommended count the operator sets: new ones, and those of sleeping roles.
         report: The status of scale targets, as merge patches.
         remember: Whether to write the spec as the newest entry of the history, or to delete entries.

@@ -109,7 +109,7 @@ class _WorkerSupervisor:
 
 
 def _set_timers(cpu_seconds: float, seconds: float) -> None:
-    """SIGPROF and SIGALRM end the process, whatever it is doing."""
+    """SIGPROF and SIGALRM end the process in any state."""
     signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
     signal.setitimer(signal.ITIMER_REAL, seconds)
 

@@ -1,4 +1,4 @@
-"""From a resource to the objects that Kubernetes shall run: pure, deterministic, no cluster needed."""
+"""Renders the Kubernetes objects of a resource. Pure and deterministic, without access to a cluster."""
 
 from pdinference.manifests.render import Rendered, render
 from pdinference.manifests.settings import KedaSettings, RenderSettings

@@ -1,4 +1,4 @@
-"""What scales the pods of a role: a HorizontalPodAutoscaler, or a ScaledObject of which KEDA makes one."""
+"""Autoscalers of a role: a HorizontalPodAutoscaler, or a ScaledObject, from which KEDA creates one."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ from pdinference.planning.scaling.targets import targets_milli
 
 
 def autoscalers(resource: PDInference, settings: RenderSettings) -> dict[Role, Manifest]:
-    """What writes to the PDScaler of each role that is autoscaled."""
+    """The autoscaler of each autoscaled role, which writes to the role's PDScaler."""
     if resource.spec.metrics_source == "KEDA" and settings.keda is not None:
         return _scaled_objects(resource, settings.keda, settings.operator_namespace)
     name = resource.metadata.name
@@ -41,7 +41,7 @@ def autoscalers(resource: PDInference, settings: RenderSettings) -> dict[Role, M
 
 
 def autoscaled(resource: PDInference) -> Iterator[tuple[Role, Autoscaling]]:
-    """The roles whose load decides how many pods they have."""
+    """The autoscaled roles with their settings."""
     for role in names.ENGINE_ROLES:
         spec: RoleSpec = resource.spec.of(role)
         if spec.autoscaling is not None and spec.autoscaled:
@@ -63,20 +63,20 @@ def _scaled_objects(resource: PDInference, keda: KedaSettings, operator_namespac
 
 
 def _for_adapter(metric: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A user's metric, with the gauges' own labels where it is one of the operator's."""
+    """A user's metric. For a metric of the operator, the selector uses the labels of its gauges."""
     try:
         identifier = metric["external"]["metric"]
         selected = selected_role(identifier["selector"]["matchLabels"])
         if identifier["name"] not in METRICS or selected is None:
             return metric
-    except (KeyError, TypeError, AttributeError):  # the API server says what is wrong with it
+    except (KeyError, TypeError, AttributeError):  # the API server reports the problem
         return metric
     selector = {"matchLabels": gauge_labels(*selected)}
     return {**metric, "external": {**metric["external"], "metric": {**identifier, "selector": selector}}}
 
 
 def _bounds(resource: PDInference, role: Role, scaling: Autoscaling) -> dict[str, Any]:
-    """What is the same whoever scales."""
+    """The fields that HPAs and ScaledObjects share."""
     return {
         "minimum": scaling.min_replicas,
         "maximum": scaling.max_replicas,
@@ -86,6 +86,6 @@ def _bounds(resource: PDInference, role: Role, scaling: Autoscaling) -> dict[str
 
 
 def _quantity(milli: int) -> str:
-    """As the API server writes it."""
+    """A quantity in the canonical form of the API server."""
     whole, rest = divmod(milli, 1000)
     return f"{milli}m" if rest else str(whole)

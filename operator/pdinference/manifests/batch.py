@@ -1,6 +1,6 @@
-"""All children of a `PDBatch`: a Job, and a policy that keeps everybody but the operator out of its pod.
+"""Children of a `PDBatch`: a Job, and a NetworkPolicy that allows connections from the operator only.
 
-For output into a ConfigMap also that, and an account that may write it and do nothing else.
+For output to a ConfigMap also the ConfigMap, and a service account that may write only this ConfigMap.
 """
 
 from typing import Any
@@ -24,11 +24,11 @@ from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
 
 _UNFIT = 2
-"""Exit status of the runner after which another attempt would end the same."""
+"""Exit status of the runner after an error that a retry does not fix."""
 
 
 def render_batch(batch: PDBatch, service: Service, settings: RenderSettings) -> tuple[Manifest, ...]:
-    """Render all children of a batch but the ConfigMap for its answers, the Job last.
+    """Render all children of a batch except the output ConfigMap. The Job is last.
 
     Raises:
         InvalidResourceError: A pod would not meet the restricted Pod Security Standard.
@@ -39,13 +39,13 @@ def render_batch(batch: PDBatch, service: Service, settings: RenderSettings) -> 
 
 
 def render_output(batch: PDBatch) -> Manifest | None:
-    """The ConfigMap that the runner writes into; None for output elsewhere."""
+    """The ConfigMap that the runner writes to; None for other outputs."""
     output = batch.spec.output.config_map
     return _child(batch, "batch-configmap", config_map=output.name) if output is not None else None
 
 
 def _account(batch: PDBatch) -> tuple[Manifest, ...]:
-    """An account that may write the ConfigMap; none for output elsewhere."""
+    """The service account with access to the ConfigMap; empty for other outputs."""
     output = batch.spec.output.config_map
     if output is None:
         return ()
@@ -56,7 +56,7 @@ def _account(batch: PDBatch) -> tuple[Manifest, ...]:
 
 
 def job_settings(batch: PDBatch) -> dict[str, Any]:
-    """The members of the Job's spec that follow the PDBatch after the Job was created; None is not set."""
+    """The mutable fields of the Job's spec, which are updated from the PDBatch; None for fields that are not set."""
     return {
         "suspend": batch.spec.suspend,
         "ttlSecondsAfterFinished": batch.spec.ttl_seconds_after_finished,
@@ -111,7 +111,7 @@ def _same_claim(batch: PDBatch) -> bool:
 
 
 def _volumes(batch: PDBatch) -> list[dict[str, Any]]:
-    """One volume for each claim: kubelets do not mount one claim twice in a pod."""
+    """One volume for each claim, because kubelets do not mount one claim twice in a pod."""
     volumes: list[dict[str, Any]] = [token_volume()] if batch.spec.output.config_map is not None else []
     if target := batch.spec.output.persistent_volume_claim:
         volumes.append({"name": "output", "persistentVolumeClaim": {"claimName": target.claim_name}})

@@ -1,4 +1,4 @@
-"""What all children of a resource have in common."""
+"""Common parts of all children of a resource."""
 
 import hashlib
 import json
@@ -11,12 +11,12 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.engine.command import Command
 from pdinference.manifests.templates import Manifest, fill
 
-# Letters only, or YAML readers take a revision such as 04229333 for a number; no vowels, so that none is a word.
+# Letters only, because YAML parsers would read a revision such as 04229333 as a number. No vowels, to avoid words.
 _AS_CONSONANTS = str.maketrans("0123456789abcdef", "bcdfghjklmnpqrst")
 
 
 def child(resource: PDInference, role: Role, template: str, **values: Any) -> Manifest:
-    """Fill in the template of a child, and add what all children have in common."""
+    """Fill in the template of a child, and add the common metadata."""
     name = resource.metadata.name
     manifest = fill(
         template,
@@ -37,14 +37,14 @@ def child(resource: PDInference, role: Role, template: str, **values: Any) -> Ma
 
 
 def identity(resource: PDInference, role: Role, **values: Any) -> tuple[Manifest, ...]:
-    """An account, and its rights: those of the role's own template."""
+    """A service account with its Role and RoleBinding. Each role has its own template of the Role."""
     return tuple(
         child(resource, role, template, **values) for template in ("serviceaccount", f"{role}-role", "rolebinding")
     )
 
 
 def owner_reference(kind: str, name: str, uid: str) -> dict[str, Any]:
-    """What ties a child to its resource."""
+    """The owner reference of a child."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": kind,
@@ -56,14 +56,14 @@ def owner_reference(kind: str, name: str, uid: str) -> dict[str, Any]:
 
 
 def fingerprint(content: Mapping[str, Any]) -> str:
-    """A short identity of content: equal exactly if the content is."""
+    """A short hash of content."""
     text = json.dumps(content, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[: names.REVISION_LENGTH]
     return digest.translate(_AS_CONSONANTS)
 
 
 def command_values(command: Command) -> dict[str, Any]:
-    """What templates need of a command."""
+    """Values of a command for templates."""
     return {
         "program": list(command.program),
         "arguments": list(command.arguments),

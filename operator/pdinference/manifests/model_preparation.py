@@ -1,4 +1,4 @@
-"""What brings the model into a cache and looks at it: a Job, or a container before vLLM."""
+"""Jobs and init containers that download, check or inspect the model."""
 
 from copy import deepcopy
 from pathlib import PurePosixPath
@@ -26,13 +26,13 @@ from pdinference.manifests.templates import Manifest, fill
 Fields = dict[str, Any]
 
 _DOWNLOADING = {"requests": {"cpu": "250m", "memory": "512Mi"}}
-# With limits: without, a pod whose vLLM has all its CPUs for itself (class Guaranteed) would lose them.
+# Limits are required: without them, a pod loses the QoS class Guaranteed, and with it the exclusive CPUs of vLLM.
 _SMALL = {"cpu": "500m", "memory": "512Mi"}
 _LOOKING = {"requests": _SMALL, "limits": _SMALL}
 
 
 def init_containers(resource: PDInference, role: Role, image: str) -> list[Fields]:
-    """What runs before vLLM: a look at what is on a volume, or the download where each node has a cache."""
+    """Init containers before vLLM: a check of a model on a volume, or the download to the cache of a node."""
     cache, source = resource.spec.model.cache, resource.spec.model.source
     if cache is not None and cache.host_path is not None:
         return [_container(fetch_command(resource), image, _DOWNLOADING, read_only=False)]
@@ -45,9 +45,9 @@ def init_containers(resource: PDInference, role: Role, image: str) -> list[Field
 
 
 def seen_as_by_vllm(pod: Manifest) -> Manifest:
-    """Let what looks at the model see what vLLM will see: with its mounts, as its user, after all others.
+    """Give the container that checks the model the mounts and the user of vLLM, and run it as last init container.
 
-    A user's overlay may mount the model from elsewhere, or bring it by an init container.
+    An overlay may mount the model from another volume, or download it in an init container.
     """
     spec = pod["spec"]
     vllm = next(container for container in spec["containers"] if container["name"] == names.ENGINE_CONTAINER)
@@ -79,12 +79,12 @@ def wants_job(model: Model) -> bool:
 
 
 def downloads_first(model: Model) -> bool:
-    """Whether P and D cannot start before the Job is done."""
+    """Whether P and D can start only after the Job has completed."""
     return model.cache is not None and model.cache.persistent_volume_claim is not None
 
 
 def job_values(resource: PDInference, image: str, job: str) -> Fields:
-    """What the template of the Job refers to; `job` is its name."""
+    """Values for the template of the Job with the name `job`."""
     model = resource.spec.model
     reference = f"{resource.metadata.namespace}/{job}"
     fetches = downloads_first(model)
@@ -94,7 +94,7 @@ def job_values(resource: PDInference, image: str, job: str) -> Fields:
         else inspect_command(resource, model_folder(model.source), job=reference)
     )
     parameter = resource.spec.parameter
-    # Where P may run, a volume that binds to one zone or node is of use, and a node's folder is there.
+    # On the nodes of P, so that a volume of one zone or node is usable by P, and a folder of the node exists.
     scheduling = engine_scheduling(resource, Role.PARAMETER, parameter, 0)
     overlay = parameter.pod_template.get("spec") or {}
     volumes = model_volume(model, read_only=not fetches) if fetches or model.source.hub is None else []

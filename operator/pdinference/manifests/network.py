@@ -1,4 +1,4 @@
-"""Who reaches the pods, and how many of them may be missing at once."""
+"""Services, NetworkPolicies and PodDisruptionBudgets of the pods."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from pdinference.manifests.workloads import further_nodes
 
 
 def router_service(resource: PDInference) -> Manifest:
-    """What clients talk to."""
+    """The Service for clients."""
     return child(
         resource,
         Role.ROUTER,
@@ -25,12 +25,12 @@ def router_service(resource: PDInference) -> Manifest:
 
 
 def parameter_service(resource: PDInference) -> Manifest:
-    """DNS names of P pods; of an instance of several nodes, before they are ready."""
+    """The headless Service with the DNS names of P pods; for multi-node instances also of pods that are not ready."""
     return child(resource, Role.PARAMETER, "parameter-service", early=bool(further_nodes(resource)))
 
 
 def engine_network_policy(resource: PDInference, settings: RenderSettings, role: Role) -> Manifest:
-    """Lets the router, the other role and the operator reach the pods of a role, and nobody else."""
+    """Allows connections to the pods of a role only from the router, the other role, the operator and Prometheus."""
     name, ports = resource.metadata.name, connector_of(resource.spec.transfer).ports(role)
     peers = [Role.DECODE if role is Role.PARAMETER else Role.PARAMETER]
     if role is Role.PARAMETER and further_nodes(resource):
@@ -49,7 +49,7 @@ def engine_network_policy(resource: PDInference, settings: RenderSettings, role:
 
 
 def disruption_budget(resource: PDInference, role: Role) -> Manifest:
-    """One pod of a role at a time."""
+    """The PodDisruptionBudget of a role: at most one pod is evicted at a time."""
     return child(resource, role, "poddisruptionbudget", pods=_all_pods(resource, role))
 
 

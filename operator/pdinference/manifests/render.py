@@ -1,4 +1,4 @@
-"""All children of a `PDInference`."""
+"""Renders all children of a `PDInference`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,11 +33,11 @@ class Rendered:
     """The children of one resource.
 
     Attributes:
-        objects: In the order in which they are best applied: what pods refer to comes before the pods. Workloads that
-            are autoscaled say nothing about replicas.
-        revision: Identity of the P/D pair: equal exactly if the pods of both roles are.
-        model_job: Name of the Job that downloads or inspects the model; empty without.
-        downloads_first: Whether P and D have to wait for that Job.
+        objects: The objects in the order of application: dependencies of pods first. Autoscaled workloads have no
+            replica count.
+        revision: Hash of the pod templates of P and D.
+        model_job: Name of the Job that downloads or inspects the model; empty without one.
+        downloads_first: Whether P and D must wait for that Job.
     """
 
     objects: tuple[Manifest, ...]
@@ -50,7 +50,7 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
     """Render all children of a resource.
 
     Raises:
-        InvalidResourceError: The resource asks for what the installation does not allow.
+        InvalidResourceError: The installation policy does not allow the resource.
     """
     require_allowed(resource, settings)
     pods = {role: engine_pod(resource, role, settings) for role in names.ENGINE_ROLES}
@@ -92,7 +92,7 @@ def _revision(pods: Mapping[Any, Manifest], claims: dict[Role, dict[str, Any]]) 
 
 
 def model_job(resource: PDInference, settings: RenderSettings) -> tuple[Manifest, ...]:
-    """The Job, whose pods cannot be changed any more, and so are part of its name; and its account."""
+    """The model Job and its service account. The Job's name contains a hash of its immutable pod template."""
     nameless = fill("model-job", object="", **job_values(resource, settings.model_image, ""))
     job = names.model_job(resource.metadata.name, fingerprint(nameless))
     return (

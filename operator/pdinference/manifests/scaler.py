@@ -1,4 +1,4 @@
-"""The PDScaler of each autoscaled role: what a HorizontalPodAutoscaler or a ScaledObject scales."""
+"""The PDScaler of each autoscaled role, the scale target of a HorizontalPodAutoscaler or a ScaledObject."""
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
@@ -8,5 +8,5 @@ from pdinference.manifests.templates import Manifest
 
 
 def scalers(resource: PDInference) -> dict[Role, Manifest]:
-    """The scale target of each role that is autoscaled, without a count."""
+    """The scale target of each autoscaled role, without a replica count."""
     return {role: child(resource, role, "scaler") for role, _ in autoscaled(resource)}

@@ -1,4 +1,4 @@
-"""What the operator was installed with."""
+"""Settings of the operator's installation."""
 
 from dataclasses import dataclass, field
 
@@ -8,13 +8,13 @@ from pdinference.api.installation_policy import Policy
 
 @dataclass(frozen=True)
 class KedaSettings:
-    """How ScaledObjects of KEDA reach Prometheus.
+    """Prometheus settings of KEDA triggers.
 
     Attributes:
-        prometheus: Its URL.
-        authentication: Kind and name of a TriggerAuthentication or ClusterTriggerAuthentication; None without.
-        auth_modes: What KEDA is to do with the secrets of that (bearer, basic, ...), which it else leaves unused; empty
-            with a pod identity.
+        prometheus: URL of Prometheus.
+        authentication: Kind and name of a TriggerAuthentication or ClusterTriggerAuthentication; None without one.
+        auth_modes: Authentication modes (bearer, basic, ...), without which KEDA ignores its secrets; empty with a pod
+            identity.
     """
 
     prometheus: str
@@ -24,18 +24,18 @@ class KedaSettings:
 
 @dataclass(frozen=True)
 class RenderSettings:
-    """What the operator was installed with.
+    """Settings of the operator's installation.
 
     Attributes:
-        router_image: Router image for resources that name none.
+        router_image: Router image of resources without `spec.router.image`.
         model_image: Image that downloads, checks and inspects models.
-        runner_image: Image of batch runners: the operator's own.
-        operator_namespace: Where the operator's own pods are; empty when it does not run in a pod.
-        operator_labels: What selects these pods.
+        runner_image: Image of batch runners: the operator image.
+        operator_namespace: Namespace of the operator's pods; empty if it does not run in a pod.
+        operator_labels: Labels that select these pods.
         prometheus_namespace: Namespace whose pods may read the metrics of vLLM pods; empty for none.
-        keda: How to use KEDA; None where it is not installed.
-        batch_config_maps: Whether the operator has the right to create ConfigMaps for the answers of PDBatches.
-        policy: What resources may ask for.
+        keda: Settings of KEDA; None if KEDA is not enabled.
+        batch_config_maps: Whether the operator may create ConfigMaps for the output of PDBatches.
+        policy: The installation policy.
     """
 
     router_image: str = names.DEFAULT_ROUTER_IMAGE

@@ -1,8 +1,8 @@
-"""Jinja2 templates of YAML into objects, so that no value can break out of its place.
+"""Renders Jinja2 templates of YAML to objects. Values cannot change the structure of the YAML.
 
-Values never become YAML. Each `{{ value }}` is written as a mark with a number, and the values are put in the place of
-the marks when the YAML is parsed. So the text, and what it is parsed to, is the same for all resources that take the
-same branches, and is kept: parsing took half of the time of rendering.
+Values are never parsed as YAML. Each `{{ value }}` is rendered as a numbered placeholder (mark), which is replaced by
+the value after parsing. So resources that take the same branches have the same text, whose parsed form is cached:
+parsing took half of the time of rendering.
 """
 
 import json
@@ -20,20 +20,20 @@ Manifest = dict[str, Any]
 """A Kubernetes object, or a part of one, as JSON data."""
 
 _VALUES: Final = "values of the marks"
-"""Variable of a template in which the values of its marks are collected; no template can name it."""
+"""Context variable that collects the values of a template's marks. Templates cannot refer to this name."""
 _MARK: Final = "\0"
-"""Begins a mark in parsed YAML. No template has this character, and values are not parsed."""
+"""First character of a mark in parsed YAML. No template contains it, and values are not parsed."""
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _SHAPES: Final = 128
-"""Texts of which the parsed form is kept: each template has a few."""
+"""Maximum number of cached texts. Each template has a few."""
 
 
 @pass_context
 def _mark(context: Context, value: object) -> str:
-    """Keep a value, and write its mark.
+    """Store a value, and return its mark.
 
     Raises:
-        jinja2.UndefinedError: The template was not given this value.
+        jinja2.UndefinedError: The value is undefined.
     """
     if isinstance(value, Undefined):
         str(value)  # raises, naming the variable
@@ -57,15 +57,15 @@ def fill(template: str, **values: Any) -> Manifest:
     """Fill in one template.
 
     Args:
-        template: Name of the file in `templates/`, less `.yaml.j2`.
-        values: What the template refers to.
+        template: Name of the file in `templates/`, without `.yaml.j2`.
+        values: Variables of the template.
     """
     manifest: Manifest = filled(_template(template), values)
     return manifest
 
 
 def filled(template: Template, values: dict[str, Any]) -> Any:
-    """The YAML of a template, parsed, with the values in their places."""
+    """The parsed YAML of a template, with the values in place of their marks."""
     marked: list[object] = []
     text = template.render({**values, _VALUES: marked})
     return _unmarked(_parsed(text), marked)
@@ -82,7 +82,7 @@ def _parsed(text: str) -> Any:
 
 
 def _unmarked(node: Any, values: list[object]) -> Any:
-    """A copy with the values in the place of their marks."""
+    """A copy with the values in place of their marks."""
     if isinstance(node, dict):
         return {_unmarked(key, values): _unmarked(value, values) for key, value in node.items()}
     if isinstance(node, list):

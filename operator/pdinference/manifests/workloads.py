@@ -1,4 +1,4 @@
-"""What runs the pods of P, D and the router, and what counts them."""
+"""Workloads of P, D and the router: StatefulSets, Deployments and ResourceClaimTemplates."""
 
 from typing import Any
 
@@ -31,12 +31,12 @@ from pdinference.manifests.templates import Manifest, fill
 
 
 def further_nodes(resource: PDInference) -> range:
-    """Ranks of the nodes of a P instance after the first."""
+    """Ranks of the worker nodes of a P instance."""
     return range(1, resource.spec.parameter.parallelism.nodes)
 
 
 def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node_rank: int = 0) -> Manifest:
-    """The template of the pods of a role; of P, on one node of an instance."""
+    """The pod template of a role, for P on one node of an instance."""
     spec, rdma = resource.spec.of(role, node_rank), resource.spec.transfer.rdma
     connector = connector_of(resource.spec.transfer)
     several = spec.parallelism.nodes > 1
@@ -73,7 +73,7 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
 
 
 def parameter_stateful_set(resource: PDInference, pod: Manifest, revision: str) -> Manifest:
-    """The P pods; of an instance of several nodes, those on the first."""
+    """The StatefulSet of P pods; for multi-node instances, of the first nodes."""
     return _workload(
         resource,
         Role.PARAMETER,
@@ -87,7 +87,7 @@ def parameter_stateful_set(resource: PDInference, pod: Manifest, revision: str) 
 
 
 def node_stateful_set(resource: PDInference, node_rank: int, pod: Manifest, revision: str) -> Manifest:
-    """One further node of each P instance: its ordinals are those of the instances, so that they scale alike."""
+    """The StatefulSet of one worker node of each P instance. Its ordinals are those of the instances."""
     name = resource.metadata.name
     node = names.node_labels(node_rank)
     workload = _workload(
@@ -106,7 +106,7 @@ def node_stateful_set(resource: PDInference, node_rank: int, pod: Manifest, revi
 
 
 def decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> Manifest:
-    """The D pods."""
+    """The Deployment of D pods."""
     return _workload(
         resource,
         Role.DECODE,
@@ -120,7 +120,7 @@ def decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> Ma
 
 
 def router_deployment(resource: PDInference, settings: RenderSettings, revision: str) -> Manifest:
-    """The router, which sends requests to the pods of one revision."""
+    """The Deployment of the router, which sends requests to the pods of one revision."""
     router, zero = resource.spec.router, resource.spec.scale_to_zero
     name = resource.metadata.name
     deployment = child(
@@ -129,7 +129,7 @@ def router_deployment(resource: PDInference, settings: RenderSettings, revision:
         "router-deployment",
         labels={**pod_labels(name, Role.ROUTER, router.placement), names.LABEL_REVISION: revision},
         replicas=router.replicas,
-        # A router pod is ready when P and D are, so it waits as long as they may take.
+        # A router pod is ready only after P and D, so its deadline includes theirs.
         progress_deadline_seconds=defaults.progress_deadline_seconds(resource.spec),
         image=router.image or settings.router_image,
         command=command_values(router_command(resource, revision)),
@@ -148,17 +148,17 @@ def router_deployment(resource: PDInference, settings: RenderSettings, revision:
 def _workload(
     resource: PDInference, role: Role, template: str, pod: Manifest, *, revision: str, **values: Any
 ) -> Manifest:
-    """What runs the pods of one revision of a role."""
+    """A workload with the pods of one revision of a role."""
     values = {"selector": names.role_selector(resource.metadata.name, role, revision), **values}
     workload = child(resource, role, template, **values)
     workload["metadata"]["labels"][names.LABEL_REVISION] = revision
-    # Set here and not in the template: a pod is most of the text, and reading YAML is most of the time.
+    # The pod is set here, because rendering it in the template would dominate the time to parse YAML.
     workload["spec"]["template"] = pod
     return workload
 
 
 def device_claim_template(resource: PDInference, role: Role, devices: dict[str, Any], revision: str) -> Manifest:
-    """What each pod of a role claims of exact devices."""
+    """The ResourceClaimTemplate for the devices of each pod of a role."""
     template = child(
         resource,
         role,
@@ -171,7 +171,7 @@ def device_claim_template(resource: PDInference, role: Role, devices: dict[str, 
 
 
 def _replicas(resource: PDInference, role: Role) -> int | None:
-    """How many pods the manifest asks for; None leaves that to the HPA, or to the operator as the GPU budget allows."""
+    """The replica count of the manifest; None if the operator allocates it (autoscaling or a GPU budget)."""
     spec = resource.spec.of(role)
     together = resource.spec.autoscaling
     counted = together is not None and together.gpu_budget is not None

@@ -1,1 +1,1 @@
-"""What runs in pods beside vLLM: brings a model into a cache, checks it, and reads what is known of it."""
+"""Programs in pods beside vLLM that download a model to a cache, check it, and collect facts about it."""

@@ -17,28 +17,28 @@ _UNSUPPORTED = ("use_dora", "lora_bias", "alora_invocation_tokens", "layer_repli
 """Features that vLLM does not support (`_validate_features` in vllm/lora/peft_helper.py)."""
 _SAVED = ("classifier", "score")
 _MOST_MODULES, _LONGEST, _MOST_RANK = 64, 253, 1 << 31
-"""Of what a status takes in of a file that anybody may have written."""
+"""Limits of facts in the status that come from an untrusted file."""
 
 
 def facts_of_adapters(paths: Iterable[str], hub: Callable[[str], Hub]) -> list[dict[str, Any]]:
-    """What is known of each, in the form of `status.model.facts.adapters`; one that cannot be read is left out.
+    """Facts about adapters, in the form of `status.model.facts.adapters`. Adapters that cannot be read are left out.
 
     Args:
-        paths: Folders that are here, and repositories.
-        hub: From the name of a repository to the repository.
+        paths: Local folders, and repositories.
+        hub: Returns the repository of a name.
     """
     return list(_facts(paths, hub))
 
 
 def facts_in_folder(path: str, folder: Path) -> dict[str, Any] | None:
-    """The same of one adapter whose files are in a folder; None when its config makes no sense.
+    """Facts about an adapter in a folder; None if its config is invalid.
 
     Args:
-        path: How the resource calls it.
-        folder: Where it is on this machine.
+        path: Path of the adapter in the resource.
+        folder: Its folder on this machine.
 
     Raises:
-        ModelFilesError: Its config is not there, or cannot be read.
+        ModelFilesError: Its config does not exist, or cannot be read.
     """
     return _known(path, read_config(folder / _CONFIG))
 
@@ -68,7 +68,7 @@ def _downloaded(hub: Hub) -> dict[str, Any]:
 
 
 def _rank(config: Mapping[str, Any]) -> int | None:
-    """The largest of all modules; None when the config makes no sense."""
+    """The largest rank of all modules; None if the config is invalid."""
     patterns = config.get("rank_pattern") or {}
     stated = [config.get("r"), *(patterns.values() if isinstance(patterns, Mapping) else ())]
     ranks = [rank for rank in stated if isinstance(rank, int) and not isinstance(rank, bool) and rank > 0]
@@ -76,7 +76,7 @@ def _rank(config: Mapping[str, Any]) -> int | None:
 
 
 def _rest(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Modules are known when they are listed: `all-linear` and patterns say nothing without the model."""
+    """All other facts. Modules are known only if they are listed: `all-linear` and patterns depend on the model."""
     modules, base = config.get("target_modules"), config.get("base_model_name_or_path")
     named = isinstance(modules, list) and all(isinstance(module, str) for module in modules)
     return {

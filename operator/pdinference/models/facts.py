@@ -24,16 +24,16 @@ from pdinference.planning.memory import (
 )
 
 _LARGEST = 64 << 10
-"""Bytes of a config that an annotation and a status may hold; of larger ones nothing is known."""
+"""Maximum size of a config in an annotation and in the status. Larger ones are left out."""
 _CONFUSED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What a config with anything in any place may lead to."""
+"""Errors of reading a config with unexpected values."""
 
 
 def facts_of_folder(folder: Path) -> dict[str, Any]:
-    """What the files in a folder tell.
+    """Facts from the files in a folder.
 
     Raises:
-        ModelError: They are not there, or damaged.
+        ModelError: Files are missing or damaged.
     """
     try:
         return _facts(read_config(folder / "config.json"), read_weights(folder))
@@ -42,10 +42,10 @@ def facts_of_folder(folder: Path) -> dict[str, Any]:
 
 
 def facts_of_hub(hub: Hub) -> tuple[Listing, dict[str, Any]]:
-    """What a hub reports without the weights: a few kilobytes, and the headers of each file, or its size.
+    """Facts from a hub without a download of weights: the config, and the header or size of each weight file.
 
     Raises:
-        ModelError: The hub refuses, or there is no config.json.
+        ModelError: The hub returned an error, or the repository has no config.json.
     """
     listing = hub.listing()
     config = next((file for file in listing.files if file.path == "config.json"), None)
@@ -62,8 +62,8 @@ def downloaded_config(hub: Hub, file: RemoteFile, commit: str) -> dict[str, Any]
     """A small JSON file of a repository.
 
     Raises:
-        ModelError: The hub refuses, or sends something too large.
-        ModelFilesError: It is no JSON object.
+        ModelError: The hub returned an error, or the file is too large.
+        ModelFilesError: It is not a JSON object.
     """
     with downloaded(hub, file, commit, CONFIG) as config:
         return read_config(config)
@@ -78,7 +78,7 @@ def _facts(config: dict[str, Any], weights: Headers | StoredFiles | None) -> dic
         return {}
     try:
         totals = asdict(known_weights(weights, model_facts(config))) if weights else {}
-    except (UnusableConfigError, *_CONFUSED):  # the planner says what is missing
+    except (UnusableConfigError, *_CONFUSED):  # the planner reports missing fields
         return facts
     if totals and max(number for number in totals.values() if isinstance(number, int)) <= MOST_BYTES:
         facts["checkpoint"] = {to_camel(name): value for name, value in totals.items()}

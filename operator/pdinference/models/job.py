@@ -19,10 +19,10 @@ _LAST_TRIES = 20
 
 
 async def reported(work: Callable[[], object], progress: Progress, *, namespace: str, job: str) -> None:
-    """Do the work in a thread, and report until it is over.
+    """Run the work in a thread, and report its progress until it ends.
 
     Raises:
-        ModelError: The work failed; that has been reported too.
+        ModelError: The work failed. The failure has been reported, too.
     """
     api = ApiServer(await load_configuration(None))
     job_annotation = _JobAnnotation(api, JOB.path(namespace, job))
@@ -48,7 +48,7 @@ class _JobAnnotation:
         self._written: dict[str, Any] | None = None
 
     async def write(self, content: dict[str, Any]) -> bool:
-        """Write what changed; a failure costs a report, not the download."""
+        """Write changes. A failure is logged and does not stop the download."""
         if content == self._written:
             return True
         annotation = {names.ANNOTATION_MODEL: json.dumps(content, separators=(",", ":"), sort_keys=True)}
@@ -61,7 +61,7 @@ class _JobAnnotation:
         return True
 
     async def insist(self, content: dict[str, Any]) -> None:
-        """The last word: without it, the operator would not know what is known of the model."""
+        """Write the final report, with retries, because the operator needs the facts about the model."""
         for _ in range(_LAST_TRIES):
             if await self.write(content):
                 return

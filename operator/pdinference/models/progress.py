@@ -1,4 +1,4 @@
-"""How far a download is: written by the thread that downloads, read by the one that reports."""
+"""Progress of a download. The downloading thread writes it, and the reporting thread reads it."""
 
 import json
 import os
@@ -10,15 +10,15 @@ from typing import Any
 from pdinference.api.plain_text import plain
 
 LARGEST = 128 << 10
-"""Bytes of an annotation; an object takes 256 KiB of them in all."""
+"""Maximum size of the annotation in bytes. Kubernetes allows 256 KiB for all annotations of an object."""
 _LONGEST_MESSAGE = 1000
 
 
 class Phase(StrEnum):
-    """What is being done."""
+    """Phase of a download."""
 
     WAITING = "Waiting"  # another pod downloads the same model into the same cache
-    ASKING = "Asking"  # the hub, what the repository holds
+    ASKING = "Asking"  # requests the list of files from the hub
     DOWNLOADING = "Downloading"
     VERIFYING = "Verifying"
     READY = "Ready"
@@ -27,12 +27,12 @@ class Phase(StrEnum):
 
 @dataclass
 class Progress:
-    """How far a download is.
+    """Progress of a download.
 
     Attributes:
-        folder: Where files arrive; what lies there is what was downloaded.
-        facts: What is known of the model, at the end.
-        problem: Why it failed: a CamelCase reason, and a message.
+        folder: Target folder. The size of its files is the downloaded size.
+        facts: Facts about the model, set at the end.
+        problem: Reason (CamelCase) and message of a failure.
     """
 
     phase: Phase = Phase.ASKING
@@ -43,7 +43,7 @@ class Progress:
     problem: tuple[str, str] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """For the Job's annotation, where the operator reads it: at most `LARGEST` bytes, facts left out for that."""
+        """Content of the Job's annotation for the operator. Facts are left out if it would exceed `LARGEST` bytes."""
         content: dict[str, Any] = {"phase": self.phase.value}
         if self.commit:
             content["commit"] = self.commit
@@ -64,7 +64,7 @@ class Progress:
 
 
 def _size(file: Path) -> int:
-    """Bytes that a file takes up: a download may set aside the whole size at once. 0 for one that just went."""
+    """Allocated bytes of a file, because downloads may create sparse files. 0 if it was removed meanwhile."""
     try:
         found = file.lstat()
     except FileNotFoundError:

@@ -36,7 +36,7 @@ def most_severe(pods: Iterable[PodSummary], namespace: str) -> Diagnosis | None:
 
 
 def diagnose(pod: PodSummary, namespace: str) -> Diagnosis:
-    """What keeps a pod from becoming ready, and what to do."""
+    """Why a pod is not ready, with a remedy."""
     problem = pod.problem
     if problem is None:
         return Diagnosis("Starting", f"Pod {pod.name} is starting. Follow it with `{_logs(pod, namespace)}`.")

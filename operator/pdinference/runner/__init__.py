@@ -1,1 +1,1 @@
-"""The batch runner: what the Job of a PDBatch runs. It knows files and HTTP, and nothing of Kubernetes."""
+"""The batch runner, which the Job of a PDBatch runs. Only the ConfigMap store uses the API server."""

@@ -1,4 +1,4 @@
-"""What the service answers, read as far as there is room for it, and kept as JSON without being made into objects."""
+"""Reads responses of the service within the memory limits. Bodies stay JSON and are not parsed into objects."""
 
 from typing import Any
 
@@ -19,23 +19,23 @@ from pdinference.runner.lines import (
 from pdinference.runner.room import SMALL, Share
 
 _LIMITS = Limits(size=LONGEST_ANSWER, depth=128, values=LONGEST_ANSWER, members=LONGEST_ANSWER)
-"""Answers with many log probabilities have millions of values, and no object is made for them."""
+"""Limits of a response. Responses with many log probabilities have millions of values, but no objects are created."""
 _LONGEST_TEXT = 2000
 _LONGEST_ID = 256
 _OK = 200
 HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-"""Of each request. A compressed answer could be a thousand times as large as what arrives."""
+"""Headers of each request. A compressed response could expand to a thousand times its size."""
 
 
 class InvalidAnswerError(ValueError):
-    """An answer that cannot be kept; the message says why."""
+    """A response that cannot be stored. The message states the reason."""
 
 
 async def answered(request: PreparedRequest, answer: aiohttp.ClientResponse, share: Share) -> BatchRequestOutput:
-    """The line for an answer.
+    """The output line for a response.
 
     Raises:
-        InvalidAnswerError: It is too large, or no JSON although it claims to be fine.
+        InvalidAnswerError: The response is too large, or is successful but not JSON.
     """
     body = await (_whole(answer, share) if answer.status == _OK else _error(answer))
     request_id = answer.headers.get("X-Request-Id") or _id_in(body) or new_id()
@@ -44,14 +44,14 @@ async def answered(request: PreparedRequest, answer: aiohttp.ClientResponse, sha
 
 
 def failed(custom_id: str | None, code: ErrorCode, message: str) -> BatchRequestOutput:
-    """The line for a request without an answer."""
+    """The output line for a request without a response."""
     error = BatchRequestError(code=code, message=plain(message, _LONGEST_TEXT))
     return BatchRequestOutput(id=new_id(), custom_id=custom_id, response=None, error=error)
 
 
 async def _whole(answer: aiohttp.ClientResponse, share: Share) -> msgspec.Raw:
     if answer.headers.get("Content-Encoding", "identity") != "identity":
-        raise InvalidAnswerError("the answer is compressed, although that was not asked for")
+        raise InvalidAnswerError("the response is compressed, although the request does not accept this")
     body = await _read(answer, SMALL + 1)
     if len(body) > SMALL:
         await share.enlarge()
@@ -62,7 +62,7 @@ async def _whole(answer: aiohttp.ClientResponse, share: Share) -> msgspec.Raw:
 
 
 async def _error(answer: aiohttp.ClientResponse) -> Any:
-    """The body of an error: JSON from vLLM, maybe plain text from whatever stands in between."""
+    """The body of an error: JSON from vLLM, or plain text from a proxy."""
     body = bytes(await _read(answer, SMALL))
     try:
         return _compact(body)
@@ -71,7 +71,7 @@ async def _error(answer: aiohttp.ClientResponse) -> Any:
 
 
 def _compact(body: bytes) -> msgspec.Raw:
-    """A JSON text in one line."""
+    """JSON without line breaks."""
     try:
         measure(body, _LIMITS)
         return msgspec.Raw(msgspec.json.format(body, indent=-1))
@@ -80,7 +80,7 @@ def _compact(body: bytes) -> msgspec.Raw:
 
 
 async def _read(answer: aiohttp.ClientResponse, most: int) -> bytearray:
-    """The next bytes of a body, at most so many."""
+    """Read up to `most` bytes of a body."""
     read = bytearray()
     while len(read) < most and (piece := await answer.content.read(min(most - len(read), SMALL))):
         read += piece

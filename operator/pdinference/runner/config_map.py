@@ -1,7 +1,8 @@
-"""Answers in a ConfigMap: the files of an output folder as its keys, whole and small enough to be one object.
+"""Stores responses in a ConfigMap, with the files of an output folder as keys.
 
-Each write names the version that it builds on, so that of two runners only one can write, and one whose write arrived
-although its answer was lost finds it there. An empty patch reads the object: the runner may do nothing but patch it.
+Each write has the resource version as a precondition, so that only one of two runners can write. If the response to a
+write is lost, the runner finds its write in the object. The runner's only permission is to patch the ConfigMap, so an
+empty patch reads it.
 """
 
 import asyncio
@@ -22,35 +23,35 @@ from pdinference.runner.results import (
 )
 
 MOST_BYTES = 1_000_000
-"""Kubernetes takes 1 MiB; a little is left for what others add to the object."""
+"""Maximum size of the data. Kubernetes allows 1 MiB; the rest is reserved for metadata."""
 SMALLEST_LINE = 116
-"""Bytes of a line that says nothing: input with more requests than there is room for such is refused early."""
+"""Size of the shortest output line. An input is rejected early if even such lines exceed the limit."""
 _BYTES_PER_S = 256 << 10
-"""Each write sends the whole, and etcd keeps old versions for minutes: so much a second, and no more."""
+"""Maximum write rate in bytes per second. Each write sends all data, and etcd keeps old versions for minutes."""
 _PAUSE_S = 3.0
 _TRIES = 20
-_INSTEAD = "Use spec.output.persistentVolumeClaim for so many answers, or split the input."
+_INSTEAD = "Use spec.output.persistentVolumeClaim, or split the input."
 _CONFLICT, _NOT_FOUND, _FORBIDDEN = 409, 404, 403
 
 
 def require_room(requests: int) -> None:
-    """See that the answers to so many requests may fit, before any is asked for.
+    """Check that the responses to this number of requests can fit, before the first is sent.
 
     Raises:
-        FullOutputError: They cannot, however short they are.
+        FullOutputError: Even the shortest responses do not fit.
     """
     if requests * SMALLEST_LINE > MOST_BYTES:
         raise FullOutputError(
-            f"The input has {requests:,} requests, and a ConfigMap holds {MOST_BYTES:,} bytes, which is too little "
-            f"for as many answers. Nothing was asked. {_INSTEAD}"
+            f"The responses to {requests:,} requests do not fit in a ConfigMap, which holds {MOST_BYTES:,} bytes. "
+            f"No request was sent. {_INSTEAD}"
         )
 
 
 class ConfigMapStore:
-    """The answers of one batch.
+    """The output of one batch.
 
     Attributes:
-        done: The requests that have a line.
+        done: The requests that have an output line.
     """
 
     def __init__(self, api: ApiServer, path: str, live: Mapping[str, Any] | None, *, pause_s: float = _PAUSE_S) -> None:
@@ -63,11 +64,11 @@ class ConfigMapStore:
 
     @classmethod
     async def opened(cls, api: ApiServer, path: str, identity: str, *, pause_s: float = _PAUSE_S) -> "ConfigMapStore":
-        """Read what is there, and note whose answers these are.
+        """Read the ConfigMap, and store the identity of the batch in it.
 
         Raises:
-            UnfitOutputError: The ConfigMap is gone, or holds something else.
-            OutputAwayError: The API server does not let us.
+            UnfitOutputError: The ConfigMap was deleted, or has other content.
+            OutputAwayError: The API server rejected the request.
         """
         store = cls(api, path, await _insisted(api, path, {}, pause_s), pause_s=pause_s)
         await store._claim(identity)
@@ -77,8 +78,8 @@ class ConfigMapStore:
         """Write lines, and return when they are stored.
 
         Raises:
-            FullOutputError: They do not fit any more; those that do are stored.
-            OutputAwayError: The API server does not let us.
+            FullOutputError: Not all lines fit. The lines that fit are stored.
+            OutputAwayError: The API server rejected the request.
         """
         await asyncio.sleep(max(0.0, self._rest_until - asyncio.get_running_loop().time()))
         fitting, data = self._with(lines)
@@ -87,8 +88,8 @@ class ConfigMapStore:
         self._rest_until = asyncio.get_running_loop().time() + _size(data) / _BYTES_PER_S
         if len(fitting) < len(lines):
             raise FullOutputError(
-                f"The ConfigMap is full: it holds {MOST_BYTES:,} bytes of answers, and the next answer does not fit. "
-                f"Those that are in it are kept. {_INSTEAD}",
+                f"The ConfigMap is full: it holds {MOST_BYTES:,} bytes, and the next response does not fit. The stored "
+                f"responses are kept. {_INSTEAD}",
                 fitting,
             )
 
@@ -105,7 +106,7 @@ class ConfigMapStore:
         await self._write({**self._data, IDENTITY: note})
 
     def _with(self, lines: Iterable[BatchRequestOutput]) -> tuple[list[BatchRequestOutput], dict[str, str]]:
-        """As many lines as fit, and the data with them."""
+        """The lines that fit, and the data with them."""
         data, fitting, room = dict(self._data), [], MOST_BYTES - _size(self._data)
         for line in lines:
             text = line.as_line()
@@ -127,10 +128,10 @@ class ConfigMapStore:
             before = self._data
             self._note(await _insisted(self._api, self._path, {}, self._pause_s))
             if self._data == data:
-                return  # our own write, whose answer was lost
+                return  # an earlier write of this runner succeeded, but its response was lost
             if self._data != before:
-                raise OutputAwayError("Another runner is writing into the ConfigMap, or somebody changed it.")
-        raise OutputAwayError("The ConfigMap is changed by others all the time.")
+                raise OutputAwayError("Another client has changed the ConfigMap.")
+        raise OutputAwayError("Other clients change the ConfigMap repeatedly.")
 
     def _note(self, live: Mapping[str, Any] | None) -> None:
         found = live or {}
@@ -139,7 +140,7 @@ class ConfigMapStore:
 
 
 async def _insisted(api: ApiServer, path: str, patch: dict[str, Any], pause_s: float) -> dict[str, Any] | None:
-    """The object after a patch; None when it is no longer of the version that the patch names."""
+    """The object after a patch; None if the resource version of the patch is out of date."""
     for attempt in range(_TRIES):
         try:
             return await api.merge(path, patch)
@@ -147,10 +148,8 @@ async def _insisted(api: ApiServer, path: str, patch: dict[str, Any], pause_s: f
             if error.status == _CONFLICT and patch:
                 return None
             if error.status == _NOT_FOUND:
-                raise UnfitOutputError(
-                    "The ConfigMap for the answers was deleted, and they with it. Create the PDBatch anew."
-                ) from error
-            # The API server may not have heard yet of the right that was given a moment ago.
+                raise UnfitOutputError("The output ConfigMap was deleted. Create the PDBatch again.") from error
+            # The API server may not have observed the new role binding yet.
             if not (error.transient or error.status == _FORBIDDEN) or attempt == _TRIES - 1:
                 raise OutputAwayError(f"The ConfigMap cannot be written: {error.message}") from error
         await asyncio.sleep(pause_s)
@@ -166,7 +165,7 @@ def _done(data: Mapping[str, str]) -> Done:
                     done.add(line, answered=answered)
     except InvalidOutputLineError as error:
         raise ForeignOutputError(
-            f"The ConfigMap has a line that is no batch output ({error}). Give this batch another "
+            f"The ConfigMap has a line that is not batch output ({error}). Give this batch another "
             "spec.output.configMap.name."
         ) from None
     return done

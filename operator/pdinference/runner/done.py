@@ -1,4 +1,4 @@
-"""Which requests have a line in the output already, as an earlier runner left it."""
+"""The requests that already have a line in the output of an earlier run."""
 
 import msgspec
 
@@ -20,13 +20,13 @@ _LINE = msgspec.json.Decoder(_Line)
 
 
 class Done:
-    """Requests that were answered or given up.
+    """Requests that have completed or failed.
 
     Attributes:
         ids: Their custom_ids.
-        lines: Numbers of lines of the input that are no requests, and have their error.
-        completed: How many were answered.
-        failed: How many were given up.
+        lines: Numbers of input lines that are not requests and have an error line.
+        completed: Number of completed requests.
+        failed: Number of failed requests.
     """
 
     def __init__(self) -> None:
@@ -36,10 +36,10 @@ class Done:
         self.failed = 0
 
     def add(self, line: bytes | str, *, answered: bool) -> None:
-        """Note a line of the output.
+        """Add a line of the output.
 
         Raises:
-            InvalidOutputLineError: It is none.
+            InvalidOutputLineError: It is not a line of the output format.
         """
         try:
             found = _LINE.decode(line)

@@ -1,4 +1,4 @@
-"""Which requests were seen: a set of names that needs 10 to 24 bytes for each, however long the names are."""
+"""A compact set of custom_ids, which needs 10 to 24 bytes for each name of any length."""
 
 import os
 from array import array
@@ -6,14 +6,14 @@ from hashlib import blake2b
 
 _FIRST_SLOTS = 1 << 12
 _FULLEST = (2, 3)
-"""Slots taken, of all."""
+"""Maximum load factor."""
 
 
 class IdSet:
-    """A set of custom_ids, of which it keeps hashes of 64 bits.
+    """A set of custom_ids, stored as 64-bit hashes.
 
-    The key of the hash is random, so nobody can write names that collide. Among 5 million names, two that differ are
-    taken for the same once in a million batches; that request then gets an error line.
+    The key of the hash is random, so that users cannot construct collisions. Among 5 million names, a collision occurs
+    in one of a million batches. That request gets an error line.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class IdSet:
         return self._slots[_slot(self._slots, number)] == number
 
     def add(self, name: str) -> bool:
-        """Add a name; whether it is new."""
+        """Add a name. Returns whether it is new."""
         if self._count * _FULLEST[1] >= len(self._slots) * _FULLEST[0]:
             self._grow()
         number = self._hash(name)
@@ -55,7 +55,7 @@ class IdSet:
 
 
 def _slot(slots: "array[int]", number: int) -> int:
-    """Where a number is, or the empty slot that it would take."""
+    """The slot of a number, or the empty slot for it."""
     mask = len(slots) - 1
     slot = number & mask
     while slots[slot] not in (0, number):

@@ -1,7 +1,7 @@
-"""The lines of batch files, in the format of OpenAI's batch API; the names are those of vLLM's own runner.
+"""Lines of batch files, in the format of OpenAI's batch API. The class names are those of vLLM's batch runner.
 
-vLLM's runner (vllm/entrypoints/launchers/run_batch.py) reads the same files, but starts an engine of its own. A body
-is measured and checked, but never made into objects: its members stay bytes from the input to the service.
+vLLM's runner (vllm/entrypoints/launchers/run_batch.py) reads the same files, but starts its own engine. The body of a
+request is validated within limits, but not parsed into objects: its members are forwarded as bytes.
 """
 
 import uuid
@@ -15,18 +15,18 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 from pdinference.api.bounded_json import BoundedJsonError, Limits, measure
 
 LONGEST_LINE = 16 << 20
-"""Bytes. A prompt of a million tokens is 4 to 6 MiB as text, and up to 8 MiB as token ids."""
+"""Maximum length of a line in bytes. A prompt of a million tokens has 4 to 6 MiB as text, and 8 MiB as token ids."""
 LONGEST_ANSWER = 16 << 20
 LONGEST_OUTPUT_LINE = 2 * LONGEST_ANSWER
 LIMITS = Limits(size=LONGEST_LINE, depth=64, values=2_000_000, members=100_000)
 _REDIRECTS = 300
-"""The first status that is no answer; a redirection is not followed."""
+"""The lowest HTTP status that is not a success. Redirects are not followed."""
 _NO = (b"false", b"null", b"0")
 _NO_MODEL = (b"null", b'""')
 
 
 class InvalidLineError(ValueError):
-    """A line is no request; the message says why."""
+    """A line is not a request. The message states the reason."""
 
 
 class _Line(msgspec.Struct):
@@ -49,7 +49,7 @@ class BatchRequestInput:
     """One line of the input.
 
     Attributes:
-        body: Its members, as JSON.
+        body: Members of the body, each as JSON.
     """
 
     custom_id: str
@@ -57,11 +57,11 @@ class BatchRequestInput:
     body: Mapping[str, Raw]
 
     def prepared(self, model: str | None, default_model: str | None) -> "PreparedRequest":
-        """What to send; the line itself is no longer needed then.
+        """The request to send. The line itself is not needed afterwards.
 
         Args:
-            model: Model of every request; None leaves each its own.
-            default_model: Model of requests that name none.
+            model: Model for every request; None for the model of each line.
+            default_model: Model of requests without one.
         """
         body: dict[str, Any] = dict(self.body)
         chosen = model or (default_model if bytes(body.get("model", b"null")) in _NO_MODEL else None)
@@ -70,7 +70,7 @@ class BatchRequestInput:
 
 
 class PreparedRequest(NamedTuple):
-    """A request as it is sent."""
+    """A request in the form that is sent."""
 
     custom_id: str
     url: str
@@ -81,7 +81,7 @@ def parsed(line: bytes) -> BatchRequestInput:
     """Read one line.
 
     Raises:
-        InvalidLineError: It is no request.
+        InvalidLineError: It is not a request.
     """
     try:
         measure(line, LIMITS)
@@ -89,19 +89,19 @@ def parsed(line: bytes) -> BatchRequestInput:
     except BoundedJsonError as error:
         raise InvalidLineError(f"the line {error}") from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise InvalidLineError(f"the line is no JSON object: {error}") from None
-    custom_id = _member(_ID, members.custom_id, "custom_id has to be text of 1 to 512 characters")
+        raise InvalidLineError(f"the line is not a JSON object: {error}") from None
+    custom_id = _member(_ID, members.custom_id, "custom_id must be a string of 1 to 512 characters")
     if members.method is not UNSET:
-        _member(_METHOD, members.method, "method has to be POST")
-    url = _member(_URL, members.url, "url has to be /v1/chat/completions or /v1/completions")
-    body = _member(_BODY, members.body, "body has to be an object")
+        _member(_METHOD, members.method, "method must be POST")
+    url = _member(_URL, members.url, "url must be /v1/chat/completions or /v1/completions")
+    body = _member(_BODY, members.body, "body must be an object")
     if bytes(body.get("stream", b"false")) not in _NO:
         raise InvalidLineError("body: a batch cannot stream; leave `stream` out")
     return BatchRequestInput(custom_id, url, body)
 
 
 def custom_id_in(line: bytes) -> str | None:
-    """The custom_id of a line that is otherwise wrong, as far as it can be read."""
+    """The custom_id of an invalid line; None if it cannot be read."""
     try:
         measure(line, LIMITS)
         return _member(_ID, _LINE.decode(line).custom_id, "")
@@ -117,7 +117,7 @@ def _member(decoder: msgspec.json.Decoder[_T], raw: Raw | UnsetType, problem: st
 
 
 class BatchResponseData(msgspec.Struct):
-    """What the service answered."""
+    """The response of the service."""
 
     status_code: int
     request_id: str
@@ -125,22 +125,22 @@ class BatchResponseData(msgspec.Struct):
 
 
 ErrorCode = Literal["invalid_line", "timeout", "connection_error", "invalid_answer"]
-"""Of requests without an answer; docs/batch.md explains each."""
+"""Error codes of requests without a response, as in docs/batch.md."""
 
 
 class BatchRequestError(msgspec.Struct):
-    """Why there is no answer."""
+    """The reason why there is no response."""
 
     code: ErrorCode
     message: str
 
 
 class BatchRequestOutput(msgspec.Struct):
-    """One line of output or errors.
+    """One line of the output or of the errors.
 
     Attributes:
-        custom_id: None for a line of the input that has none.
-        line: Number of a line of the input that is no request.
+        custom_id: The custom_id of the request; None if the input line has none.
+        line: Number of an input line that is not a request.
     """
 
     id: str
@@ -151,14 +151,14 @@ class BatchRequestOutput(msgspec.Struct):
 
     @property
     def answered(self) -> bool:
-        """Whether this belongs into the output rather than among the errors."""
+        """Whether this is a line of the output, not of the errors."""
         return self.error is None and self.response is not None and self.response.status_code < _REDIRECTS
 
     def as_line(self) -> bytes:
-        """The line, with its end."""
+        """The line with a line break."""
         return msgspec.json.encode(self) + b"\n"
 
 
 def new_id() -> str:
-    """Identity of an output line."""
+    """A random id for an output line."""
     return f"batch_req_{uuid.uuid4().hex}"

@@ -1,4 +1,4 @@
-"""How far the runner is: as metrics while it works, and as the container's last words."""
+"""Progress of the runner: metrics during the run, and the container's termination message."""
 
 import json
 from collections.abc import AsyncIterator
@@ -12,12 +12,12 @@ from pdinference.api.names import METRIC_BATCH_REQUESTS
 from pdinference.api.plain_text import plain
 
 _LONGEST_MESSAGE = 1900
-"""Bytes: also with every character escaped, a kubelet keeps all of it (4,096 bytes)."""
+"""Maximum length of the message. With every character escaped, it fits the kubelet's limit (4,096 bytes)."""
 
 
 @dataclass
 class Progress:
-    """Counts of requests; what is not on disk is not counted."""
+    """Counts of requests. A request counts when its line is stored."""
 
     total: int = 0
     completed: int = 0
@@ -31,14 +31,14 @@ class Progress:
         gauge.labels("failed").set_function(lambda: self.failed)
 
     def report(self, message: str) -> str:
-        """The last words, as the operator reads them from the pod's status."""
+        """The termination message, which the operator reads from the pod's status."""
         counts = {"total": self.total, "completed": self.completed, "failed": self.failed}
         text = plain(message, _LONGEST_MESSAGE).encode()[:_LONGEST_MESSAGE].decode(errors="ignore")
         return json.dumps({**counts, "message": text}, ensure_ascii=False)
 
     @asynccontextmanager
     async def served(self, host: str, port: int) -> AsyncIterator[int]:
-        """/metrics, while the work goes on; the port comes back, which matters when a free one was asked for."""
+        """Serve /metrics during the run. Yields the port, which matters if 0 was given."""
         app = web.Application()
         app.add_routes([web.get("/metrics", self._metrics)])
         server = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

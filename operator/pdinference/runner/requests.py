@@ -1,4 +1,4 @@
-"""Reading the input, line by line: it may be larger than memory, and anybody may have written it."""
+"""Reads the input line by line. It is untrusted and may be larger than memory."""
 
 import os
 from collections.abc import Container, Iterator, Mapping
@@ -15,25 +15,25 @@ from pdinference.runner.lines import LONGEST_LINE, BatchRequestInput, InvalidLin
 
 MOST_LINES = 5_000_000
 MOST_WRONG = 10_000
-"""Lines that are no requests; with more, this is no batch file."""
+"""Maximum number of lines that are not requests. A file with more is not a batch file."""
 _MOST_BYTES = 256 << 30
 _ENDLESS = 1 << 30
-"""Bytes of a line after which nobody looks for its end any more."""
+"""Maximum number of bytes to skip in search of the end of a line."""
 _PIECE = 1 << 20
 _PROBLEMS_NAMED = 10
 _LONGEST_PROBLEM = 300
 
 
 class InvalidInputError(Exception):
-    """The input is not a batch file; only a person can mend that. The message names lines and what is wrong."""
+    """The input is not a batch file. A retry does not help. The message names the lines and their problems."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrongLine:
-    """A line of the input that is no request.
+    """A line of the input that is not a request.
 
     Attributes:
-        custom_id: As far as it could be read.
+        custom_id: The custom_id; None if it cannot be read.
     """
 
     number: int
@@ -43,12 +43,12 @@ class WrongLine:
 
 @dataclass(frozen=True)
 class Survey:
-    """What the input holds.
+    """Result of reading the complete input.
 
     Attributes:
-        total: Requests, and lines that are none; blank ones do not count.
+        total: Number of lines that are not blank: requests and invalid lines.
         digest: SHA-256 of the file.
-        wrong: Lines that are no requests, by their number.
+        wrong: Lines that are not requests, by their number.
     """
 
     total: int
@@ -67,15 +67,15 @@ class _Line(NamedTuple):
 
 
 def survey(path: Path, *, within: Path | None = None, stopped: Event | None = None) -> Survey:
-    """Look at every line before anything is sent.
+    """Check every line before the first request is sent.
 
     Args:
         path: The file.
-        within: Folder that it has to be in, wherever links lead.
-        stopped: Ends it early.
+        within: Folder that must contain the file after links are resolved.
+        stopped: Ends the check early.
 
     Raises:
-        InvalidInputError: The file cannot be read, holds no request, or is no batch file.
+        InvalidInputError: The file cannot be read, has no requests, or is not a batch file.
     """
     digest, seen, wrong = sha256(), IdSet(), dict[int, WrongLine]()
     with _opened(path, within) as file:
@@ -86,7 +86,7 @@ def survey(path: Path, *, within: Path | None = None, stopped: Event | None = No
             if isinstance(found, WrongLine):
                 wrong[line.number] = found
                 if len(wrong) > MOST_WRONG:
-                    raise InvalidInputError(f"More than {MOST_WRONG:,} lines are no requests. {_named(wrong)}")
+                    raise InvalidInputError(f"More than {MOST_WRONG:,} lines are not requests. {_named(wrong)}")
     if not seen:
         raise InvalidInputError(f"The input holds no requests. {_named(wrong)}".rstrip())
     return Survey(len(seen) + len(wrong), digest.hexdigest(), wrong)
@@ -95,17 +95,17 @@ def survey(path: Path, *, within: Path | None = None, stopped: Event | None = No
 def requests(
     path: Path, found: Survey, *, ids: Container[str], lines: Container[int], within: Path | None = None
 ) -> Iterator[BatchRequestInput | WrongLine]:
-    """What is to be done of a file that was surveyed.
+    """The remaining requests of a file.
 
     Args:
         path: The file.
-        found: The survey of it.
-        ids: custom_ids to pass over.
-        lines: Numbers of wrong lines to pass over.
-        within: As for the survey.
+        found: Its survey.
+        ids: custom_ids to skip.
+        lines: Numbers of invalid lines to skip.
+        within: Folder that must contain the file after links are resolved.
 
     Raises:
-        InvalidInputError: The file was changed meanwhile.
+        InvalidInputError: The file has changed since the survey.
     """
     digest = sha256()
     with _opened(path, within) as file:
@@ -145,7 +145,7 @@ def _unchanged(line: _Line) -> BatchRequestInput:
 
 def _changed() -> InvalidInputError:
     return InvalidInputError(
-        "The input was changed while the batch ran. Create the PDBatch anew, with another spec.output; some answers "
+        "The input was changed while the batch ran. Create the PDBatch again, with another spec.output: some responses "
         "here may belong to the earlier input."
     )
 
@@ -155,7 +155,7 @@ def _problem(number: int, text: str) -> str:
 
 
 def _named(wrong: Mapping[int, WrongLine]) -> str:
-    """The first problems, and how many more there are."""
+    """The first problems, and the number of the others."""
     if not wrong:
         return ""
     first = "; ".join(line.problem for line in list(wrong.values())[:_PROBLEMS_NAMED])
@@ -170,7 +170,7 @@ def _opened(path: Path, within: Path | None) -> BinaryIO:
 
 
 def _lines(file: BinaryIO, digest: _Digest) -> Iterator[_Line]:
-    """Lines that are not blank, of the file as long as it is now."""
+    """Lines that are not blank, up to the size of the file at the start."""
     left = os.fstat(file.fileno()).st_size
     if left > _MOST_BYTES:
         raise InvalidInputError(f"The input has {left:,} bytes; a batch takes {_MOST_BYTES:,}. Split it.")
@@ -189,7 +189,7 @@ def _lines(file: BinaryIO, digest: _Digest) -> Iterator[_Line]:
 
 
 def _skipped(file: BinaryIO, left: int, digest: _Digest, number: int) -> int:
-    """Read to the end of a line; how many bytes that were."""
+    """Skip to the end of a line and return the number of skipped bytes."""
     skipped = 0
     while skipped < left and (text := file.readline(min(left - skipped, _PIECE))):
         digest.update(text)
@@ -197,5 +197,5 @@ def _skipped(file: BinaryIO, left: int, digest: _Digest, number: int) -> int:
         if text.endswith(b"\n"):
             break
         if skipped > _ENDLESS:
-            raise InvalidInputError(f"line {number} does not end within {_ENDLESS:,} bytes, so this is no batch file.")
+            raise InvalidInputError(f"line {number} exceeds {_ENDLESS:,} bytes, so this is not a batch file.")
     return skipped

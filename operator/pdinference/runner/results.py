@@ -1,7 +1,7 @@
-"""The output folder: answers that are on disk before they count, and a new runner that goes on where one died.
+"""Stores output lines in a folder. A new runner resumes after the stored lines.
 
-A line is appended and synced as a whole. A runner that is killed leaves at most one line unfinished, at the end of a
-file; the next one cuts it off and sends that request again, so that each custom_id has one line in the end.
+Lines are appended and synced before they count. A runner that is killed leaves at most one incomplete line, at the end
+of a file. The next runner truncates it and sends the request again, so each custom_id has exactly one line.
 """
 
 import errno
@@ -22,22 +22,22 @@ from pdinference.runner.lines import LONGEST_OUTPUT_LINE, BatchRequestOutput
 _NEW = "batch.new"
 _IDENTITY_LIMITS = Limits(size=4096, depth=4)
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""A link in place of a file leads anywhere, and opening a FIFO may take for ever."""
+"""Flags to open files without following links, which could leave the folder, and without blocking on a FIFO."""
 
 
 class UnfitOutputError(Exception):
-    """The output cannot take the answers; only a person can mend that."""
+    """The output cannot be used. A retry does not help."""
 
 
 class ForeignOutputError(UnfitOutputError):
-    """The output holds something else than an earlier part of this batch; only a person can decide."""
+    """The output has content that is not from an earlier run of this batch."""
 
 
 class FullOutputError(UnfitOutputError):
-    """There is no room for more.
+    """The output is full.
 
     Attributes:
-        kept: Of the lines that were to be written, those that fitted.
+        kept: The lines of the last write that are stored.
     """
 
     def __init__(self, message: str, kept: Sequence[BatchRequestOutput] = ()) -> None:
@@ -46,28 +46,28 @@ class FullOutputError(UnfitOutputError):
 
 
 class OutputAwayError(Exception):
-    """The output cannot be written right now."""
+    """The output is temporarily unavailable."""
 
 
 class BusyOutputError(OutputAwayError):
-    """Another runner writes into the folder right now."""
+    """Another runner is writing to the folder."""
 
 
 class Results:
-    """The files of one batch.
+    """The output files of one batch.
 
     Args:
-        folder: Where they are; made when it is not there.
-        identity: What the answers depend on. A folder with another identity holds answers to other questions.
-        within: Folder that all of it has to be in, wherever links lead.
+        folder: The folder, which is created if it does not exist.
+        identity: Identity of the input and the model. A folder with another identity is rejected.
+        within: Folder that must contain `folder` after links are resolved.
 
     Raises:
-        UnfitOutputError: The folder is not of this batch, or has something else in place of a file.
+        UnfitOutputError: The folder belongs to another batch, or one of the files is not a regular file.
         BusyOutputError: It is in use.
         OSError: It cannot be written.
 
     Attributes:
-        done: The requests that have a line.
+        done: The requests that have an output line.
     """
 
     def __init__(self, folder: Path, identity: str, *, within: Path | None = None) -> None:
@@ -84,7 +84,7 @@ class Results:
             self._files = files.pop_all()
 
     def append(self, lines: Iterable[BatchRequestOutput]) -> None:
-        """Write lines, and return when they are on disk."""
+        """Write lines and sync them to disk."""
         chosen = list(lines)
         for file, wanted in ((self._output, True), (self._errors, False)):
             written = 0
@@ -96,11 +96,11 @@ class Results:
                 os.fsync(file.fileno())
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the files and release the lock of the folder."""
         self._files.close()
 
     def _claim(self, identity: str) -> None:
-        """Note whose answers these are, or find that they are this batch's already."""
+        """Store the identity in the folder, or compare it with the stored one."""
         found = _identity(self._folder)
         if found == identity:
             return
@@ -134,7 +134,7 @@ def _opened_folder(folder: Path, within: Path | None) -> int:
 
 
 def _opened(folder: int, name: str) -> BinaryIO:
-    """Open for reading and appending, alone."""
+    """Open a file for reading and appending, with an exclusive lock."""
     descriptor = _opened_regular(folder, name, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -167,7 +167,7 @@ def _no_file(name: str) -> UnfitOutputError:
 
 
 def _identity(folder: int) -> str | None:
-    """Whose answers are in a folder; None when there is no note, and empty when it makes no sense."""
+    """The identity that is stored in a folder; None if there is none, and empty if it is invalid."""
     try:
         descriptor = _opened_regular(folder, IDENTITY, os.O_RDONLY)
     except FileNotFoundError:
@@ -190,7 +190,7 @@ def _unlink(folder: int, name: str) -> None:
 
 
 def _read_done(file: BinaryIO, done: Done, name: str, *, answered: bool) -> None:
-    """Note the lines that are there; a last line without its end is cut off."""
+    """Read the existing lines. An incomplete last line is truncated."""
     file.seek(0)
     good = 0
     try:
@@ -199,8 +199,8 @@ def _read_done(file: BinaryIO, done: Done, name: str, *, answered: bool) -> None
             good += len(line)
     except InvalidOutputLineError as error:
         raise ForeignOutputError(
-            f"{name} in the output folder has a line that is no batch output ({error}). Empty the output, or give this "
-            "batch another one (spec.output)."
+            f"{name} in the output folder has a line that is not batch output ({error}). Empty the folder, or give "
+            "this batch another spec.output."
         ) from None
     file.truncate(good)
     os.fsync(file.fileno())

@@ -1,17 +1,17 @@
-"""Memory for requests under way: many small ones at a time, and few large ones."""
+"""Limits the memory of requests in progress: many small ones, or few large ones."""
 
 import asyncio
 from types import TracebackType
 from typing import Self
 
 REQUESTS = 32 << 20
-"""Bytes of input lines under way, however many requests that are; one line always has room."""
+"""Maximum total size of input lines in progress. A single line is always admitted."""
 SMALL = 64 << 10
-"""Bytes of an answer that every request has room for; of larger ones, one is held at a time."""
+"""Size up to which every response is admitted. Only one larger response is held at a time."""
 
 
 class Room:
-    """What all requests share."""
+    """Memory that all requests share."""
 
     def __init__(self, total: int = REQUESTS) -> None:
         self._total = total
@@ -20,21 +20,21 @@ class Room:
         self.large = asyncio.Lock()
 
     async def take(self, size: int) -> "Share":
-        """Wait until a request of this size has room."""
+        """Wait until there is room for a request of this size."""
         async with self._freed:
             await self._freed.wait_for(lambda: self._used == 0 or self._used + size <= self._total)
             self._used += size
         return Share(self, size)
 
     async def give(self, size: int) -> None:
-        """Let others have it."""
+        """Release memory."""
         async with self._freed:
             self._used -= size
             self._freed.notify_all()
 
 
 class Share:
-    """What one request holds, until its line is stored."""
+    """Memory of one request until its line is stored."""
 
     def __init__(self, room: Room, size: int) -> None:
         self._room = room
@@ -42,7 +42,7 @@ class Share:
         self._large = False
 
     async def enlarge(self) -> None:
-        """Wait until a large answer has room."""
+        """Wait until there is room for a large response."""
         if not self._large:
             await self._room.large.acquire()
             self._large = True

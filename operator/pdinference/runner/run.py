@@ -22,35 +22,35 @@ from pdinference.runner.sending import Sender, Service, ServiceAwayError
 from pdinference.runner.stores import ConfigMapName, Store, opened
 
 _LOG = logging.getLogger(__name__)
-_METRICS_HOST = "0.0.0.0"  # noqa: S104 - the operator comes from outside the pod
+_METRICS_HOST = "0.0.0.0"  # noqa: S104 - the operator reads the metrics from outside the pod
 
 _T = TypeVar("_T")
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Exit(IntEnum):
-    """Exit statuses; the Job's podFailurePolicy tells `UNFIT` from the rest."""
+    """Exit statuses. The Job's podFailurePolicy depends on `UNFIT`."""
 
     DONE = 0
     TRY_AGAIN = 1
     UNFIT = 2
-    """Another attempt would end the same: the input or the output folder has to be changed by a person."""
+    """A retry does not help: the user must change the input or the output."""
     STOPPED = 143
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to do.
+    """Parameters of a run.
 
     Attributes:
         source: Input file.
         output: Output folder, or a ConfigMap.
-        service: Whom to ask.
-        concurrency: Requests under way at a time.
+        service: The service that gets the requests.
+        concurrency: Maximum number of concurrent requests.
         metrics_port: Port of /metrics.
-        report: File for the last words; None for none.
-        input_root: Folder that the input has to be in, wherever links lead; None for anywhere.
-        output_root: The same of the output folder.
+        report: File for the termination message; None for none.
+        input_root: Folder that must contain the input after links are resolved; None for any folder.
+        output_root: The same for the output folder.
     """
 
     source: Path
@@ -64,7 +64,7 @@ class Task:
 
 
 async def run(task: Task) -> Exit:
-    """Do it; SIGTERM stops it in an orderly way, and another run goes on from there."""
+    """Run the batch. SIGTERM stops it gracefully, and another run resumes it."""
     progress = Progress()
     work = asyncio.create_task(_work(task, progress))
     loop = asyncio.get_running_loop()
@@ -114,7 +114,7 @@ async def _surveyed(task: Task) -> Survey:
     try:
         return await asyncio.to_thread(survey, task.source, within=task.input_root, stopped=stopped)
     finally:
-        stopped.set()  # a thread cannot be cancelled, and would be waited for
+        stopped.set()  # a thread cannot be cancelled, so it must end by itself
 
 
 async def _send_all(task: Task, queue: "_Queue", keeper: "_Keeper") -> None:
@@ -128,16 +128,16 @@ async def _send_all(task: Task, queue: "_Queue", keeper: "_Keeper") -> None:
             for _ in range(task.concurrency):
                 senders.create_task(_send(sender, queue, keeper))
     except ExceptionGroup as group:
-        raise group.exceptions[0] from None  # one is enough: it has stopped the others
+        raise group.exceptions[0] from None  # the first error has stopped the other tasks
 
 
 async def _send(sender: Sender, queue: "_Queue", keeper: "_Keeper") -> None:
-    while await _send_next(sender, queue, keeper):  # the queue is shared by all
+    while await _send_next(sender, queue, keeper):  # all senders share the queue
         pass
 
 
 async def _send_next(sender: Sender, queue: "_Queue", keeper: "_Keeper") -> bool:
-    """Send the next request and keep its line; False after the last. Nothing of it stays in memory afterwards."""
+    """Send the next request and store its line; False after the last. Its memory is released afterwards."""
     taken = await queue.take()
     if taken is None:
         return False
@@ -155,7 +155,7 @@ def _error_of(wrong: WrongLine) -> BatchRequestOutput:
 
 
 class _Queue:
-    """The lines that are to be done. The next one is read when there is room for it."""
+    """The remaining lines. The next line is read when there is room for it."""
 
     def __init__(self, todo: Iterator[BatchRequestInput | WrongLine], service: Service) -> None:
         self._todo = todo
@@ -164,7 +164,7 @@ class _Queue:
         self._reading = asyncio.Lock()
 
     async def take(self) -> tuple[PreparedRequest | WrongLine, Share] | None:
-        """The next line, and its room; None after the last."""
+        """The next line and its share of the memory; None after the last."""
         async with self._reading:
             todo = await _to_its_end(asyncio.to_thread(self._next))
             if todo is None:
@@ -179,7 +179,7 @@ class _Queue:
 
 
 class _Keeper:
-    """Stores lines, then counts them. Those that come while the store is busy share the next write."""
+    """Stores lines, then counts them. Lines that arrive during a write share the next one."""
 
     def __init__(self, store: Store, progress: Progress) -> None:
         self._store = store
@@ -188,11 +188,11 @@ class _Keeper:
         self._busy = asyncio.Lock()
 
     async def keep(self, line: BatchRequestOutput) -> None:
-        """Return when the line is stored."""
+        """Store the line. Returns when it is stored."""
         self._waiting.append(line)
         async with self._busy:
             lines, self._waiting = self._waiting, []
-            if lines:  # else somebody took ours along
+            if lines:  # otherwise another task has written the line
                 await self._write(lines)
 
     async def _write(self, lines: Sequence[BatchRequestOutput]) -> None:
@@ -210,7 +210,7 @@ class _Keeper:
 
 
 async def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
-    """Wait for this even when cancelled meanwhile: a thread cannot be, and would write into closed files."""
+    """Wait for this even if cancelled: its thread cannot be cancelled and could write to closed files."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)

@@ -1,4 +1,4 @@
-"""Sending one request until it is answered, given up, or the service turns out to be away."""
+"""Sends a request with retries until it completes, fails, or the service is unavailable."""
 
 import asyncio
 import random
@@ -22,21 +22,21 @@ _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=10)
 
 
 class ServiceAwayError(Exception):
-    """The service as a whole does not answer, so the request is not to blame and stays to be done."""
+    """The service is unavailable. The request has not failed and stays in the queue."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """Where and how to ask.
+    """Address of the service, and limits of its requests.
 
     Attributes:
-        url: Without a slash at the end and without `/v1/...`.
-        model: Model of every request; None leaves each its own.
-        default_model: Model of requests that name none.
-        max_retries: How often to send again what failed for a passing reason.
-        timeout_s: How long one answer may take.
-        patience_s: How long the whole service may be away.
-        first_pause_s: Pause before the first retry; it doubles with each.
+        url: Base URL without a trailing slash and without `/v1/...`.
+        model: Model for every request; None for the model of each line.
+        default_model: Model of requests without one.
+        max_retries: Maximum number of retries after a transient error.
+        timeout_s: Timeout of one response.
+        patience_s: Maximum time that the service may be unavailable.
+        first_pause_s: Pause before the first retry. It doubles with each retry.
     """
 
     url: str
@@ -50,11 +50,11 @@ class Service:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """What came of sending a request once.
+    """Result of one attempt to send a request.
 
     Attributes:
-        settled: Sending it again would end the same.
-        pause_s: How long the service asked to wait.
+        settled: Whether a retry would not help.
+        pause_s: Retry-After of the response in seconds.
     """
 
     line: BatchRequestOutput
@@ -71,17 +71,17 @@ class Sender:
         self._timeout = aiohttp.ClientTimeout(total=service.timeout_s, sock_connect=10)
 
     async def send(self, request: PreparedRequest, share: Share) -> BatchRequestOutput:
-        """The line to write for a request.
+        """The output line for a request.
 
-        A request is given up only while the service is ready, because else the request is not to blame; but not
-        without end, because it may be what brings the service down.
+        A request fails only while the service is ready: otherwise the error may not depend on the request. The number
+        of rounds is limited, because the request itself may crash the service.
 
         Args:
-            request: What to send.
-            share: The memory that it has until its line is stored.
+            request: The request.
+            share: Its share of the memory until its line is stored.
 
         Raises:
-            ServiceAwayError: The service is not ready for longer than there is patience.
+            ServiceAwayError: The service is not ready for longer than `patience_s`.
         """
         for _ in range(_ROUNDS):
             attempt = await self._round(request, share)
@@ -91,7 +91,7 @@ class Sender:
         return attempt.line
 
     async def _round(self, request: PreparedRequest, share: Share) -> _Attempt:
-        """Send, and send again after growing pauses what failed for a passing reason."""
+        """Send a request, with retries and exponential backoff after transient errors."""
         pause = self._service.first_pause_s
         attempt = await self._attempt(request, share)
         for _ in range(self._service.max_retries):
@@ -123,12 +123,12 @@ class Sender:
     async def _until_ready(self, last: _Attempt) -> None:
         try:
             async with asyncio.timeout(self._service.patience_s):
-                while not await self._ready():  # noqa: ASYNC110 - a remote service sets no events here
+                while not await self._ready():  # noqa: ASYNC110 - a remote service cannot set an event
                     await asyncio.sleep(_PROBE_S)
         except TimeoutError:
             raise ServiceAwayError(
-                f"{self._service.url} was not ready for {self._service.patience_s:g} s: {_reason(last.line)}. Is the "
-                "PDInference still there, and Ready? What was answered until now is kept."
+                f"{self._service.url} was not ready for {self._service.patience_s:g} s: {_reason(last.line)}. "
+                "Check whether the PDInference exists and is Ready. The stored responses are kept."
             ) from None
 
     async def _ready(self) -> bool:

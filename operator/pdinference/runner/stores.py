@@ -1,4 +1,4 @@
-"""Where answers are kept: a folder, or a ConfigMap."""
+"""Stores for output lines: a folder, or a ConfigMap."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -22,20 +22,20 @@ class ConfigMapName(NamedTuple):
 
 
 class Store(Protocol):
-    """The answers of one batch.
+    """The output of one batch.
 
     Attributes:
-        done: The requests that had a line when the store was opened.
+        done: The requests that had an output line when the store was opened.
     """
 
     done: Done
 
     async def append(self, lines: Sequence[BatchRequestOutput]) -> None:
-        """Write lines, and return when they will survive this process."""
+        """Write lines. Returns when they are stored durably."""
 
 
 class _FolderStore:
-    """Files, written in threads."""
+    """A folder, written in threads."""
 
     def __init__(self, results: Results) -> None:
         self._results = results
@@ -49,17 +49,17 @@ class _FolderStore:
 async def opened(
     output: Path | ConfigMapName, identity: str, requests: int, *, within: Path | None = None
 ) -> AsyncIterator[Store]:
-    """The answers that are there already, and a place for more.
+    """Open the store of an output.
 
     Args:
         output: A folder, or a ConfigMap.
-        identity: What the answers depend on.
-        requests: How many answers there will be.
-        within: Folder that the output folder has to be in, wherever links lead.
+        identity: Identity of the input and the model.
+        requests: Number of expected output lines.
+        within: Folder that must contain the output folder after links are resolved.
 
     Raises:
-        UnfitOutputError: The place is another's, or cannot take what there is to write.
-        OutputAwayError: It cannot be used now.
+        UnfitOutputError: The output belongs to another batch, or the lines cannot fit.
+        OutputAwayError: The output is temporarily unavailable.
         OSError: The folder cannot be written.
     """
     if isinstance(output, Path):

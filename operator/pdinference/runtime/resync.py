@@ -1,4 +1,4 @@
-"""Lists all objects: before the first reconcile, at intervals, and after watches begin anew."""
+"""Lists all objects: before the first reconcile, at intervals, and after watches restart."""
 
 import asyncio
 import logging

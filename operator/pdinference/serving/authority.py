@@ -15,8 +15,8 @@ from cryptography.x509 import Certificate
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _BUNDLE, _AUTHORITY_KEY, _CERTIFICATE, _KEY = "ca.crt", "ca.key", "tls.crt", "tls.key"
-_BACKDATED = timedelta(minutes=5)  # clocks differ
-_RENEWED_AT = 2 / 3  # of its life, a certificate gets a successor
+_BACKDATED = timedelta(minutes=5)  # tolerates clock skew
+_RENEWED_AT = 2 / 3  # fraction of its lifetime after which a certificate is renewed
 
 Key = ec.EllipticCurvePrivateKey
 

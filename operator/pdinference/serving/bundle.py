@@ -32,7 +32,7 @@ def webhook_configurations(name: str, rules: Json) -> tuple[BundleHolder, ...]:
 
     Args:
         name: Name of both.
-        rules: Requests for which the API server calls the webhooks; from then on it requires a response.
+        rules: Requests for which the API server calls the webhooks. Once they are set, it requires a response.
     """
 
     def filled(live: Json, bundle: Json) -> Json:

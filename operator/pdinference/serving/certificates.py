@@ -131,7 +131,7 @@ class SelfManagedCertificates(Certificates):
             secret = await self._secret()
             current = KeyMaterial.from_secret(secret.get("data"))
             if current is not None:
-                # Before a CA signs that clients do not trust yet.
+                # Clients must trust a CA before it signs the certificate.
                 await self._publish(current.bundle)
                 if current.usable(self._hosts, self._now()):
                     self._serve(current.chain)  # also if its successor cannot be stored

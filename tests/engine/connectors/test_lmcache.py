@@ -1,9 +1,9 @@
-"""LMCache: its server, and what P and D need to find the same cache."""
+"""LMCache: its server, and settings for the same keys in P and D."""
 
 from pdinference.api.names import Role
 from pdinference.engine.vllm import engine_command
+from tests.engine.commands import environment
 from tests.engine.connectors.transfers import Make, through
-from tests.engine.test_vllm import environment
 
 
 def test_lmcache_finds_its_server_and_the_same_hashes_on_both_sides(resource: Make) -> None:

@@ -3,8 +3,8 @@
 from pdinference.api.names import Role
 from pdinference.engine.connectors.configuration import kv_transfer_config
 from pdinference.engine.vllm import engine_command
+from tests.engine.commands import environment
 from tests.engine.connectors.transfers import Make, through
-from tests.engine.test_vllm import environment
 
 
 def test_mooncake_listens_where_router_and_network_policy_expect_it(resource: Make) -> None:

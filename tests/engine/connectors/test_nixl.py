@@ -1,4 +1,4 @@
-"""KV cache from pipeline stages of P: the push connector, and how D gets the one that knows of the stages."""
+"""KV cache from pipeline stages of P: the push connector, and its subclass for D with the number of stages."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Everything that has to know a connector does, and nothing else names one."""
+"""All modules that depend on the connector support every connector, and no other module names one."""
 
 import ast
 import re
@@ -15,8 +15,8 @@ from pdinference.engine.connectors.registry import CONNECTORS
 from pdinference.engine.router import router_command
 from pdinference.engine.vllm import engine_command
 from tests.conftest import REPOSITORY
+from tests.engine.commands import environment
 from tests.engine.connectors.transfers import SETTINGS, Make, through
-from tests.engine.test_vllm import environment
 
 PACKAGE = REPOSITORY / "operator" / "pdinference"
 MAY_NAME_THEM = {
@@ -26,7 +26,7 @@ MAY_NAME_THEM = {
 }
 
 
-def test_the_api_the_limits_the_modules_and_these_tests_have_the_same_connectors() -> None:
+def test_api_limits_modules_and_tests_have_the_same_connectors() -> None:
     names = list(get_args(ConnectorName))
     assert list(LIMITS) == list(CONNECTORS) == list(SETTINGS) == names
 

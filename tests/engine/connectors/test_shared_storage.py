@@ -1,4 +1,4 @@
-"""KV cache through files: which folder, who gets the connector, and what vLLM's classes do with it."""
+"""KV cache through files: the folder, the connector, and the behaviour of vLLM's classes with it."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Claims to exact devices, and what RDMA needs."""
+"""Device claims, and devices for RDMA."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Volumes, memory, ports and the side-car that tiers and connectors need."""
+"""Volumes, memory, ports and the sidecar for tiers and connectors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import InvalidResourceError
 from pdinference.manifests import Manifest, RenderSettings, render
 from tests.conftest import allowing
-from tests.manifests.test_render import only, pod_spec
+from tests.manifests.rendering import only, pod_spec
 
 Make = Callable[..., PDInference]
 

@@ -1,4 +1,4 @@
-"""Overlays change what they name and leave the rest."""
+"""Overlays change the fields that they contain, and no others."""
 
 from copy import deepcopy
 from typing import Any

@@ -1,4 +1,4 @@
-"""The account's token is in one container of a pod, and no overlay brings it into another."""
+"""Only one container of a pod has the account's token, and no overlay mounts it in another."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The checker of the restricted Pod Security Standard; tests/integration holds it against Kubernetes' own."""
+"""The checker of the restricted Pod Security Standard. An integration test compares it with Kubernetes."""
 
 from copy import deepcopy
 

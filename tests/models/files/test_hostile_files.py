@@ -1,4 +1,4 @@
-"""Whatever a publisher wrote into files: an error in a sentence, quickly and in little memory."""
+"""Hostile files of a publisher lead to a message, within limits of time and memory."""
 
 import json
 import os

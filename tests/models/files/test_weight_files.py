@@ -1,4 +1,4 @@
-"""Files of weights that have no headers: which of them vLLM loads, and how large they are together."""
+"""Weight files without headers: the files that vLLM loads, and their total size."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A hub that lies: its lists, its files and its headers end in a sentence, and nothing leaves the cache."""
+"""A hostile hub: its lists, files and headers lead to a message, and nothing is written outside the cache."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""The token of a hub stays with the hub: what a hub redirects to gets none."""
+"""The hub token is sent to the hub only, not to redirect targets."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Published config.json files, cut down to what decides about memory."""
+"""Published config.json files, reduced to the fields that affect memory."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What vLLM logged on H200s (docs/memory.md), to compare plans with."""
+"""Values that vLLM logged on H200s (docs/memory.md), for comparison with plans."""
 
 from dataclasses import dataclass, field
 

@@ -15,7 +15,7 @@ H200 = ["NVIDIA-H200"]
 def spec(
     *, model: Config | None = None, engine: Config | None = None, parameter: Config | None = None, **decode: Any
 ) -> Spec:
-    """A spec on H200s unless a role says otherwise."""
+    """A spec on H200s unless a role sets other products."""
     role = {"accelerator": {"products": H200}, **decode}
     return Spec.model_validate(
         {

@@ -1,4 +1,4 @@
-"""What is known of a model without its files."""
+"""Facts about a model without its files."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ def status(source: dict[str, Any] | None = None, checkpoint: CheckpointStatus | 
 
 
 class _Watched(dict[str, Any]):
-    """Notes which members somebody asks for."""
+    """Records which members are read."""
 
     def __init__(self, content: dict[str, Any], read: set[str]) -> None:
         super().__init__(content)

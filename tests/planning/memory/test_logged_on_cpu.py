@@ -1,4 +1,4 @@
-"""The KV cache against what vLLM 0.32.0 logged on CPU (benchmarks/memory_plan.py runs it anew)."""
+"""The KV cache compared with logs of vLLM 0.32.0 on CPU (benchmarks/memory_plan.py repeats the run)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The plan against what vLLM logged on H200s (docs/memory.md)."""
+"""The plan compared with logs of vLLM on H200s (docs/memory.md)."""
 
 import pytest
 

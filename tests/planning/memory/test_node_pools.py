@@ -1,4 +1,4 @@
-"""Nodes of P with products of their own: the plan counts on what the pods of every node get."""
+"""Nodes of P with different products: the plan uses the smallest resources of all nodes."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def p_on(accelerator: list[str], *pools: list[str]) -> Spec:
 
 
 def rendered_products(spec: Spec, rank: int) -> list[str]:
-    """What the node affinity of the pods on one node asks for."""
+    """The requirements in the node affinity of the pods on one node."""
     resource = PDInference.model_validate({"metadata": {"name": "llama"}, "spec": spec.model_dump(by_alias=True)})
     fields = engine_scheduling(resource, Role.PARAMETER, resource.spec.of(Role.PARAMETER, rank), rank)
     required = fields["affinity"].get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {})

@@ -1,4 +1,4 @@
-"""What vLLM measured, beside the plan."""
+"""Measurements of vLLM beside the plan."""
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PlanStatus, RoleMemory

@@ -1,4 +1,4 @@
-"""Into how many parts a model can be split, and the words for what vLLM refuses."""
+"""Possible parallel sizes of a model, and messages for sizes that vLLM rejects."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the tiers of the KV cache hold."""
+"""Capacity of the KV cache tiers."""
 
 from typing import Any
 

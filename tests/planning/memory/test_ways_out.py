@@ -1,4 +1,4 @@
-"""Every unknown number says what is missing, and names each field and each option that supplies it."""
+"""Every unknown number names the missing input, and each field and option that supplies it."""
 
 from collections.abc import Iterator
 

@@ -18,7 +18,7 @@ SCALED: dict[str, Any] = {"autoscaling": {"maxReplicas": 10}}
 def scale_spec(
     budget: int | None = 8, *, p: Any = SCALED, d: Any = SCALED, ratio: Any = None, **more: Any
 ) -> ScaleSpec:
-    """What a PDInference with these roles says about replica counts."""
+    """The replica settings of a PDInference with these roles."""
     joint = {"gpuBudget": budget, "ratio": ratio}
     document = {"model": {"source": {"path": "/m"}}, "parameter": p, "decode": d, "autoscaling": joint, **more}
     return ScaleSpec.from_spec(Spec.model_validate(document))
@@ -54,7 +54,7 @@ def with_gpus(spec: ScaleSpec, *, p: int = 1, d: int = 1) -> ScaleSpec:
 
 
 def workload(role: Role, count: int, revision: str = "a", *, gpus: int = 1, rank: int = 0) -> WorkloadState:
-    """A workload that asks for this number of pods."""
+    """A workload with this number of desired pods."""
     return WorkloadState(f"{role}-{rank}-{revision}", role, revision, desired=count, gpus=gpus, node_rank=rank)
 
 

@@ -1,4 +1,4 @@
-"""What holds of replica counts whatever the spec says, whatever exists, and whatever is recommended."""
+"""Invariants of replica counts for all specs, existing objects and recommendations."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The baseline inter-token latency outlives operators, and costs few writes."""
+"""The baseline inter-token latency survives restarts of the operator, with few writes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The condition Autoscaling: the HPAs' verdicts in plain words, and never more than is true."""
+"""The condition Autoscaling reports the verdicts of HPAs in plain words."""
 
 from dataclasses import replace
 

@@ -73,7 +73,7 @@ def test_pods_that_are_full_for_a_while_stay_and_ask_for_no_more() -> None:
 
 
 def test_full_pods_ask_for_more_where_as_much_arrives_as_they_can_do() -> None:
-    """Clients that wait for answers before they ask again: what arrives is what is done, and an HPA ignores 10 %."""
+    """Closed-loop clients: arrivals equal completions, and an HPA ignores differences of 10 %."""
     full = window(1, 0.037, generated=30_000, finished=60, waiting=5)
     assert decode_load([full, full], idle=IDLE, arrivals=4) > 2 * 0.9 * 1.1
 

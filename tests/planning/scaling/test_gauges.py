@@ -1,4 +1,4 @@
-"""Queries of gauges: nothing that users write gets out of its quotes, or out of its namespace."""
+"""Queries of gauges: user input cannot leave its quotes or its namespace."""
 
 import json
 import re

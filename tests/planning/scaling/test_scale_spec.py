@@ -1,4 +1,4 @@
-"""What a spec says about replica counts, and how high they can ever be."""
+"""Replica counts of a spec, and their maximum possible values."""
 
 from fractions import Fraction
 from typing import Any

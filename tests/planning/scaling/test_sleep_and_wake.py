@@ -1,4 +1,4 @@
-"""A pair sleeps when nobody asks, and only if that is known."""
+"""A resource sleeps only if it is known that there are no requests."""
 
 import pytest
 

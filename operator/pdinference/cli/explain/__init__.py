@@ -1,1 +1,1 @@
-"""`pdinference explain`: what the operator would do next about a PDInference, and why. Writes nothing."""
+"""`pdinference explain`: shows the next actions of the operator for a PDInference, with reasons. Read-only."""

@@ -1,4 +1,4 @@
-"""What an explanation does not know, and when the operator decides again."""
+"""Limitations of an explanation, and the triggers of the next decision."""
 
 from collections.abc import Iterator, Mapping
 
@@ -17,11 +17,11 @@ _HANDLED = (
 
 
 def unknown(moment: Moment, left_out: Mapping[str, int], *, from_file: bool) -> list[str]:
-    """What is not known here.
+    """Facts that the explanation does not have.
 
     Args:
-        moment: The decision, and what it was made on.
-        left_out: How many objects of each kind could not be read.
+        moment: The decision with its inputs.
+        left_out: Number of unreadable objects of each kind.
         from_file: Whether the objects come from a file.
     """
     return list(_unknown(moment, left_out, from_file=from_file))
@@ -49,18 +49,18 @@ def _unknown(moment: Moment, left_out: Mapping[str, int], *, from_file: bool) ->
 
 
 def _differs(moment: Moment) -> bool:
-    """Whether other settings may be the reason for a write."""
+    """Whether a write may be due to different settings of the operator."""
     told = moment.snapshot.previous.revision
     other = told not in {"", moment.snapshot.desired.revision}
     return other or Verdict.APPLY in moment.plan.apply.values()
 
 
 def look_again(moment: Moment, *, writes: bool) -> list[str]:
-    """When the operator decides again.
+    """Triggers of the next decision.
 
     Args:
-        moment: The decision, and what it was made on.
-        writes: Whether it writes something now.
+        moment: The decision with its inputs.
+        writes: Whether the operator would write now.
     """
     return list(_look_again(moment, writes=writes))
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "--file",
     "source",
     type=click.File(encoding="utf-8"),
-    help="Objects as kubectl get -o yaml prints them, instead of the cluster's; - reads standard input.",
+    help="File with the output of kubectl get -o yaml, instead of the cluster; - reads standard input.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 @live_options
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 def explain_command(
     *, name: str | None, source: IO[str] | None, output: str, live: Callable[[str], Live], settings: RenderSettings
 ) -> None:
-    """Print what the operator would do next about a PDInference, and why. Writes nothing.
+    """Print the next actions of the operator for a PDInference, with reasons. Writes nothing.
 
-    Manifests depend on the operator's settings: give the options that it runs with.
+    Manifests depend on the operator's settings, so pass the same options.
     """
     if source is not None:
         found = _of_file(source, name, live(name or "").namespace, settings)
@@ -56,7 +56,7 @@ def _of_file(source: IO[str], name: str | None, namespace: str | None, settings:
     api, cache, resource = read_file(source, name, namespace, keda=settings.keda is not None)
     try:
         return asyncio.run(_explained(api, cache, resource, settings, from_file=True))
-    except UNREADABLE_ERRORS as error:  # no API server has checked the types
+    except UNREADABLE_ERRORS as error:  # an API server has not validated the file
         raise click.ClickException(f"{source.name} has an object that is not as its API type says: {error}") from None
 
 
@@ -97,7 +97,7 @@ def _print(found: "Explanation", output: str) -> None:
     elif output == "yaml":
         yaml.dump(found.as_json(), sys.stdout, Dumper=PlainDumper, sort_keys=False, width=120)
     else:
-        from pdinference.cli.explain.text import print_explanation  # noqa: PLC0415 - Rich takes its time
+        from pdinference.cli.explain.text import print_explanation  # noqa: PLC0415 - the import of Rich is slow
         from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
 
         print_explanation(found, plan_console())

@@ -1,4 +1,4 @@
-"""Everything that `pdinference explain` says about a resource, for a person or a program."""
+"""The result of `pdinference explain`, for text and JSON output."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,21 +17,21 @@ _LONGEST = 4000
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What the operator would do next about a resource.
+    """The next actions of the operator for a resource.
 
     Attributes:
-        generation: Of the stored spec.
-        handled: Generation that the operator has acted on last.
-        target: The revision that the spec in effect asks for; empty when none is valid.
-        serving: The revision that requests go to; empty while none does.
-        problem: Why nothing is done, or why an earlier spec is in effect; empty otherwise.
-        rollout: Whether a roll-out is under way, and what the traffic switch waits for.
-        roles: The replica counts of each role and revision.
-        gpus: GPUs that P and D use, and of how many.
-        writes: In the order of execution.
-        held_back: What stays as it is for now.
-        unknown: What this command does not know.
-        look_again: When the operator decides again.
+        generation: Generation of the stored spec.
+        handled: Generation that the operator has observed last.
+        target: Target revision of the spec in effect; empty without a valid spec.
+        serving: Serving revision; empty if there is none.
+        problem: Why the operator does nothing, or why an earlier spec is in effect; empty otherwise.
+        rollout: State of the roll-out, and conditions of the traffic switch.
+        roles: Replica counts of each role and revision.
+        gpus: GPUs of P and D, and the budget.
+        writes: Writes in the order of execution.
+        held_back: Changes that are blocked for now.
+        unknown: Facts that this command does not have.
+        look_again: Triggers of the next decision.
     """
 
     name: str
@@ -55,11 +55,11 @@ class Explanation:
 
 
 def explanation(moment: Moment, left_out: Mapping[str, int], *, from_file: bool) -> Explanation:
-    """What the operator would do next, of a resource with a spec in effect.
+    """The explanation of a resource with a spec in effect.
 
     Args:
-        moment: The decision, and what it was made on.
-        left_out: How many objects of each kind could not be read.
+        moment: The decision with its inputs.
+        left_out: Number of unreadable objects of each kind.
         from_file: Whether the objects come from a file.
     """
     snapshot, plan = moment.snapshot, moment.plan
@@ -80,11 +80,11 @@ def explanation(moment: Moment, left_out: Mapping[str, int], *, from_file: bool)
 
 
 def left_alone(resource: ResourceRecord, problem: str) -> Explanation:
-    """A resource that the operator does nothing about.
+    """The explanation of a resource for which the operator does nothing.
 
     Args:
         resource: The resource.
-        problem: Why.
+        problem: The reason.
     """
     return _of(resource, serving=plain(status_of(resource).serving_revision, 63), problem=problem)
 

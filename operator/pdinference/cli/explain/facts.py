@@ -1,4 +1,4 @@
-"""What the decision about a resource follows from: the counts of its roles, and how far its roll-out is."""
+"""Inputs of the decision: replica counts of the roles, and the state of the roll-out."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ class RoleCount:
     """The replica counts of a role in one revision.
 
     Attributes:
-        revision: That of the pod template.
-        recommended: Pods that the scale target recommends, or that the spec asks for; None where neither counts.
-        by: What recommends.
-        allocated: Pods that the operator decides on; None where it leaves the count alone.
-        replicas: Pods that exist.
-        ready: Pods that are ready.
-        limit: Why the allocated count is not the recommended one; empty when it is.
+        revision: Revision of the pod template.
+        recommended: Replica count of the scale target or of the spec; None if neither applies.
+        by: Source of the recommendation.
+        allocated: Replica count that the operator sets; None if it does not set one.
+        replicas: Number of pods.
+        ready: Number of ready pods.
+        limit: Why the allocated count differs from the recommended one; empty if it does not.
     """
 
     role: str
@@ -42,7 +42,7 @@ class RoleCount:
 
 
 def role_counts(moment: Moment) -> list[RoleCount]:
-    """The counts of P, D and router; those of P and D in each revision, the target first."""
+    """Replica counts of P, D and router. Those of P and D are per revision, the target revision first."""
     snapshot = moment.snapshot
     target = snapshot.desired.revision
     revisions = {workload.revision for _, workload in snapshot.workloads() if workload.role in ENGINE_ROLES}
@@ -67,7 +67,7 @@ def _engine(moment: Moment, role: Role, revision: str) -> RoleCount:
 
 
 def _recommended(snapshot: Snapshot, role: Role) -> tuple[int | None, str]:
-    """How many pods are recommended, and by what."""
+    """The recommended replica count, and its source."""
     if role not in snapshot.desired.autoscaled:
         return snapshot.desired.scale.roles[role].initial, "spec"
     by = (word for kind, word in _SCALERS.items() if snapshot.own(snapshot.role_key(kind, role)) is not None)
@@ -75,7 +75,7 @@ def _recommended(snapshot: Snapshot, role: Role) -> tuple[int | None, str]:
 
 
 def gpus(moment: Moment) -> str:
-    """GPUs of all P and D pods that exist, end, or are asked for."""
+    """GPUs of all P and D pods: existing, terminating and requested."""
     allocation = moment.plan.allocation
     if allocation.budget is None:
         return f"{allocation.used}, without a limit"
@@ -83,7 +83,7 @@ def gpus(moment: Moment) -> str:
 
 
 def traffic_switch(moment: Moment) -> list[str]:
-    """Whether a roll-out is under way, and what the traffic switch waits for."""
+    """State of the roll-out, and conditions of the traffic switch."""
     snapshot, rollout, target = moment.snapshot, moment.plan.rollout, moment.snapshot.desired.revision
     if rollout.complete:
         return [f"none is under way: every router pod sends requests to revision {target}"]
@@ -92,7 +92,7 @@ def traffic_switch(moment: Moment) -> list[str]:
     if not rollout.serving:
         first = f"under way: revision {target} is to serve first"
     elif rollout.serving == target:
-        first = f"almost done: revision {target} serves, but not every router pod is as it should be"
+        first = f"almost done: revision {target} serves, but not all router pods are up to date"
     else:
         first = f"under way: from revision {plain(rollout.serving, 63)} to {target}"
     return [first, *(plain(line, _LONGEST) for line in _waits(snapshot, target))]
@@ -122,7 +122,7 @@ def _waits(snapshot: Snapshot, target: str) -> Iterator[str]:
 
 
 def _problem(snapshot: Snapshot, role: Role) -> str:
-    """What keeps a pod of the target revision from getting ready, and what to do."""
+    """Why a pod of the target revision is not ready, with a remedy."""
     target = snapshot.desired.revision
     pods = (pod for pod in snapshot.pods if pod.role is role and pod.revision == target and not pod.gone)
     found = most_severe(pods, snapshot.owner.namespace)

@@ -1,4 +1,4 @@
-"""The objects of a PDInference, from what `kubectl get -o yaml` printed."""
+"""Reads the objects of a PDInference from the output of `kubectl get -o yaml`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any, Final
@@ -18,13 +18,13 @@ Json = dict[str, Any]
 
 _MOST_OBJECTS: Final = 20_000
 _NEW: Final = {"namespace": "default", "uid": "new", "resourceVersion": "0", "generation": 1}
-"""Metadata of a resource that no API server has stored yet."""
+"""Metadata for a resource that is not stored in an API server yet."""
 _NOT_FOUND: Final = 404
 _MOST_NAMED: Final = 10
 
 
 class StoredObjects(ApiServer):
-    """Answers reads from objects of a file. Every other request fails: there is no connection."""
+    """An API server that reads objects from a file. All other requests fail."""
 
     def __init__(self, objects: Mapping[str, Json]) -> None:
         self._objects = objects
@@ -43,16 +43,16 @@ def read_file(
 
     Args:
         source: The file: a List, or several documents.
-        name: Of the PDInference; None where the file has only one.
-        namespace: Of the PDInference; also that of one that names none.
-        keda: Whether the operator is installed to use KEDA.
+        name: Name of the PDInference; None if the file has only one.
+        namespace: Namespace of the PDInference, and default namespace of objects.
+        keda: Whether the operator is installed with KEDA support.
 
     Raises:
-        ClickException: It is not YAML, or exceeds what can be read, or it has no such PDInference or several.
+        ClickException: The file is not YAML, is too large, or does not have exactly one such PDInference.
     """
     cache, objects = ObjectCache(), {}
     for kind, body in _objects(source, namespace, watched(keda=keda)):
-        if broken_bound({"object": body}) is not None:  # status included: aliases of YAML can multiply anything
+        if broken_bound({"object": body}) is not None:  # including the status: YAML aliases can multiply values
             cache.left_out[kind.name] += 1
             continue
         cache.observe(kind, body, deleted=False)

@@ -1,4 +1,4 @@
-"""The objects of a PDInference, from the cluster into a cache, as the user's own credentials can read them."""
+"""Reads the objects of a PDInference from the cluster to a cache, with the user's credentials."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ from pdinference.cluster.state.records import ResourceRecord
 
 
 class UnreadableError(Exception):
-    """The resource, or what was given as one, cannot be read."""
+    """The resource cannot be parsed."""
 
 
 class ObjectCache(Cache):
@@ -30,10 +30,10 @@ async def read_live(api: ApiServer, owner: Owner, *, keda: bool) -> tuple[Object
     Args:
         api: The API server.
         owner: The resource.
-        keda: Whether the operator is installed to use KEDA.
+        keda: Whether the operator is installed with KEDA support.
 
     Raises:
-        ApiError: The API server refused, or there is no such resource.
+        ApiError: The API server returned an error, or the resource does not exist.
         UnreadableError: The resource cannot be read.
     """
     cache = ObjectCache()

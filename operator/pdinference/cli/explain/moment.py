@@ -1,4 +1,4 @@
-"""The first two calls of a reconcile, on objects that were read for this: snapshot and decision. Nothing is written."""
+"""Snapshot and decision of a reconcile, on objects that were read for the explanation. Read-only."""
 
 import asyncio
 import json
@@ -32,11 +32,11 @@ _NOT_FOUND: Final = 404
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A snapshot, the decision made on it, and what is needed to say why.
+    """A snapshot with its decision, and with inputs of the reasons.
 
     Attributes:
-        children: What the spec in effect is rendered to.
-        live: The comparable content of the live objects that have to be applied.
+        children: Rendered children of the spec in effect.
+        live: Comparable content of the live objects that would be applied.
     """
 
     snapshot: Snapshot
@@ -46,16 +46,16 @@ class Moment:
 
 
 async def look(api: ApiServer, cache: Cache, resource: ResourceRecord, settings: RenderSettings) -> Moment:
-    """Decide about a resource as the operator would.
+    """Make the operator's decision for a resource.
 
     Args:
-        api: Where objects are read that the cache lacks.
+        api: API server for objects that the cache lacks.
         cache: The objects that were read.
         resource: The resource.
-        settings: What the operator renders with.
+        settings: Settings of the operator.
 
     Raises:
-        InvalidSpecError: The stored spec is invalid, and no valid one is known.
+        InvalidSpecError: The stored spec is invalid, and there is no valid one.
         ApiError: An object could not be read.
     """
     history = History(api, cache)
@@ -76,7 +76,7 @@ async def look(api: ApiServer, cache: Cache, resource: ResourceRecord, settings:
 
 
 async def _find(api: ApiServer, cache: Cache, plan: Plan) -> None:
-    """Look for what is to be created: objects without the operator's label are not in lists."""
+    """Look up children that would be created, because lists lack objects without the operator's label."""
     created = [key for key, verdict in plan.apply.items() if verdict is Verdict.CREATE]
     for key, body in zip(created, await asyncio.gather(*(_get(api, key) for key in created)), strict=True):
         if body is not None:
@@ -84,7 +84,7 @@ async def _find(api: ApiServer, cache: Cache, plan: Plan) -> None:
 
 
 async def _contents(api: ApiServer, snapshot: Snapshot, plan: Plan) -> dict[ChildKey, Json]:
-    """The live content of what may have to be applied. Records lack it of large objects, which are read again."""
+    """Live content of the objects that may be applied. Large objects are read again, because records lack them."""
     keys = [key for key, verdict in plan.apply.items() if verdict in {Verdict.APPLY, Verdict.VERIFY}]
     bodies = await asyncio.gather(*(_content(api, snapshot.children[key]) for key in keys))
     return {key: comparable(key.kind, body) for key, body in zip(keys, bodies, strict=True) if body is not None}
@@ -107,7 +107,7 @@ async def _get(api: ApiServer, key: ChildKey) -> Json | None:
 
 
 def _settle(snapshot: Snapshot, plan: Plan, children: Mapping[ChildKey, Child], live: Mapping[ChildKey, Json]) -> None:
-    """Note which objects are as their manifests say: the operator compares them, too, before it applies them."""
+    """Mark objects that contain their manifests. The operator compares them, too, before it applies them."""
     for key in _to_verify(plan):
         if key in live and contains(live[key], comparable(key.kind, children[key].manifest)):
             record = snapshot.children[key]

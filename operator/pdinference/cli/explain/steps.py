@@ -1,4 +1,4 @@
-"""What the operator would write next, in the order of execution, and what it holds back; each with the reason."""
+"""Next writes of the operator in the order of execution, and blocked changes, each with the reason."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,12 +27,11 @@ _NEEDED: Final = "it is applied only after {}"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One write, or one that is held back.
+    """A write, or a blocked change.
 
     Attributes:
-        order: Writes with the same number are made at the same time, after all with a lower one; 0 for what is held
-            back.
-        action: `create`, `apply`, `scale`, `report`, `delete` or `record`; `hold` or `keep` for what is held back.
+        order: Wave of the write: writes of one wave are concurrent, after all lower waves. 0 for blocked changes.
+        action: `create`, `apply`, `scale`, `report`, `delete` or `record`; `hold` or `keep` for blocked changes.
     """
 
     order: int
@@ -53,7 +52,7 @@ def writes(moment: Moment) -> list[Step]:
 
 
 def held_back(moment: Moment) -> list[Step]:
-    """What the operator leaves alone for now although it differs from what the spec asks for."""
+    """Changes that the spec requires, but that are blocked for now."""
     return [*_refused(moment), *_withheld(moment), *_blocked(moment), *_kept(moment)]
 
 
@@ -76,7 +75,7 @@ def _why(moment: Moment, key: ChildKey, verdict: Verdict) -> str:
     if verdict is Verdict.CREATE:
         return "it does not exist"
     found = difference(moment.live.get(key), comparable(key.kind, moment.children[key].manifest))
-    what = "the manifest changed" if verdict is Verdict.APPLY else "somebody changed the live object"
+    what = "the manifest changed" if verdict is Verdict.APPLY else "the live object was changed"
     if found is None:
         return f"{what}: the live object has all of it, and the hash in its annotation is of another one"
     return f"{what}: {Change(*found)}"
@@ -142,7 +141,7 @@ def _recorded(moment: Moment) -> Iterator[Step]:
 
 
 def _refused(moment: Moment) -> Iterator[Step]:
-    """Objects in the place of a child."""
+    """Objects of other owners with the name of a child."""
     for key, verdict in moment.plan.apply.items():
         if verdict is Verdict.FOREIGN:
             outcome = Outcome()
@@ -155,7 +154,7 @@ def _refused(moment: Moment) -> Iterator[Step]:
 
 
 def _withheld(moment: Moment) -> Iterator[Step]:
-    """Children that need one which is held back itself."""
+    """Children whose prerequisites are blocked."""
     needs = prerequisites((key, moment.children[key].manifest) for key in moment.plan.apply)
     pending = {key for key, verdict in moment.plan.apply.items() if verdict in {Verdict.FOREIGN, Verdict.WAIT}}
     for key in sorted(moment.plan.apply.keys() - pending, key=wave_of):
@@ -165,7 +164,7 @@ def _withheld(moment: Moment) -> Iterator[Step]:
 
 
 def _blocked(moment: Moment) -> Iterator[Step]:
-    """Workloads of P and D that may not be created yet."""
+    """Workloads of P and D that cannot be created yet."""
     snapshot, plan = moment.snapshot, moment.plan
     reasons = [plan.allocation.blocked] if plan.allocation.blocked else []
     if plan.awaits_model and (model := snapshot.model) is not None:

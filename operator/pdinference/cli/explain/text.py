@@ -1,4 +1,4 @@
-"""An explanation as text and tables for a person."""
+"""Prints an explanation as text and tables."""
 
 from collections.abc import Iterable, Iterator
 
@@ -15,7 +15,7 @@ _NOTHING = "Nothing to do."
 
 
 def print_explanation(found: Explanation, console: Console) -> None:
-    """Print what the operator would do next."""
+    """Print an explanation."""
     console.print(Text(f"{found.namespace}/{found.name}", style="bold"))
     console.print(_summary(found))
     if found.roles:

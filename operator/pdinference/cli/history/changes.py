@@ -1,4 +1,4 @@
-"""What two specs differ in: as one line, and as a diff of YAML."""
+"""Differences between two specs, as one line or as a YAML diff."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Change:
     """One field that differs.
 
     Attributes:
-        path: Of the field within the spec, such as `decode.parallelism.tensor`.
+        path: Path of the field in the spec, such as `decode.parallelism.tensor`.
     """
 
     path: str
@@ -41,7 +41,7 @@ class Change:
 
 
 def changes(before: Json, after: Json, path: str = "") -> Iterator[Change]:
-    """Every field that differs, in the order of their paths; a list is one field."""
+    """All fields that differ, sorted by path. A list is one field."""
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key, ABSENT), after.get(key, ABSENT)
         where = f"{path}.{key}" if path else key
@@ -52,14 +52,14 @@ def changes(before: Json, after: Json, path: str = "") -> Iterator[Change]:
 
 
 def in_one_line(before: Json, after: Json) -> str:
-    """The changes in one line, of many the first."""
+    """The first changes in one line."""
     found = [str(change) for change in changes(before, after)]
     more = len(found) - _MOST_SHOWN
     return ", ".join(found[:_MOST_SHOWN]) + (f", and {more} more" if more > 0 else "")
 
 
 def diff(before: Json, after: Json, name_before: str, name_after: str) -> Iterator[str]:
-    """A unified diff of two specs as YAML; no line when they are equal."""
+    """A unified diff of two specs as YAML; empty if they are equal."""
     old, new = _yaml(before).splitlines(), _yaml(after).splitlines()
     for line in unified_diff(old, new, name_before, name_after, lineterm=""):
         yield plain(line, len(line))

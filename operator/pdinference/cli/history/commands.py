@@ -1,4 +1,4 @@
-"""The commands about a resource's history."""
+"""The commands `history`, `diff` and `undo`."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +28,7 @@ _CONFLICT: Final = 409
 @click.command("history")
 @live_resource
 def history_command(live: Live) -> None:
-    """List the valid specs that a resource had, and what each changed; * marks the stored one."""
+    """List the valid specs of a resource with their changes; * marks the stored spec."""
     from pdinference.cli.history.stored import stored  # noqa: PLC0415 - the client takes a second to import
     from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
 
@@ -45,7 +45,7 @@ def history_command(live: Live) -> None:
 )
 @click.option("--with", "other", type=int, help="Compare to this revision.  [default: the stored spec]")
 def diff_command(live: Live, revision: int | None, other: int | None) -> None:
-    """Print what the last edit changed, or in what two revisions differ, as a diff of YAML."""
+    """Print the changes of the last edit, or between two revisions, as a YAML diff."""
     from pdinference.cli.history.stored import stored  # noqa: PLC0415
 
     found = live.do(lambda api, namespace: stored(api, namespace, live.name))
@@ -57,11 +57,11 @@ def diff_command(live: Live, revision: int | None, other: int | None) -> None:
 @click.command("undo")
 @live_resource
 @click.option("--to-revision", type=int, help="Revision to restore.  [default: the last one before the stored spec]")
-@click.option("--dry-run", is_flag=True, help="Print what would change, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the changes, and write nothing.")
 def undo_command(live: Live, to_revision: int | None, dry_run: bool) -> None:
-    """Store an earlier valid spec again, as an edit of your own; prints first what that changes.
+    """Restore an earlier valid spec with your own credentials. Prints the changes first.
 
-    The number of decode pods stays: kubectl scale and programs write that field.
+    The number of decode pods stays, because kubectl scale and autoscalers write this field.
     """
     from pdinference.cli.history.undo import Undo  # noqa: PLC0415
     from pdinference.cluster.errors import ApiError  # noqa: PLC0415
@@ -115,7 +115,7 @@ def _table(found: "Stored") -> "RenderableType":
 
 
 def _changes(entries: "Iterable[Entry]") -> "Iterable[tuple[Entry, str]]":
-    """The oldest first, each with what it changed."""
+    """The entries with their changes, oldest first."""
     from pdinference.cli.history.changes import in_one_line  # noqa: PLC0415
 
     before: Json | None = None

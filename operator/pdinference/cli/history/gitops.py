@@ -1,4 +1,4 @@
-"""Programs that write a resource from another source, and so write an edit again that was undone in the cluster."""
+"""Detects GitOps tools, which would apply an edit again after an undo in the cluster."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -10,17 +10,17 @@ _MARKS: Final = {
     "helm.toolkit.fluxcd.io/name": "Flux",
     "meta.helm.sh/release-name": "Helm",
 }
-"""Labels and annotations that such programs set on what they manage."""
+"""Labels and annotations of GitOps tools on managed objects."""
 _MANAGERS: Final = {
     "argocd-controller": "Argo CD",
     "kustomize-controller": "Flux",
     "helm-controller": "Flux",
 }
-"""Field managers, where Argo CD tracks by a label that others set, too."""
+"""Field managers of GitOps tools. Argo CD may track objects by a label that other tools set, too."""
 
 
 def managed_by(metadata: Mapping[str, Any]) -> str:
-    """The program that manages a resource; empty for none that is known."""
+    """The GitOps tool that manages a resource; empty if none is detected."""
     marks = (metadata.get("annotations") or {}) | (metadata.get("labels") or {})
     found = [program for mark, program in _MARKS.items() if mark in marks]
     managers = {entry.get("manager") for entry in metadata.get("managedFields") or ()}

@@ -1,4 +1,4 @@
-"""Options for a resource in a cluster, and the connection that they describe."""
+"""Options for a resource in a cluster, and the connection to it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ class Live:
         """Run work with a connection and the namespace.
 
         Raises:
-            ClickException: The cluster cannot be reached, or refused; its own words.
+            ClickException: The cluster cannot be reached, or returned an error.
         """
         from pdinference.cli.history.stored import NoSuchEntryError, UnreadableSpecError  # noqa: PLC0415 - as below
         from pdinference.cluster.client import ConfigurationError  # noqa: PLC0415 - a second to import
@@ -53,15 +53,15 @@ class Live:
 
 
 def live_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options for the cluster; the command gets a function from a name to the resource, as `live`."""
+    """Add the options for the cluster. The command gets, as `live`, a function from a name to the resource."""
 
-    @click.option("-n", "--namespace", help="Namespace of the resource.  [default: that of the context]")
+    @click.option("-n", "--namespace", help="Namespace of the resource.  [default: the namespace of the context]")
     @click.option(
         "--kubeconfig",
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
-        help="Cluster and credentials.  [default: those of kubectl]",
+        help="Kubeconfig file.  [default: that of kubectl]",
     )
-    @click.option("--context", help="Context in the kubeconfig.  [default: the current one]")
+    @click.option("--context", help="Context in the kubeconfig.  [default: the current context]")
     @wraps(command)
     def with_live(*, namespace: str | None, kubeconfig: Path | None, context: str | None, **options: Any) -> None:
         command(live=lambda name: Live(name, namespace, kubeconfig, context), **options)
@@ -70,7 +70,7 @@ def live_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def live_resource(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the argument NAME and the options for the cluster; the command gets the resource as `live`."""
+    """Add the argument NAME and the options for the cluster. The command gets the resource as `live`."""
 
     @click.argument("name")
     @live_options

@@ -1,4 +1,4 @@
-"""A PDInference in a cluster and the entries of its history, as the user's own credentials can read them."""
+"""Reads a PDInference and the entries of its history from a cluster, with the user's credentials."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ _MOST_ENTRIES = 500
 
 
 class NoSuchEntryError(Exception):
-    """The history lacks what is asked for."""
+    """The history does not have the requested entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A valid spec of the past.
+    """An entry with a valid spec.
 
     Attributes:
-        number: As `kubectl get controllerrevisions` shows it.
-        since: When it was stored last, as in the API (RFC 3339).
+        number: Revision number, as in `kubectl get controllerrevisions`.
+        since: Time at which the spec was stored last (RFC 3339).
     """
 
     number: int
@@ -40,8 +40,8 @@ class Stored:
 
     Attributes:
         body: The live resource.
-        entries: The newest first.
-        name: The entry that the stored spec has, or would have.
+        entries: Entries, newest first.
+        name: Name of the entry for the stored spec, which may not exist.
     """
 
     body: Json
@@ -56,12 +56,12 @@ class Stored:
 
     @property
     def current(self) -> Entry | None:
-        """The entry of the stored spec; None when that is invalid, or when the operator has not handled it yet."""
+        """The entry of the stored spec; None if the spec is invalid, or the operator has not observed it yet."""
         return next((entry for entry in self.entries if entry.name == self.name), None)
 
     @property
     def last(self) -> Entry:
-        """The last valid spec other than the stored one.
+        """The last entry with a spec other than the stored one.
 
         Raises:
             NoSuchEntryError: There is none.
@@ -72,7 +72,7 @@ class Stored:
         raise NoSuchEntryError("The history holds no other spec than the stored one.")
 
     def entry(self, number: int) -> Entry:
-        """The entry of a number.
+        """The entry with a revision number.
 
         Raises:
             NoSuchEntryError: There is none.
@@ -92,8 +92,8 @@ async def stored(api: ApiServer, namespace: str, name: str) -> Stored:
     """Read a resource and its history.
 
     Raises:
-        ApiError: The API server refused, or there is no such resource.
-        UnreadableSpecError: The stored spec exceeds what the operator reads.
+        ApiError: The API server returned an error, or the resource does not exist.
+        UnreadableSpecError: The stored spec is too large or too deep.
     """
     body = await api.get(RESOURCE.path(namespace, name))
     record = resource_record(names.KIND, body)
@@ -115,7 +115,7 @@ def _entry(body: Json, owner_uid: str) -> Entry | None:
 
 
 def _since(metadata: Json) -> str:
-    """When the operator wrote the entry last."""
+    """Time of the operator's last write of an entry."""
     own = (e for e in metadata.get("managedFields") or () if e.get("manager") == names.FIELD_MANAGER)
     times = [str(entry["time"]) for entry in own if "time" in entry]
     return max(times, default=str(metadata.get("creationTimestamp", "")))

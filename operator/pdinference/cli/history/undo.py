@@ -1,4 +1,4 @@
-"""Storing an earlier spec again, by the user's own rights."""
+"""Restores an earlier spec, with the user's credentials."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """An update that is not written yet.
+    """A planned update.
 
     Attributes:
         body: The live resource; its resource version is the precondition.
         target: The entry whose spec is restored.
-        after: The spec that is written.
+        after: The spec to write.
     """
 
     body: Json
@@ -31,17 +31,17 @@ class Undo:
 
     @classmethod
     async def planned(cls, api: ApiServer, namespace: str, name: str, number: int | None) -> Self:
-        """From what the cluster holds now.
+        """Plan an update from the current state of the cluster.
 
         Args:
             api: The API server.
-            namespace: Of the resource.
-            name: Of the resource.
+            namespace: Namespace of the resource.
+            name: Name of the resource.
             number: Revision to restore; None for the last valid spec other than the stored one.
 
         Raises:
-            ApiError: The API server refused, or there is no such resource.
-            NoSuchEntryError: The history lacks the revision.
+            ApiError: The API server returned an error, or the resource does not exist.
+            NoSuchEntryError: The history does not have the revision.
             UnreadableSpecError: The stored spec cannot be read.
         """
         found = await stored(api, namespace, name)
@@ -58,12 +58,12 @@ class Undo:
 
     @property
     def changes(self) -> bool:
-        """Whether anything is different."""
+        """Whether the update changes the spec."""
         return any(changes(self.before, self.after))
 
     @property
     def warnings(self) -> list[str]:
-        """Who may write the undone edit again."""
+        """Warnings about tools that may apply the undone edit again."""
         metadata = self.body["metadata"]
         if program := managed_by(metadata):
             return [f"{program} manages this resource and will write the undone edit again. Undo it at its source too."]
@@ -72,10 +72,10 @@ class Undo:
         return []
 
     async def write(self, api: ApiServer) -> None:
-        """Store the spec, unless the resource was changed since it was read.
+        """Write the spec, unless the resource has changed since it was read.
 
         Raises:
-            ApiError: The API server refused: with status 409 because of such a change.
+            ApiError: The API server returned an error; status 409 if the resource has changed.
         """
         metadata = self.body["metadata"]
         path = RESOURCE.path(metadata["namespace"], metadata["name"])
@@ -83,7 +83,7 @@ class Undo:
 
 
 def with_decode_replicas(spec: Json, source: Mapping[str, Any]) -> Json:
-    """A spec with the number of decode pods of another one."""
+    """A spec with the decode replica count of another spec."""
     decode = source.get("decode") or {}
     if "replicas" not in decode:
         return spec

@@ -1,1 +1,1 @@
-"""`pdinference plan`: the memory plan of a resource, for people and as JSON."""
+"""`pdinference plan`: the memory plan of a resource, as text or JSON."""

@@ -1,4 +1,4 @@
-"""All that `pdinference plan` says of a resource: data, for the table and for JSON."""
+"""The result of `pdinference plan`, for tables and JSON."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +14,7 @@ from pdinference.planning.memory.comparison.result import Comparison
 
 @dataclass(frozen=True)
 class Answer:
-    """The plans of a resource and what follows from them."""
+    """The plans of a resource, with comparisons and suggestions."""
 
     resource: PDInference
     inputs: Inputs
@@ -22,21 +22,21 @@ class Answer:
 
     @cached_property
     def common_gpus(self) -> dict[Role, tuple[GPUPlan, ...]]:
-        """For each role whose device is not known, its plan on common GPUs."""
+        """Plans on common GPUs, for each role without a known device."""
         return {role: common_gpu_plans(self.inputs, role, plan) for role, plan in self.plans.items()}
 
     @cached_property
     def comparison(self) -> Comparison:
-        """The same GPUs unsplit."""
+        """The comparison with vLLM without P/D disaggregation on the same GPUs."""
         return compare(self.inputs, self.plans)
 
     @cached_property
     def rooms(self) -> list[MoreRoom]:
-        """What would give D more room; empty where it has enough."""
+        """Changes that give D more room; empty if it has enough."""
         return more_room(self.inputs, self.plans[Role.DECODE])
 
     def as_json(self) -> dict[str, Any]:
-        """Every number as `{value, source, note}`; bytes where the name says so."""
+        """JSON with every number as `{value, source, note}`. Names state the unit if it is bytes."""
         roles = {}
         for role, plan in self.plans.items():
             gpus = [each.as_json() for each in self.common_gpus[role]]

@@ -1,4 +1,4 @@
-"""`pdinference plan`: what the pods of a resource will hold in memory, before there is one."""
+"""`pdinference plan`: predicts the memory usage of a resource's pods."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ class _Size(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         size = quantity(str(value).removesuffix("B"))
         if size is None or size <= 0:
-            self.fail(f"{value!r} is no size; write for example 80GiB.", param, ctx)
+            self.fail(f"{value!r} is not a size. Write for example 80GiB.", param, ctx)
         return int(size)
 
 
@@ -33,20 +33,20 @@ class _Size(click.ParamType[int]):
 @click.option(
     "--model-dir",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder with the model's config.json and weights.  [default: spec.model.source.path, if here]",
+    help="Folder with the model's config.json and weights.  [default: spec.model.source.path, if it exists]",
 )
 @click.option(
     "--model-config",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The model's config.json alone; weights are then computed from the architecture.",
+    help="The model's config.json only. Weights are then computed from the architecture.",
 )
-@click.option("--online", is_flag=True, help="Ask the model's hub for its config and the size of its weights.")
+@click.option("--online", is_flag=True, help="Read config and size of weights from the model's hub.")
 @click.option("--memory", type=_Size(), help="Memory of one device, instead of that of its product: 80GiB.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def plan_command(
     *, source: IO[str], model_dir: Path | None, model_config: Path | None, online: bool, memory: int | None, output: str
 ) -> None:
-    """Say what each role will hold in memory, and how many requests fit; offline, unless told otherwise."""
+    """Predict the memory usage of each role, and how many requests fit. Offline unless --online is set."""
     found = []
     for document in documents(source, None):
         with problems_told(document, source.name):
@@ -60,7 +60,7 @@ def plan_command(
         json.dump(items[0] if len(items) == 1 else {"items": items}, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return
-    from pdinference.cli.plan.table import plan_console, print_plan  # noqa: PLC0415 - Rich takes its time, and JSON does without
+    from pdinference.cli.plan.table import plan_console, print_plan  # noqa: PLC0415 - the import of Rich is slow
 
     console = plan_console()
     for answer in found:
@@ -68,7 +68,7 @@ def plan_command(
 
 
 def _warn_of_adapters(resource: "PDInference", file: str) -> None:
-    """A plan counts with maxRank; that an adapter does not fit has to be said all the same."""
+    """Warn of adapters that vLLM cannot load. The plan itself depends on maxRank only."""
     if resource.spec.model.lora is None:
         return
     from pdinference.checks.adapters import adapter_problems, adapter_warnings  # noqa: PLC0415
@@ -82,7 +82,7 @@ def _warn_of_adapters(resource: "PDInference", file: str) -> None:
 
 
 def _warn_of_model(answer: "Answer", file: str) -> None:
-    """A plan in numbers says nothing of a vLLM that refuses the model at its start, so this has to be said too."""
+    """Warn of models that vLLM rejects at start, which the plan does not show."""
     from pdinference.checks.model_shape import model_problems  # noqa: PLC0415
     from pdinference.checks.older_models import older_model_warnings  # noqa: PLC0415
 
@@ -94,7 +94,7 @@ def _warn_of_model(answer: "Answer", file: str) -> None:
 def _answer(
     resource: "PDInference", model_dir: Path | None, model_config: Path | None, memory: int | None, *, online: bool
 ) -> "Answer":
-    # Only this command needs the planner and the files.
+    # Only this command imports the planner and the file readers.
     from pdinference.api.names import ENGINE_ROLES  # noqa: PLC0415
     from pdinference.cli.plan.answer import Answer  # noqa: PLC0415
     from pdinference.cli.plan.model_files import read_model  # noqa: PLC0415
@@ -122,7 +122,7 @@ def _answer(
 
 
 def _asked(resource: "PDInference") -> dict[str, Any] | None:
-    """What the hub says, as a status would have it; None for models that are on no hub."""
+    """Facts from the hub in the form of the status; None for models that are not on a hub."""
     from pdinference.cli.model_commands import hub_of  # noqa: PLC0415
     from pdinference.models.errors import ModelError  # noqa: PLC0415
     from pdinference.models.facts import facts_of_hub  # noqa: PLC0415
@@ -134,7 +134,7 @@ def _asked(resource: "PDInference") -> dict[str, Any] | None:
     try:
         _, facts = facts_of_hub(hub_of(where, source.hub.repository, source.hub.revision))
     except ModelError as error:
-        # Its words are for pods, which try again and have the proxy of the resource.
+        # The original message is for pods, which retry and use the proxy of the resource.
         here = "This machine cannot reach it (HTTPS_PROXY counts)." if error.reason == "HubUnreachable" else str(error)
         raise click.ClickException(
             f"{resource.metadata.name}: {source.hub.repository} on {where}: {here.removesuffix(' It is tried again.')} "

@@ -1,4 +1,4 @@
-"""P and D against the same GPUs unsplit, and what gives D more room, for a person."""
+"""Prints the comparison of P and D with the same GPUs unsplit, and changes that give D more room."""
 
 from collections.abc import Iterator, Sequence
 
@@ -23,12 +23,12 @@ Line = Table | str
 
 
 def comparison_lines(comparison: Comparison, decode: RolePlan, rooms: Sequence[MoreRoom]) -> Iterator[Line]:
-    """What to print: tables, and sentences under them.
+    """Tables, with sentences under them.
 
     Args:
-        comparison: P and D against ordinary servers.
+        comparison: Comparison of P and D with unsplit servers.
         decode: The plan of D.
-        rooms: What would give D more room; empty where it has enough.
+        rooms: Changes that give D more room; empty if it has enough.
     """
     if comparison.compared:
         yield from _compared(comparison, decode)

@@ -1,4 +1,4 @@
-"""Numbers of a memory plan in words."""
+"""Formats numbers of a memory plan."""
 
 from pdinference.planning.memory import Figure
 from pdinference.planning.memory.figures import GIB
@@ -12,7 +12,7 @@ def gib(figure: Figure) -> str:
 
 
 def count(figure: Figure, unit: str = "") -> str:
-    """A whole number with its unit; with two decimals where that is `x`."""
+    """An integer with its unit, or two decimals for the unit `x`."""
     if figure.value is None:
         return "unknown"
     return f"{figure.value:,.2f}{unit}" if unit == "x" else f"{figure.value:,.0f}{unit}"

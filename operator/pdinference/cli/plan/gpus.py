@@ -1,4 +1,4 @@
-"""A role on common GPUs as a table."""
+"""Table of a role's plans on common GPUs."""
 
 from collections.abc import Sequence
 

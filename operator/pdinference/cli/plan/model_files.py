@@ -1,4 +1,4 @@
-"""Which files of a model `pdinference plan` reads on this machine."""
+"""Reads the files of a model on this machine for `pdinference plan`."""
 
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,15 @@ from pdinference.planning.memory import Headers, StoredFiles
 def read_model(
     source: ModelSource, folder: Path | None, config: Path | None
 ) -> tuple[dict[str, Any], Headers | StoredFiles | None]:
-    """Read what the plan needs to know about a model.
+    """Read the facts about a model that the plan needs.
 
     Args:
-        source: Where pods get it; a `path` counts when this machine has that folder too.
-        folder: Folder with the model, as the user named it.
-        config: A config.json, as the user named it; wins over the one in the folder.
+        source: Source of the model. A `path` is used if this machine has the folder.
+        folder: Folder of the model, from the command line.
+        config: A config.json from the command line, which takes precedence over that of the folder.
 
     Returns:
-        The config, and the headers of all tensors, or the sizes of files that have none; None without weights.
+        The config, and the headers of all tensors or the sizes of other files; None without weights.
 
     Raises:
         ModelFilesError: There is no config.json, or a file is damaged.

@@ -1,4 +1,4 @@
-"""A memory plan as tables and bars for a person."""
+"""Prints a memory plan as tables and bars."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ _WIDTH_OFF_TERMINAL = 120
 
 
 def plan_console() -> Console:
-    """Standard output; as wide as the terminal, where it is one."""
+    """A console for standard output with the width of the terminal."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=_WIDTH_OFF_TERMINAL)
 
@@ -58,7 +58,7 @@ def _indented(line: str) -> Padding:
 
 
 def _products_of_p(spec: Spec, role: Role) -> str:
-    """Says that D takes the products of P."""
+    """A note if D uses the products of P."""
     taken = role is Role.DECODE and spec.of(role).accelerator.products and not spec.decode.accelerator.products
     return ", on P's products" if taken else ""
 
@@ -88,7 +88,7 @@ def _table(role: Role, plan: RolePlan, whose: str, *, without_unknown: bool) -> 
         ("largest length", plan.largest_length, count(plan.largest_length)),
         *((f"tokens in tier {name}", tokens, count(tokens)) for name, tokens in plan.tiers.items()),
     ):
-        # What one figure lacks, all that follow from it lack: said once.
+        # A missing input affects several figures, so each note is printed once.
         known = said.setdefault(figure.note, name)
         if without_unknown and not figure.known and known != name:
             continue
@@ -108,7 +108,7 @@ def _stages(plan: RolePlan) -> Table:
 
 
 def _bar(plan: RolePlan) -> Text | None:
-    """The device as a bar; none when a part is unknown, or there is no device."""
+    """The memory of a device as a bar; None if a part is unknown or there is no device."""
     stage = plan.stage
     parts = (stage.weights, stage.activations, stage.overhead, stage.kv_cache)
     total = plan.memory.value

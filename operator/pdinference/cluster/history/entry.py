@@ -1,4 +1,4 @@
-"""One entry of a resource's history: a ControllerRevision that holds a valid spec, and what the cache keeps of it."""
+"""An entry of a resource's history: a ControllerRevision with a valid spec, and its record in the cache."""
 
 import json
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ _DIGEST_BYTES = 8
 
 @dataclass(slots=True)
 class HistoryRecord:
-    """A ControllerRevision without its data, which is read from the API server when it is needed.
+    """A ControllerRevision without its data, which is read from the API server on demand.
 
     Attributes:
-        number: Grows with each valid spec; 0 when it is out of range.
+        number: Revision number, which grows with each valid spec; 0 if it is out of range.
         shape: Identity of the spec without D's replica count.
     """
 
@@ -39,7 +39,7 @@ class HistoryRecord:
 
 
 def history_record(body: Json) -> HistoryRecord:
-    """Of a ControllerRevision, from a list, a watch event or the answer to a write."""
+    """The record of a ControllerRevision from a list, a watch event or the response to a write."""
     metadata = body["metadata"]
     owner, owner_uid = controller_of(metadata)
     number = body.get("revision")
@@ -56,12 +56,12 @@ def history_record(body: Json) -> HistoryRecord:
 
 
 def entry_name(resource: ResourceRecord) -> str:
-    """The name of the entry that keeps the stored spec of a resource."""
+    """Name of the entry for the stored spec of a resource."""
     return names.history_entry(resource.owner.name, _digest(resource.spec))
 
 
 def entry_manifest(resource: ResourceRecord, number: int) -> dict[str, Any]:
-    """The entry that keeps the stored spec of a resource."""
+    """Manifest of the entry for the stored spec of a resource."""
     owner, spec = resource.owner, json.loads(resource.spec)
     return {
         "apiVersion": CONTROLLER_REVISION.api_version,
@@ -78,16 +78,16 @@ def entry_manifest(resource: ResourceRecord, number: int) -> dict[str, Any]:
 
 
 def shape_of(spec: Json) -> str:
-    """Identity of a spec without D's replica count, which `kubectl scale` and programs write."""
+    """Digest of a spec without the replica count of D, which `kubectl scale` and autoscalers write."""
     decode = {key: value for key, value in (spec.get("decode") or {}).items() if key != "replicas"}
     return _digest(compact({**spec, "decode": decode}))
 
 
 def spec_of(body: Json, owner_uid: str) -> dict[str, Any] | None:
-    """The spec that a ControllerRevision holds; None when it is no entry of this resource's history.
+    """The spec in a ControllerRevision; None if it is not an entry of this resource's history.
 
-    Whoever may write ControllerRevisions decides what is in them, so the spec is examined like any other afterwards.
-    Here its size and depth are checked, its owner, and that its name is that of its content.
+    Other clients may write ControllerRevisions, so the caller validates the spec like any other. This function checks
+    size, depth and owner, and that the name matches the content.
     """
     metadata = body["metadata"]
     owner, uid = controller_of(metadata)

@@ -1,7 +1,6 @@
 """The history of a resource's valid specs: a bounded number of ControllerRevisions, the newest with the highest number.
 
-Everything is decided by what the cache holds, so that an operator that is killed between two writes leaves nothing
-behind that the next reconcile does not finish.
+All decisions depend on the cache only. If the operator is killed between two writes, the next reconcile completes them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,29 +20,30 @@ from pdinference.cluster.state.records import ResourceRecord, compact
 Json = dict[str, Any]
 
 LIMIT: Final = 10
-"""Entries that a resource has; Deployments and StatefulSets keep as many."""
+"""Maximum number of entries of a resource, as for Deployments and StatefulSets."""
 _EXISTS = 409
 
 
 class History:
-    """Keeps and reads the valid specs of resources."""
+    """Stores and reads the valid specs of resources."""
 
     def __init__(self, api: ApiServer, cache: Cache) -> None:
         self._api = api
         self._cache = cache
         self._read: dict[Owner, tuple[str, bytes | None]] = {}
-        """The last valid spec of each resource whose stored one is invalid, with the uid of its entry."""
+        """The last valid spec of each resource whose stored spec is invalid, with the uid of its entry."""
 
     def is_due(self, resource: ResourceRecord) -> bool:
-        """Whether `remember` would write something; without I/O."""
+        """Whether `remember` would write. Without I/O."""
         entries = self._entries(resource)
         return not _is_newest(entries, resource) or any(superfluous(entries))
 
     async def remember(self, resource: ResourceRecord) -> tuple[Outcome, Outcome]:
-        """Make the stored spec of a resource the newest entry; what was written, and what was deleted, come back.
+        """Make the stored spec of a resource the newest entry. Returns the outcomes of writes and of deletions.
 
-        A spec that was stored before gets its entry's number raised. Entries beyond the limit are deleted, and those
-        that differ from a newer one in D's replica count alone: scaling must not push edits out.
+        If an entry with this spec exists, its number is raised. Entries beyond the limit are deleted. Entries that
+        differ from a newer one only in the replica count of D are deleted, too, so that scaling does not displace
+        edits.
         """
         written = Outcome()
         entries = self._entries(resource)
@@ -57,11 +57,11 @@ class History:
         return written, pruned
 
     async def last_valid(self, resource: ResourceRecord) -> ResourceRecord | None:
-        """A resource whose stored spec is invalid, with the last valid spec in its place; None when there is none.
+        """A resource whose stored spec is invalid, with the last valid spec in its place; None if there is none.
 
-        None as well when the newest entry is the stored spec, which was valid by the rules of another version of the
-        operator: nobody asked to go back to what was valid before it. None, too, when the entry is not what it should
-        be. The entry is read once; its data cannot change.
+        The result is also None if the newest entry has the stored spec: it was valid for another version of the
+        operator, and no user asked for an older spec. The same holds for an entry with invalid content. The entry is
+        read once, because its data is immutable.
 
         Raises:
             ApiError: The entry could not be read.
@@ -78,11 +78,11 @@ class History:
         return None if known[1] is None else replace(resource, spec=known[1], unreadable="")
 
     def forget(self, owner: Owner) -> None:
-        """The stored spec is valid, or the resource is gone."""
+        """Drop the last valid spec of a resource, because its stored spec is valid or the resource is deleted."""
         self._read.pop(owner, None)
 
     def _entries(self, resource: ResourceRecord) -> list[HistoryRecord]:
-        """The entries of this very resource, the newest first."""
+        """The entries of the resource with this uid, newest first."""
         owned = self._cache.history.owned_by(resource.owner)
         own = (entry for entry in owned if entry.owner_uid == resource.uid and not entry.deleting)
         return sorted(own, key=lambda entry: (entry.number, entry.key.name), reverse=True)
@@ -107,7 +107,7 @@ class History:
             written.applied.append(key)
 
     async def _create(self, key: ChildKey, manifest: Json, resource: ResourceRecord, written: Outcome) -> Json | None:
-        """Create an entry, unless the name is taken; an entry that lost its labels, and so is not watched, is ours."""
+        """Create an entry unless the name is taken. An entry without labels is not watched, but is still adopted."""
         try:
             return await self._api.create_from_yaml(CONTROLLER_REVISION.path(key.namespace), manifest)
         except ApiError as error:
@@ -119,14 +119,14 @@ class History:
         return await self._raise(manifest, found["metadata"]["uid"], found["metadata"]["resourceVersion"])
 
     async def _raise(self, manifest: Json, uid: str, version: str) -> Json:
-        """Give an entry the highest number. Its data cannot change, and is not sent."""
+        """Give an entry the highest number. Its data is immutable and is not sent."""
         metadata = {"uid": uid, "resourceVersion": version, "labels": manifest["metadata"]["labels"]}
         path = CONTROLLER_REVISION.path(manifest["metadata"]["namespace"], manifest["metadata"]["name"])
         return await self._api.merge(path, {"metadata": metadata, "revision": manifest["revision"]})
 
 
 def superfluous(entries: Sequence[HistoryRecord]) -> Iterator[HistoryRecord]:
-    """What is to be deleted of a resource's entries, which come newest first."""
+    """The entries to delete, from the entries of a resource, newest first."""
     shapes: set[str] = set()
     for entry in entries:
         if len(shapes) >= LIMIT or entry.shape in shapes:
@@ -135,7 +135,7 @@ def superfluous(entries: Sequence[HistoryRecord]) -> Iterator[HistoryRecord]:
 
 
 def _is_newest(entries: Sequence[HistoryRecord], resource: ResourceRecord) -> bool:
-    """Whether the newest entry keeps the stored spec."""
+    """Whether the newest entry has the stored spec."""
     return bool(entries) and entries[0].key.name == entry_name(resource)
 
 

@@ -1,1 +1,1 @@
-"""From whole objects to the few facts that the cache keeps of each."""
+"""Extracts the records that the cache keeps from complete objects."""

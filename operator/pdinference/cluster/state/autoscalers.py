@@ -1,4 +1,4 @@
-"""From a whole HorizontalPodAutoscaler, or ScaledObject of KEDA, to what it thinks."""
+"""State of a HorizontalPodAutoscaler or a KEDA ScaledObject."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,14 +9,14 @@ from pdinference.planning.observed import AutoscalerState, Load, Verdict
 Json = Mapping[str, Any]
 
 _KEDA_MAXIMUM: Final = 100
-"""Pods that a ScaledObject allows which does not say it; KEDA's default."""
+"""KEDA's default for maxReplicaCount of a ScaledObject."""
 
 
 def autoscaler_state(body: Json) -> AutoscalerState:
-    """Of an HPA.
+    """State of an HPA.
 
-    Loads are rounded to a tenth of their target: an HPA writes its status several times a minute, and only what a
-    person would call a change shall reach ours.
+    Loads are rounded to a tenth of their target. An HPA updates its status several times a minute, and small changes
+    must not cause updates of the PDInference's status.
     """
     spec, status = body["spec"], body.get("status") or {}
     current = {_name(metric): metric for metric in status.get("currentMetrics") or () if metric.get("type")}
@@ -33,7 +33,7 @@ def autoscaler_state(body: Json) -> AutoscalerState:
 
 
 def scaled_object_state(body: Json) -> AutoscalerState:
-    """Of a ScaledObject: whether KEDA can work with it. The HPA that KEDA makes of it knows the rest, and sooner."""
+    """State of a ScaledObject: whether KEDA accepts it. The HPA that KEDA creates for it has all other facts."""
     spec = body["spec"]
     ready = _verdict(body.get("status") or {}, "Ready")
     return AutoscalerState(
@@ -69,7 +69,7 @@ def _name(metric: Json) -> str:
 
 
 def _source(metric: Json) -> Json:
-    """The member that is named like the type: `external` for External."""
+    """The member named after the type: `external` for External."""
     kind = str(metric.get("type", ""))
     found: Json = metric.get(kind[:1].lower() + kind[1:]) or {}
     return found
@@ -79,7 +79,7 @@ def _amount(value: Json) -> float | None:
     for member in ("averageValue", "averageUtilization", "value"):
         if member in value:
             amount = quantity(value[member])
-            # Of no pods, an HPA reports the smallest integer as their average.
+            # Without pods, an HPA reports the smallest integer as their average.
             return None if amount is None or amount < 0 else float(amount)
     return None
 

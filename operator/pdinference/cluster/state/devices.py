@@ -1,4 +1,4 @@
-"""How many GPUs a pod of P or D has, read from the pod itself: its resource may have changed since."""
+"""Number of GPUs of a P or D pod, from the pod itself, because the PDInference may have changed since."""
 
 import math
 import re
@@ -14,11 +14,11 @@ _NODES: Final = re.compile(r"^--nnodes=([0-9]{1,6})$")
 
 
 def gpus_of(pod_spec: Json) -> int:
-    """GPUs of one pod; 0 on CPU. As many as vLLM has ranks in it: claimed devices are not counted in the pod."""
+    """GPUs of one pod; 0 on CPU. With device claims, the number of vLLM ranks, because pods do not list the devices."""
     containers: Iterable[Json] = pod_spec.get("containers") or ()
     engine: Json = next((container for container in containers if container.get("name") == names.ENGINE_CONTAINER), {})
     resources = engine.get("resources") or {}
-    # Extended resources have a domain in their name; nothing else that we ask for has, unless it serves GPUs.
+    # Extended resources have a domain in their name. The operator requests no other such resources without GPUs.
     if not resources.get("claims") and not any("/" in name for name in resources.get("limits") or ()):
         return 0
     arguments = [str(argument) for argument in engine.get("args") or ()]

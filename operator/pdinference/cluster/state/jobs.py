@@ -1,4 +1,4 @@
-"""From a whole Job to the few facts that matter."""
+"""State of a Job."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,11 +11,11 @@ from pdinference.planning.observed import JobState
 Json = Mapping[str, Any]
 
 MUTABLE = ("suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
-"""Members of a Job's spec that may change after its creation, and that a PDBatch sets."""
+"""Mutable fields of a Job's spec that a PDBatch sets."""
 
 
 def job_state(body: Json) -> JobState:
-    """Of a Job."""
+    """State of a Job."""
     spec, status = body["spec"], body.get("status") or {}
     ended: Json = next(
         (c for c in status.get("conditions") or () if _is_true(c) and c["type"] in {"Complete", "Failed"}), {}
@@ -34,7 +34,7 @@ def job_state(body: Json) -> JobState:
 
 
 def _report(annotations: Json) -> str:
-    """What the Job's pod wrote; nothing when it is longer than anything that the operator would use."""
+    """The annotation written by the Job's pod; empty if it exceeds the limit."""
     report = annotations.get(names.ANNOTATION_MODEL, "")
     return report if len(report) <= LONGEST_REPORT else ""
 

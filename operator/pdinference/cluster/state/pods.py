@@ -1,4 +1,4 @@
-"""From a whole pod to the few facts that matter."""
+"""State of a pod."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,15 +20,15 @@ _OF_ONE_TRY = re.compile(
     r"\b(\d{4}-)?\d\d-\d\d[T ]\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:?\d\d)? ?|\(\w+ pid=\d+\) ?", re.ASCII
 )
 _LAST_WORDS = 300
-"""Characters of a log line that a condition shows; what is longer is cut in front."""
+"""Maximum length of a log line in a condition. Longer lines are truncated at the front."""
 
 _REFUSED = 1
-"""Exit status of `pdinference model` when it says what is wrong."""
+"""Exit status of `pdinference model` after an error that it explains."""
 _HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
 
 
 def pod_record(body: Json) -> PodRecord | None:
-    """Of a pod; None when it has no role and runs no batch, so that it is not one of ours."""
+    """Record of a pod; None if it has no role and runs no batch, so that it belongs to no resource."""
     metadata = body["metadata"]
     labels = metadata.get("labels") or {}
     batch = labels.get(names.LABEL_BATCH)
@@ -76,7 +76,7 @@ def _owner(namespace: str, batch: str | None, name: str | None) -> Owner | None:
 
 
 def _runner_facts(metadata: Json, status: Json) -> dict[str, str]:
-    """What matters of a batch runner only; kept apart, so that other pods' records do not change with it."""
+    """Facts about a batch runner. They are separate, so that the records of other pods do not change with them."""
     states = (container.get("state") or {} for container in status.get("containerStatuses") or ())
     reports = [state["terminated"].get("message") or "" for state in states if "terminated" in state]
     return {
@@ -86,7 +86,7 @@ def _runner_facts(metadata: Json, status: Json) -> dict[str, str]:
 
 
 def _problem(status: Json) -> PodProblem | None:
-    """The first of: not scheduled, a container that waits for a bad reason, one that stopped, one still in creation."""
+    """The first problem: not scheduled, a container with a waiting error, one that stopped, one still in creation."""
     scheduled = _condition(status, "PodScheduled")
     if scheduled.get("status") == "False":
         return PodProblem(UNSCHEDULABLE, scheduled.get("message", ""))
@@ -116,18 +116,18 @@ def _container_problems(status: Json) -> Iterator[PodProblem]:
 
 
 def _containers(status: Json) -> tuple[Json, ...]:
-    """Those of the pod, init containers first, as they start."""
+    """Container statuses of the pod in start order: init containers first."""
     return (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
 
 
 def _model_containers(status: Json) -> list[Json]:
-    """What downloads or checks the model before vLLM starts."""
+    """Containers that download or check the model before vLLM starts."""
     found = status.get("initContainerStatuses") or ()
     return [container for container in found if container.get("name") == names.MODEL_CONTAINER]
 
 
 def _model_problem(container: Json) -> Iterator[PodProblem]:
-    """Why it failed stays told while the kubelet tries again: that takes a second, and would come and go."""
+    """The last failure, also while the kubelet retries. Otherwise the message would disappear for a second."""
     ended = _ended(container) or _ended_before(container)
     if ended.get("exitCode") == _REFUSED and ended.get("message"):
         words = plain((_lines(ended) or [""])[-1].removeprefix("Error: "))
@@ -145,12 +145,12 @@ def _ended_before(container: Json) -> Json:
 
 
 def _lines(terminated: Json) -> list[str]:
-    """The end of a container's log (terminationMessagePolicy FallbackToLogsOnError)."""
+    """The last lines of a container's log (terminationMessagePolicy FallbackToLogsOnError)."""
     return [line.strip() for line in str(terminated.get("message") or "").splitlines() if line.strip()]
 
 
 def _last_words(terminated: Json) -> str:
-    """Of the end of a container's log, the line that says most, without times and process ids: each try has its own."""
+    """The most informative log line, without times and process ids, which differ between attempts."""
     lines = [_OF_ONE_TRY.sub("", line) for line in _lines(terminated)]
     errors = [line for line in lines if _ERROR.search(line) and not _POINTER.search(line)]
     return plain((errors or lines or [""])[-1][-_LAST_WORDS:])

@@ -1,4 +1,4 @@
-"""What the cache keeps of each object: little, because there may be tens of thousands."""
+"""Records that the cache keeps of objects. They are small, because there may be tens of thousands."""
 
 import json
 from collections.abc import Mapping
@@ -45,10 +45,10 @@ _SERVER_METADATA = frozenset(
 
 @dataclass(slots=True)
 class ResourceRecord:
-    """A PDInference or a PDBatch: the stored spec as JSON, for validation, and the last status.
+    """A PDInference or a PDBatch: the stored spec as JSON for validation, and the last status.
 
     Attributes:
-        unreadable: Why the spec is not kept, such as its size; empty for every other one. The spec is null then.
+        unreadable: Why the spec is not kept, such as its size; empty otherwise. Such a spec is null.
     """
 
     owner: Owner
@@ -61,7 +61,7 @@ class ResourceRecord:
     unreadable: str = ""
 
     def body(self) -> dict[str, Any]:
-        """The resource as the models expect it."""
+        """The resource in the form that the API models parse."""
         metadata = {
             "name": self.owner.name,
             "namespace": self.owner.namespace,
@@ -74,15 +74,15 @@ class ResourceRecord:
 
 @dataclass(slots=True)
 class ChildRecord:
-    """A child: whose it is, what was applied last, and a digest of what is there.
+    """A child: its owner, the hash of the last applied manifest, and a digest of the live object.
 
     Attributes:
-        digest: Of all that anybody may set: everything less status, what the server writes itself, and the number of
-            replicas, which is a fact of its own.
-        content: The same as JSON; dropped once `settled` says that it is as it should be. Never kept of a large child,
-            which is applied once after a restart instead.
-        settled: The digest that was last found to be as it should be; empty when unknown.
-        revision: Revision of the P/D set that it belongs to; empty for an object that outlives revisions.
+        digest: Digest of the comparable content: without status, fields that the server sets, and the replica count,
+            which is a separate field.
+        content: The comparable content as JSON; dropped when it equals `settled`. Not kept for a large child, which is
+            applied once after a restart instead.
+        settled: The digest that was last found in order; empty if unknown.
+        revision: Revision of the P/D set that it belongs to; empty for an object of all revisions.
     """
 
     key: ChildKey
@@ -107,9 +107,9 @@ class PodRecord:
     """A pod of a PDInference or a PDBatch.
 
     Attributes:
-        address: Its IP address; empty as long as it has none.
-        activator: Whether requests may wait in it.
-        started: Whether vLLM in it has answered, in the container that runs; it may not any more.
+        address: Its IP address; empty until it has one.
+        activator: Whether it can queue requests.
+        started: Whether vLLM has started in the running container, even if it does not respond any more.
     """
 
     namespace: str
@@ -124,20 +124,20 @@ class PodRecord:
 
     @property
     def serves(self) -> bool:
-        """Whether it has requests, or had until it fell silent."""
+        """Whether it gets requests, or did until it stopped responding."""
         return self.summary.ready or self.started
 
 
 def version_of(resource_version: str) -> int:
-    """Resource versions in their order: decimal numbers that grow (official since Kubernetes 1.35, true since ever).
+    """A resource version as a number that grows (guaranteed since Kubernetes 1.35, and true for earlier versions).
 
-    A server that breaks this gets 0 for each, so that what arrives last counts.
+    Other values become 0, so that the object that arrives last wins.
     """
     return int(resource_version) if resource_version.isdecimal() else 0
 
 
 def resource_record(kind: str, body: Json) -> ResourceRecord:
-    """Of a PDInference or a PDBatch."""
+    """Record of a PDInference or a PDBatch."""
     metadata = body["metadata"]
     unreadable = why_unreadable(body)
     return ResourceRecord(
@@ -153,9 +153,9 @@ def resource_record(kind: str, body: Json) -> ResourceRecord:
 
 
 def child_record(kind: str, body: Json) -> ChildRecord:
-    """Of a child, from a list, a watch event or the answer to an apply.
+    """Record of a child from a list, a watch event or the response to an apply.
 
-    What all children of a resource share is kept once.
+    Values that the children of a resource share are interned.
     """
     metadata = body["metadata"]
     owner, owner_uid = controller_of(metadata)
@@ -181,12 +181,12 @@ def child_record(kind: str, body: Json) -> ChildRecord:
 
 
 def digest(content: bytes) -> bytes:
-    """Identity of a content, within this process and across."""
+    """Digest of a content, the same in all processes."""
     return blake2b(content, digest_size=12).digest()
 
 
 def compact(value: object) -> bytes:
-    """As JSON in one form: equal exactly if the values are."""
+    """Canonical JSON: equal if and only if the values are equal."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
 
 
@@ -200,7 +200,7 @@ def _settable(kind: str, body: Json) -> dict[str, Any]:
 
 
 def comparable(kind: str, body: Json) -> dict[str, Any]:
-    """What of an object, or of its manifest, tells whether the one is as the other says."""
+    """The part of an object or of a manifest that is compared."""
     found = {key: value for key, value in body.items() if key not in {"apiVersion", "kind"}}
     if kind in _SCALED and isinstance(found.get("spec"), Mapping):
         found["spec"] = {key: value for key, value in found["spec"].items() if key != "replicas"}
@@ -208,9 +208,9 @@ def comparable(kind: str, body: Json) -> dict[str, Any]:
 
 
 def controller_of(metadata: Json) -> tuple[Owner | None, str]:
-    """The PDInference or PDBatch that owns this object, and the uid that its reference names.
+    """The PDInference or PDBatch that owns an object, and the uid in its owner reference.
 
-    KEDA's HPA belongs to a ScaledObject of ours, and so by that to a PDInference, whose name KEDA copies from it.
+    The owner of an HPA of KEDA is a ScaledObject of the operator. KEDA copies the name of the PDInference from it.
     """
     for reference in metadata.get("ownerReferences") or ():
         if reference["kind"] in RESOURCE_BY_NAME and reference["apiVersion"].startswith(f"{names.GROUP}/"):

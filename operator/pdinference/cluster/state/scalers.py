@@ -1,4 +1,4 @@
-"""From a whole PDScaler to what planning needs of it."""
+"""State of a PDScaler."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,10 +10,10 @@ Json = Mapping[str, Any]
 
 
 def scaler_state(body: Json) -> ScalerState:
-    """Of a PDScaler; the CRD bounds all values.
+    """State of a PDScaler. The CRD limits all values.
 
     Raises:
-        pydantic.ValidationError: A condition is not as the CRD describes it.
+        pydantic.ValidationError: A condition does not match the CRD.
     """
     status = body.get("status") or {}
     return ScalerState(

@@ -1,1 +1,1 @@
-"""KV connectors: for each, a module with all that the operator decides."""
+"""KV connectors, one module for each."""

@@ -1,4 +1,4 @@
-"""`--kv-transfer-config` of each role (vllm/config/kv_transfer.py): what is the same for all connectors."""
+"""`--kv-transfer-config` of each role (vllm/config/kv_transfer.py), as far as it is common to all connectors."""
 
 from typing import Any
 
@@ -18,8 +18,8 @@ def kv_transfer_config(resource: PDInference, role: Role) -> dict[str, Any]:
     transfer = _transfer_config(resource, role)
     if own.kv_tiers is None:
         return transfer
-    # The first connector that has KV cache for a request loads it: D takes what P computed from P, and what it kept of
-    # a request itself from its tiers.
+    # The first connector with KV cache for a request loads it. D loads the blocks of P from P, and the blocks of
+    # preempted requests from its tiers.
     connectors = [transfer, offloading_config(resource, role, own.kv_tiers)]
     common = {key: value for key, value in transfer.items() if key not in _OF_ONE_CONNECTOR}
     return common | {"kv_connector": "MultiConnector", "kv_connector_extra_config": {"connectors": connectors}}

@@ -1,4 +1,4 @@
-"""What a module of a KV connector decides. A connector overrides what differs from the defaults here."""
+"""Base class of KV connectors. A connector overrides the defaults that do not apply to it."""
 
 from abc import ABC
 from collections.abc import Mapping
@@ -12,22 +12,22 @@ from pdinference.engine.command import EnvironmentVariable
 from pdinference.engine.connectors.own_class import OwnClass
 
 Handover = Literal["nixl", "mooncake", "moriio"]
-"""What vllm-router 0.1.17 sends (`--kv-connector`).
+"""Protocol of vllm-router 0.1.17 (`--kv-connector`).
 
-nixl: the request to P first, then to D with the `kv_transfer_params` of P's answer. It also serves connectors that find
-KV cache by the prompt. mooncake: both get the same `transfer_id`, and D the engine and the address that the router has
-from P's bootstrap server. moriio: no connector here needs it yet.
+nixl: the router sends the request to P, then to D with the `kv_transfer_params` of P's response. It also fits
+connectors that find KV cache by the prompt. mooncake: both get the same `transfer_id`, and D gets engine and address
+from P's bootstrap server. moriio: not used by any connector.
 """
 
 
 @dataclass(frozen=True)
 class Port:
-    """A port that the pods announce.
+    """A container port.
 
     Attributes:
-        name: Its name in the pod.
-        number: Its number, which vLLM gets by a variable.
-        router: Whether the router calls it too, besides the other role.
+        name: Name of the port.
+        number: Port number. vLLM gets it in a variable.
+        router: Whether the router connects to it, besides the other role.
     """
 
     name: str
@@ -42,7 +42,7 @@ class SharedVolume:
     Attributes:
         name: Name of the volume in the pod.
         claim: Name of the claim.
-        path: Where it is mounted.
+        path: Mount path.
     """
 
     name: str
@@ -51,13 +51,13 @@ class SharedVolume:
 
 
 class Connector(ABC):
-    """All that the operator decides for one connector, but its limits (api/v1alpha1/connectors.py).
+    """Settings of one connector. Its limits are in api/v1alpha1/connectors.py.
 
     Attributes:
-        vllm_names: vLLM's names of the classes that it stands for. The first is what vLLM gets, unless `config` says
-            otherwise. Empty: vLLM has no class of its own for it.
-        handover: What the router sends to P and D.
-        tried: How far it was tried, as in docs/resource.md.
+        vllm_names: Names of its classes in vLLM. The first is the default of `kv_connector`. Empty if vLLM has no class
+            for it.
+        handover: Protocol between router, P and D.
+        tried: Extent of its tests, as in docs/resource.md.
     """
 
     vllm_names: ClassVar[tuple[str, ...]]
@@ -65,37 +65,37 @@ class Connector(ABC):
     tried: ClassVar[str]
 
     def config(self, resource: PDInference, role: Role) -> dict[str, Any]:
-        """The members of `--kv-transfer-config` that name it, for a role: `kv_connector` and its own settings."""
+        """Its members of `--kv-transfer-config` for a role: `kv_connector` and its settings."""
         own = self.own_class(resource, role)
         return own.config() if own else {"kv_connector": self.vllm_names[0]}
 
     def own_class(self, _resource: PDInference, _role: Role) -> OwnClass | None:
-        """The subclass of ours that a role runs; None where vLLM's own class is used."""
+        """The subclass for a role; None if vLLM's own class is used."""
         return None
 
     def options(self) -> dict[str, Any]:
-        """Options of vLLM that it needs, for both roles; they win over the user's."""
+        """Required options of vLLM for both roles. They take precedence over the user's."""
         return {}
 
     def environment(self, _transfer: Transfer) -> list[EnvironmentVariable]:
-        """Variables that vLLM needs, for both roles. Those that must not be overridden are in its limits, too."""
+        """Required variables of vLLM for both roles. Its limits list the variables that users may not override."""
         return []
 
     def ports(self, _role: Role) -> tuple[Port, ...]:
-        """The ports that the pods of a role announce for it."""
+        """Container ports of a role's pods for this connector."""
         return ()
 
     def annotations(self, _role: Role) -> dict[str, str]:
-        """Annotations on the pods of a role, which the router reads."""
+        """Annotations of a role's pods for the router."""
         return {}
 
     def volume(self, _transfer: Transfer) -> SharedVolume | None:
-        """The volume that KV cache goes through."""
+        """The volume that transfers KV cache; None without one."""
         return None
 
     def converted(self, _environment: Mapping[str, str]) -> Mapping[str, Any] | None:
-        """Fields of `spec.transfer` that a vLLM's environment gives (`pdinference convert`).
+        """Fields of `spec.transfer` from the environment of a vLLM process (`pdinference convert`).
 
-        None where it gives too little for this connector.
+        None if the environment is not sufficient for this connector.
         """
         return {}

@@ -1,4 +1,4 @@
-"""LMCache: P puts KV cache into a cache server, D gets it from there by the prompt."""
+"""LMCache: P stores KV cache in a cache server, and D loads it by the prompt."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,17 +21,17 @@ class LMCache(Connector):
     )
 
     def environment(self, transfer: Transfer) -> list[EnvironmentVariable]:
-        """The server, and what P and D need to find the same cache for the same prompt."""
+        """The server, and settings that make P and D use the same keys for the same prompt."""
         return [
             variable(_URL, transfer.lm_cache.remote_url if transfer.lm_cache else ""),
             variable("LMCACHE_REMOTE_SERDE", "naive"),
-            # The last, incomplete chunk of a prompt has to move, too, or D would compute it.
+            # The last, incomplete chunk of a prompt must be transferred, too. Otherwise D would compute it.
             variable("LMCACHE_SAVE_UNFULL_CHUNK", "True"),
-            # P and D have to find the same hash for the same tokens, and Python's own differs from process to process.
+            # P and D must compute the same hash for the same tokens. Python's hashes differ between processes.
             variable("PYTHONHASHSEED", "0"),
         ]
 
     def converted(self, environment: Mapping[str, str]) -> Mapping[str, Any] | None:
-        """The server; without one, there is nothing to use."""
+        """The server; None without one."""
         url = environment.get(_URL)
         return {"lmCache.remoteUrl": url} if url else None

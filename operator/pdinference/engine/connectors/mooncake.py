@@ -12,7 +12,7 @@ from pdinference.engine.connectors.handover import MOONCAKE_BOOTSTRAP_PORT
 _BOOTSTRAP = Port("kv-bootstrap", MOONCAKE_BOOTSTRAP_PORT, router=True)
 """Where the router and D get the Mooncake addresses of P."""
 _BOOTSTRAP_ANNOTATION = "vllm.ai/bootstrap-port"
-"""By which vllm-router learns, from a P pod, where its bootstrap server listens (vllm-router 0.1.17)."""
+"""Annotation of P pods with the port of the bootstrap server (vllm-router 0.1.17)."""
 
 
 class Mooncake(Connector):
@@ -26,9 +26,9 @@ class Mooncake(Connector):
     )
 
     def config(self, resource: PDInference, role: Role) -> dict[str, Any]:
-        """The protocol, and the RDMA devices of choice."""
+        """The protocol, and the selected RDMA devices."""
         transfer = resource.spec.transfer
-        # UCX writes a device with its port, Mooncake without.
+        # UCX appends the port to the name of a device. Mooncake does not.
         devices = [device.partition(":")[0] for device in transfer.rdma.net_devices] if transfer.rdma else []
         chosen = {"device_name": ",".join(devices)} if devices else {}
         settings = {"mooncake_protocol": transfer.mooncake.protocol, **chosen}
@@ -42,9 +42,9 @@ class Mooncake(Connector):
         ]
 
     def ports(self, role: Role) -> tuple[Port, ...]:
-        """The bootstrap server, which only P runs."""
+        """The port of the bootstrap server, which only P runs."""
         return (_BOOTSTRAP,) if role is Role.PARAMETER else ()
 
     def annotations(self, role: Role) -> dict[str, str]:
-        """Where it listens, for the router."""
+        """The port of the bootstrap server, for the router."""
         return {_BOOTSTRAP_ANNOTATION: str(_BOOTSTRAP.number)} if role is Role.PARAMETER else {}

@@ -1,7 +1,7 @@
-"""Nixl: D pulls KV cache from P. From pipeline stages of P it is pushed.
+"""Nixl: D pulls KV cache from P. With pipeline stages, P pushes it to D.
 
-D cannot pull from stages ("Number of KV layers must match"), so P runs vLLM's NixlPushConnector, and D a subclass of it
-that knows the number of stages (engine/scripts/staged_push.py): vllm-router 0.1.17 does not pass it on.
+D cannot pull from stages ("Number of KV layers must match"), so P runs vLLM's NixlPushConnector. D runs a subclass of
+it with the number of stages (engine/scripts/staged_push.py), because vllm-router 0.1.17 does not forward it.
 """
 
 from typing import Any
@@ -14,37 +14,37 @@ from pdinference.engine.connectors.connector import Connector, Port
 from pdinference.engine.connectors.own_class import OwnClass
 
 _SIDE_CHANNEL = Port("kv-side-channel", 5600)
-"""Where D asks P for its NIXL metadata (vLLM's default for VLLM_NIXL_SIDE_CHANNEL_PORT)."""
+"""Port of P for requests of NIXL metadata by D (vLLM's default for VLLM_NIXL_SIDE_CHANNEL_PORT)."""
 
 
 class Nixl(Connector):
-    """vLLM's NixlConnector and NixlPushConnector. What UCX needs is set for every connector (engine/devices.py)."""
+    """vLLM's NixlConnector and NixlPushConnector. engine/devices.py sets the variables of UCX for all connectors."""
 
     vllm_names = ("NixlConnector", "NixlPushConnector")
     tried = "transfers and tiers in this project's tests on CPU, and on an H100 (over TCP)"
 
     def config(self, resource: PDInference, role: Role) -> dict[str, Any]:
-        """Stages push; everything else is pulled."""
+        """The push connector with pipeline stages, and the pull connector otherwise."""
         if role is Role.PARAMETER and _pushes(resource):
             return {"kv_connector": "NixlPushConnector"}
         return super().config(resource, role)
 
     def own_class(self, resource: PDInference, role: Role) -> OwnClass | None:
-        """D's class where P has stages."""
+        """The subclass for D if P has pipeline stages."""
         if role is not Role.DECODE or not _pushes(resource):
             return None
         stages = resource.spec.parameter.parallelism.pipeline
         return OwnClass("StagedPushConnector", "staged_push", {"parameter_stages": stages})
 
     def environment(self, _transfer: Transfer) -> list[EnvironmentVariable]:
-        """Where the side channel listens: D dials the address that P announces, so it has to be the pod's own."""
+        """Address of the side channel. It must be the pod's address, because D connects to the address from P."""
         return [
             pod_field_variable("VLLM_NIXL_SIDE_CHANNEL_HOST", "status.podIP"),
             variable("VLLM_NIXL_SIDE_CHANNEL_PORT", str(_SIDE_CHANNEL.number)),
         ]
 
     def ports(self, _role: Role) -> tuple[Port, ...]:
-        """The side channel."""
+        """The port of the side channel."""
         return (_SIDE_CHANNEL,)
 
 

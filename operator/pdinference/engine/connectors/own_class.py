@@ -1,4 +1,4 @@
-"""Connector classes of ours. vLLM gets one as an argument of a launcher, which writes it to a file and becomes vLLM."""
+"""Connector classes of this project. A launcher gets one as an argument, writes it to a file, and executes vLLM."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 from pdinference.engine.command import literal
 
-_FOLDER = "/tmp/pdinference"  # noqa: S108 - a volume of the pod's own
+_FOLDER = "/tmp/pdinference"  # noqa: S108 - /tmp is a volume of the pod
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,9 @@ class OwnClass:
     """A subclass of a connector class of vLLM.
 
     Attributes:
-        name: The class.
-        script: The file of engine/scripts that it is in.
-        settings: What it reads of its configuration.
+        name: Name of the class.
+        script: Its file in engine/scripts.
+        settings: Its settings in `kv_connector_extra_config`.
     """
 
     name: str
@@ -26,7 +26,7 @@ class OwnClass:
     settings: Mapping[str, Any]
 
     def config(self) -> dict[str, Any]:
-        """The part of `--kv-transfer-config` that names it."""
+        """Its members of `--kv-transfer-config`."""
         return {
             "kv_connector": self.name,
             "kv_connector_module_path": self._module,
@@ -34,9 +34,10 @@ class OwnClass:
         }
 
     def program(self, program: tuple[str, ...]) -> tuple[str, ...]:
-        """What runs vLLM where it, and each process that it starts, can import the script under the module's name.
+        """The launcher of vLLM. vLLM and its child processes can then import the script by its module name.
 
-        The image need not have it, and a file would need a ConfigMap, to which the operator has no right.
+        The image does not need to contain the script. A mounted file would need a ConfigMap, which the operator may not
+        create.
         """
         launcher, connector = (literal(_script(name)) for name in ("with_module", self.script))
         return ("python3", "-I", "-c", launcher, self._module, connector, _FOLDER, *program)

@@ -1,4 +1,4 @@
-"""The connectors, by their names in `spec.transfer.connector`."""
+"""The connectors by their names in `spec.transfer.connector`."""
 
 from pdinference.api.v1alpha1.connectors import ConnectorName
 from pdinference.api.v1alpha1.transfer import Transfer
@@ -17,5 +17,5 @@ CONNECTORS: dict[ConnectorName, Connector] = {
 
 
 def connector_of(transfer: Transfer) -> Connector:
-    """The connector that `spec.transfer` names."""
+    """The connector of `spec.transfer`."""
     return CONNECTORS[transfer.connector]

@@ -1,6 +1,6 @@
-"""SharedStorage: KV cache goes from P to D through files on a volume.
+"""SharedStorage: transfers KV cache from P to D through files on a volume.
 
-vLLM has only an example of such a connector; both roles run a subclass of it (engine/scripts/shared_files.py).
+vLLM has only an example of such a connector. Both roles run a subclass of it (engine/scripts/shared_files.py).
 """
 
 from typing import Any
@@ -27,22 +27,22 @@ class SharedStorage(Connector):
 
     def own_class(self, resource: PDInference, _role: Role) -> OwnClass:
         """The class, the same for both roles."""
-        # A folder of our own: whatever is in it may be deleted.
+        # The connector may delete all files of this folder.
         folder = f"{_MOUNT}/pdinference/{_folder(resource)}"
         return OwnClass("SharedFilesConnector", "shared_files", {"shared_storage_path": folder})
 
     def options(self) -> dict[str, Any]:
-        """It stores what one step of the engine holds, from the first token on."""
+        """No prefix caching or chunked prefill: the connector stores one engine step, from the first token on."""
         return {"enable-prefix-caching": False, "enable-chunked-prefill": False}
 
     def volume(self, transfer: Transfer) -> SharedVolume | None:
-        """The claim of the spec."""
+        """The claim in the spec."""
         storage = transfer.shared_storage
         return SharedVolume("kv-shared", storage.claim_name, _MOUNT) if storage else None
 
 
 def _folder(resource: PDInference) -> str:
-    """P and D share it; an adapter is part of a file's name in it."""
+    """Name of the folder that P and D share. File names in it contain the adapter."""
     options = {*EngineOptions.model_fields}
     roles = {
         str(role): resource.spec.of(role).model_dump(mode="json", exclude_defaults=True, include=options)

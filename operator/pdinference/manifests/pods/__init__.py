@@ -1,1 +1,1 @@
-"""The parts of a pod: devices, volumes, placement, the user's overlay, and the proof that it is restricted."""
+"""Parts of a pod: devices, volumes, placement, the user's overlay, and checks of Pod Security."""

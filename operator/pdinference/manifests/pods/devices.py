@@ -1,4 +1,4 @@
-"""The devices of a vLLM container: extended resources, or a claim to exact ones; and those of RDMA."""
+"""Devices of a vLLM container: extended resources or a device claim, and RDMA devices."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ _PINS_MEMORY = "IPC_LOCK"
 
 
 def extended_resources(spec: RoleSpec, rdma: RDMA | None) -> dict[str, str]:
-    """Amounts of extended resources: one device for each rank, and what RDMA needs."""
+    """Amounts of extended resources: one device for each rank, and RDMA devices."""
     amounts = {}
     if spec.accelerator.type == "GPU" and spec.accelerator.devices is None:
         amounts[spec.accelerator.resource_name] = str(spec.parallelism.devices_per_pod)
@@ -24,7 +24,7 @@ def extended_resources(spec: RoleSpec, rdma: RDMA | None) -> dict[str, str]:
 
 
 def pod_claims(spec: RoleSpec) -> list[Fields]:
-    """`resourceClaims` of the pod; `name_template` completes it once the revision is known."""
+    """`resourceClaims` of the pod, without the template name, which depends on the revision (`name_template`)."""
     return [] if spec.accelerator.devices is None else [{"name": names.DEVICE_CLAIM}]
 
 
@@ -34,14 +34,14 @@ def container_claims(spec: RoleSpec) -> list[Fields]:
 
 
 def name_template(pod: Fields, template: str) -> None:
-    """Write into a pod which ResourceClaimTemplate its claim is made from."""
+    """Set the ResourceClaimTemplate of a pod's claim."""
     for claim in pod["spec"].get("resourceClaims", ()):
         if claim["name"] == names.DEVICE_CLAIM:
             claim["resourceClaimTemplateName"] = template
 
 
 def claimed(spec: RoleSpec) -> Fields | None:
-    """`spec.devices` of the claim of one pod; None where the role claims nothing."""
+    """`spec.devices` of the claim of one pod; None without a claim."""
     devices = spec.accelerator.devices
     if devices is None:
         return None
@@ -55,10 +55,10 @@ def claimed(spec: RoleSpec) -> Fields | None:
 
 
 def added_capabilities(rdma: RDMA | None, policy: Policy) -> Fields:
-    """RDMA pins memory that the network card reads and writes by itself.
+    """Capabilities for RDMA, which locks the memory of transfers.
 
-    The capability exceeds the restricted Pod Security Standard, so pods have it only where the installation allows it.
-    Without it, the node's limit of locked memory counts, which container runtimes usually leave unlimited.
+    The capability violates the restricted Pod Security Standard, so pods have it only if the installation allows it.
+    Without it, the memlock limit of the node applies, which container runtimes usually set to unlimited.
     """
     return {"add": [_PINS_MEMORY]} if rdma is not None and _PINS_MEMORY in policy.capabilities else {}
 

@@ -1,4 +1,4 @@
-"""What a pod needs for tiers of its KV cache, and for a connector that goes through files."""
+"""Volumes of a pod for KV cache tiers, and for a connector that uses files."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _DISK = "kv-disk"
 
 
 def kv_volumes(resource: PDInference, spec: RoleSpec) -> list[Fields]:
-    """The volumes that KV cache is written to."""
+    """Volumes for KV cache."""
     volumes = []
     if spec.kv_tiers and spec.kv_tiers.disk:
         volumes.append({"name": _DISK, **_disk_source(spec.kv_tiers.disk)})
@@ -26,7 +26,7 @@ def kv_volumes(resource: PDInference, spec: RoleSpec) -> list[Fields]:
 
 
 def kv_mounts(resource: PDInference, spec: RoleSpec) -> list[Fields]:
-    """Where these volumes go."""
+    """Mounts of the volumes for KV cache."""
     mounts = []
     if spec.kv_tiers and spec.kv_tiers.disk:
         mounts.append({"name": _DISK, "mountPath": DISK_TIER_MOUNT})
@@ -36,12 +36,12 @@ def kv_mounts(resource: PDInference, spec: RoleSpec) -> list[Fields]:
 
 
 def volume_group(volumes: list[Fields]) -> int | None:
-    """Group that volumes are given to; without it, one that is freshly made belongs to root."""
+    """The fsGroup of volumes. Without it, a new volume belongs to root."""
     return GROUP_ID if any({"persistentVolumeClaim", "ephemeral"} & volume.keys() for volume in volumes) else None
 
 
 def shared_memory_size(spec: RoleSpec) -> str:
-    """Limit of /dev/shm, where vLLM keeps the CPU tier besides what its processes share."""
+    """Limit of /dev/shm, which vLLM uses for the CPU tier and for shared memory of its processes."""
     if spec.kv_tiers is None:
         return f"{_SHM_GIB}Gi"
     return f"{_SHM_GIB * 1024 + _mebibytes(tier_bytes(spec.kv_tiers.cpu.size))}Mi"
@@ -59,8 +59,8 @@ def _disk_source(disk: DiskTier) -> Fields:
             "resources": {"requests": {"storage": disk.size}},
         }
         return {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
-    # The side-car keeps to the size. Should it fail, the pod is evicted before it fills the node's disk; at the size
-    # itself, it would be evicted because a second's writes came before the side-car looked.
+    # The sidecar enforces the size. If it fails, the kubelet evicts the pod before the disk of the node is full. With a
+    # limit equal to the size, writes between two checks of the sidecar would cause evictions.
     return {"emptyDir": {"sizeLimit": f"{_mebibytes(2 * tier_bytes(disk.size))}Mi"}}
 
 

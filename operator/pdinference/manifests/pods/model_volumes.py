@@ -1,4 +1,4 @@
-"""What a pod needs mounted for its model: pairs of a volume and where it goes."""
+"""Volumes and mounts of a pod for its model."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ Fields = dict[str, Any]
 
 
 def model_volumes(model: Model) -> list[Fields]:
-    """The volumes that a model needs."""
+    """Volumes for the model."""
     writes = model.cache is not None and model.cache.host_path is not None
     return [*model_volume(model, read_only=not writes), *_chat_template_volumes(model)]
 
 
 def model_mounts(model: Model) -> list[Fields]:
-    """Where these volumes go in vLLM's container, read-only all of them."""
+    """Mounts of these volumes in the vLLM container. All are read-only."""
     paths = {"model": MODEL_MOUNT, "chat-template": CHAT_TEMPLATE_MOUNT}
     return [
         {"name": volume["name"], "mountPath": paths[volume["name"]], "readOnly": True}
@@ -25,7 +25,7 @@ def model_mounts(model: Model) -> list[Fields]:
 
 
 def model_volume(model: Model, *, read_only: bool) -> list[Fields]:
-    """The volume with the model or its cache; none where vLLM downloads, or has it in its image."""
+    """The volume with the model or its cache; empty if vLLM downloads the model, or the image contains it."""
     source, cache = model.source, model.cache
     if claim := source.persistent_volume_claim or (cache and cache.persistent_volume_claim):
         return [{"name": "model", "persistentVolumeClaim": {"claimName": claim.claim_name, "readOnly": read_only}}]

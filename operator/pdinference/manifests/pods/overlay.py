@@ -1,7 +1,7 @@
-"""`podTemplate`: a user's additions to a pod, merged the way `kubectl patch` would (strategic merge).
+"""Merges the overlay of a user (`podTemplate`) into a pod template, like a strategic merge patch of `kubectl patch`.
 
-Lists of things with a name are merged by it, so that an overlay can change one container or add one volume; tolerations
-and the like are added; any other list replaces the one that was there.
+Lists with a merge key are merged by this key, so that an overlay can change one container or add one volume.
+Tolerations and similar items are appended. Other lists are replaced.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _ADDED = frozenset({"tolerations", "envFrom", "schedulingGates"})
 
 
 def merged(template: Json, overlay: Mapping[str, Any]) -> Json:
-    """A pod template with an overlay merged into it; neither is changed. What the overlay leaves alone is shared."""
+    """A pod template merged with an overlay. The arguments are not modified, and unchanged parts are shared."""
     result = dict(template)
     for key, value in overlay.items():
         result[key] = _merged_value(key, result.get(key), value)
@@ -48,12 +48,12 @@ def _merged_value(key: str, old: Any, new: Any) -> Any:
 
 
 def _has_name(item: Any, name: str) -> bool:
-    """Whether an item is what the API takes at all: one that is not is left for the API server to refuse."""
+    """Whether an item has its merge key. The API server rejects items without one."""
     return isinstance(item, Mapping) and isinstance(item.get(name), str | int | None)
 
 
 def _merged_by(name: str, old: list[Json], new: list[Json]) -> list[Json]:
-    """Change what has the same name, in its place, and add the rest at the end."""
+    """Merge items with the same name in place, and append the others."""
     overlays = {other.get(name): other for other in new}
     names = {item.get(name) for item in old}
     changed = [merged(item, overlays.get(item.get(name), {})) for item in old]

@@ -1,4 +1,4 @@
-"""`placement` and `accelerator` of a role, as the scheduling fields of a pod."""
+"""Scheduling fields of a pod, from `placement` and `accelerator` of a role."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -16,18 +16,18 @@ Fields = dict[str, Any]
 
 
 def as_api(part: ApiModel) -> Fields:
-    """A part of the spec in the API's own form, less what is not set."""
+    """A part of the spec as API JSON, without fields that are not set."""
     return part.model_dump(by_alias=True, exclude_none=True, mode="json")
 
 
 def pod_labels(name: str, role: Role, placement: Placement) -> dict[str, str]:
-    """The labels of a role's pods; Kueue finds the queue among them."""
+    """Labels of a role's pods, including the queue of Kueue."""
     queue = {} if placement.queue_name is None else {LABEL_QUEUE: placement.queue_name}
     return {**role_labels(name, role), **queue}
 
 
 def engine_scheduling(resource: PDInference, role: Role, spec: RoleSpec, node_rank: int) -> Fields:
-    """The scheduling fields of P's or D's pods on one node of an instance."""
+    """Scheduling fields of P or D pods on one node of an instance."""
     fields = scheduling(resource.metadata.name, role, spec.placement, node_labels(node_rank) if node_rank else {})
     return fields | {
         "affinity": _affinity(resource, role, spec),
@@ -37,7 +37,7 @@ def engine_scheduling(resource: PDInference, role: Role, spec: RoleSpec, node_ra
 
 
 def scheduling(name: str, role: Role, placement: Placement, node: Mapping[str, str] = MappingProxyType({})) -> Fields:
-    """The scheduling fields of a role's pods, or of those with the labels of one node; empty ones are not set."""
+    """Scheduling fields of a role's pods, or of the pods with these node labels. Empty fields are left out."""
     return {
         "nodeSelector": placement.node_selector,
         "affinity": {"nodeAffinity": as_api(placement.node_affinity)} if placement.node_affinity else {},
@@ -46,7 +46,7 @@ def scheduling(name: str, role: Role, placement: Placement, node: Mapping[str, s
             {
                 **as_api(spread),
                 "labelSelector": {"matchLabels": {**role_selector(name, role), **node}},
-                # Two revisions side by side are spread each by itself.
+                # The pods of each revision are spread independently.
                 **({"matchLabelKeys": [LABEL_REVISION]} if role is not Role.ROUTER else {}),
             }
             for spread in placement.topology_spread
@@ -58,20 +58,20 @@ def scheduling(name: str, role: Role, placement: Placement, node: Mapping[str, s
 
 
 def container_resources(spec: RoleSpec, rdma: RDMA | None) -> Fields:
-    """`resources` of the vLLM container: the user's, one device for each rank, RDMA's, and the CPU tier's memory."""
+    """`resources` of the vLLM container: of the user, devices of ranks and RDMA, and memory of the CPU tier."""
     resources = as_api(spec.resources)
     if devices := extended_resources(spec, rdma):
-        # Requests of extended resources follow the limits; both are written so that what one reads is what one gets.
+        # Requests of extended resources default to the limits. Both are written for clarity.
         resources = {kind: {**resources.get(kind, {}), **devices} for kind in ("requests", "limits")}
     if spec.kv_tiers and not any("memory" in amounts for amounts in resources.values()):
-        # Taken at start: without a request, the pod could come to a node that does not have it.
+        # vLLM allocates the memory at start. Without a request, the node might not have enough.
         resources["requests"] = {**resources.get("requests", {}), "memory": spec.kv_tiers.cpu.size}
     resources["claims"] = container_claims(spec)
     return {kind: amounts for kind, amounts in resources.items() if amounts}
 
 
 def router_resources(resources: Resources) -> Fields:
-    """`resources` of the router container; a request of its own keeps it alive next to busy vLLM pods."""
+    """`resources` of the router container. The default CPU request protects it from busy vLLM pods."""
     amounts = as_api(resources)
     requests = {"cpu": "250m", "memory": "256Mi", **amounts.get("requests", {})}
     return {"requests": requests, **({"limits": amounts["limits"]} if amounts.get("limits") else {})}
@@ -89,7 +89,7 @@ def _node_affinity(spec: RoleSpec) -> Fields:
         return affinity
     wanted = {"key": spec.accelerator.product_label, "operator": "In", "values": list(spec.accelerator.products)}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
-    # Terms are alternatives, so the product belongs into each.
+    # Terms are alternatives, so each one must contain the product.
     terms = required.get("nodeSelectorTerms", [{"matchExpressions": []}])
     return affinity | {
         "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -99,7 +99,7 @@ def _node_affinity(spec: RoleSpec) -> Fields:
 
 
 def _pod_affinity(resource: PDInference) -> Fields:
-    """D next to P of the same revision."""
+    """Affinity of D pods to P pods of the same revision."""
     colocation = resource.spec.colocation
     if colocation is None:
         return {}
@@ -114,7 +114,7 @@ def _pod_affinity(resource: PDInference) -> Fields:
 
 
 def _device_tolerations(accelerator: Accelerator) -> list[Fields]:
-    """GPU nodes are usually tainted with the name of their resource, to keep other pods off."""
+    """Tolerations for GPU nodes, which usually have a taint with the name of their extended resource."""
     if accelerator.type == "CPU" or accelerator.devices is not None:
         return []
     return [{"key": accelerator.resource_name, "operator": "Exists", "effect": "NoSchedule"}]

@@ -1,1 +1,1 @@
-"""The files of a model: which ones vLLM loads, and what their beginnings hold."""
+"""Files of a model: selects the files that vLLM loads, and reads their headers."""

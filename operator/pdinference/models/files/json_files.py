@@ -1,4 +1,4 @@
-"""JSON files of a model: how large they may be, and what is done with more."""
+"""Reads JSON files of a model within limits."""
 
 from pathlib import Path
 from typing import Any
@@ -10,21 +10,21 @@ from pdinference.regular_files import read_regular
 
 MIB = 1 << 20
 CONFIG = Limits(size=4 * MIB, values=200_000, members=50_000)
-"""Configs have some kilobytes; long lists of quantised modules make it some hundred."""
+"""Limits of a config. Usual sizes are a few kilobytes, and several hundred with long lists of quantized modules."""
 INDEX = Limits(size=64 * MIB, values=2_000_000, members=500_000)
-"""The index of a model with 1.6 trillion parameters has 25 MiB and 200,000 tensors."""
+"""Limits of an index. A model with 1.6 trillion parameters has an index of 25 MiB with 200,000 tensors."""
 HEADER = Limits(size=16 * MIB, values=4_000_000, members=1_000_000)
-"""The header of a file with 100,000 tensors has 12 MiB."""
+"""Limits of a header. A file with 100,000 tensors has a header of 12 MiB."""
 MANIFEST_LIMITS = Limits(size=64 * MIB, values=2_000_000, members=500_000)
 MOST_FILES = 100_000
-"""Files of a repository."""
+"""Maximum number of files of a repository."""
 
 
 def read_object(file: Path, limits: Limits) -> dict[str, Any]:
-    """A JSON object from a file; NaN and infinite numbers in it are None.
+    """A JSON object from a file. NaN and infinite numbers become None.
 
     Raises:
-        ModelFilesError: It is none, or too large.
+        ModelFilesError: It is not a JSON object, or is too large.
     """
     try:
         content = loads(read_measured(file, limits), limits, not_finite="unknown")
@@ -36,11 +36,11 @@ def read_object(file: Path, limits: Limits) -> dict[str, Any]:
 
 
 def read_measured(file: Path, limits: Limits) -> bytes:
-    """The bytes of a file that keeps limits, for a parser.
+    """The content of a file within limits, for a parser.
 
     Raises:
         ModelFilesError: It cannot be read.
-        BoundedJsonError: It does not keep them.
+        BoundedJsonError: It exceeds the limits.
     """
     with reading(file):
         content = read_regular(file, limits.size)

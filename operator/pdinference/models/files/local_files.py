@@ -1,4 +1,4 @@
-"""A model's files on this machine: `config.json`, the headers of its safetensors files, and which files those are."""
+"""Reads a model's files on this machine: `config.json`, and the headers of its safetensors files."""
 
 import os
 from collections.abc import Iterable
@@ -17,15 +17,15 @@ from pdinference.models.files.weight_files import SAFETENSORS, WeightFiles, weig
 from pdinference.planning.memory import Headers, TensorHeader
 
 MOST_TENSORS = 500_000
-"""Of all files of a model; of one with more, nothing is known."""
+"""Maximum number of tensors of a model. A model with more has no facts."""
 MOST_SHARDS = 10_000
 
 
 def read_config(file: Path) -> dict[str, Any]:
-    """A config.json.
+    """Read a config.json.
 
     Raises:
-        ModelFilesError: It is none.
+        ModelFilesError: It is not a valid config.
     """
     return read_object(file, CONFIG)
 
@@ -50,10 +50,10 @@ def files_in_folder(folder: Path) -> WeightFiles:
 
 
 def _of_other_index(folder: Path, files: WeightFiles) -> WeightFiles:
-    """Of files other than safetensors, those of their index. A damaged index is ignored, as vLLM does not read it.
+    """The files of an index of `*.bin` or `*.pt` files. A damaged index is ignored, because vLLM does not read it.
 
     Raises:
-        ModelFilesError: Some of the files that make the model are missing.
+        ModelFilesError: Some files of the model are missing.
     """
     index = folder / files.index
     if not files.index or not os.path.lexists(index):
@@ -68,7 +68,7 @@ def _of_other_index(folder: Path, files: WeightFiles) -> WeightFiles:
 
 
 def headers_in_folder(folder: Path, files: WeightFiles) -> Headers | None:
-    """The headers of safetensors files; None without any, or with too many.
+    """The headers of safetensors files; None if there are none or too many.
 
     Raises:
         ModelFilesError: A file is missing or damaged.
@@ -83,15 +83,15 @@ def headers_in_folder(folder: Path, files: WeightFiles) -> Headers | None:
 
 
 def planned(header: Header) -> dict[str, TensorHeader]:
-    """What the memory plan needs of a header."""
+    """The part of a header that the memory plan needs."""
     return {name: TensorHeader(t.dtype, t.elements, t.size) for name, t in header.tensors.items()}
 
 
 def indexed_files(index: Path) -> list[Path]:
-    """The files that an index of safetensors files names; none where there is no index.
+    """The files in an index of safetensors files; empty without an index.
 
     Raises:
-        ModelFilesError: It is damaged, or a file is missing.
+        ModelFilesError: The index is damaged, or a file is missing.
     """
     if not os.path.lexists(index):
         return []
@@ -119,10 +119,10 @@ _INDEX = msgspec.json.Decoder(_Index)
 
 
 def names_in_index(content: bytes) -> list[str]:
-    """The files that the content of an index names.
+    """The files in the content of an index.
 
     Raises:
-        BoundedJsonError: It is no index, or names files elsewhere.
+        BoundedJsonError: It is not an index, or lists files outside of the folder.
     """
     try:
         names = sorted(set(_INDEX.decode(content).weight_map.values()))

@@ -1,4 +1,4 @@
-"""Names of files that a publisher chose: within the folder of the model, and fit for a message."""
+"""Validates untrusted file names of a model."""
 
 from pathlib import PurePosixPath
 
@@ -6,14 +6,14 @@ from pdinference.api.plain_text import plain
 
 MANIFEST = ".pdinference.json"
 NOTES = (".cache", "._____temp")
-"""What the hubs' clients keep beside the files."""
+"""Folders of the hubs' clients beside the files."""
 OWN_NAMES = frozenset({MANIFEST, f"{MANIFEST}.new", *NOTES})
 _LONGEST, _LONGEST_PART = 1024, 255
-"""Bytes that file systems take."""
+"""Maximum length of a path, and of a file name, in bytes."""
 
 
 def is_within(path: str) -> bool:
-    """Whether a path names a file within the folder that it is relative to, and nothing odd."""
+    """Whether a relative path stays within its folder and has only safe characters."""
     if path != plain(path, _LONGEST) or "\\" in path or len(path.encode()) > _LONGEST:
         return False
     parts = path.split("/")
@@ -21,5 +21,5 @@ def is_within(path: str) -> bool:
 
 
 def first_folder(path: str) -> str:
-    """The outermost folder of a path, or the file itself."""
+    """The first component of a path."""
     return PurePosixPath(path).parts[0]

@@ -1,7 +1,7 @@
-"""Headers of safetensors files: a length in 8 bytes, then JSON that says where in the rest each tensor is.
+"""Headers of safetensors files: a length in 8 bytes, then JSON with type, shape and offsets of each tensor.
 
-Checked is what the library checks when it opens a file (https://github.com/huggingface/safetensors, `Metadata`): the
-tensors follow each other without holes, and each has the bytes that its shape and type need.
+The checks are those of the library (https://github.com/huggingface/safetensors, `Metadata`): tensors are contiguous,
+and the size of each matches its shape and type.
 """
 
 import math
@@ -23,11 +23,11 @@ from pdinference.models.limits import MOST_BYTES
 from pdinference.regular_files import open_regular
 
 LENGTH = struct.Struct("<Q")
-_LARGEST = 100_000_000  # the format's own limit
+_LARGEST = 100_000_000  # limit of the format
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _BITS = {"BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F16": 16, "BF16": 16, "I16": 16}
 _BITS |= {"U16": 16, "F32": 32, "I32": 32, "U32": 32, "F64": 64, "I64": 64, "U64": 64}
-"""Types whose size is known; others may come."""
+"""Bits of the known types. The format may add others."""
 _ONE_AT_A_TIME = Lock()
 _SMALL = MIB
 
@@ -43,7 +43,7 @@ class Tensor(msgspec.Struct, gc=False):
 
     @property
     def size(self) -> int:
-        """Bytes in the file."""
+        """Size in the file in bytes."""
         return self.data_offsets[1] - self.data_offsets[0]
 
     @property
@@ -57,11 +57,11 @@ _TENSOR = msgspec.json.Decoder(Tensor)
 
 
 class Header(NamedTuple):
-    """What a file says of itself.
+    """The header of a file.
 
     Attributes:
-        tensors: By name.
-        size: Bytes that the whole file has to have.
+        tensors: Tensors by name.
+        size: Size of the complete file in bytes.
     """
 
     tensors: Mapping[str, Tensor]
@@ -69,13 +69,13 @@ class Header(NamedTuple):
 
 
 def read_header(file: Path) -> Header | None:
-    """The header of one file; whether the rest is there is another question.
+    """Read the header of one file. The size of the file is not checked.
 
     Returns:
-        None for a header so large that it is left to vLLM.
+        The header; None if it exceeds the limits.
 
     Raises:
-        ModelFilesError: There is none.
+        ModelFilesError: The file has no valid header.
     """
     refuse_pointer(file)
     with reading(file), open_regular(file) as stream:
@@ -90,19 +90,19 @@ def read_header(file: Path) -> Header | None:
         try:
             if length <= _SMALL:
                 return parsed_header(stream.read(length))
-            with _ONE_AT_A_TIME:  # several files are read at a time, and a large header takes ten times its size
+            with _ONE_AT_A_TIME:  # files are read in parallel, and parsing a large header takes ten times its size
                 return parsed_header(stream.read(length))
         except BoundedJsonError as error:
             raise ModelFilesError(f"{file} is not a safetensors file, or is damaged: its header {error}.") from None
 
 
 def header_length(start: bytes) -> int:
-    """Bytes of the header of a file that begins with these 8 bytes; 0 if they are fewer."""
+    """Length of the header from the first 8 bytes of a file; 0 if there are fewer."""
     return int(LENGTH.unpack(start)[0]) if len(start) == LENGTH.size else 0
 
 
 def refuse_pointer(file: Path) -> None:
-    """Raise ModelFilesError for what git leaves in place of a large file."""
+    """Raise ModelFilesError for a Git LFS pointer."""
     with reading(file), open_regular(file) as stream:
         start = stream.read(len(_POINTER))
     if start == _POINTER:
@@ -113,10 +113,10 @@ def refuse_pointer(file: Path) -> None:
 
 
 def parsed_header(text: bytes) -> Header:
-    """The header from its JSON.
+    """Parse the JSON of a header.
 
     Raises:
-        BoundedJsonError: It is none; a clause that says why.
+        BoundedJsonError: It is invalid. The message is a clause.
     """
     try:
         measure(text, HEADER)
@@ -134,7 +134,7 @@ def parsed_header(text: bytes) -> Header:
 
 
 def _end(tensors: Mapping[str, Tensor]) -> int:
-    """Where the last tensor ends."""
+    """The end offset of the last tensor."""
     end = 0
     for tensor in sorted(tensors.values(), key=attrgetter("data_offsets")):
         start, after = tensor.data_offsets

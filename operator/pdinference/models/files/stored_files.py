@@ -1,6 +1,6 @@
-"""Sizes of the files that vLLM loads, where their headers are not at hand: `*.bin`, `*.pt`, and those on ModelScope.
+"""Sizes of weight files whose headers are not available: `*.bin` and `*.pt` files, and files on ModelScope.
 
-Files of pickles are never opened as such: reading one can run what its author wrote. A size is enough.
+Pickles are never loaded, because that can execute arbitrary code. The size is sufficient.
 """
 
 from collections.abc import Iterable
@@ -15,9 +15,9 @@ from pdinference.planning.memory import Headers, StoredFiles
 
 
 def read_weights(folder: Path) -> Headers | StoredFiles | None:
-    """What is known of the files that vLLM loads from a folder: headers of safetensors files, sizes of others.
+    """Facts about the files that vLLM loads from a folder: headers of safetensors files, or sizes of others.
 
-    None without any, or with too many.
+    None if there are none or too many.
 
     Raises:
         ModelFilesError: A file is missing or damaged.
@@ -29,7 +29,7 @@ def read_weights(folder: Path) -> Headers | StoredFiles | None:
 
 
 def sizes_in_listing(listing: Listing, files: WeightFiles) -> StoredFiles | None:
-    """The size of files of a repository; None without any, with too many, or where the hub does not say it."""
+    """Sizes of files of a repository; None if there are none or too many, or if the hub does not report sizes."""
     sizes = {file.path: file.size for file in listing.files}
     return _stored(files, [sizes[name] for name in files.names])
 

@@ -1,4 +1,4 @@
-"""Files that `torch.save` wrote: whether they are whole, without reading what they hold."""
+"""Checks whether files of `torch.save` are complete, without loading them."""
 
 import os
 from pathlib import Path
@@ -8,19 +8,19 @@ from pdinference.models.files.safetensors import refuse_pointer
 from pdinference.regular_files import open_regular
 
 _ZIP, _END = b"PK\x03\x04", b"PK\x05\x06"
-"""How a zip archive begins, and how the record at its end does (PKWARE's APPNOTE, 4.3.7 and 4.3.16)."""
+"""Signatures of a zip archive's start and of its end record (PKWARE's APPNOTE, 4.3.7 and 4.3.16)."""
 _LONGEST_END = 22 + 65535
-"""Bytes of that record with the longest comment."""
+"""Size of the end record with the longest comment, in bytes."""
 
 
 def refuse_cut_off(file: Path) -> int:
-    """The size of a file, in bytes.
+    """The size of a complete file in bytes.
 
-    PyTorch has written zip archives since 1.6, and `torch.load` reads one from its end (`PyTorchStreamReader` in
-    caffe2/serialize/inline_container.cc). Nothing is known of older files, whose end has no mark.
+    Since version 1.6, PyTorch writes zip archives. `torch.load` needs the end record of the archive
+    (`PyTorchStreamReader` in caffe2/serialize/inline_container.cc). Files of older versions cannot be checked.
 
     Raises:
-        ModelFilesError: It is a Git LFS pointer, empty, or an archive without its end.
+        ModelFilesError: It is a Git LFS pointer, empty, or an archive without its end record.
     """
     refuse_pointer(file)
     with reading(file), open_regular(file) as stream:

@@ -1,4 +1,4 @@
-"""Which of a model's files vLLM loads, by their names alone.
+"""Selects the files of a model that vLLM loads, by their names.
 
 Source: `_prepare_weights` in vllm/model_executor/model_loader/default_loader.py, and in weight_utils.py beside it
 `filter_duplicate_safetensors_files` and `filter_files_not_needed_for_inference`. With `load-format` auto or hf, vLLM
@@ -14,7 +14,7 @@ _SUFFIXES = (SAFETENSORS, BIN, ".pt")
 _INDEXES = {SAFETENSORS: "model.safetensors.index.json", BIN: "pytorch_model.bin.index.json"}
 _OF_TRAINING = ("training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
 _MISTRAL = "consolidated"
-"""How Mistral's own files begin. They hold the same tensors as the others beside them."""
+"""Prefix of files in Mistral's format. They have the same tensors as the other files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +31,24 @@ class WeightFiles:
 
     @property
     def index(self) -> str:
-        """The name of their index; empty where such files have none."""
+        """Name of their index; empty if files of this kind have none."""
         if self.suffix == SAFETENSORS and self.names and self.names[0].startswith(_MISTRAL):
             return f"{_MISTRAL}.safetensors.index.json"
         return _INDEXES.get(self.suffix, "")
 
     def missing(self, indexed: Collection[str]) -> tuple[str, ...]:
-        """Files other than safetensors without which those that are there make no model.
+        """Missing `*.bin` or `*.pt` files of the model.
 
-        The index is believed only where it names every file that is there. Otherwise the shards may have been merged,
-        and the index left behind: vLLM does not read it.
+        The index is used only if it lists every existing file. Otherwise it may be left over from shards that have been
+        merged, because vLLM does not read it.
 
         Args:
-            indexed: The files that the index names.
+            indexed: The files in the index.
         """
         return tuple(sorted(set(indexed).difference(self.names))) if set(self.names) <= set(indexed) else ()
 
     def of_index(self, indexed: Collection[str]) -> "WeightFiles":
-        """Those that the index names, because others hold no further tensors; all where the index does not fit."""
+        """The files in the index, because others have no further tensors; all files if the index does not match."""
         named = set(indexed)
         return replace(self, names=tuple(sorted(named))) if named and named <= set(self.names) else self
 
@@ -57,7 +57,7 @@ def weight_files(there: Collection[str]) -> WeightFiles:
     """The files that vLLM loads, before their index is read.
 
     Args:
-        there: Paths within the model's folder. Those in folders within it do not count.
+        there: Paths within the model's folder. Files in subfolders are ignored.
     """
     visible = [name for name in there if "/" not in name and not name.startswith(".")]
     for suffix in _SUFFIXES:

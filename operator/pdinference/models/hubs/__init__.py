@@ -1,1 +1,1 @@
-"""Hubs that models come from: their lists of files, and the files."""
+"""Model hubs: file lists and downloads."""

@@ -1,4 +1,4 @@
-"""The Hugging Face hub, or a mirror (HF_ENDPOINT); the token is in HF_TOKEN, proxies in the usual variables."""
+"""Client of the Hugging Face hub or a mirror (HF_ENDPOINT). HF_TOKEN has the token, HTTPS_PROXY a proxy."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,11 +26,11 @@ _UNAUTHORIZED, _FORBIDDEN = 401, 403
 
 
 class HuggingFaceHub:
-    """One repository there.
+    """One repository on the Hugging Face hub.
 
     Args:
-        repository: Which.
-        endpoint: Address of the hub; None: what HF_ENDPOINT says, or the public one.
+        repository: The repository.
+        endpoint: URL of the hub; None for HF_ENDPOINT or the public hub.
     """
 
     def __init__(self, repository: Repository, endpoint: str | None = None) -> None:
@@ -38,7 +38,7 @@ class HuggingFaceHub:
         self._endpoint = endpoint or constants.ENDPOINT
 
     def listing(self) -> Listing:
-        """Ask what the repository holds."""
+        """Request the list of files."""
         revision = quote(self._repository.revision, safe="")
         with self._explained():
             content = read_start(
@@ -47,14 +47,14 @@ class HuggingFaceHub:
         return listing_of(content, self._repository.revision)
 
     def download(self, file: RemoteFile, commit: str, folder: Path) -> None:
-        """Put one file into a folder."""
+        """Download one file to a folder."""
         with self._explained():
             hf_hub_download(
                 self._repository.name, file.path, revision=commit, local_dir=folder, endpoint=self._endpoint
             )
 
     def weights(self, listing: Listing) -> Headers | StoredFiles | None:
-        """Read the headers of safetensors files by range requests; of others take the sizes in the list of files."""
+        """Headers of safetensors files, read by range requests, or sizes of other files from the list of files."""
         try:
             with self._explained():
                 return weights_of(listing, lambda path, size: self._start(path, listing.commit, size))
@@ -107,7 +107,7 @@ class HuggingFaceHub:
         )
 
     def _absent(self) -> str:
-        """The hub answers the same for what does not exist and for what is private."""
+        """The message for HTTP 404. The hub does not distinguish missing repositories from private ones."""
         known = "" if get_token() else "if it is private, set spec.model.source.huggingFace.tokenSecret; "
         return f"{self._endpoint} has no {self._repository.name} that we may read: {known}check the spelling."
 

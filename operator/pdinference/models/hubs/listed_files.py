@@ -1,4 +1,4 @@
-"""Which files of a repository vLLM loads, before anything is downloaded but their index."""
+"""Selects the files of a repository that vLLM loads. Only their index is downloaded."""
 
 from collections.abc import Callable
 
@@ -13,10 +13,10 @@ ReadIndex = Callable[[str], bytes]
 
 
 def files_in_listing(listing: Listing, read: ReadIndex) -> WeightFiles:
-    """The files that vLLM would load; none where some of them are missing.
+    """The files that vLLM loads; empty if some are missing.
 
     Raises:
-        BoundedJsonError: There are safetensors files, and their index is damaged.
+        BoundedJsonError: The index of safetensors files is damaged.
     """
     there = {file.path for file in listing.files}
     files = weight_files(there)

@@ -1,4 +1,4 @@
-"""ModelScope (MODELSCOPE_ENDPOINT for another site); proxies are in the usual variables."""
+"""Client of ModelScope or another site (MODELSCOPE_ENDPOINT). HTTPS_PROXY has a proxy."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,10 +28,10 @@ _MODEL = "model"
 
 
 def _remote(file: FileInfo) -> RemoteFile:
-    """A file of a listing, whose members may be anything.
+    """A file from an untrusted listing.
 
     Raises:
-        TypeError: They are something else than text and a number.
+        TypeError: Its members have wrong types.
     """
     if not isinstance(file.path, str) or type(file.size or 0) is not int or not isinstance(file.sha256 or "", str):
         raise TypeError("no file")
@@ -39,11 +39,11 @@ def _remote(file: FileInfo) -> RemoteFile:
 
 
 class ModelScopeHub:
-    """One repository there.
+    """One repository on ModelScope.
 
     Args:
-        repository: Which.
-        endpoint: Address of the site; None: what MODELSCOPE_ENDPOINT says, or the public one.
+        repository: The repository.
+        endpoint: URL of the site; None for MODELSCOPE_ENDPOINT or the public site.
     """
 
     def __init__(self, repository: Repository, endpoint: str | None = None) -> None:
@@ -51,14 +51,14 @@ class ModelScopeHub:
         self._api = HubApi(endpoint=endpoint)
 
     def listing(self) -> Listing:
-        """Ask what the repository holds; ModelScope does not tell the commit."""
+        """Request the list of files. ModelScope does not report the commit."""
         with self._explained():
             found = self._api.list_repo_files(self._repository.name, _MODEL, revision=self._repository.revision)
             files = tuple(_remote(file) for file in found if file.type == "blob")
         return Listing(self._repository.revision, files)
 
     def download(self, file: RemoteFile, commit: str, folder: Path) -> None:
-        """Put one file into a folder; what was interrupted goes on where it stopped."""
+        """Download one file to a folder. An interrupted download resumes."""
         with self._explained():
             self._api.download_file(
                 self._repository.name,
@@ -71,7 +71,7 @@ class ModelScopeHub:
             )
 
     def weights(self, listing: Listing) -> StoredFiles | None:
-        """The sizes in the list of files: ModelScope's client reads whole files only, so headers cannot be had."""
+        """Sizes from the list of files. ModelScope's client downloads complete files only, so headers are not read."""
         try:
             return sizes_in_listing(listing, files_in_listing(listing, lambda path: self._index(listing, path)))
         except (BoundedJsonError, ModelFilesError):

@@ -21,15 +21,15 @@ from pdinference.models.hubs.listed_files import files_in_listing
 from pdinference.planning.memory import Headers, StoredFiles, TensorHeader
 
 INFO = Limits(size=24 << 20, values=2_000_000, members=1_000_000)
-"""A list of 100,000 files has 20 MB."""
+"""Limits of a list of files. A list of 100,000 files has 20 MB."""
 _MOST_HEADER = HEADER.size
 _FIRST = 100_000
-"""Bytes that are asked for first: most headers are not longer."""
+"""Size of the first request in bytes. Most headers are not longer."""
 _TIMEOUT_S, _DEADLINE_S = 30.0, 300.0
 _AT_ONCE = 8
 
 Start = Callable[[str, int], bytes]
-"""From a path and a number of bytes to as many bytes of its beginning as there are."""
+"""Returns up to this number of bytes from the start of a file."""
 
 
 class _Lfs(msgspec.Struct):
@@ -52,11 +52,11 @@ _INFO = msgspec.json.Decoder(_Info)
 
 
 def read_start(url: str, size: int) -> bytes:
-    """The first bytes of what is at an address, at most so many.
+    """The first bytes of the content of a URL.
 
     Raises:
-        HfHubHTTPError: The hub refuses.
-        HTTPError: It cannot be reached, or takes too long.
+        HfHubHTTPError: The hub returned an error.
+        HTTPError: The hub cannot be reached, or the request timed out.
     """
     headers = {**build_hf_headers(), "Accept-Encoding": "identity", "Range": f"bytes=0-{size - 1}"}
     content, deadline = bytearray(), time.monotonic() + _DEADLINE_S
@@ -72,10 +72,10 @@ def read_start(url: str, size: int) -> bytes:
 
 
 def listing_of(content: bytes, revision: str) -> Listing:
-    """The list of files in an answer of the hub.
+    """Parse the hub's list of files.
 
     Raises:
-        ModelError: It is none.
+        ModelError: It is invalid.
     """
     try:
         measure(content, INFO)
@@ -97,9 +97,9 @@ def listing_of(content: bytes, revision: str) -> Listing:
 
 
 def weights_of(listing: Listing, start: Start) -> Headers | StoredFiles | None:
-    """What is known of the files that vLLM loads: their headers, or for other files than safetensors their sizes.
+    """Facts about the files that vLLM loads: headers of safetensors files, or sizes of others.
 
-    None without any, or with too many.
+    None if there are none or too many.
 
     Raises:
         BoundedJsonError: The index of safetensors files or one of their headers is damaged.

@@ -1,4 +1,4 @@
-"""Small files of a repository, such as its config, in a folder that is removed afterwards."""
+"""Downloads small files of a repository, such as its config, to a temporary folder."""
 
 import tempfile
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from pdinference.models.limits import no_file_larger_than
 
 @contextmanager
 def downloaded(hub: Hub, file: RemoteFile, commit: str, limits: Limits) -> Iterator[Path]:
-    """A file of a repository, on this machine.
+    """Download a file to a temporary folder.
 
     Raises:
-        ModelError: The hub refuses, or sends something too large.
+        ModelError: The hub returned an error, or the file is too large.
     """
     with tempfile.TemporaryDirectory() as folder:
         with storage(Path(folder)), no_file_larger_than(limits.size):

@@ -1,4 +1,4 @@
-"""Estimates: memory of a step's intermediate results, and what is neither weights nor KV cache.
+"""Estimates the memory of activations, and of everything else except weights and KV cache.
 
 These are no exact formulas. vLLM measures both while it starts (`determine_available_memory` in
 vllm/v1/worker/gpu_worker.py); the constants here are set by the H200 rows of docs/memory.md.

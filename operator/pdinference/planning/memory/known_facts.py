@@ -58,7 +58,7 @@ def compact_config(config: Config) -> dict[str, Any]:
 def _compact(config: Config) -> dict[str, Any]:
     kept = _fitting(LanguageModel, config)
     if config.get("sliding_window", ...) is None:
-        kept["sliding_window"] = 0  # none, whatever the architecture's default; a status cannot hold null
+        kept["sliding_window"] = 0  # no window; a status cannot contain null
     kept |= {key: True for key in PRESENCE_KEYS if config.get(key)}
     if quantization := config.get(QUANTIZATION):
         kept[QUANTIZATION] = _compact_quantization(quantization)

@@ -27,11 +27,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What the KV cache holds.
+    """Capacity of the KV cache.
 
     Attributes:
         blocks: Number of blocks.
-        tokens: What vLLM logs as KV cache size: concurrency x longest length.
+        tokens: KV cache size as logged by vLLM: concurrency x maximum length.
         concurrency: How many requests of the longest length fit at once.
     """
 

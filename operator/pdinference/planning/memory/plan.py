@@ -27,7 +27,7 @@ class Inputs:
 
     Attributes:
         memory: Bytes of one device as the user states them; None: from the table of products.
-        checkpoint: What is known of the size of the weights; None when it has to be computed.
+        checkpoint: Known size of the weights; None if it must be computed.
     """
 
     spec: Spec
@@ -41,8 +41,8 @@ class StagePlan:
     """One device of a pipeline stage. All sizes are bytes.
 
     Attributes:
-        requested: What vLLM may take: memory x utilization.
-        kv_cache: What is left of it for the KV cache.
+        requested: Memory that vLLM may use: memory x utilization.
+        kv_cache: The part of it that is left for the KV cache.
         blocks: Blocks that fit there.
     """
 
@@ -73,7 +73,7 @@ class RolePlan:
     Attributes:
         memory: Bytes of the device.
         worst: Index of the stage with fewest blocks, or most weights where blocks are not known.
-        tokens: What vLLM logs as KV cache size.
+        tokens: KV cache size as logged by vLLM.
         concurrency: Requests of the longest length at once.
         largest_length: Longest request that would fit alone, within the model's own limit.
         tiers: Tokens in each tier of the KV cache behind the device's memory.

@@ -81,7 +81,7 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
     """Resolve the settings of a role.
 
     Args:
-        spec: What to serve.
+        spec: The spec.
         role: P or D.
         facts: The model, for the defaults that depend on it.
         memory: Bytes of the device; vLLM's defaults for batches depend on it.
@@ -127,7 +127,7 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
 def even_partition(layers: int, stages: int) -> tuple[int, ...]:
     """Default layers of each pipeline stage.
 
-    Source: `get_pp_indices` in vllm/distributed/utils.py: what is left over goes to the stages before the last.
+    Source: `get_pp_indices` in vllm/distributed/utils.py. Remaining layers go to the stages before the last.
     """
     partition = [layers // stages] * stages
     for index in range(2, layers % stages + 2):

@@ -13,8 +13,8 @@ class MemoryVerdict:
     Attributes:
         fits: None when unknown.
         message: Why, for a condition.
-        problems: What does not fit, when that is to be refused.
-        warnings: What does not fit, when it is to be tried all the same; that D has little room.
+        problems: Models that do not fit, if the policy rejects them.
+        warnings: Models that do not fit, if the policy allows them; a small KV cache of D.
         status: The plan's numbers; None without facts.
     """
 

@@ -8,7 +8,7 @@ from pdinference.planning.scaling.scale_spec import ScaleSpec
 
 
 class LimitReason(StrEnum):
-    """What limits a role; also the reason in conditions."""
+    """The limit of a role, which is also the reason in conditions."""
 
     ASLEEP = "Asleep"
     STARTING = "Starting"

@@ -1,4 +1,4 @@
-"""A role whose product is not named, on common GPUs."""
+"""A role without products, on common GPUs."""
 
 from typing import Any
 

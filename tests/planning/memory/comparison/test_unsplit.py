@@ -1,4 +1,4 @@
-"""P and D against the same GPUs unsplit: Llama-2-70B on four A100s, and what can be compared elsewhere."""
+"""P and D compared with the same GPUs unsplit: Llama-2-70B on four A100s, and other layouts."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Families of models that the pinned transformers has no class for."""
+"""Families of models without a class in the pinned transformers."""
 
 NOT_IN_TRANSFORMERS = {
     "aquila", "baichuan", "chatglm", "deepseek", "exaone", "internlm", "internlm2", "internlm3", "kimi_k2", "mimo",

@@ -1,4 +1,4 @@
-"""The table of architectures against the model classes themselves, made without memory."""
+"""The table of architectures compared with the model classes, which are created without memory."""
 
 import warnings
 from typing import Any

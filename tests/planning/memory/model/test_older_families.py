@@ -1,4 +1,4 @@
-"""Families of 2023: members of their own, packed tensors, shards, and what vLLM no longer runs."""
+"""Families of 2023: specific members, packed tensors, shards, and classes that vLLM has removed."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Older families against the classes of the pinned vLLM: each rank's parameters, KV cache and longest length."""
+"""Older families compared with the pinned vLLM: each rank's parameters, KV cache and maximum length."""
 
 from collections.abc import Iterator
 from dataclasses import replace

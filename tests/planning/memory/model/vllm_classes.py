@@ -1,4 +1,4 @@
-"""Classes of the installed vLLM, made in one process for any rank: what they allocate."""
+"""Classes of the installed vLLM, created in one process for any rank, and their allocations."""
 
 import json
 from collections.abc import Iterator

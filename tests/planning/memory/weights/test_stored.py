@@ -1,4 +1,4 @@
-"""Weights of which only the sizes of files are known, and those that the spec states."""
+"""Weights with known file sizes only, and weights stated in the spec."""
 
 from dataclasses import replace
 from typing import Any

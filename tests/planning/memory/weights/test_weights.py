@@ -1,4 +1,4 @@
-"""Weights from the architecture, from headers, sharded and quantised."""
+"""Weights from the architecture and from headers, sharded and quantized."""
 
 from dataclasses import replace
 

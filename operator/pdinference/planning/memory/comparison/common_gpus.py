@@ -48,10 +48,10 @@ class GPUPlan:
 
 
 def common_gpu_plans(inputs: Inputs, role: Role, plan: RolePlan) -> tuple[GPUPlan, ...]:
-    """A plan for each common GPU of the vendor that the spec asks for; none where the device is known.
+    """A plan for each common GPU of the spec's vendor; empty if the device is known.
 
     Args:
-        inputs: What the plan was made from.
+        inputs: Inputs of the plan.
         role: P or D.
         plan: The role's plan for the spec.
     """

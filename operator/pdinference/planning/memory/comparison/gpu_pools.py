@@ -41,7 +41,7 @@ def pools_of(inputs: Inputs, plans: Plans) -> list[Pool]:
     """The GPUs of P and D by kind; on CPU a role has none.
 
     Args:
-        inputs: What the plans were made from.
+        inputs: Inputs of the plans.
         plans: Of P and of D.
     """
     pools: list[Pool] = []

@@ -1,4 +1,4 @@
-"""What P and D hold, and what ordinary vLLM servers hold on the same GPUs: the form of the answer."""
+"""Result of the comparison of P and D with ordinary vLLM servers on the same GPUs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from pdinference.planning.memory.plan import RolePlan
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What some GPUs hold together.
+    """Total capacity of some GPUs.
 
     Attributes:
         gpus: How many there are, those left over included.
@@ -70,7 +70,7 @@ class Servers:
 
     @property
     def holding(self) -> Holding:
-        """What they hold together."""
+        """Their total capacity."""
         each = self.plan
         parts = (instance.weights(each), instance.tokens(each), instance.concurrency(each))
         return Holding(self.gpus, *(times(self.count, part) for part in parts))
@@ -95,7 +95,7 @@ class Compared:
 
     Attributes:
         instances: How many of each role.
-        split: What they hold; the KV tokens are those of D.
+        split: Their total capacity, with the KV tokens of D.
         servers: Ordinary servers in place of them, for each kind of GPU.
     """
 
@@ -105,7 +105,7 @@ class Compared:
 
     @property
     def unsplit(self) -> Holding:
-        """What the ordinary servers hold together."""
+        """Total capacity of the ordinary servers."""
         held = [each.holding for each in self.servers]
         return Holding(
             self.split.gpus,
@@ -130,7 +130,7 @@ class Comparison:
 
     Attributes:
         compared: One P and one D instance, then the counts of the spec; empty without GPUs.
-        notes: What was compared and what was not, a sentence each.
+        notes: Sentences about the extent of the comparison.
     """
 
     compared: tuple[Compared, ...]

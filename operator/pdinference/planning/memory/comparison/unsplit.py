@@ -24,7 +24,7 @@ def compare(inputs: Inputs, plans: Plans) -> Comparison:
     """Compare P and D with ordinary servers on the same GPUs.
 
     Args:
-        inputs: What the plans were made from.
+        inputs: Inputs of the plans.
         plans: Of P and of D.
     """
     pools = pools_of(inputs, plans)
@@ -78,7 +78,7 @@ def _unsplit_settings(plans: Plans, own: Settings, inputs: Inputs) -> Settings:
 
 
 def _best(pool: Pool, options: Iterable[RolePlan], gpus: int) -> Servers:
-    """The servers with most KV tokens; where that is not known, those that use most GPUs, and of these the largest."""
+    """The servers with the most KV tokens; if unknown, those that use the most GPUs, and among these the largest."""
 
     def order(servers: Servers) -> tuple[bool, float, int, int]:
         held = servers.holding.tokens.value or 0

@@ -189,4 +189,4 @@ LAST_VERSIONS: Mapping[str, str] = {
 (`_PREVIOUSLY_SUPPORTED_MODELS` in vllm/model_executor/models/registry.py; Yi is older than that)."""
 
 UNKNOWN = Traits()
-"""What is assumed of any other architecture, whose weights are not computed: windows and KV heads are as usual."""
+"""Assumptions for other architectures, whose weights are not computed: usual windows and KV heads."""

@@ -23,7 +23,7 @@ class Quantization:
     """A way to store the weights of linear layers.
 
     Attributes:
-        method: Name as vLLM knows it.
+        method: Name of the method in vLLM.
         bits: Bits of a weight; 0 where that is not known.
         group: Input elements that share a scale; None: one scale for each output channel (or for the tensor).
         zero_points: Whether each group has a zero point of the same bits.

@@ -59,11 +59,11 @@ class ModelFacts:
         position_elements: Elements of learned positions; 0 where positions are rotary.
         gated_mlp: Whether the feed-forward part has a gate beside its first product.
         windows: For each layer, the sliding window in tokens, or None where it attends to everything.
-        has_more: What the model has besides the language model, such as a vision tower; its weights are not computed.
+        has_more: Parts besides the language model, such as a vision tower. Their weights are not computed.
         other_state: Whether layers keep something else than a KV cache, or besides it (Mamba, sparse attention).
         stretched: Whether the model may take more tokens than max_length.
         dtype: The type that the checkpoint names, for example `bfloat16`.
-        unfit: What is wrong with members of config.json; with any, no number of the plan is known.
+        unfit: Problems of members of config.json. With a problem, all numbers of the plan are unknown.
     """
 
     model_type: str

@@ -80,7 +80,7 @@ def _compiled(patterns: tuple[str, ...]) -> Any:
         said = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise UnusablePatternError(f"a pattern of modules cannot be used: {said}") from None
     finally:
-        re2.purge()  # its cache would keep what strangers wrote
+        re2.purge()  # its cache would keep untrusted patterns
     if expression.programsize > _LARGEST_PROGRAM:
         raise UnusablePatternError("the patterns of modules are too large together")
     return expression

@@ -58,7 +58,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class StoredFiles:
-    """Files of weights of which only the sizes are known.
+    """Weight files with known sizes only.
 
     Attributes:
         suffix: How their names end, for example `.bin`.

@@ -1,0 +1,21 @@
+"""Waits until the operator makes no more requests."""
+
+import asyncio
+
+from tests.integration.world import World, until
+
+QUIET_S = 3.0
+"""Longer than an operator waits before it lists again after its watches began."""
+
+
+async def calm(world: World, seconds: float = 1) -> None:
+    """Wait until the operator makes no more requests, because no watch events arrive."""
+    mark = world.audit_mark()
+
+    async def quiet() -> bool:
+        nonlocal mark
+        before, mark = mark, world.audit_mark()
+        await asyncio.sleep(seconds)
+        return not world.requests(before)
+
+    await until(quiet, "the operator is quiet")
