@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +11,7 @@ from pdinference.api import names
 from pdinference.api.names import Role
 
 if TYPE_CHECKING:
+    from pdinference.router.keys import KeyLimits
     from pdinference.router.pods import Observed
 
 _POLICIES = ("least_loaded", "cache_aware", "consistent_hash", "round_robin", "power_of_two", "random")
@@ -47,6 +49,22 @@ def router_command() -> None:
 @click.option("--max-wait-seconds", type=click.FloatRange(0, min_open=True), default=60, show_default=True)
 @click.option("--max-queued-requests", type=click.IntRange(1), default=100, show_default=True)
 @click.option("--drain-seconds", type=click.FloatRange(0), default=300, show_default=True)
+@click.option(
+    "--api-keys-folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Mounted Secret with a file for each client, with a key on each line. Default: no keys.",
+)
+@click.option(
+    "--api-key-limit",
+    multiple=True,
+    metavar="NAME=REQUESTS_PER_MINUTE:CONCURRENT_REQUESTS",
+    help="Limits of a client; an empty number is no limit.",
+)
+@click.option(
+    "--tls-folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Mounted Secret with tls.crt and tls.key for clients. Default: HTTP.",
+)
 @click.option("--log-requests/--no-log-requests", default=True, help="Log one line of JSON for each request.")
 def run_command(
     *,
@@ -64,6 +82,9 @@ def run_command(
     max_wait_seconds: float,
     max_queued_requests: int,
     drain_seconds: float,
+    api_keys_folder: Path | None,
+    api_key_limit: tuple[str, ...],
+    tls_folder: Path | None,
     log_requests: bool,
 ) -> None:
     """Send requests to P and D pods until SIGTERM, then finish the running requests."""
@@ -72,16 +93,19 @@ def run_command(
     from pdinference.engine.connectors.handover import HANDOVERS  # noqa: PLC0415 - aiohttp takes its time to import
     from pdinference.router.choice import policies  # noqa: PLC0415
     from pdinference.router.dispatch import Rules, WhenNoPrefill  # noqa: PLC0415
+    from pdinference.router.keys import Keys  # noqa: PLC0415
     from pdinference.router.pods import Pods  # noqa: PLC0415
     from pdinference.router.run import Settings, run  # noqa: PLC0415
 
-    if bool(prefill or decode) == bool(namespace and name and revision):
+    watched = (namespace, name, revision)
+    if any(watched) != all(watched) or all(watched) == bool(prefill or decode):
         raise click.UsageError("Set --namespace, --name and --revision, or --prefill and --decode.")
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("pdinference.router.access").disabled = not log_requests
     without: WhenNoPrefill = when_no_prefill  # type: ignore[assignment]
     rules = Rules(HANDOVERS[handover], policies(policy), without, max_wait_seconds, max_queued_requests)
-    settings = Settings(rules, host, port, state_port, drain_seconds)
+    keys = None if api_keys_folder is None else Keys(api_keys_folder, dict(map(_key_limits, api_key_limit)))
+    settings = Settings(rules, host, port, state_port, drain_seconds, keys=keys, tls_folder=tls_folder)
 
     pods = Pods()
 
@@ -96,6 +120,18 @@ def run_command(
         pods.observe(_fixed(prefill, decode))
         discover = _nothing_to_discover
     uvloop.run(serve())
+
+
+def _key_limits(text: str) -> tuple[str, "KeyLimits"]:
+    from pdinference.router.keys import KeyLimits  # noqa: PLC0415
+
+    name, _, limits = text.partition("=")
+    per_minute, separator, concurrent = limits.partition(":")
+    if not name or not separator or not all(part.isdecimal() or not part for part in (per_minute, concurrent)):
+        raise click.BadParameter(f"{text!r} is not NAME=REQUESTS_PER_MINUTE:CONCURRENT_REQUESTS")
+    if "0" in (per_minute, concurrent):
+        raise click.BadParameter(f"{text!r}: a limit must be at least 1")
+    return name, KeyLimits(*(int(part) if part else None for part in (per_minute, concurrent)))
 
 
 async def _nothing_to_discover() -> None:

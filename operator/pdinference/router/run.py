@@ -1,10 +1,13 @@
 """The process of the router."""
 
 import asyncio
+import logging
 import signal
+import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
@@ -17,9 +20,12 @@ from pdinference.router.monitor import Monitor
 from pdinference.router.pods import Pods
 from pdinference.router.record import Metrics
 from pdinference.router.server import Front, Limits, client_session
+from pdinference.serving.tls_context import CertificateError, TLSContext
 
+_LOG = logging.getLogger(__name__)
 _HEADER_BYTES: Final = 16384
 _IDLE_CLIENT_S: Final = 75.0
+_CERTIFICATE_S: Final = 2.0
 _LEAVE_S: Final = 3.0
 """Time in which clients with a connection that is kept open learn to open another one, which goes to another pod."""
 
@@ -38,6 +44,7 @@ class Settings:
         drain_seconds: Time for running requests after SIGTERM.
         silence: Seconds after which a silent pod is probed.
         keys: API keys of clients; None admits every client.
+        tls_folder: Where the Secret with the certificate for clients is mounted; None for HTTP.
     """
 
     rules: Rules
@@ -48,6 +55,7 @@ class Settings:
     silence: float = 3.0
     limits: Limits = field(default_factory=Limits)
     keys: Keys | None = None
+    tls_folder: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +108,17 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         stack.push_async_callback(_cancel, tasks)
         state = await _server(_state(pods, metrics), settings.host, settings.state_port, drain_seconds=1.0)
         stack.push_async_callback(state.cleanup)
-        clients = await _server(front.application(), settings.host, settings.port, drain_seconds=settings.drain_seconds)
+        tls = None if settings.tls_folder is None else TLSContext()
+        if settings.tls_folder is not None and tls is not None:
+            tls.load_folder(settings.tls_folder)
+            tasks.append(asyncio.create_task(_renewed(tls, settings.tls_folder), name="certificate"))
+        clients = await _server(
+            front.application(),
+            settings.host,
+            settings.port,
+            drain_seconds=settings.drain_seconds,
+            context=None if tls is None else tls.context,
+        )
         stack.push_async_callback(clients.cleanup)
         stack.callback(dispatcher.end)
         yield Serving(clients.addresses[0][1], state.addresses[0][1], front.leave, tuple(tasks))
@@ -112,7 +130,24 @@ async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _server(app: web.Application, host: str, port: int, *, drain_seconds: float) -> web.AppRunner:
+async def _renewed(tls: TLSContext, folder: Path) -> None:
+    """Load the certificate again when its files change, until cancelled."""
+    while True:
+        await asyncio.sleep(_CERTIFICATE_S)
+        try:
+            tls.load_folder(folder)
+        except CertificateError as error:
+            _LOG.warning("Keeping the current certificate: %s", error)
+
+
+async def _server(
+    app: web.Application,
+    host: str,
+    port: int,
+    *,
+    drain_seconds: float,
+    context: ssl.SSLContext | None = None,
+) -> web.AppRunner:
     # A client that goes away cancels its request at P and at D.
     runner = web.AppRunner(
         app,
@@ -124,7 +159,7 @@ async def _server(app: web.Application, host: str, port: int, *, drain_seconds: 
         max_field_size=_HEADER_BYTES,
     )
     await runner.setup()
-    await web.TCPSite(runner, host, port, backlog=1024).start()
+    await web.TCPSite(runner, host, port, backlog=1024, ssl_context=context).start()
     return runner
 
 
