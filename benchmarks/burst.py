@@ -137,7 +137,7 @@ async def _once(
 
 async def create_resources(api: ApiServer, namespace: str, count: int) -> None:
     """Create so many resources at once."""
-    await _each(api.create, [(RESOURCE.path(namespace), _resource(n, namespace)) for n in range(count)])
+    await each(api.create, [(RESOURCE.path(namespace), resource(n, namespace)) for n in range(count)])
 
 
 async def prepare(api: ApiServer) -> None:
@@ -170,7 +170,7 @@ async def _bare(api: ApiServer, count: int) -> float:
         await api.apply(path, manifest, manager="benchmark")
 
     started = time.monotonic()
-    await _each(apply, [(_path(manifest), manifest) for manifest in manifests])
+    await each(apply, [(_path(manifest), manifest) for manifest in manifests])
     rate = len(manifests) / (time.monotonic() - started)
     await _clear(api, BARE_NAMESPACE)
     return rate
@@ -184,10 +184,10 @@ async def _clear(api: ApiServer, namespace: str) -> None:
         async def delete(path: str, uid: str) -> None:
             await api.delete(path, uid=uid)
 
-        await _each(delete, [(kind.path(namespace, i["metadata"]["name"]), i["metadata"]["uid"]) for i in items])
+        await each(delete, [(kind.path(namespace, i["metadata"]["name"]), i["metadata"]["uid"]) for i in items])
 
 
-async def _each(call: Any, arguments: list[tuple[Any, ...]]) -> None:
+async def each(call: Any, arguments: list[tuple[Any, ...]]) -> None:
     """Call for all arguments, a number of them at a time."""
     waiting: Iterator[tuple[Any, ...]] = iter(arguments)
 
@@ -253,7 +253,8 @@ def operator_process(cluster: Cluster, operator: str, namespace: str) -> Iterato
         process.wait(timeout=30)
 
 
-def _resource(number: int, namespace: str) -> Json:
+def resource(number: int, namespace: str) -> Json:
+    """A resource without pods."""
     document: Json = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
     document["metadata"] = {"name": f"m{number}", "namespace": namespace}
     for role in ("parameter", "decode", "router"):  # pods are other controllers' work, at 20 requests a second
@@ -262,8 +263,8 @@ def _resource(number: int, namespace: str) -> Json:
 
 
 def _children(number: int, namespace: str) -> list[Json]:
-    resource = PDInference.model_validate(_resource(number, namespace))
-    manifests = [dict(manifest) for manifest in render(resource, RenderSettings()).objects]
+    found = PDInference.model_validate(resource(number, namespace))
+    manifests = [dict(manifest) for manifest in render(found, RenderSettings()).objects]
     for manifest in manifests:  # the owner does not exist here, and garbage collection would remove them meanwhile
         manifest["metadata"] = {k: v for k, v in manifest["metadata"].items() if k != "ownerReferences"}
     return manifests

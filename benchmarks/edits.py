@@ -59,12 +59,15 @@ class Ports:
         connector = aiohttp.TCPConnector(ssl=client.rest_client.ssl_context)
         async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
             url = f"{configuration.host}{SERVICE.path(NAMESPACE)}"
-            async with session.get(url, params={"watch": "true"}, timeout=aiohttp.ClientTimeout()) as response:
-                task = asyncio.create_task(self._read(response))
-                try:
-                    yield
-                finally:
-                    task.cancel()
+            async with session.get(url) as response:
+                listed = await response.json()
+            # Without a version, the API server first sends all Services, and drops a reader that is slow with them.
+            start = {"watch": "true", "resourceVersion": listed["metadata"]["resourceVersion"]}
+            watch = session.get(url, params=start, timeout=aiohttp.ClientTimeout())
+            async with watch as response, asyncio.TaskGroup() as group:  # a watch that fails ends the measurement
+                task = group.create_task(self._read(response))
+                yield
+                task.cancel()
         await client.close()  # type: ignore[no-untyped-call]
 
     async def _read(self, response: aiohttp.ClientResponse) -> None:
@@ -72,7 +75,10 @@ class Ports:
         async for chunk in response.content.iter_any():
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                service = json.loads(line)["object"]
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise RuntimeError(event["object"]["message"])
+                service = event["object"]
                 if (service["metadata"]["name"], service["spec"]["ports"][0]["port"]) == self._awaited:
                     self._seen.set()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import aiohttp
 
-from benchmarks.burst import NAMESPACE, PORT, _again, _each, _operator, _prepare, _resource
+from benchmarks.burst import NAMESPACE, OPERATOR, PORT, each, namespace_of, operator_process, prepare, resource
 from benchmarks.memory import family_pss_mib
 from e2e.cluster import Cluster
 from pdinference.api.bounds import MAX_SPEC_BYTES
@@ -31,11 +31,11 @@ async def measure(cluster: Cluster, count: int, oversized: int) -> None:
     """Store, start, wait until every status is written, and report."""
     api = ApiServer(await load_configuration(cluster.kubeconfig), user_agent="benchmark")
     try:
-        await _prepare(api)
-        await _again(api, NAMESPACE)
+        await prepare(api)
+        await namespace_of(api, NAMESPACE)
         sizes = [_OVERSIZED] * oversized + [MAX_SPEC_BYTES - 2_000] * (count - oversized)
-        await _each(api.create, [(RESOURCE.path(NAMESPACE), _large(n, size)) for n, size in enumerate(sizes)])
-        with _operator(cluster) as process:
+        await each(api.create, [(RESOURCE.path(NAMESPACE), _large(n, size)) for n, size in enumerate(sizes)])
+        with operator_process(cluster, OPERATOR, NAMESPACE) as process:
             started = time.monotonic()
             await _until_ready()
             ready = time.monotonic() - started
@@ -53,10 +53,10 @@ async def measure(cluster: Cluster, count: int, oversized: int) -> None:
 
 def _large(number: int, size: int) -> Json:
     chance = random.Random(number)
-    resource = _resource(number, NAMESPACE)
+    found = resource(number, NAMESPACE)
     letters = "".join(chance.choices(string.ascii_letters + string.digits, k=size))
-    resource["spec"].setdefault("router", {})["podTemplate"] = {"metadata": {"annotations": {"x": letters}}}
-    return resource
+    found["spec"].setdefault("router", {})["podTemplate"] = {"metadata": {"annotations": {"x": letters}}}
+    return found
 
 
 async def _until_ready() -> None:

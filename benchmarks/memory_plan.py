@@ -27,7 +27,8 @@ from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.source import ModelSource
 from pdinference.cli.plan.model_files import read_model
 from pdinference.planning.memory import Inputs, RolePlan, checkpoint_of, model_facts, plan_role
-from pdinference.planning.memory.weights.on_device import parameters
+from pdinference.planning.memory.weights.checkpoint import Headers, StoredFiles
+from tests.planning.memory.sizes import parameters
 
 _CAPACITY = re.compile(
     r"KV cache size: ([\d,]+) tokens, Maximum concurrency for ([\d,]+) tokens per request: ([\d.]+)x"
@@ -82,8 +83,15 @@ def main() -> None:
 
 def _elements(model: Path) -> int:
     """Parameters in the files."""
-    _, headers = read_model(ModelSource(path=str(model)), model, None)
-    return sum(header.elements for header in (headers or {}).values())
+    _, files = read_model(ModelSource(path=str(model)), model, None)
+    return sum(header.elements for header in _headers(files).values())
+
+
+def _headers(files: Headers | StoredFiles | None) -> Headers:
+    """The headers of safetensors files, which all tiny models have."""
+    if files is None or isinstance(files, StoredFiles):
+        raise SystemExit(f"The weights are no safetensors: {files}")
+    return files
 
 
 def plan(model: Path) -> RolePlan:
@@ -102,9 +110,9 @@ def plan(model: Path) -> RolePlan:
             "decode": role,
         }
     )
-    config, headers = read_model(spec.model.source, model, None)
+    config, files = read_model(spec.model.source, model, None)
     facts = model_facts(config)
-    return plan_role(Inputs(spec, facts, checkpoint_of(headers or {}, facts)), Role.DECODE)
+    return plan_role(Inputs(spec, facts, checkpoint_of(_headers(files), facts)), Role.DECODE)
 
 
 def measure(python: str, model: Path) -> Measurement:

@@ -5,6 +5,7 @@ python benchmarks/tiny_models.py FOLDER      # writes FOLDER/<name>, prints the 
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -33,7 +34,7 @@ _LATENT = {
     "n_group": 1,
     "topk_group": 1,
 }
-MODELS = {
+MODELS: dict[str, dict[str, Any]] = {
     "mha-llama": {"model_type": "llama"},
     "gqa-llama-tied": {"model_type": "llama", "num_key_value_heads": 2, "tie_word_embeddings": True},
     "gqa-qwen2": {"model_type": "qwen2", "num_key_value_heads": 1, "num_hidden_layers": 7},
