@@ -20,7 +20,7 @@ from pdinference.serving import (
     webhook_configurations,
 )
 from pdinference.serving.authority import KeyMaterial, Lifetimes, renewed
-from pdinference.serving.certificates import CertificateError
+from pdinference.serving.tls_context import CertificateError
 from tests.cluster.fake_api import FakeApi
 
 SECRET = "/api/v1/namespaces/ours/secrets/tls"  # noqa: S105 - a path

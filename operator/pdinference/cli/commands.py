@@ -23,6 +23,7 @@ from pdinference.cli.local_adapters import local_facts
 from pdinference.cli.model_commands import model_group
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.cli.plan.command import plan_command
+from pdinference.cli.router import router_command
 from pdinference.cli.tls import tls_options
 from pdinference.manifests import RenderSettings, render
 
@@ -170,3 +171,4 @@ main.add_command(adapter_rules_command)
 main.add_command(model_group)
 main.add_command(batch_command)
 main.add_command(activator_command)
+main.add_command(router_command)

@@ -7,8 +7,6 @@ renews.
 
 import asyncio
 import logging
-import ssl
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
@@ -18,16 +16,13 @@ from pdinference.cluster.client import ApiServer, Json
 from pdinference.cluster.errors import ApiError
 from pdinference.serving.authority import KeyMaterial, Lifetimes, renewed
 from pdinference.serving.bundle import BundleHolder, publish
+from pdinference.serving.tls_context import CertificateError, TLSContext
 
 _LOG = logging.getLogger(__name__)
 _CONFLICT = 409
 _NOT_FOUND = 404
 _ATTEMPTS = 5
 _LIFETIMES = Lifetimes()
-
-
-class CertificateError(Exception):
-    """There is no usable certificate; the message says what to do."""
 
 
 class Certificates(ABC):
@@ -40,10 +35,13 @@ class Certificates(ABC):
     def __init__(self, api: ApiServer, holders: Collection[BundleHolder]) -> None:
         self._api = api
         self._holders = holders
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self.ready = False
-        self._loaded = b""
+        self._tls = TLSContext()
+        self.context = self._tls.context
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a certificate."""
+        return self._tls.ready
 
     async def keep(self, interval: float) -> None:
         """Refresh at intervals, without end. After a failure the current certificate stays in use."""
@@ -67,18 +65,6 @@ class Certificates(ABC):
         for holder in self._holders:
             await publish(self._api, holder, bundle)
 
-    def _serve(self, chain: bytes) -> None:
-        """Use this certificate and key (PEM, one after the other) for new connections."""
-        if chain == self._loaded:
-            return
-        with tempfile.NamedTemporaryFile(suffix=".pem") as file:  # readable only by this user; `ssl` reads only files
-            file.write(chain)
-            file.flush()
-            self.context.load_cert_chain(file.name)
-        self._loaded = chain
-        self.ready = True
-        _LOG.info("Serving with a new certificate")
-
 
 class MountedCertificates(Certificates):
     """Files `tls.crt` and `tls.key` in a folder. Another component renews them and publishes their CA."""
@@ -89,14 +75,7 @@ class MountedCertificates(Certificates):
 
     async def refresh(self) -> None:
         """Load the files if they changed, and complete the objects through which the API server calls."""
-        try:
-            chain = b"\n".join((self._folder / name).read_bytes() for name in ("tls.crt", "tls.key"))
-        except OSError as error:
-            raise CertificateError(f"no certificate in {self._folder} yet: {error}") from error
-        try:
-            self._serve(chain)
-        except ssl.SSLError as error:  # one of the two files was replaced before the other
-            raise CertificateError(f"{self._folder}: certificate and key do not match: {error}") from error
+        self._tls.load_folder(self._folder)
         await self._publish(None)
 
 
@@ -134,13 +113,13 @@ class SelfManagedCertificates(Certificates):
                 # Clients must trust a CA before it signs the certificate.
                 await self._publish(current.bundle)
                 if current.usable(self._hosts, self._now()):
-                    self._serve(current.chain)  # also if its successor cannot be stored
+                    self._tls.load(current.chain)  # also if its successor cannot be stored
             fresh = renewed(current, self._hosts, self._now(), self._lifetimes, published=current is not None)
             if fresh is not current:
                 if not await self._written(secret, fresh):
                     continue
                 await self._publish(fresh.bundle)
-            self._serve(fresh.chain)
+            self._tls.load(fresh.chain)
             return
         raise CertificateError(f"{self._path} changed during each of {_ATTEMPTS} attempts; the next refresh retries")
 

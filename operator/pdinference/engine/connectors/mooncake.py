@@ -7,9 +7,10 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.engine.command import EnvironmentVariable, pod_field_variable, variable
 from pdinference.engine.connectors.connector import Connector, Port
+from pdinference.engine.connectors.handover import MOONCAKE_BOOTSTRAP_PORT
 
-_BOOTSTRAP = Port("kv-bootstrap", 8998, router=True)
-"""Port of P's bootstrap server for router and D (vLLM's default for VLLM_MOONCAKE_BOOTSTRAP_PORT)."""
+_BOOTSTRAP = Port("kv-bootstrap", MOONCAKE_BOOTSTRAP_PORT, router=True)
+"""Where the router and D get the Mooncake addresses of P."""
 _BOOTSTRAP_ANNOTATION = "vllm.ai/bootstrap-port"
 """Annotation of P pods with the port of the bootstrap server (vllm-router 0.1.17)."""
 

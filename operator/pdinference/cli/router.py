@@ -1,0 +1,145 @@
+"""`pdinference router run`: the request path of one revision."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pdinference.api import names
+from pdinference.api.names import Role
+
+if TYPE_CHECKING:
+    from pdinference.router.keys import KeyLimits
+    from pdinference.router.pods import Observed
+
+_POLICIES = ("least_loaded", "cache_aware", "consistent_hash", "round_robin", "power_of_two", "random")
+
+
+@click.group("router")
+def router_command() -> None:
+    """The router in front of P and D."""
+
+
+@router_command.command("run")
+@click.option("--host", default="0.0.0.0", show_default=True, help="Address to listen on.")  # noqa: S104 - a pod's
+@click.option("--port", type=click.IntRange(0, 65535), default=names.ROUTER_PORT, show_default=True)
+@click.option(
+    "--state-port",
+    type=click.IntRange(0, 65535),
+    default=names.ROUTER_METRICS_PORT,
+    show_default=True,
+    help="Port of /metrics, /healthz and /readyz.",
+)
+@click.option("--namespace", default="", help="Namespace of the PDInference whose pods are watched.")
+@click.option("--name", default="", help="Name of the PDInference.")
+@click.option("--revision", default="", help="Revision whose pods get the requests.")
+@click.option("--prefill", multiple=True, metavar="HOST:PORT", help="A P server, in place of watched pods.")
+@click.option("--decode", multiple=True, metavar="HOST:PORT", help="A D server, in place of watched pods.")
+@click.option("--handover", type=click.Choice(("nixl", "mooncake", "prompt")), default="nixl", show_default=True)
+@click.option("--policy", type=click.Choice(_POLICIES), default="least_loaded", show_default=True)
+@click.option(
+    "--when-no-prefill",
+    type=click.Choice(("Serve", "Wait", "Fail")),
+    default="Serve",
+    show_default=True,
+    help="What happens to requests while no P pod computes prompts: D computes them, they wait, or they fail.",
+)
+@click.option("--max-wait-seconds", type=click.FloatRange(0, min_open=True), default=60, show_default=True)
+@click.option("--max-queued-requests", type=click.IntRange(1), default=100, show_default=True)
+@click.option("--drain-seconds", type=click.FloatRange(0), default=300, show_default=True)
+@click.option(
+    "--api-keys-folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Mounted Secret with a file for each client, with a key on each line. Default: no keys.",
+)
+@click.option(
+    "--api-key-limit",
+    multiple=True,
+    metavar="NAME=REQUESTS_PER_MINUTE:CONCURRENT_REQUESTS",
+    help="Limits of a client; an empty number is no limit.",
+)
+@click.option(
+    "--tls-folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Mounted Secret with tls.crt and tls.key for clients. Default: HTTP.",
+)
+@click.option("--log-requests/--no-log-requests", default=True, help="Log one line of JSON for each request.")
+def run_command(
+    *,
+    host: str,
+    port: int,
+    state_port: int,
+    namespace: str,
+    name: str,
+    revision: str,
+    prefill: tuple[str, ...],
+    decode: tuple[str, ...],
+    handover: str,
+    policy: str,
+    when_no_prefill: str,
+    max_wait_seconds: float,
+    max_queued_requests: int,
+    drain_seconds: float,
+    api_keys_folder: Path | None,
+    api_key_limit: tuple[str, ...],
+    tls_folder: Path | None,
+    log_requests: bool,
+) -> None:
+    """Send requests to P and D pods until SIGTERM, then finish the running requests."""
+    import uvloop  # noqa: PLC0415 - no other command needs it
+
+    from pdinference.engine.connectors.handover import HANDOVERS  # noqa: PLC0415 - aiohttp takes its time to import
+    from pdinference.router.choice import policies  # noqa: PLC0415
+    from pdinference.router.dispatch import Rules, WhenNoPrefill  # noqa: PLC0415
+    from pdinference.router.keys import Keys  # noqa: PLC0415
+    from pdinference.router.pods import Pods  # noqa: PLC0415
+    from pdinference.router.run import Settings, run  # noqa: PLC0415
+
+    watched = (namespace, name, revision)
+    if any(watched) != all(watched) or all(watched) == bool(prefill or decode):
+        raise click.UsageError("Set --namespace, --name and --revision, or --prefill and --decode.")
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("pdinference.router.access").disabled = not log_requests
+    without: WhenNoPrefill = when_no_prefill  # type: ignore[assignment]
+    rules = Rules(HANDOVERS[handover], policies(policy), without, max_wait_seconds, max_queued_requests)
+    keys = None if api_keys_folder is None else Keys(api_keys_folder, dict(map(_key_limits, api_key_limit)))
+    settings = Settings(rules, host, port, state_port, drain_seconds, keys=keys, tls_folder=tls_folder)
+
+    pods = Pods()
+
+    async def serve() -> None:
+        await run(settings, pods, discover)
+
+    if namespace:
+        from pdinference.router.discovery import Discovery  # noqa: PLC0415
+
+        discover = Discovery(pods, namespace, name, revision).forever
+    else:
+        pods.observe(_fixed(prefill, decode))
+        discover = _nothing_to_discover
+    uvloop.run(serve())
+
+
+def _key_limits(text: str) -> tuple[str, "KeyLimits"]:
+    from pdinference.router.keys import KeyLimits  # noqa: PLC0415
+
+    name, _, limits = text.partition("=")
+    per_minute, separator, concurrent = limits.partition(":")
+    if not name or not separator or not all(part.isdecimal() or not part for part in (per_minute, concurrent)):
+        raise click.BadParameter(f"{text!r} is not NAME=REQUESTS_PER_MINUTE:CONCURRENT_REQUESTS")
+    if "0" in (per_minute, concurrent):
+        raise click.BadParameter(f"{text!r}: a limit must be at least 1")
+    return name, KeyLimits(*(int(part) if part else None for part in (per_minute, concurrent)))
+
+
+async def _nothing_to_discover() -> None:
+    await asyncio.Event().wait()
+
+
+def _fixed(prefill: tuple[str, ...], decode: tuple[str, ...]) -> dict[str, "Observed"]:
+    from pdinference.router.pods import Observed  # noqa: PLC0415
+
+    roles = dict.fromkeys(prefill, Role.PARAMETER) | dict.fromkeys(decode, Role.DECODE)
+    return {address: Observed(address, address, role, address, ready=True) for address, role in roles.items()}

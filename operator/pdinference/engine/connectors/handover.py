@@ -1,0 +1,139 @@
+"""What the router adds to the requests to P and D, so that the KV cache of a prompt goes from P to D."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+TransferParams = dict[str, Any]
+"""`kv_transfer_params` of a request or of a response (vllm/entrypoints/openai/chat_completion/protocol.py)."""
+
+MEMBER = "kv_transfer_params"
+"""The member of bodies that has them."""
+
+MOONCAKE_BOOTSTRAP_PORT: Final = 8998
+"""vLLM's default for VLLM_MOONCAKE_BOOTSTRAP_PORT."""
+
+
+class HandoverError(Exception):
+    """The response of P does not say where its KV cache is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """A request to P.
+
+    Attributes:
+        transfer: Id of the hand-over, made by the router.
+        engine: Id of the engine in P that computes the prompt; empty if the connector has no bootstrap server.
+        bootstrap: URL of the bootstrap server in P; empty without one.
+    """
+
+    transfer: str
+    engine: str = ""
+    bootstrap: str = ""
+
+
+class Handover(ABC):
+    """The two requests of a hand-over: first to P, which answers after one token, then to D.
+
+    Attributes:
+        name: Value of the router's option `--handover`.
+        bootstrap_port: Port at which P names its engines (`GET /query`); None if the connector has no such server.
+        members: Further members of the request to P.
+    """
+
+    name: ClassVar[str]
+    bootstrap_port: ClassVar[int | None] = None
+    members: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+
+    @abstractmethod
+    def to_prefill(self, prefill: Prefill) -> TransferParams | None:
+        """Parameters of the request to P; None if it needs none."""
+
+    @abstractmethod
+    def to_decode(self, prefill: Prefill, response: Mapping[str, Any]) -> TransferParams | None:
+        """Parameters of the request to D; None if it needs none.
+
+        Args:
+            prefill: The request to P.
+            response: The response of P.
+
+        Raises:
+            HandoverError: P computed the prompt, but D cannot find its KV cache.
+        """
+
+
+class NixlHandover(Handover):
+    """D gets the engine, address, blocks and number of stages from the response of P.
+
+    The same parameters serve NixlConnector, which pulls, and NixlPushConnector. P releases the blocks once D has read
+    them, so a response of P serves one request to one D (vllm/distributed/kv_transfer/kv_connector/v1/nixl).
+    """
+
+    name = "nixl"
+
+    def to_prefill(self, _prefill: Prefill) -> TransferParams:
+        """P keeps its blocks until D has read them."""
+        return {
+            "do_remote_decode": True,
+            "do_remote_prefill": False,
+            "remote_engine_id": None,
+            "remote_block_ids": None,
+            "remote_host": None,
+            "remote_port": None,
+        }
+
+    def to_decode(self, _prefill: Prefill, response: Mapping[str, Any]) -> TransferParams:
+        """All that P returned, with members that only later releases of vLLM have."""
+        found = response.get(MEMBER)
+        if not isinstance(found, dict) or not found.get("remote_engine_id"):
+            raise HandoverError("the response of P has no kv_transfer_params")
+        return found
+
+
+class MooncakeHandover(Handover):
+    """P and D know a transfer by its id; D finds the engine by the bootstrap server of P.
+
+    P keeps the blocks only of a request that ends by its length, not of one whose first token ends the answer
+    (vllm/distributed/kv_transfer/kv_connector/v1/mooncake/mooncake_connector.py, request_finished).
+    """
+
+    name = "mooncake"
+    bootstrap_port = MOONCAKE_BOOTSTRAP_PORT
+    members = MappingProxyType({"ignore_eos": True, "stop": None, "stop_token_ids": None})
+
+    def to_prefill(self, prefill: Prefill) -> TransferParams:
+        """P keeps its blocks until D has them."""
+        return {"do_remote_decode": True, "do_remote_prefill": False, "transfer_id": prefill.transfer}
+
+    def to_decode(self, prefill: Prefill, _response: Mapping[str, Any]) -> TransferParams:
+        """Where the blocks are."""
+        if not prefill.engine:
+            raise HandoverError("the bootstrap server of P named no engine")
+        return {
+            "do_remote_decode": False,
+            "do_remote_prefill": True,
+            "transfer_id": prefill.transfer,
+            "remote_engine_id": prefill.engine,
+            "remote_bootstrap_addr": prefill.bootstrap,
+        }
+
+
+class PromptHandover(Handover):
+    """D finds the KV cache by the tokens of the prompt: SharedStorage, LMCache."""
+
+    name = "prompt"
+
+    def to_prefill(self, _prefill: Prefill) -> None:
+        """P stores the KV cache of every prompt."""
+
+    def to_decode(self, _prefill: Prefill, _response: Mapping[str, Any]) -> None:
+        """D looks up every prompt."""
+
+
+HANDOVERS: Mapping[str, Handover] = {
+    handover.name: handover for handover in (NixlHandover(), MooncakeHandover(), PromptHandover())
+}
+"""The hand-overs, by name."""

@@ -1,0 +1,160 @@
+"""What clients may call, and what a request means for P and D."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+
+from pdinference.engine.connectors.handover import MEMBER, TransferParams
+
+_BYTES_PER_TOKEN: Final = 4
+"""Of English text in UTF-8. Loads of P are compared with each other, so only the ratio of two prompts matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A path of vLLM's API that clients may use.
+
+    Attributes:
+        limits: Members of the body that limit the number of generated tokens. With them, a request is split into
+            prefill and decode; without them, D answers alone.
+    """
+
+    limits: tuple[str, ...] = ()
+
+
+_WHOLE: Final = Endpoint()
+POST: Final[Mapping[str, Endpoint]] = {
+    "/v1/chat/completions": Endpoint(("max_tokens", "max_completion_tokens")),
+    "/v1/completions": Endpoint(("max_tokens",)),
+    "/v1/responses": Endpoint(("max_output_tokens",)),
+    "/v1/messages": Endpoint(("max_tokens",)),
+    **dict.fromkeys(
+        (
+            "/v1/messages/count_tokens",
+            "/v1/embeddings",
+            "/v1/audio/transcriptions",
+            "/v1/audio/translations",
+            "/v1/score",
+            "/v1/rerank",
+            "/v2/rerank",
+            "/score",
+            "/rerank",
+            "/classify",
+            "/pooling",
+            "/tokenize",
+            "/detokenize",
+        ),
+        _WHOLE,
+    ),
+}
+"""Endpoints of requests with a body. All others, such as those that load adapters or profile, are refused."""
+GET: Final = frozenset({"/v1/models", "/version"})
+
+# A hand-over carries the KV cache of one sequence, with all of its prompt tokens computed in the usual way.
+_ONE: Final = ("n", "best_of")
+_NOT_SPLIT: Final = ("previous_response_id", "background", "use_beam_search", "prompt_logprobs", "echo")
+_NOT_FOR_PREFILL: Final = ("stream_options", "min_tokens", "logprobs", "top_logprobs", "background", *_ONE)
+
+
+class MalformedError(Exception):
+    """The body is not a JSON object, or did not come.
+
+    Attributes:
+        status: HTTP status of the response.
+    """
+
+    def __init__(self, message: str, status: int = HTTPStatus.BAD_REQUEST) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request of a client.
+
+    Attributes:
+        path: Path of the endpoint.
+        body: The body as it came.
+        members: The members of a body in JSON, without `kv_transfer_params`: with these, a client could make D read
+            from any address. Empty if D gets the body as it is.
+        split: Whether P computes the prompt.
+        stream: Whether the client wants a stream of events.
+        headers: Headers for vLLM.
+        session: Key of the session; empty without one.
+    """
+
+    path: str
+    body: bytes
+    members: Mapping[str, Any] = field(default_factory=dict)
+    split: bool = False
+    stream: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+    session: str = ""
+
+    @property
+    def tokens(self) -> int:
+        """Estimate of the number of prompt tokens, for the load of P."""
+        return 1 + len(self.body) // _BYTES_PER_TOKEN
+
+    def for_prefill(self, params: TransferParams | None, more: Mapping[str, Any]) -> bytes:
+        """The body for P: the same prompt, one token, no stream.
+
+        Args:
+            params: Parameters of the hand-over.
+            more: Further members; None removes one.
+        """
+        limits = POST[self.path].limits
+        members = {name: value for name, value in self.members.items() if name not in _NOT_FOR_PREFILL}
+        if "max_output_tokens" in limits:
+            members["store"] = False
+        named = [name for name in limits if name in members] or list(limits[:1])
+        members |= {"stream": False, **dict.fromkeys(named, 1)}
+        for name, value in more.items():
+            members.pop(name, None)
+            if value is not None:
+                members[name] = value
+        return msgspec.json.encode(members | ({} if params is None else {MEMBER: params}))
+
+    def for_decode(self, params: TransferParams | None) -> bytes:
+        """The body for D."""
+        if not self.members:
+            return self.body
+        return msgspec.json.encode({**self.members} | ({} if params is None else {MEMBER: params}))
+
+
+def read_call(path: str, body: bytes, content_type: str, headers: Mapping[str, str], session: str = "") -> Call:
+    """Read the body of a request to one of the endpoints in `POST`.
+
+    Raises:
+        MalformedError: The endpoint takes JSON, and the body has none.
+    """
+    endpoint = POST[path]
+    if not endpoint.limits and content_type != "application/json":
+        return Call(path, body, headers=headers, session=session)  # audio comes as a form
+    try:
+        members = msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise MalformedError(f"The body is not a JSON object: {error}") from None
+    members.pop(MEMBER, None)
+    return Call(
+        path,
+        body,
+        members=members,
+        split=bool(endpoint.limits) and _one_sequence(members),
+        stream=members.get("stream") is True,
+        headers=headers,
+        session=session,
+    )
+
+
+def _one_sequence(members: Mapping[str, Any]) -> bool:
+    """Whether the request has one prompt and one answer, so that one hand-over serves it."""
+    if any(members.get(name) not in (None, 1) for name in _ONE):  # a tuple, because a value may be a list
+        return False
+    if any(members.get(name) for name in _NOT_SPLIT):
+        return False
+    prompt = members.get("prompt", "")
+    return isinstance(prompt, str) or (isinstance(prompt, list) and all(isinstance(token, int) for token in prompt))

@@ -1,0 +1,89 @@
+"""Which pod gets a request. Pure: candidates and a request in, a pod out."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from itertools import count
+from typing import Final
+
+from pdinference.api.names import Role
+from pdinference.router.calls import Call
+from pdinference.router.pods import Pod
+
+Choose = Callable[[Sequence[Pod], Call], Pod]
+"""Chooses from at least one pod."""
+
+_PREFIX_BYTES: Final = 2048
+"""Requests whose bodies start with the same bytes share a prefix: the system prompt comes first."""
+_IMBALANCE: Final = 1.5
+"""An affine pod gets a request unless its load would be more than this multiple of the mean."""
+
+
+def least_tokens(pods: Sequence[Pod], _call: Call) -> Pod:
+    """The pod with the fewest outstanding prompt tokens."""
+    return min(pods, key=lambda pod: (pod.tokens, pod.requests, random.random()))  # noqa: S311 - breaks ties
+
+
+def least_requests(pods: Sequence[Pod], _call: Call) -> Pod:
+    """The pod with the fewest running requests."""
+    return min(pods, key=lambda pod: (pod.requests, pod.tokens, random.random()))  # noqa: S311 - breaks ties
+
+
+def at_random(pods: Sequence[Pod], _call: Call) -> Pod:
+    """Any pod."""
+    return random.choice(pods)  # noqa: S311 - nothing secret
+
+
+def better_of_two(pods: Sequence[Pod], call: Call) -> Pod:
+    """The less loaded one of two random pods."""
+    return least_tokens(random.sample(pods, min(2, len(pods))), call)
+
+
+def by_prefix(pods: Sequence[Pod], call: Call) -> Pod:
+    """The pod that has had requests with the same beginning, while its load is near the mean."""
+    return _bounded(pods, call, call.body[:_PREFIX_BYTES])
+
+
+def by_session(pods: Sequence[Pod], call: Call) -> Pod:
+    """The pod of the session. Requests without one go to the least loaded pod."""
+    return _affine(pods, call.session.encode())[0] if call.session else least_requests(pods, call)
+
+
+class RoundRobin:
+    """One pod after the other."""
+
+    def __init__(self) -> None:
+        self._turn = count()
+
+    def __call__(self, pods: Sequence[Pod], _call: Call) -> Pod:
+        """The next pod by name."""
+        return sorted(pods, key=lambda pod: pod.observed.name)[next(self._turn) % len(pods)]
+
+
+def _bounded(pods: Sequence[Pod], call: Call, key: bytes) -> Pod:
+    """Consistent hashing with bounded loads (Mirrokni et al., 2016), by outstanding tokens."""
+    limit = _IMBALANCE * (sum(pod.tokens for pod in pods) + call.tokens) / len(pods)
+    fits = (pod for pod in _affine(pods, key) if pod.tokens == 0 or pod.tokens + call.tokens <= limit)
+    return next(fits, None) or least_tokens(pods, call)
+
+
+def _affine(pods: Sequence[Pod], key: bytes) -> list[Pod]:
+    """Rendezvous hashing: the order changes only where a pod comes or goes."""
+
+    def weight(pod: Pod) -> bytes:
+        return blake2b(key, key=pod.observed.uid.encode()[:64], digest_size=8).digest()
+
+    return sorted(pods, key=weight, reverse=True)
+
+
+def policies(name: str) -> Mapping[Role, Choose]:
+    """The policy for each role, by its name in `spec.router.policy`."""
+    chosen: dict[str, tuple[Choose, Choose]] = {
+        "least_loaded": (least_tokens, least_requests),
+        "cache_aware": (by_prefix, least_requests),
+        "consistent_hash": (by_session, by_session),
+        "round_robin": (RoundRobin(), RoundRobin()),
+        "power_of_two": (better_of_two, better_of_two),
+        "random": (at_random, at_random),
+    }
+    return dict(zip((Role.PARAMETER, Role.DECODE), chosen[name], strict=True))

@@ -1,0 +1,267 @@
+"""From a call to an answer: prefill on P, decode on D, and another pod where one fails before it has answered."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final, Literal
+from uuid import uuid4
+
+import aiohttp
+import msgspec
+
+from pdinference.api.names import Role
+from pdinference.engine.connectors.handover import Handover, HandoverError, Prefill, TransferParams
+from pdinference.router.calls import Call
+from pdinference.router.choice import Choose
+from pdinference.router.exchange import PodFailure, Stream, Whole, exchange
+from pdinference.router.pods import Pod, Pods
+from pdinference.router.record import Record
+
+WhenNoPrefill = Literal["Serve", "Wait", "Fail"]
+"""What happens to a request while no P pod can compute its prompt: D computes it, it waits for P, or it fails."""
+
+_LOG = logging.getLogger(__name__)
+_MOST_FAILURES: Final = 3
+"""Pods of a role that may fail while they have a request. After that the request fails: it may be what kills them. A
+pod that refused the connection does not count."""
+_FIRST_PAUSE_S: Final = 0.05
+_JSON: Final = "application/json"
+
+
+class UnavailableError(Exception):
+    """No pod answered the request in time.
+
+    Attributes:
+        status: HTTP status for the client.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class RefusedError(Exception):
+    """Pods answered the request with an error, so the fault seems to be in the request.
+
+    Attributes:
+        answer: The response for the client.
+    """
+
+    def __init__(self, answer: Whole) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How requests are routed.
+
+    Attributes:
+        handover: What goes from P to D.
+        choose: The policy for each role.
+        when_no_prefill: What happens without P.
+        max_wait: Seconds that a request may wait for pods in all.
+        max_queued: Number of requests that may wait at a time.
+    """
+
+    handover: Handover
+    choose: Mapping[Role, Choose]
+    when_no_prefill: WhenNoPrefill = "Serve"
+    max_wait: float = 60.0
+    max_queued: int = 100
+
+
+@dataclass(slots=True)
+class Dispatcher:
+    """Sends calls to pods.
+
+    Attributes:
+        queued: Number of requests that wait for a pod.
+    """
+
+    pods: Pods
+    session: aiohttp.ClientSession
+    rules: Rules
+    queued: int = field(default=0, init=False)
+    _ending: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    def end(self) -> None:
+        """Refuse the requests that wait, and those that would: the process ends."""
+        self._ending.set()
+
+    @asynccontextmanager
+    async def answer(self, call: Call, record: Record) -> AsyncIterator[Whole | Stream]:
+        """The answer to a call. Its connection is open until the end of the block.
+
+        Raises:
+            RefusedError: P refused the request.
+            UnavailableError: No pod answered it.
+        """
+        until = asyncio.get_running_loop().time() + self.rules.max_wait
+        failed = _Failed()
+        async with AsyncExitStack() as stack:
+            while True:
+                params = await self._prefilled(call, record, until) if call.split else None
+                pod = await self._pod(call, failed, until)
+                try:
+                    with record.stage("first_token"):
+                        sent = await stack.enter_async_context(exchange(pod, self.session, call.tokens))
+                        answer = await sent.begin("POST", call.path, call.headers, call.for_decode(params))
+                    break
+                except PodFailure as failure:
+                    await stack.aclose()
+                    self._note(pod, failure, record)
+                    failed.add(pod, failure)
+                    failed.check()
+                    await asyncio.sleep(failed.pause)
+            self.pods.worked(pod)
+            record.decode = pod.observed.name
+            yield answer
+
+    async def _prefilled(self, call: Call, record: Record, until: float) -> TransferParams | None:
+        """Let P compute the prompt. None: D finds the KV cache by the prompt, or computes it itself."""
+        failed = _Failed()
+        reason = "no_pod"
+        while True:
+            pods = self._choices(Role.PARAMETER, failed)
+            if not pods:
+                if self.rules.when_no_prefill != "Wait":
+                    break
+                await self._wait(Role.PARAMETER, until)
+                pods = self.pods.available(Role.PARAMETER)
+            pod = self.rules.choose[Role.PARAMETER](pods, call)
+            try:
+                return await self._prefill(pod, call, record)
+            except HandoverError:
+                reason = "no_handover"
+                break
+            except PodFailure as failure:
+                reason = failure.reason
+                self._note(pod, failure, record)
+                failed.add(pod, failure)
+                if failed.too_many:
+                    break
+                if self.rules.when_no_prefill == "Wait":
+                    await asyncio.sleep(failed.pause)
+        if self.rules.when_no_prefill == "Serve" or reason == "no_handover":
+            record.fell_back(reason)
+            return None
+        raise UnavailableError(HTTPStatus.SERVICE_UNAVAILABLE, f"No P pod computed the prompt ({reason}).")
+
+    async def _prefill(self, pod: Pod, call: Call, record: Record) -> TransferParams | None:
+        handover = self.rules.handover
+        with record.stage("prefill"):
+            prefill = await self._prepared(pod, record)
+            body = call.for_prefill(handover.to_prefill(prefill), handover.members)
+            async with exchange(pod, self.session, call.tokens) as sent:
+                answer = await sent.begin("POST", call.path, {**call.headers, "Content-Type": _JSON}, body)
+        if isinstance(answer, Stream):
+            raise PodFailure("stream_from_prefill")
+        if answer.status != HTTPStatus.OK:
+            raise RefusedError(answer)
+        self.pods.worked(pod)
+        record.prefill = pod.observed.name
+        return handover.to_decode(prefill, _decoded(answer))
+
+    async def _prepared(self, pod: Pod, record: Record) -> Prefill:
+        """A hand-over from a P pod, with the engine that its bootstrap server names."""
+        port = self.rules.handover.bootstrap_port
+        if port is None:
+            return Prefill(record.request_id)
+        bootstrap = f"http://{pod.observed.address.rpartition(':')[0]}:{port}"
+        if not pod.engine:
+            async with exchange(pod, self.session, 0) as sent:
+                answer = await sent.begin("GET", "/query", {}, None, url=bootstrap)
+            if isinstance(answer, Stream) or answer.status != HTTPStatus.OK:
+                raise PodFailure("no_bootstrap_server")
+            first: Any = next(iter(_decoded(answer).values()), {})  # of data-parallel ranks; P has one
+            pod.engine = str(first.get("engine_id") or "") if isinstance(first, dict) else ""
+        # The id is unique even if a client sends the same request id twice.
+        return Prefill(f"xfer-{uuid4()}", pod.engine, bootstrap)
+
+    async def _pod(self, call: Call, failed: "_Failed", until: float) -> Pod:
+        """A D pod for a call: one that has not failed it, if there is one."""
+        if not self.pods.available(Role.DECODE):
+            await self._wait(Role.DECODE, until)
+        pods = self._choices(Role.DECODE, failed) or self.pods.available(Role.DECODE)
+        return self.rules.choose[Role.DECODE](pods, call)
+
+    def _choices(self, role: Role, failed: "_Failed") -> list[Pod]:
+        return [pod for pod in self.pods.available(role) if pod not in failed.pods]
+
+    async def _wait(self, role: Role, until: float) -> None:
+        with self._queue():
+            ready = asyncio.ensure_future(self.pods.wait(role, until))
+            ending = asyncio.ensure_future(self._ending.wait())
+            try:
+                await asyncio.wait((ready, ending), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                ready.cancel()
+                ending.cancel()
+            if self._ending.is_set():
+                raise UnavailableError(
+                    HTTPStatus.SERVICE_UNAVAILABLE, "The router is shutting down. Retry the request."
+                )
+            if not ready.result():
+                raise UnavailableError(HTTPStatus.GATEWAY_TIMEOUT, f"No {role} pod was ready in time.")
+
+    @contextmanager
+    def _queue(self) -> Iterator[None]:
+        if self.queued >= self.rules.max_queued:
+            raise UnavailableError(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"No pod is ready, and the queue is full ({self.queued} requests)."
+            )
+        self.queued += 1
+        try:
+            yield
+        finally:
+            self.queued -= 1
+
+    def _note(self, pod: Pod, failure: PodFailure, record: Record) -> None:
+        if failure.answer is None:  # a request that makes a pod answer with an error must not take the pod from others
+            self.pods.failed(pod)
+        record.failed(pod.observed.role, failure.reason)
+        _LOG.warning(
+            "%s pod %s failed request %s: %s", pod.observed.role, pod.observed.name, record.request_id, failure.reason
+        )
+
+
+def _decoded(answer: Whole) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(answer.body, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        raise PodFailure("malformed_answer") from None
+
+
+@dataclass(slots=True)
+class _Failed:
+    """The pods of a role that failed a request."""
+
+    pods: list[Pod] = field(default_factory=list)
+    _number: int = 0
+    _last: PodFailure | None = None
+
+    def add(self, pod: Pod, failure: PodFailure) -> None:
+        self.pods.append(pod)
+        self._number += failure.reached
+        self._last = failure
+
+    @property
+    def too_many(self) -> bool:
+        return self._number >= _MOST_FAILURES
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next try."""
+        return float(_FIRST_PAUSE_S * 2 ** min(len(self.pods) - 1, 5))
+
+    def check(self) -> None:
+        """Raise the error for the client if there were too many."""
+        if self._last is None or not self.too_many:
+            return
+        if self._last.answer is not None:
+            raise RefusedError(self._last.answer)
+        raise UnavailableError(HTTPStatus.BAD_GATEWAY, f"D pods failed; the last reason was: {self._last.reason}.")

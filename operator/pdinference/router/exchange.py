@@ -1,0 +1,232 @@
+"""One request to one pod."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+import aiohttp
+import msgspec
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from pdinference.router.pods import Pod
+
+_LONGEST_ANSWER: Final = 64 * 2**20
+"""Bytes of an answer that is not a stream. It is read as a whole, so that a pod that dies meanwhile can be replaced."""
+_EVENTS: Final = "text/event-stream"
+_FAULT: Final = HTTPStatus.INTERNAL_SERVER_ERROR
+_RETRIED: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT})
+"""Responses below 500 that another pod may answer better."""
+
+
+_REFUSED: Final = "refused"
+
+
+class PodFailure(Exception):  # noqa: N818 - the field's word
+    """A pod did not answer a request, or stopped in the middle of its answer.
+
+    Attributes:
+        reason: For metrics and logs: `refused`, `disconnected`, `deleted`, `hung`, `status_503` etc.
+        answer: The response of a pod that can answer, but not this request.
+    """
+
+    def __init__(self, reason: str, answer: "Whole | None" = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.answer = answer
+
+    @property
+    def reached(self) -> bool:
+        """Whether the pod may have begun to compute."""
+        return self.reason != _REFUSED
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """An answer that is complete."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    body: bytes
+
+
+class Stream:
+    """A stream of events of which the first bytes have come."""
+
+    def __init__(self, exchange: "Exchange", response: aiohttp.ClientResponse, first: bytes) -> None:
+        self.status = response.status
+        self.headers = response.headers
+        self.first = first
+        self._exchange = exchange
+        self._response = response
+
+    async def rest(self) -> AsyncIterator[bytes]:
+        """The bytes after the first ones, as they come.
+
+        Raises:
+            PodFailure: The stream has broken off.
+        """
+        with self._exchange.failures():
+            async for chunk in self._response.content.iter_any():
+                self._exchange.heard()
+                yield chunk
+
+
+class Exchange:
+    """A request to a pod. It ends early if the pod turns out to be lost.
+
+    Attributes:
+        pod: Where it went.
+        silent_since: When the pod last sent something; the start of the request before that.
+    """
+
+    def __init__(self, pod: Pod, session: aiohttp.ClientSession) -> None:
+        self.pod = pod
+        self.silent_since = 0.0
+        self._session = session
+        self._loop = asyncio.get_running_loop()
+        self._response: aiohttp.ClientResponse | None = None
+        self._beginning: asyncio.Task[Whole | Stream] | None = None
+        self._lost = ""
+
+    def heard(self) -> None:
+        """Note that the pod sent something."""
+        self.silent_since = self._loop.time()
+
+    def abort(self, reason: str) -> None:
+        """End it as a failure of the pod."""
+        self._lost = self._lost or reason
+        if self._beginning is not None and not self._beginning.done():
+            self._beginning.cancel()
+        if self._response is not None:
+            self._response.close()
+
+    def close(self) -> None:
+        """Give the connection back, or close it if the answer is not complete. vLLM then stops computing."""
+        if self._response is not None:
+            self._response.release()
+
+    def failures(self) -> "_Failures":
+        """Turn errors of the connection into `PodFailure`."""
+        return _Failures(self)
+
+    @property
+    def lost(self) -> str:
+        """Why it was ended; empty if it was not."""
+        return self._lost
+
+    async def begin(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, *, url: str = ""
+    ) -> Whole | Stream:
+        """Send the request, and wait for the first bytes of a stream or for a whole answer.
+
+        Args:
+            method: HTTP method.
+            path: Path on the server.
+            headers: Headers.
+            body: The body, if there is one.
+            url: Of another server in the pod than vLLM, without a path.
+
+        Raises:
+            PodFailure: The pod did not answer, or cannot serve the request now.
+        """
+        self.heard()
+        self._beginning = asyncio.create_task(self._begin(method, (url or self.pod.url) + path, headers, body))
+        try:
+            with self.failures():
+                answer = await self._beginning
+        finally:
+            self._beginning.cancel()
+        if isinstance(answer, Whole) and (answer.status >= _FAULT or answer.status in _RETRIED):
+            raise PodFailure(f"status_{answer.status}", answer)
+        return answer
+
+    async def _begin(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Whole | Stream:
+        self._response = response = await self._session.request(
+            method, url, headers=headers, data=body, allow_redirects=False
+        )
+        if response.content_type == _EVENTS and response.status == HTTPStatus.OK:
+            first = await response.content.readany()
+            self.heard()
+            if not first or _is_fault(first):
+                raise PodFailure("empty_stream" if not first else "error_event")
+            return Stream(self, response, first)
+        length, chunks = 0, []
+        async for chunk in response.content.iter_any():
+            self.heard()
+            chunks.append(chunk)
+            length += len(chunk)
+            if length > _LONGEST_ANSWER:
+                raise PodFailure("answer_too_large")
+        return Whole(response.status, response.headers, b"".join(chunks))
+
+
+class _Failures:
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            current = asyncio.current_task()
+            if not self._exchange.lost or (current is not None and current.cancelling()):
+                return  # the client has gone
+            raise PodFailure(self._exchange.lost) from None
+        if isinstance(error, aiohttp.ClientConnectorError):
+            raise PodFailure(self._exchange.lost or _REFUSED) from error
+        if isinstance(error, aiohttp.ClientError | OSError | TimeoutError):
+            raise PodFailure(self._exchange.lost or "disconnected") from error
+
+
+def _is_fault(first: bytes) -> bool:
+    """Whether a stream begins with an error of the server: vLLM has sent the headers before it computes."""
+    if not first.startswith(b'data: {"error"'):
+        return False
+    try:
+        error = msgspec.json.decode(first.removeprefix(b"data: ").split(b"\n", 1)[0])["error"]
+        return int(error["code"]) >= _FAULT
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError):
+        return True
+
+
+@asynccontextmanager
+async def exchange(pod: Pod, session: aiohttp.ClientSession, tokens: int) -> AsyncIterator[Exchange]:
+    """A request to a pod that counts as its load until the end of the block."""
+    found = Exchange(pod, session)
+    with pod.sending(found, tokens):
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+def end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:
+    """The headers that go on to the next hop (RFC 9110, section 7.6.1), without lengths and encodings of bodies."""
+    named = {name.strip().lower() for name in headers.get("Connection", "").split(",")}
+    return CIMultiDict(
+        (name, value)
+        for name, value in headers.items()
+        if name.lower() not in _HOP_BY_HOP and name.lower() not in named
+    )
+
+
+_HOP_BY_HOP: Final = frozenset(
+    {
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)

@@ -1,0 +1,153 @@
+"""API keys of clients, from a Secret that is mounted as a folder, and the limits of each."""
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+_LOG = logging.getLogger(__name__)
+_PERIOD_S: Final = 2.0
+_MOST_NAMES: Final = 100
+_LONGEST_FILE: Final = 16384
+_SHORTEST_KEY: Final = 16
+_BEARER: Final = "bearer "
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """Limits of one name; None is unlimited.
+
+    Attributes:
+        requests_per_minute: Requests that may begin in a minute.
+        concurrent_requests: Requests at a time.
+    """
+
+    requests_per_minute: int | None = None
+    concurrent_requests: int | None = None
+
+
+class UnknownKeyError(Exception):
+    """The request has no key, or one that is not in the Secret."""
+
+
+class KeyLimitError(Exception):
+    """The name has too many requests.
+
+    Attributes:
+        retry_after: Seconds until another request may begin.
+    """
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Keys:
+    """The keys that are valid now.
+
+    Each file of the folder has the name of a client, and a key on each line, so that two are valid while one replaces
+    the other. Without a single key, no request is admitted.
+
+    Args:
+        folder: Where the Secret is mounted.
+        limits: By name.
+        clock: Monotonic clock, in seconds.
+    """
+
+    def __init__(
+        self, folder: Path, limits: Mapping[str, KeyLimits], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._folder = folder
+        self._limits = limits
+        self._clock = clock
+        self._digests: tuple[tuple[bytes, str], ...] = ()
+        self._usage: dict[str, _Usage] = {}
+        self.load()
+
+    async def forever(self) -> None:
+        """Read the folder again and again, until cancelled. The kubelet updates it within about a minute."""
+        while True:
+            await asyncio.sleep(_PERIOD_S)
+            self.load()
+
+    def load(self) -> None:
+        """Read the folder. Keys stay as they were while it cannot be read."""
+        try:
+            found = tuple(self._read())
+        except OSError as error:
+            _LOG.warning("Cannot read the API keys: %s", error)
+            return
+        self._digests = found
+        self._usage = {name: self._usage.get(name) or _Usage() for _, name in found}
+
+    def _read(self) -> Iterator[tuple[bytes, str]]:
+        # A Secret's files are links into a folder whose name begins with two dots.
+        files = sorted(path for path in self._folder.iterdir() if not path.name.startswith(".") and path.is_file())
+        for path in files[:_MOST_NAMES]:
+            with path.open("rb") as file:
+                lines = file.read(_LONGEST_FILE).split()
+            for line in lines:
+                if len(line) >= _SHORTEST_KEY:
+                    yield sha256(line).digest(), path.name
+
+    def name(self, headers: Mapping[str, str]) -> str:
+        """The name of the client that sent these headers.
+
+        Raises:
+            UnknownKeyError: There is none.
+        """
+        sent = headers.get("Authorization", "")
+        key = sent[len(_BEARER) :].strip() if sent[: len(_BEARER)].lower() == _BEARER else headers.get("X-Api-Key", "")
+        digest = sha256(key.encode("utf-8", "surrogateescape")).digest()
+        # All are compared, each in constant time, so that the time says nothing of a key.
+        names = [name for known, name in self._digests if hmac.compare_digest(known, digest)]
+        if not names:
+            raise UnknownKeyError
+        return names[0]
+
+    @contextmanager
+    def request(self, name: str) -> Iterator[None]:
+        """Count a request of a client.
+
+        Raises:
+            KeyLimitError: The client has reached a limit.
+        """
+        limits, usage = self._limits.get(name, KeyLimits()), self._usage.setdefault(name, _Usage())
+        usage.admit(name, limits, self._clock())
+        usage.running += 1
+        try:
+            yield
+        finally:
+            usage.running -= 1
+
+
+@dataclass(slots=True)
+class _Usage:
+    """A token bucket of requests, and those that run.
+
+    Attributes:
+        missing: Requests that are missing from the full bucket.
+        at: When that was so.
+    """
+
+    running: int = 0
+    missing: float = 0.0
+    at: float = 0.0
+
+    def admit(self, name: str, limits: KeyLimits, now: float) -> None:
+        if limits.concurrent_requests is not None and self.running >= limits.concurrent_requests:
+            raise KeyLimitError(f"Key {name} has {self.running} requests, its maximum at a time.", 1)
+        if limits.requests_per_minute is None:
+            return
+        each = 60 / limits.requests_per_minute
+        missing = max(0.0, self.missing - (now - self.at) / each)
+        if missing + 1 > limits.requests_per_minute:
+            message = f"Key {name} has sent its maximum of {limits.requests_per_minute} requests a minute."
+            raise KeyLimitError(message, 1 + int((missing + 1 - limits.requests_per_minute) * each))
+        self.missing, self.at = missing + 1, now

@@ -1,0 +1,162 @@
+"""The P and D pods of the revision, and what the router has sent them."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from pdinference.api.names import ENGINE_ROLES, Role
+
+_FIRST_PAUSE_S: Final = 0.25
+_LONGEST_PAUSE_S: Final = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A pod as the API server has it.
+
+    Attributes:
+        address: Host and port of vLLM; empty before the pod has an address.
+        ready: Whether it is ready and not terminating.
+    """
+
+    uid: str
+    name: str
+    role: Role
+    address: str
+    ready: bool
+
+
+class UnderWay(Protocol):
+    """A request that was sent to a pod."""
+
+    @property
+    def silent_since(self) -> float:
+        """When the pod last sent something, on the clock of the event loop."""
+
+    def abort(self, reason: str) -> None:
+        """End it as a failure of the pod."""
+
+
+@dataclass(eq=False, slots=True)
+class Pod:
+    """A pod, and what the router knows of it from its own requests.
+
+    Attributes:
+        tokens: Estimated prompt tokens of the requests that are under way.
+        under_way: These requests.
+        failures: Failures since the last success.
+        paused_until: Before this time it gets no requests, because it has failed.
+        engine: Id of the engine of a P pod, from its bootstrap server; empty before it was needed.
+    """
+
+    observed: Observed
+    tokens: int = 0
+    under_way: set[UnderWay] = field(default_factory=set)
+    failures: int = 0
+    paused_until: float = 0.0
+    engine: str = ""
+
+    @property
+    def url(self) -> str:
+        """Where vLLM listens, without a path."""
+        return f"http://{self.observed.address}"
+
+    @property
+    def requests(self) -> int:
+        """Number of requests that are under way."""
+        return len(self.under_way)
+
+    @contextmanager
+    def sending(self, request: UnderWay, tokens: int) -> Iterator[None]:
+        """Count a request for as long as it is under way."""
+        self.under_way.add(request)
+        self.tokens += tokens
+        try:
+            yield
+        finally:
+            self.tokens -= tokens
+            self.under_way.discard(request)
+
+    def lost(self, reason: str) -> None:
+        """End all requests to it."""
+        for request in tuple(self.under_way):
+            request.abort(reason)
+
+
+class Pods:
+    """All pods.
+
+    Args:
+        clock: Monotonic clock, in seconds.
+
+    Attributes:
+        complete_since: When a P pod and a D pod became ready together; None while they are not.
+        first_complete: When that was the case for the first time; None before.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._pods: dict[str, Pod] = {}
+        self._changed = asyncio.Event()
+        self.complete_since: float | None = None
+        self.first_complete: float | None = None
+
+    def __iter__(self) -> Iterator[Pod]:
+        return iter(self._pods.values())
+
+    def observe(self, seen: Mapping[str, Observed]) -> None:
+        """Take over the pods that the API server has, by uid. Requests to pods that are gone end."""
+        for uid in self._pods.keys() - seen.keys():
+            self._pods.pop(uid).lost("deleted")
+        for uid, observed in seen.items():
+            pod = self._pods.setdefault(uid, Pod(observed))
+            if observed.ready and not pod.observed.ready:
+                pod.failures, pod.paused_until = 0, 0.0
+            pod.observed = observed
+        if not all(self._ready(role) for role in ENGINE_ROLES):
+            self.complete_since = None
+        elif self.complete_since is None:
+            self.complete_since = self._clock()
+            self.first_complete = self.first_complete or self.complete_since
+        self._announce()
+
+    def available(self, role: Role) -> list[Pod]:
+        """The pods that can get a request now."""
+        now = self._clock()
+        return [pod for pod in self._ready(role) if pod.paused_until <= now]
+
+    def _ready(self, role: Role) -> list[Pod]:
+        return [pod for pod in self._pods.values() if pod.observed.role is role and pod.observed.ready]
+
+    def failed(self, pod: Pod) -> None:
+        """Pause a pod after a failure, longer with each further one."""
+        pod.engine = ""  # it may start again, with another id
+        pod.paused_until = self._clock() + min(_FIRST_PAUSE_S * 2**pod.failures, _LONGEST_PAUSE_S)
+        pod.failures = min(pod.failures + 1, 16)
+        self._announce()
+
+    def worked(self, pod: Pod) -> None:
+        """Note a success."""
+        if pod.failures:
+            pod.failures, pod.paused_until = 0, 0.0
+            self._announce()
+
+    async def wait(self, role: Role, until: float) -> bool:
+        """Wait for a pod that can get a request; False if there was none until then."""
+        while not self.available(role):
+            pauses = [pod.paused_until for pod in self._ready(role)]
+            end = min([until, *pauses])
+            try:
+                async with asyncio.timeout(max(0.0, end - self._clock())):
+                    await self._changed.wait()
+            except TimeoutError:
+                if self._clock() >= until:
+                    return bool(self.available(role))
+        return True
+
+    def _announce(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

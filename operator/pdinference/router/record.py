@@ -1,0 +1,100 @@
+"""What happened to a request: stages, pods, retries; for metrics and the access log."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from pdinference.api.names import METRIC_HELD_REQUESTS, METRIC_IDLE_SECONDS, Role
+
+_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+
+class Metrics:
+    """Metrics of the router."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "pdinference_router_requests",
+            "Requests that have ended, by name of the API key, path, status and outcome.",
+            ("client", "path", "status", "outcome"),
+            registry=self.registry,
+        )
+        self.stages = Histogram(
+            "pdinference_router_stage_seconds",
+            "Duration of the stages of requests: prefill (request to P), first_token (request to D until its first "
+            "bytes), tokens (the rest of the answer).",
+            ("stage",),
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.failures = Counter(
+            "pdinference_router_pod_failures",
+            "Requests that a pod failed, and that were sent again or ended.",
+            ("role", "reason"),
+            registry=self.registry,
+        )
+        self.fallbacks = Counter(
+            "pdinference_router_prefill_fallbacks",
+            "Prompts that D computed because no P pod did.",
+            ("reason",),
+            registry=self.registry,
+        )
+        self.running = Gauge("pdinference_router_running_requests", "Requests that run.", registry=self.registry)
+        self.queued = Gauge(METRIC_HELD_REQUESTS, "Requests that wait for pods.", registry=self.registry)
+        self.idle = Gauge(
+            METRIC_IDLE_SECONDS, "Seconds since the last request; 0 during requests.", registry=self.registry
+        )
+
+
+@dataclass(slots=True)
+class Record:
+    """One request.
+
+    Attributes:
+        client: Name of the API key; empty without keys.
+        prefill: Name of the P pod; empty if P did not compute the prompt.
+        decode: Name of the D pod.
+        fallback: Why D computed the prompt although the request could be split; empty if P did.
+        retries: Number of failures of pods.
+        stages: Seconds of each stage.
+    """
+
+    request_id: str
+    metrics: Metrics
+    client: str = ""
+    prefill: str = ""
+    decode: str = ""
+    fallback: str = ""
+    retries: int = 0
+    stages: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Measure a stage; of several tries, the sum."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            taken = time.perf_counter() - began
+            self.stages[name] = self.stages.get(name, 0.0) + taken
+
+    def failed(self, role: Role, reason: str) -> None:
+        """Count a failure of a pod."""
+        self.retries += 1
+        self.metrics.failures.labels(role, reason).inc()
+
+    def fell_back(self, reason: str) -> None:
+        """Count a prompt that D computes."""
+        self.fallback = reason
+        self.metrics.fallbacks.labels(reason).inc()
+
+    def ended(self, path: str, status: int, outcome: str) -> None:
+        """Count the request."""
+        self.metrics.requests.labels(self.client, path, status, outcome).inc()
+        for name, seconds in self.stages.items():
+            self.metrics.stages.labels(name).observe(seconds)

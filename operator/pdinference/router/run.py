@@ -1,0 +1,180 @@
+"""The process of the router."""
+
+import asyncio
+import logging
+import signal
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from pdinference.router.activity import Activity
+from pdinference.router.dispatch import Dispatcher, Rules
+from pdinference.router.keys import Keys
+from pdinference.router.monitor import Monitor
+from pdinference.router.pods import Pods
+from pdinference.router.record import Metrics
+from pdinference.router.server import Front, Limits, client_session
+from pdinference.serving.tls_context import CertificateError, TLSContext
+
+_LOG = logging.getLogger(__name__)
+_HEADER_BYTES: Final = 16384
+_IDLE_CLIENT_S: Final = 75.0
+_CERTIFICATE_S: Final = 2.0
+_LEAVE_S: Final = 3.0
+"""Time in which clients with a connection that is kept open learn to open another one, which goes to another pod."""
+
+Discover = Callable[[], Coroutine[None, None, None]]
+"""Keeps the pods up to date, until it is cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of the process.
+
+    Attributes:
+        host: Address to listen on.
+        port: Port for clients.
+        state_port: Port of /metrics, /healthz and /readyz.
+        drain_seconds: Time for running requests after SIGTERM.
+        silence: Seconds after which a silent pod is probed.
+        keys: API keys of clients; None admits every client.
+        tls_folder: Where the Secret with the certificate for clients is mounted; None for HTTP.
+    """
+
+    rules: Rules
+    host: str = "127.0.0.1"
+    port: int = 0
+    state_port: int = 0
+    drain_seconds: float = 300.0
+    silence: float = 3.0
+    limits: Limits = field(default_factory=Limits)
+    keys: Keys | None = None
+    tls_folder: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A router that serves.
+
+    Attributes:
+        port: Port for clients, for callers that passed port 0.
+        state_port: Port of its state.
+        leave: From now on, closes each connection of a client after its next response.
+        tasks: Tasks without which the router cannot work. They end only by a fault.
+    """
+
+    port: int
+    state_port: int
+    leave: Callable[[], None]
+    tasks: tuple[asyncio.Task[None], ...]
+
+
+async def run(settings: Settings, pods: Pods, discover: Discover) -> None:
+    """Serve until SIGTERM or SIGINT, then finish the running requests."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with serving(settings, pods, discover) as front:
+        stopping = asyncio.create_task(stop.wait(), name="stop")
+        done, _ = await asyncio.wait((stopping, *front.tasks), return_when=asyncio.FIRST_COMPLETED)
+        if stopping not in done:
+            raise RuntimeError(f"task {done.pop().get_name()} has ended")
+        front.leave()
+        await asyncio.sleep(_LEAVE_S)
+
+
+@asynccontextmanager
+async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIterator[Serving]:
+    """Serve until the end of the block."""
+    metrics = Metrics()
+    async with client_session() as session, AsyncExitStack() as stack:
+        dispatcher = Dispatcher(pods, session, settings.rules)
+        activity = Activity(pods, settings.rules.max_wait)
+        metrics.queued.set_function(lambda: dispatcher.queued)
+        metrics.idle.set_function(lambda: activity.idle_seconds)
+        front = Front(dispatcher, activity, metrics, settings.limits, settings.keys)
+        tasks = [
+            asyncio.create_task(discover(), name="discovery"),
+            asyncio.create_task(Monitor(pods, session, silence=settings.silence).forever(), name="monitor"),
+        ]
+        if settings.keys is not None:
+            tasks.append(asyncio.create_task(settings.keys.forever(), name="keys"))
+        stack.push_async_callback(_cancel, tasks)
+        state = await _server(_state(pods, metrics), settings.host, settings.state_port, drain_seconds=1.0)
+        stack.push_async_callback(state.cleanup)
+        tls = None if settings.tls_folder is None else TLSContext()
+        if settings.tls_folder is not None and tls is not None:
+            tls.load_folder(settings.tls_folder)
+            tasks.append(asyncio.create_task(_renewed(tls, settings.tls_folder), name="certificate"))
+        clients = await _server(
+            front.application(),
+            settings.host,
+            settings.port,
+            drain_seconds=settings.drain_seconds,
+            context=None if tls is None else tls.context,
+        )
+        stack.push_async_callback(clients.cleanup)
+        stack.callback(dispatcher.end)
+        yield Serving(clients.addresses[0][1], state.addresses[0][1], front.leave, tuple(tasks))
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _renewed(tls: TLSContext, folder: Path) -> None:
+    """Load the certificate again when its files change, until cancelled."""
+    while True:
+        await asyncio.sleep(_CERTIFICATE_S)
+        try:
+            tls.load_folder(folder)
+        except CertificateError as error:
+            _LOG.warning("Keeping the current certificate: %s", error)
+
+
+async def _server(
+    app: web.Application,
+    host: str,
+    port: int,
+    *,
+    drain_seconds: float,
+    context: ssl.SSLContext | None = None,
+) -> web.AppRunner:
+    # A client that goes away cancels its request at P and at D.
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=drain_seconds,
+        keepalive_timeout=_IDLE_CLIENT_S,
+        max_line_size=_HEADER_BYTES,
+        max_field_size=_HEADER_BYTES,
+    )
+    await runner.setup()
+    await web.TCPSite(runner, host, port, backlog=1024, ssl_context=context).start()
+    return runner
+
+
+def _state(pods: Pods, metrics: Metrics) -> web.Application:
+    async def measured(_request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def healthy(_request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def ready(_request: web.Request) -> web.Response:
+        if pods.first_complete is not None:
+            return web.Response(text="ok")
+        return web.Response(text="The router has not had a P pod and a D pod yet.", status=503)
+
+    app = web.Application()
+    app.add_routes([web.get("/metrics", measured), web.get("/healthz", healthy), web.get("/readyz", ready)])
+    return app

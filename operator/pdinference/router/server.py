@@ -1,0 +1,277 @@
+"""The front: what clients may call, limits, and the answers."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+from uuid import uuid4
+
+import aiohttp
+import msgspec
+from aiohttp import web
+
+from pdinference.router.activity import Activity
+from pdinference.router.calls import GET, POST, Call, MalformedError, read_call
+from pdinference.router.dispatch import Dispatcher, RefusedError, UnavailableError
+from pdinference.router.exchange import PodFailure, Stream, Whole, end_to_end, exchange
+from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
+from pdinference.router.record import Metrics, Record
+
+_LOG = logging.getLogger("pdinference.router.access")
+_REQUEST_ID: Final = "X-Request-Id"
+_LONGEST_ID: Final = 128
+_SESSION: Final = "X-Session-Id"
+_PREFILLED_BY: Final = "X-PDInference-Prefill"
+"""Header of a response: which role computed the prompt. It is there only for requests that can be split."""
+_CREDENTIALS: Final = ("Authorization", "Cookie", "X-Api-Key")
+_RETRY_AFTER_S: Final = "5"
+_FAULT: Final = HTTPStatus.INTERNAL_SERVER_ERROR
+_KINDS: Final[Mapping[int, str]] = {
+    HTTPStatus.UNAUTHORIZED: "authentication_error",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
+}
+_CLIENT_CLOSED: Final = 499
+"""Status in metrics and logs of a request whose client has gone (nginx's)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits on what clients send.
+
+    Attributes:
+        body: Bytes of a body.
+        body_seconds: Seconds until the body has come.
+        requests: Number of requests at a time.
+    """
+
+    body: int = 32 * 2**20
+    body_seconds: float = 60.0
+    requests: int = 4096
+
+
+_Handle = Callable[[web.Request, Record], Awaitable[tuple[web.StreamResponse, str]]]
+"""Gives the response, and how the request ended."""
+
+
+class _FullError(Exception):
+    """The router has as many requests as it may have."""
+
+
+class Front:
+    """Handles the requests of clients."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, activity: Activity, metrics: Metrics, limits: Limits, keys: Keys | None = None
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._activity = activity
+        self._keys = keys
+        self._metrics = metrics
+        self._limits = limits
+        self._running = 0
+        self._leaving = False
+
+    def leave(self) -> None:
+        """From now on, close each connection after its next response, so that clients connect to another router pod."""
+        self._leaving = True
+
+    async def _close_when_leaving(self, _request: web.Request, response: web.StreamResponse) -> None:
+        if self._leaving:
+            response.force_close()
+            # aiohttp has set its headers before this hook. A client that does not see it may send its next request on
+            # the connection that is being closed.
+            response.headers["Connection"] = "close"
+
+    def application(self) -> web.Application:
+        """The routes. Every other path is 404, every other method 405."""
+        app = web.Application(client_max_size=self._limits.body)
+        app.on_response_prepare.append(self._close_when_leaving)
+        app.add_routes([web.post(path, self._post) for path in POST])
+        app.add_routes([web.get(path, self._get) for path in GET])
+        return app
+
+    async def _post(self, request: web.Request) -> web.StreamResponse:
+        return await self._admitted(request, self._answered)
+
+    async def _get(self, request: web.Request) -> web.StreamResponse:
+        return await self._admitted(request, self._from_any_pod)
+
+    async def _admitted(self, request: web.Request, handle: _Handle) -> web.StreamResponse:
+        """Handle a request within the limits, and record how it ended."""
+        record = Record(_request_id(request.headers), self._metrics)
+        status, outcome = int(HTTPStatus.INTERNAL_SERVER_ERROR), "failed"
+        try:
+            response, outcome = await self._limited(request, record, handle)
+            status = response.status
+        except asyncio.CancelledError:
+            status, outcome = _CLIENT_CLOSED, "cancelled"
+            raise
+        finally:
+            record.ended(request.path, status, outcome)
+            _log(request, record, status, outcome)
+        return response
+
+    async def _limited(self, request: web.Request, record: Record, handle: _Handle) -> tuple[web.StreamResponse, str]:
+        try:
+            with self._place(request, record):
+                return await handle(request, record)
+        except UnknownKeyError:
+            return _error(HTTPStatus.UNAUTHORIZED, "The API key is missing or unknown.", record), "refused"
+        except KeyLimitError as error:
+            response = _error(HTTPStatus.TOO_MANY_REQUESTS, str(error), record)
+            response.headers["Retry-After"] = str(error.retry_after)
+            return response, "limited"
+        except _FullError:
+            return _error(HTTPStatus.SERVICE_UNAVAILABLE, "The router has too many requests.", record), "limited"
+
+    @contextmanager
+    def _place(self, request: web.Request, record: Record) -> Iterator[None]:
+        """Count a request against the limits."""
+        with ExitStack() as stack:
+            if self._keys is not None:
+                record.client = self._keys.name(request.headers)
+                stack.enter_context(self._keys.request(record.client))
+            if self._running >= self._limits.requests:
+                raise _FullError
+            self._running += 1
+            try:
+                yield
+            finally:
+                self._running -= 1
+
+    async def _answered(self, request: web.Request, record: Record) -> tuple[web.StreamResponse, str]:
+        try:
+            call = await self._read(request, record)
+            with self._activity.request():
+                return await self._sent(request, call, record)
+        except MalformedError as error:
+            return _error(error.status, str(error), record), "malformed"
+        except UnavailableError as error:
+            return _error(error.status, str(error), record), "unavailable"
+        except RefusedError as error:
+            refused = error.answer
+            headers = end_to_end(refused.headers)
+            headers[_REQUEST_ID] = record.request_id
+            return web.Response(status=refused.status, headers=headers, body=refused.body), "refused"
+
+    async def _sent(self, request: web.Request, call: Call, record: Record) -> tuple[web.StreamResponse, str]:
+        async with self._dispatcher.answer(call, record) as answer:
+            headers = _headers(answer.headers, call, record)
+            if isinstance(answer, Whole):
+                return web.Response(status=answer.status, headers=headers, body=answer.body), "answered"
+            return await _relayed(request, answer, headers, record)
+
+    async def _read(self, request: web.Request, record: Record) -> Call:
+        limits = self._limits
+        try:
+            async with asyncio.timeout(limits.body_seconds):
+                body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            message = f"The body is longer than {limits.body} bytes."
+            raise MalformedError(message, HTTPStatus.REQUEST_ENTITY_TOO_LARGE) from None
+        except TimeoutError:
+            message = f"The body did not come within {limits.body_seconds:g} s."
+            raise MalformedError(message, HTTPStatus.REQUEST_TIMEOUT) from None
+        headers = end_to_end(request.headers)
+        for name in _CREDENTIALS:
+            headers.popall(name, None)
+        headers[_REQUEST_ID] = record.request_id
+        return read_call(request.path, body, request.content_type, headers, request.headers.get(_SESSION, "")[:256])
+
+    async def _from_any_pod(self, request: web.Request, record: Record) -> tuple[web.StreamResponse, str]:
+        """What each pod answers alike."""
+        for pod in sorted(
+            self._dispatcher.pods, key=lambda pod: (not pod.observed.ready, pod.paused_until, pod.requests)
+        ):
+            try:
+                async with exchange(pod, self._dispatcher.session, 0) as sent:
+                    answer = await sent.begin("GET", request.path, {_REQUEST_ID: record.request_id}, None)
+            except PodFailure:
+                continue
+            if isinstance(answer, Whole):
+                headers = end_to_end(answer.headers)
+                return web.Response(status=answer.status, headers=headers, body=answer.body), "answered"
+        return _error(HTTPStatus.SERVICE_UNAVAILABLE, "No pod is ready.", record), "unavailable"
+
+
+async def _relayed(
+    request: web.Request, answer: Stream, headers: Mapping[str, str], record: Record
+) -> tuple[web.StreamResponse, str]:
+    """Stream an answer to the client. One that breaks off ends with an error, and never as if it were whole."""
+    response = web.StreamResponse(status=answer.status, headers=headers)
+    await response.prepare(request)
+    last = answer.first
+    try:
+        with record.stage("tokens"):
+            await response.write(last)
+            async for chunk in answer.rest():
+                await response.write(chunk)
+                last = chunk
+    except PodFailure as failure:
+        event = msgspec.json.encode(_problem(HTTPStatus.BAD_GATEWAY, f"The D pod failed ({failure.reason})."))
+        await response.write((b"" if last.endswith(b"\n\n") else b"\n\n") + b"data: " + event + b"\n\n")
+        if request.transport is not None:
+            request.transport.close()  # without the last chunk of the encoding, the response is not complete
+        return response, "cut"
+    await response.write_eof()
+    return response, "answered"
+
+
+def _headers(found: Mapping[str, str], call: Call, record: Record) -> Mapping[str, str]:
+    headers = end_to_end(found)
+    headers[_REQUEST_ID] = record.request_id
+    if call.split:
+        headers[_PREFILLED_BY] = "decode" if record.fallback else "parameter"
+    return headers
+
+
+def _request_id(headers: Mapping[str, str]) -> str:
+    found = headers.get(_REQUEST_ID, "")
+    return found if 0 < len(found) <= _LONGEST_ID and found.isascii() and found.isprintable() else str(uuid4())
+
+
+def _problem(status: int, message: str) -> dict[str, dict[str, str | int]]:
+    """An error in the form of OpenAI's API."""
+    kind = _KINDS.get(status) or ("invalid_request_error" if status < _FAULT else "service_unavailable")
+    return {"error": {"message": message, "type": kind, "code": int(status)}}
+
+
+def _error(status: int, message: str, record: Record) -> web.Response:
+    headers = {_REQUEST_ID: record.request_id}
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers["Retry-After"] = _RETRY_AFTER_S
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    return web.json_response(_problem(status, message), status=status, headers=headers)
+
+
+def _log(request: web.Request, record: Record, status: int, outcome: str) -> None:
+    """One line for each request, with what its metrics have."""
+    fields = {
+        "request_id": record.request_id,
+        "client": record.client,
+        "path": request.path,
+        "status": status,
+        "outcome": outcome,
+        "prefill": record.prefill,
+        "decode": record.decode,
+        "fallback": record.fallback,
+        "retries": record.retries,
+        **{f"{name}_seconds": round(seconds, 4) for name, seconds in record.stages.items()},
+    }
+    _LOG.info(msgspec.json.encode(fields).decode())
+
+
+def client_session() -> aiohttp.ClientSession:
+    """Connections to pods. Idle ones are closed before vLLM closes them, after 5 s (uvicorn's default)."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=3),
+        auto_decompress=False,
+        trust_env=False,
+        skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )

@@ -1,0 +1,160 @@
+"""The router as a process finds the pods of its revision at a real API server."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.cluster.kinds import POD
+from tests.integration.operator_process import free_port
+from tests.integration.proxy import Proxy
+from tests.integration.world import World, until
+from tests.router.engines import Engine
+
+REVISION = "abc"
+
+
+class RouterProcess:
+    """A running `pdinference router run`, and a client."""
+
+    def __init__(
+        self, client: aiohttp.ClientSession, process: asyncio.subprocess.Process, port: int, state: int
+    ) -> None:
+        self.process = process
+        self._client = client
+        self._url = f"http://127.0.0.1:{port}/v1/completions"
+        self._state = f"http://127.0.0.1:{state}/readyz"
+
+    async def ready(self) -> bool:
+        try:
+            async with self._client.get(self._state) as answer:
+                return answer.ok
+        except aiohttp.ClientError:
+            return False
+
+    async def ask(self) -> str:
+        """The pod that answers a request, after another one computed its prompt."""
+        async with self._client.post(self._url, json={"prompt": "a"}) as answer:
+            assert answer.status == 200, await answer.text()
+            assert answer.headers["X-PDInference-Prefill"] == "parameter"
+            by: str = (await answer.json())["by"]
+            return by
+
+    async def goes_to(self, *pods: str) -> None:
+        """Wait until requests go to these D pods and no other."""
+
+        async def so() -> bool:
+            return {await self.ask() for _ in range(6)} == set(pods)
+
+        await until(so, f"requests go to {', '.join(pods)}")
+
+
+@asynccontextmanager
+async def router(world: World, kubeconfig: Path, log: Path) -> AsyncIterator[RouterProcess]:
+    port, state = free_port(), free_port()
+    line = [str(Path(sys.executable).with_name("pdinference")), "router", "run", "--host=127.0.0.1"]
+    line += [f"--port={port}", f"--state-port={state}", "--policy=round_robin"]
+    line += [f"--namespace={world.namespace}", "--name=llama", f"--revision={REVISION}"]
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            *line, stdout=output, stderr=output, env=os.environ | {"KUBECONFIG": str(kubeconfig)}
+        )
+    try:
+        async with aiohttp.ClientSession() as client:
+            yield RouterProcess(client, process, port, state)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+class Pods:
+    """Pods at the API server, each with a server that plays vLLM, all of one address."""
+
+    def __init__(self, world: World, stack: AsyncExitStack) -> None:
+        self._world = world
+        self._stack = stack
+        self.engines: dict[str, Engine] = {}
+
+    async def add(self, name: str, role: Role, *, ready: bool = True, revision: str = REVISION) -> None:
+        """A pod. Its finalizer holds it while it is being deleted, as a kubelet does."""
+        engine = Engine(name, role)
+        await engine.start()
+        self._stack.push_async_callback(engine.stop)
+        self.engines[name] = engine
+        port = {"name": names.ENGINE_PORT_NAME, "containerPort": engine.port}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "labels": names.role_selector("llama", role, revision),
+                "finalizers": ["tests.pdinference.io/kubelet"],
+            },
+            "spec": {"containers": [{"name": names.ENGINE_CONTAINER, "image": "vllm", "ports": [port]}]},
+        }
+        await self._world.api.create(POD.path(self._world.namespace), body)
+        await self.set_ready(name, ready=ready)
+
+    async def set_ready(self, name: str, *, ready: bool = True) -> None:
+        """Play the kubelet's probe."""
+        condition = {"type": "Ready", "status": "True" if ready else "False"}
+        status: dict[str, Any] = {"phase": "Running", "podIP": "127.0.0.1", "conditions": [condition]}
+        await self._world.api.merge(f"{POD.path(self._world.namespace, name)}/status", {"status": status})
+
+    async def delete(self, name: str) -> None:
+        """Begin to delete it."""
+        await self._world.delete(POD, name)
+
+    async def let_go(self) -> None:
+        """End all."""
+        for name in self.engines:
+            path = POD.path(self._world.namespace, name)
+            await self._world.api.merge(path, {"metadata": {"finalizers": None}})
+
+
+@pytest.fixture
+async def pods(world: World) -> AsyncIterator[Pods]:
+    async with AsyncExitStack() as stack:
+        found = Pods(world, stack)
+        await found.add("p", Role.PARAMETER)
+        await found.add("d1", Role.DECODE)
+        await found.add("d2", Role.DECODE, ready=False)
+        await found.add("other", Role.DECODE, revision="xyz")
+        yield found
+        await found.let_go()
+
+
+async def test_requests_go_to_the_ready_pods_of_the_revision(world: World, pods: Pods, tmp_path: Path) -> None:
+    async with router(world, world.cluster.kubeconfig, tmp_path / "router.log") as front:
+        await until(front.ready, "the router is ready")
+        await front.goes_to("d1")
+        await pods.set_ready("d2")
+        await front.goes_to("d1", "d2")
+        await pods.delete("d1")  # its container runs on
+        await front.goes_to("d2")
+        assert not pods.engines["other"].raw
+        front.process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(front.process.wait(), 30) == 0
+
+
+async def test_without_the_api_server_requests_are_answered(world: World, pods: Pods, tmp_path: Path) -> None:
+    async with Proxy.to(world.cluster.kubeconfig) as proxy:
+        kubeconfig = proxy.kubeconfig(world.cluster.kubeconfig, tmp_path)
+        async with router(world, kubeconfig, tmp_path / "router.log") as front:
+            await until(front.ready, "the router is ready")
+            proxy.close_all()
+            await pods.set_ready("d2")
+            for _ in range(20):
+                assert await front.ask() == "d1"
+            proxy.open()
+            await front.goes_to("d1", "d2")

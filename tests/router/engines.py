@@ -1,0 +1,216 @@
+"""Small servers that play vLLM's P and D pods, and faults of theirs."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from pdinference.api.names import Role
+from pdinference.engine.connectors.handover import HANDOVERS
+from pdinference.router.choice import policies
+from pdinference.router.dispatch import Rules
+from pdinference.router.pods import Observed, Pods
+from pdinference.router.run import Serving, Settings, serving
+
+P, D = Role.PARAMETER, Role.DECODE
+PARAMS = {"do_remote_prefill": True, "remote_engine_id": "p", "remote_block_ids": [[1, 2]], "pp_size": 2}
+ENGINE_ID = "b7e4"
+EVENTS = [b'data: {"choices": [{"text": "%d"}]}\n\n' % number for number in range(3)] + [b"data: [DONE]\n\n"]
+
+
+class Engine:
+    """A pod. It answers by its role; `fault` answers instead while it is set."""
+
+    def __init__(self, name: str, role: Role) -> None:
+        self.name = name
+        self.role = role
+        self.port = 0
+        self.fault: Callable[[web.Request], Any] | None = None
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[Any] = []
+        self.raw: list[bytes] = []
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self.arrived = asyncio.Event()
+        self.left = asyncio.Event()
+        self.healthy = True
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def observed(self) -> Observed:
+        return Observed(f"uid-{self.name}", self.name, self.role, f"127.0.0.1:{self.port}", ready=True)
+
+    async def start(self) -> None:
+        app = web.Application(client_max_size=2**26)
+        app.router.add_get("/health", self._health)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Die: connections end without a word, new ones are refused."""
+        if self._runner is not None:
+            self.go_on.set()
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        if not self.healthy:
+            await asyncio.Event().wait()
+        return web.Response()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        raw = await request.read()
+        self.raw.append(raw)
+        if request.content_type == "application/json" and raw:
+            self.bodies.append(json.loads(raw))
+        self.headers.append(request.headers.copy())
+        self.arrived.set()
+        try:
+            if self.fault is not None:
+                found: web.StreamResponse = await self.fault(request)
+                return found
+            await self.go_on.wait()
+            if request.path == "/query":
+                return web.json_response({"0": {"engine_id": ENGINE_ID, "worker_addr": {}}})
+            if self.role is P and self.bodies:
+                return web.json_response({"choices": [{"text": "0"}], "kv_transfer_params": PARAMS})
+            return await self.answer(request)
+        except asyncio.CancelledError:
+            self.left.set()
+            raise
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if not self.bodies or not self.bodies[-1].get("stream"):
+            return web.json_response({"by": self.name, "path": request.path})
+        response = await events(request)
+        for event in EVENTS:
+            await response.write(event)
+        return response
+
+
+async def events(request: web.Request) -> web.StreamResponse:
+    """A stream of events that has begun."""
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+    await response.prepare(request)
+    return response
+
+
+def status(code: int, body: dict[str, Any] | None = None) -> Callable[[web.Request], Any]:
+    """Answers with an error."""
+
+    async def fault(_request: web.Request) -> web.Response:
+        return web.json_response(body or {"error": {"message": "by the test", "code": code}}, status=code)
+
+    return fault
+
+
+async def abort(request: web.Request) -> web.Response:
+    """Dies when the request has come."""
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+async def abort_after_headers(request: web.Request) -> web.StreamResponse:
+    """Dies between headers and first token."""
+    response = await events(request)
+    assert request.transport is not None
+    request.transport.close()
+    return response
+
+
+async def abort_in_stream(request: web.Request) -> web.StreamResponse:
+    """Dies after a token."""
+    response = await events(request)
+    await response.write(EVENTS[0])
+    assert request.transport is not None
+    request.transport.close()
+    return response
+
+
+async def hang(_request: web.Request) -> web.Response:
+    """Accepts and never answers."""
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+@dataclass
+class Fleet:
+    """Pods behind a router, and a client."""
+
+    pods: Pods
+    client: aiohttp.ClientSession
+    engines: dict[str, Engine] = field(default_factory=dict)
+    url: str = ""
+    state: str = ""
+    serving: Serving | None = None
+    _router: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def stop(self) -> None:
+        """Stop the router as SIGTERM does."""
+        await self._router.aclose()
+
+    async def start(self, settings: Settings) -> None:
+        """Start the router."""
+        self.serving = await self._router.enter_async_context(serving(settings, self.pods, _nothing))
+        self.url, self.state = (f"http://127.0.0.1:{port}" for port in (self.serving.port, self.serving.state_port))
+
+    def __getitem__(self, name: str) -> Engine:
+        return self.engines[name]
+
+    def observe(self, *without: str) -> None:
+        """What the API server has: all pods but these."""
+        found = [engine.observed for name, engine in self.engines.items() if name not in without]
+        self.pods.observe({one.uid: one for one in found})
+
+    async def post(
+        self,
+        body: Mapping[str, object] = MappingProxyType({}),
+        *,
+        path: str = "/v1/completions",
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[int, Any, Any]:
+        """Status, headers and body of an answer; JSON, or the bytes of a stream."""
+        sent = {"prompt": "one two", "max_tokens": 9, **body}
+        async with self.client.post(self.url + path, json=sent, headers=headers) as answer:
+            if answer.content_type == "application/json":
+                return answer.status, answer.headers, await answer.json()
+            return answer.status, answer.headers, await answer.read()
+
+    async def metric(self, name: str) -> float:
+        """The sum of a metric over its labels."""
+        async with self.client.get(f"{self.state}/metrics") as answer:
+            lines = (await answer.text()).splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
+
+
+async def _nothing() -> None:
+    await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def fleet(*names: str, **settings: Any) -> AsyncIterator[Fleet]:
+    """A router with pods: names that begin with p are P, the others D."""
+    rules = {"handover": "nixl", "policy": "least_loaded"} | settings.pop("rules", {})
+    chosen = Rules(HANDOVERS[rules.pop("handover")], policies(rules.pop("policy")), **rules)
+    async with AsyncExitStack() as stack, aiohttp.ClientSession() as client:
+        found = Fleet(Pods(), client)
+        for name in names:
+            engine = Engine(name, P if name.startswith("p") else D)
+            await engine.start()
+            stack.push_async_callback(engine.stop)
+            found.engines[name] = engine
+        found.observe()
+
+        await found.start(Settings(chosen, **{"drain_seconds": 1, **settings}))
+        stack.push_async_callback(found.stop)
+        yield found

@@ -1,0 +1,96 @@
+"""Which pod gets a request."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdinference.router.calls import Call
+from pdinference.router.choice import policies
+from pdinference.router.pods import Observed, Pod
+from tests.router.engines import D, P
+
+NAMES = ("least_loaded", "cache_aware", "consistent_hash", "round_robin", "power_of_two", "random")
+
+
+class Sent:
+    silent_since = 0.0
+
+    def abort(self, reason: str) -> None: ...
+
+
+def pod(number: int, *, tokens: int = 0, requests: int = 0) -> Pod:
+    found = Pod(Observed(f"uid-{number}", f"d-{number}", D, "a:1", ready=True), tokens)
+    found.under_way.update(Sent() for _ in range(requests))
+    return found
+
+
+def call(text: str = "", *, session: str = "") -> Call:
+    return Call("/v1/completions", text.encode(), session=session)
+
+
+_loads = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), min_size=1, max_size=6)
+
+
+@given(_loads, st.sampled_from(NAMES), st.text(max_size=20), st.sampled_from(("", "a", "b")))
+def test_each_policy_chooses_one_of_the_pods(
+    loads: Sequence[tuple[int, int]], name: str, text: str, session: str
+) -> None:
+    pods = [pod(number, tokens=tokens, requests=requests) for number, (tokens, requests) in enumerate(loads)]
+    for choose in policies(name).values():
+        assert choose(pods, call(text, session=session)) in pods
+
+
+@given(_loads)
+def test_least_loaded_counts_tokens_in_p_and_requests_in_d(loads: Sequence[tuple[int, int]]) -> None:
+    pods = [pod(number, tokens=tokens, requests=requests) for number, (tokens, requests) in enumerate(loads)]
+    choose = policies("least_loaded")
+    assert choose[P](pods, call()).tokens == min(tokens for tokens, _ in loads)
+    assert choose[D](pods, call()).requests == min(requests for _, requests in loads)
+
+
+def test_equal_pods_share_requests() -> None:
+    pods = [pod(number) for number in range(3)]
+    choose = policies("least_loaded")[P]
+    assert len({choose(pods, call()).observed.name for _ in range(100)}) == 3
+
+
+def test_round_robin_takes_turns() -> None:
+    pods = [pod(number) for number in range(3)]
+    choose = policies("round_robin")[D]
+    assert Counter(choose(pods, call()).observed.name for _ in range(9)) == {"d-0": 3, "d-1": 3, "d-2": 3}
+
+
+@given(st.integers(2, 6), st.text(min_size=1, max_size=9), st.data())
+def test_a_session_stays_unless_its_own_pod_goes(count: int, session: str, data: st.DataObject) -> None:
+    pods = [pod(number) for number in range(count)]
+    choose = policies("consistent_hash")[D]
+    before = choose(pods, call("a", session=session))
+    assert choose(pods, call("b", session=session)) is before
+    gone = data.draw(st.sampled_from(pods))
+    after = choose([one for one in pods if one is not gone], call("c", session=session))
+    assert (after is before) == (gone is not before)
+
+
+PREFIX = "system prompt " * 200
+
+
+def test_requests_with_the_same_prefix_share_a_p_pod() -> None:
+    pods = [pod(number) for number in range(4)]
+    choose = policies("cache_aware")[P]
+    assert len({choose(pods, call(PREFIX + str(number))).observed.name for number in range(20)}) == 1
+    others = {choose(pods, call(f"{number} {PREFIX}")).observed.name for number in range(40)}
+    assert len(others) == 4
+
+
+@given(st.integers(2, 6), st.integers(1, 60))
+def test_a_shared_prefix_leaves_no_pod_idle_for_long(count: int, requests: int) -> None:
+    """The most loaded pod has at most half more than the mean, and a request."""
+    pods = [pod(number) for number in range(count)]
+    choose = policies("cache_aware")[P]
+    one = call(PREFIX)
+    for _ in range(requests):
+        choose(pods, one).tokens += one.tokens
+    loads = [each.tokens for each in pods]
+    assert max(loads) <= 1.5 * sum(loads) / count + one.tokens

@@ -1,0 +1,263 @@
+"""A pod that fails before its first byte costs the client nothing; after it, the client learns of it."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import pytest
+
+from pdinference.api.names import METRIC_HELD_REQUESTS
+from tests.integration.world import until
+from tests.router import engines
+from tests.router.engines import EVENTS, Engine, Fleet, fleet, status
+
+BEFORE_THE_FIRST_BYTE: dict[str, Callable[..., Any]] = {
+    "dies": engines.abort,
+    "dies after the headers": engines.abort_after_headers,
+    "answers 500": status(500),
+    "answers 503": status(503),
+    "hangs": engines.hang,
+}
+STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+
+
+async def hung(world: Fleet, name: str) -> None:
+    world[name].healthy = world[name].fault is not engines.hang
+
+
+async def refuse(engine: Engine) -> None:
+    await engine.stop()
+
+
+@STREAMS
+@pytest.mark.parametrize("fault", BEFORE_THE_FIRST_BYTE)
+async def test_another_d_answers_after_a_fault(fault: str, stream: bool) -> None:
+    async with fleet("p", "d1", "d2", silence=0.2) as world:
+        world["d1"].fault = BEFORE_THE_FIRST_BYTE[fault]
+        await hung(world, "d1")
+        world.observe("d2")
+        asked = asyncio.create_task(world.post({"stream": stream}))
+        await world["d1"].arrived.wait()
+        world.observe()
+        code, _, body = await asyncio.wait_for(asked, 30)
+        assert code == 200
+        assert body == b"".join(EVENTS) if stream else body["by"] == "d2"
+        # The blocks of the first prefill may be gone: D releases them at P when it has read them.
+        assert len(world["p"].bodies) == 2
+        assert await world.metric("pdinference_router_pod_failures_total") == 1
+
+
+@pytest.mark.parametrize("fault", BEFORE_THE_FIRST_BYTE)
+async def test_another_p_computes_the_prompt_after_a_fault(fault: str) -> None:
+    async with fleet("p1", "p2", "d", silence=0.2) as world:
+        world["p1"].fault = BEFORE_THE_FIRST_BYTE[fault]
+        await hung(world, "p1")
+        world.observe("p2")
+        asked = asyncio.create_task(world.post())
+        await world["p1"].arrived.wait()
+        world.observe()
+        code, headers, _ = await asyncio.wait_for(asked, 30)
+        assert (code, headers["X-PDInference-Prefill"]) == (200, "parameter")
+        assert len(world["d"].bodies) == 1
+
+
+@pytest.mark.parametrize("fault", [*BEFORE_THE_FIRST_BYTE, "refuses"])
+async def test_d_computes_the_prompt_without_p_and_says_so(fault: str) -> None:
+    async with fleet("p", "d", silence=0.2) as world:
+        if fault == "refuses":
+            await refuse(world["p"])
+        else:
+            world["p"].fault = BEFORE_THE_FIRST_BYTE[fault]
+            await hung(world, "p")
+        code, headers, body = await asyncio.wait_for(world.post(), 30)
+        assert (code, body["by"], headers["X-PDInference-Prefill"]) == (200, "d", "decode")
+        assert "kv_transfer_params" not in world["d"].bodies[0]
+        assert await world.metric("pdinference_router_prefill_fallbacks_total") == 1
+
+
+async def test_p_that_returns_no_parameters_is_a_fallback() -> None:
+    async with fleet("p", "d", rules={"when_no_prefill": "Fail"}) as world:
+        world["p"].fault = status(200, {"choices": []})
+        code, headers, _ = await world.post()
+        assert (code, headers["X-PDInference-Prefill"]) == (200, "decode")
+
+
+async def test_without_p_a_request_fails_if_the_spec_says_so() -> None:
+    async with fleet("d", rules={"when_no_prefill": "Fail"}) as world:
+        code, headers, body = await world.post()
+        assert (code, headers["Retry-After"]) == (503, "5")
+        assert "No P pod" in body["error"]["message"]
+
+
+async def test_without_p_a_request_waits_if_the_spec_says_so() -> None:
+    async with fleet("p", "d", rules={"when_no_prefill": "Wait"}) as world:
+        world.observe("p")
+        asked = asyncio.create_task(world.post())
+        await queued(world, 1)
+        world.observe()
+        code, headers, _ = await asked
+        assert (code, headers["X-PDInference-Prefill"]) == (200, "parameter")
+
+
+async def test_a_request_waits_for_a_d_that_restarts() -> None:
+    async with fleet("p", "d") as world:
+        await refuse(world["d"])
+        asked = asyncio.create_task(world.post())
+        await queued(world, 1)
+        await world["d"].start()
+        assert (await asyncio.wait_for(asked, 30))[0] == 200
+
+
+async def test_the_wait_is_bounded_in_time_and_number() -> None:
+    async with fleet("p", "d", rules={"max_wait": 0.5, "max_queued": 1}) as world:
+        world.observe("d")
+        waits = asyncio.create_task(world.post({"n": 2}))
+        await queued(world, 1)
+        code, _, body = await world.post({"n": 2})
+        assert (code, body["error"]["type"]) == (503, "service_unavailable")
+        assert (await waits)[0] == 504
+
+
+async def test_a_waiting_request_is_refused_at_shutdown() -> None:
+    async with fleet("p", "d") as world:
+        world.observe("d")
+        asked = asyncio.create_task(world.post())
+        await queued(world, 1)
+        await world.stop()
+        code, _, body = await asked
+    assert (code, body["error"]["message"]) == (503, "The router is shutting down. Retry the request.")
+
+
+async def test_a_router_that_leaves_says_so_on_open_connections() -> None:
+    async with fleet("p", "d") as world:
+        assert "Connection" not in (await world.post())[1]
+        assert world.serving is not None
+        world.serving.leave()
+        for stream in (False, True):
+            assert (await world.post({"stream": stream}))[1]["Connection"] == "close"
+
+
+async def test_a_running_request_ends_before_the_process() -> None:
+    async with fleet("p", "d", drain_seconds=30) as world:
+        world["d"].go_on.clear()
+        asked = asyncio.create_task(world.post())
+        await world["d"].arrived.wait()
+        stopped = asyncio.create_task(world.stop())
+        await until(lambda: refuses(world), "new connections are refused")
+        world["d"].go_on.set()
+        assert (await asked)[0] == 200
+        await stopped
+
+
+async def test_a_request_that_kills_pods_is_given_up() -> None:
+    names = ("d1", "d2", "d3", "d4", "d5")
+    async with fleet("p", *names) as world:
+        for name in names:
+            world[name].fault = engines.abort
+        code, _, body = await world.post()
+        assert code == 502
+        assert "disconnected" in body["error"]["message"]
+        assert sum(len(world[name].bodies) for name in names) == 3
+
+
+async def test_a_request_that_pods_answer_with_an_error_harms_no_other() -> None:
+    async with fleet("p", "d") as world:
+        world["d"].fault = status(500)
+        code, _, body = await world.post()
+        assert (code, body["error"]["message"]) == (500, "by the test")
+        assert len(world["d"].bodies) == 3
+        world["d"].fault = None
+        assert (await asyncio.wait_for(world.post(), 2))[0] == 200
+
+
+async def test_a_stream_that_breaks_off_ends_with_an_error() -> None:
+    async with fleet("p", "d1", "d2") as world:
+        for name in ("d1", "d2"):
+            world[name].fault = engines.abort_in_stream
+        got = await cut_stream(world)
+        first, error, rest = got.split(b"\n\n")
+        assert (first + b"\n\n", rest) == (EVENTS[0], b"")
+        assert json.loads(error.removeprefix(b"data: "))["error"]["code"] == 502
+        assert len(world["d1"].bodies) + len(world["d2"].bodies) == 1
+
+
+async def test_a_stream_that_stalls_at_a_hanging_pod_ends_with_an_error() -> None:
+    async def stall(request: Any) -> Any:
+        response = await engines.events(request)
+        await response.write(EVENTS[0])
+        await asyncio.Event().wait()
+
+    async with fleet("p", "d", silence=0.2) as world:
+        world["d"].fault, world["d"].healthy = stall, False
+        got = await cut_stream(world)
+        assert b'"error"' in got
+        assert b"hung" in got
+
+
+async def cut_stream(world: Fleet) -> bytes:
+    """What comes of a stream before HTTP says that it is not complete."""
+    got = bytearray()
+
+    async def read(answer: aiohttp.ClientResponse) -> None:
+        async for chunk in answer.content.iter_any():
+            got.extend(chunk)
+
+    async with world.client.post(f"{world.url}/v1/completions", json={"prompt": "a", "stream": True}) as answer:
+        assert answer.status == 200
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await read(answer)
+    return bytes(got)
+
+
+async def test_a_long_prompt_is_no_hanging_pod() -> None:
+    async with fleet("p", "d", silence=0.05) as world:
+        world["d"].go_on.clear()
+        asked = asyncio.create_task(world.post())
+        await world["d"].arrived.wait()
+        with pytest.raises(TimeoutError):  # many probes fit in
+            await asyncio.wait_for(asyncio.shield(asked), 3)
+        world["d"].go_on.set()
+        assert (await asked)[0] == 200
+
+
+async def test_a_deleted_pod_ends_its_requests_at_once() -> None:
+    async with fleet("p", "d1", "d2") as world:
+        world["d1"].fault = engines.hang
+        world.observe("d2")
+        asked = asyncio.create_task(world.post())
+        await world["d1"].arrived.wait()
+        world.observe("d1")
+        code, _, body = await asyncio.wait_for(asked, 10)
+        assert (code, body["by"]) == (200, "d2")
+
+
+@pytest.mark.parametrize("where", ["p", "d"])
+async def test_a_client_that_goes_away_cancels_its_request(where: str) -> None:
+    async with fleet("p", "d") as world:
+        world[where].go_on.clear()
+        asked = asyncio.create_task(world.post())
+        await world[where].arrived.wait()
+        asked.cancel()
+        await asyncio.wait_for(world[where].left.wait(), 10)
+        await until(lambda: idle(world), "no pod has a request")
+
+
+async def queued(world: Fleet, number: int) -> None:
+    async def so() -> bool:
+        return await world.metric(METRIC_HELD_REQUESTS) == number
+
+    await until(so, f"{number} requests wait")
+
+
+async def refuses(world: Fleet) -> bool:
+    try:
+        async with aiohttp.ClientSession() as client, client.get(f"{world.url}/v1/models"):
+            return False
+    except aiohttp.ClientConnectorError:
+        return True
+
+
+async def idle(world: Fleet) -> bool:
+    return not any(pod.requests or pod.tokens for pod in world.pods)
