@@ -48,6 +48,12 @@ def router_command() -> None:
 )
 @click.option("--max-wait-seconds", type=click.FloatRange(0, min_open=True), default=60, show_default=True)
 @click.option("--max-queued-requests", type=click.IntRange(1), default=100, show_default=True)
+@click.option(
+    "--migration/--no-migration",
+    default=False,
+    show_default=True,
+    help="Continue a stream that loses its D pod at another one, where that is exact. Each chunk is parsed.",
+)
 @click.option("--drain-seconds", type=click.FloatRange(0), default=300, show_default=True)
 @click.option(
     "--api-keys-folder",
@@ -81,6 +87,7 @@ def run_command(
     when_no_prefill: str,
     max_wait_seconds: float,
     max_queued_requests: int,
+    migration: bool,
     drain_seconds: float,
     api_keys_folder: Path | None,
     api_key_limit: tuple[str, ...],
@@ -103,7 +110,7 @@ def run_command(
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("pdinference.router.access").disabled = not log_requests
     without: WhenNoPrefill = when_no_prefill  # type: ignore[assignment]
-    rules = Rules(HANDOVERS[handover], policies(policy), without, max_wait_seconds, max_queued_requests)
+    rules = Rules(HANDOVERS[handover], policies(policy), without, max_wait_seconds, max_queued_requests, migration)
     keys = None if api_keys_folder is None else Keys(api_keys_folder, dict(map(_key_limits, api_key_limit)))
     settings = Settings(rules, host, port, state_port, drain_seconds, keys=keys, tls_folder=tls_folder)
 

@@ -54,6 +54,8 @@ POST: Final[Mapping[str, Endpoint]] = {
 GET: Final = frozenset({"/v1/models", "/version"})
 
 # A hand-over carries the KV cache of one sequence, with all of its prompt tokens computed in the usual way.
+_NOT_FOR_CLIENTS: Final = (MEMBER, "ec_transfer_params")
+"""With these, a client could make D read KV cache or encoder outputs from any address."""
 _ONE: Final = ("n", "best_of")
 _NOT_SPLIT: Final = ("previous_response_id", "background", "use_beam_search", "prompt_logprobs", "echo")
 _NOT_FOR_PREFILL: Final = ("stream_options", "min_tokens", "logprobs", "top_logprobs", "background", *_ONE)
@@ -78,8 +80,7 @@ class Call:
     Attributes:
         path: Path of the endpoint.
         body: The body as it came.
-        members: The members of a body in JSON, without `kv_transfer_params`: with these, a client could make D read
-            from any address. Empty if D gets the body as it is.
+        members: The members of a body in JSON, without `_NOT_FOR_CLIENTS`. Empty if D gets the body as it is.
         split: Whether P computes the prompt.
         stream: Whether the client wants a stream of events.
         headers: Headers for vLLM.
@@ -138,7 +139,8 @@ def read_call(path: str, body: bytes, content_type: str, headers: Mapping[str, s
         members = msgspec.json.decode(body, type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise MalformedError(f"The body is not a JSON object: {error}") from None
-    members.pop(MEMBER, None)
+    for name in _NOT_FOR_CLIENTS:
+        members.pop(name, None)
     return Call(
         path,
         body,

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -65,6 +65,7 @@ class Rules:
         when_no_prefill: What happens without P.
         max_wait: Seconds that a request may wait for pods in all.
         max_queued: Number of requests that may wait at a time.
+        migration: Whether a stream that loses its D pod continues at another one.
     """
 
     handover: Handover
@@ -72,6 +73,7 @@ class Rules:
     when_no_prefill: WhenNoPrefill = "Serve"
     max_wait: float = 60.0
     max_queued: int = 100
+    migration: bool = False
 
 
 @dataclass(slots=True)
@@ -219,6 +221,10 @@ class Dispatcher:
             yield
         finally:
             self.queued -= 1
+
+    def failed(self, record: Record) -> Callable[[Pod, PodFailure], None]:
+        """Notes a pod that broke off its answer to a request."""
+        return lambda pod, failure: self._note(pod, failure, record)
 
     def _note(self, pod: Pod, failure: PodFailure, record: Record) -> None:
         if failure.answer is None:  # a request that makes a pod answer with an error must not take the pod from others

@@ -59,6 +59,7 @@ class Stream:
         self.status = response.status
         self.headers = response.headers
         self.first = first
+        self.pod = exchange.pod
         self._exchange = exchange
         self._response = response
 

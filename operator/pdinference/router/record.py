@@ -45,6 +45,9 @@ class Metrics:
             registry=self.registry,
         )
         self.running = Gauge("pdinference_router_running_requests", "Requests that run.", registry=self.registry)
+        self.migrations = Counter(
+            "pdinference_router_migrations", "Streams that went on at another D pod.", registry=self.registry
+        )
         self.queued = Gauge(METRIC_HELD_REQUESTS, "Requests that wait for pods.", registry=self.registry)
         self.idle = Gauge(
             METRIC_IDLE_SECONDS, "Seconds since the last request; 0 during requests.", registry=self.registry
@@ -61,6 +64,7 @@ class Record:
         decode: Name of the D pod.
         fallback: Why D computed the prompt although the request could be split; empty if P did.
         retries: Number of failures of pods.
+        migrations: Number of D pods that a stream lost.
         stages: Seconds of each stage.
     """
 
@@ -71,6 +75,7 @@ class Record:
     decode: str = ""
     fallback: str = ""
     retries: int = 0
+    migrations: int = 0
     stages: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
@@ -87,6 +92,11 @@ class Record:
         """Count a failure of a pod."""
         self.retries += 1
         self.metrics.failures.labels(role, reason).inc()
+
+    def migrated(self) -> None:
+        """Count a stream that goes on at another D pod."""
+        self.migrations += 1
+        self.metrics.migrations.inc()
 
     def fell_back(self, reason: str) -> None:
         """Count a prompt that D computes."""

@@ -16,9 +16,11 @@ from aiohttp import web
 from pdinference.router.activity import Activity
 from pdinference.router.calls import GET, POST, Call, MalformedError, read_call
 from pdinference.router.dispatch import Dispatcher, RefusedError, UnavailableError
-from pdinference.router.exchange import PodFailure, Stream, Whole, end_to_end, exchange
+from pdinference.router.exchange import PodFailure, Whole, end_to_end, exchange
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
+from pdinference.router.migration import Progress, can_migrate, with_token_ids
 from pdinference.router.record import Metrics, Record
+from pdinference.router.relay import Relay
 
 _LOG = logging.getLogger("pdinference.router.access")
 _REQUEST_ID: Final = "X-Request-Id"
@@ -33,6 +35,7 @@ _KINDS: Final[Mapping[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
 }
+_MOST_MIGRATIONS: Final = 3
 _CLIENT_CLOSED: Final = 499
 """Status in metrics and logs of a request whose client has gone (nginx's)."""
 
@@ -158,11 +161,40 @@ class Front:
             return web.Response(status=refused.status, headers=headers, body=refused.body), "refused"
 
     async def _sent(self, request: web.Request, call: Call, record: Record) -> tuple[web.StreamResponse, str]:
-        async with self._dispatcher.answer(call, record) as answer:
+        progress = Progress(call) if self._dispatcher.rules.migration and can_migrate(call) else None
+        async with self._dispatcher.answer(call if progress is None else with_token_ids(call), record) as answer:
             headers = _headers(answer.headers, call, record)
             if isinstance(answer, Whole):
                 return web.Response(status=answer.status, headers=headers, body=answer.body), "answered"
-            return await _relayed(request, answer, headers, record)
+            relay = Relay(web.StreamResponse(status=answer.status, headers=headers), progress)
+            await relay.response.prepare(request)
+            fault = await relay.pass_on(answer, record, self._dispatcher.failed(record))
+        while fault and relay.can_continue and record.migrations < _MOST_MIGRATIONS:
+            fault = await self._migrated(relay, record)
+        if not fault:
+            await relay.response.write_eof()
+            return relay.response, "answered"
+        await relay.fail(_problem(HTTPStatus.BAD_GATEWAY, f"The D pod failed ({fault})."))
+        if request.transport is not None:
+            request.transport.close()  # without the last chunk of the encoding, the response is not complete
+        return relay.response, "cut"
+
+    async def _migrated(self, relay: Relay, record: Record) -> str:
+        """Continue a stream at another D pod. Returns why that failed; empty if the stream is complete."""
+        call = relay.next_call()
+        if call is None:
+            await relay.end()
+            return ""
+        record.migrated()
+        try:
+            async with self._dispatcher.answer(call, record) as answer:
+                if isinstance(answer, Whole):
+                    return f"status_{answer.status}"
+                return await relay.pass_on(answer, record, self._dispatcher.failed(record))
+        except RefusedError as error:
+            return f"status_{error.answer.status}"
+        except UnavailableError as error:
+            return str(error)
 
     async def _read(self, request: web.Request, record: Record) -> Call:
         limits = self._limits
@@ -195,29 +227,6 @@ class Front:
                 headers = end_to_end(answer.headers)
                 return web.Response(status=answer.status, headers=headers, body=answer.body), "answered"
         return _error(HTTPStatus.SERVICE_UNAVAILABLE, "No pod is ready.", record), "unavailable"
-
-
-async def _relayed(
-    request: web.Request, answer: Stream, headers: Mapping[str, str], record: Record
-) -> tuple[web.StreamResponse, str]:
-    """Stream an answer to the client. One that breaks off ends with an error, and never as if it were whole."""
-    response = web.StreamResponse(status=answer.status, headers=headers)
-    await response.prepare(request)
-    last = answer.first
-    try:
-        with record.stage("tokens"):
-            await response.write(last)
-            async for chunk in answer.rest():
-                await response.write(chunk)
-                last = chunk
-    except PodFailure as failure:
-        event = msgspec.json.encode(_problem(HTTPStatus.BAD_GATEWAY, f"The D pod failed ({failure.reason})."))
-        await response.write((b"" if last.endswith(b"\n\n") else b"\n\n") + b"data: " + event + b"\n\n")
-        if request.transport is not None:
-            request.transport.close()  # without the last chunk of the encoding, the response is not complete
-        return response, "cut"
-    await response.write_eof()
-    return response, "answered"
 
 
 def _headers(found: Mapping[str, str], call: Call, record: Record) -> Mapping[str, str]:
@@ -260,6 +269,7 @@ def _log(request: web.Request, record: Record, status: int, outcome: str) -> Non
         "decode": record.decode,
         "fallback": record.fallback,
         "retries": record.retries,
+        "migrations": record.migrations,
         **{f"{name}_seconds": round(seconds, 4) for name, seconds in record.stages.items()},
     }
     _LOG.info(msgspec.json.encode(fields).decode())

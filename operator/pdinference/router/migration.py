@@ -1,0 +1,226 @@
+"""A stream that loses its D pod continues at another one, by the ids of its tokens.
+
+The next D pod gets the prompt and the generated tokens as a prompt, and generates the rest. The result is that of an
+undisturbed stream only where the tokens so far do not influence the rest in another way than as a prompt. All other
+requests end with an error.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from pdinference.router.calls import Call
+
+_COMPLETIONS: Final = "/v1/completions"
+_CHAT: Final = "/v1/chat/completions"
+_DATA: Final = b"data: "
+_DONE: Final = b"data: [DONE]\n\n"
+_LONGEST_EVENT: Final = 2**20
+_COMPLETIONS_DEFAULT: Final = 16
+"""`max_tokens` of a request to /v1/completions that has none (vllm/entrypoints/openai/completion/protocol.py)."""
+
+_NOT_EXACT: Final = frozenset(
+    {
+        # Parsers and grammars have a state.
+        "tools",
+        "functions",
+        "structured_outputs",
+        "thinking_token_budget",
+        "include_reasoning",
+        "reasoning_effort",
+        # They count or compare generated tokens only.
+        "presence_penalty",
+        "frequency_penalty",
+        "bad_words",
+        "stop",
+        "repetition_detection",
+        # What was sent to the client cannot be continued.
+        "logprobs",
+        "top_logprobs",
+        "suffix",
+        "echo",
+        "use_beam_search",
+        "vllm_xargs",
+    }
+)
+_KEPT: Final = (
+    "model",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "logit_bias",
+    "allowed_token_ids",
+    "stop_token_ids",
+    "ignore_eos",
+    "skip_special_tokens",
+    "spaces_between_special_tokens",
+    "stream_options",
+    "stream_interval",
+    "user",
+    "priority",
+    "cache_salt",
+    "session_id",
+)
+_PLAIN_DELTA: Final = frozenset({"role", "content"})
+_TOKEN_IDS: Final = "token_ids"  # noqa: S105 - a member of chunks
+_PROMPT_IDS: Final = "prompt_token_ids"
+_RETURN_IDS: Final = "return_token_ids"
+
+
+class StreamFaultError(Exception):
+    """The stream has an error of the server, or is no stream of vLLM."""
+
+
+def can_migrate(call: Call) -> bool:
+    """Whether another D pod could continue the stream exactly."""
+    members = call.members
+    if not (call.split and call.stream and call.path in {_COMPLETIONS, _CHAT}):
+        return False
+    if any(members.get(name) for name in _NOT_EXACT):
+        return False
+    if (members.get("response_format") or {"type": "text"}) != {"type": "text"}:
+        return False
+    if members.get("seed") is not None and members.get("temperature") != 0:
+        return False  # another engine begins with another state of its generator
+    return call.path == _COMPLETIONS or all(map(_is_text, members.get("messages") or ()))
+
+
+def _is_text(message: Any) -> bool:
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, list):
+        return all(isinstance(part, dict) and part.get("type") == "text" for part in content)
+    return isinstance(content, str)
+
+
+def with_token_ids(call: Call) -> Call:
+    """The same call, whose chunks have token ids."""
+    return replace(call, members={**call.members, _RETURN_IDS: True})
+
+
+class Progress:
+    """How far a stream has come.
+
+    Args:
+        call: The call of the client.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._ids_wanted = bool(call.members.get(_RETURN_IDS))
+        self._prompt: list[int] = []
+        self._tokens: list[int] = []
+        self._head: dict[str, Any] = {}
+        self._rest = b""
+        self._plain = True
+        self._finished = False
+        self._continued = False
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether nothing was sent, or nothing but text, of a prompt whose tokens are known."""
+        return not self._head or (bool(self._prompt) and self._plain)
+
+    def take(self, data: bytes) -> bytes:
+        """The events for the client in the next bytes of D. An incomplete event waits for its end.
+
+        Raises:
+            StreamFaultError: The stream has an error.
+        """
+        *events, self._rest = (self._rest + data).split(b"\n\n")
+        if len(self._rest) > _LONGEST_EVENT:
+            raise StreamFaultError("an event is too long")
+        return b"".join(self._event(event) for event in events if event)
+
+    def _event(self, event: bytes) -> bytes:
+        if not event.startswith(_DATA) or event + b"\n\n" == _DONE:
+            return event + b"\n\n"
+        try:
+            chunk = msgspec.json.decode(event.removeprefix(_DATA), type=dict[str, Any])
+        except msgspec.MsgspecError as error:
+            raise StreamFaultError(str(error)) from None
+        if "error" in chunk:
+            raise StreamFaultError("error_event")
+        self._note(chunk)
+        return _encoded(self._as_begun(chunk) if self._continued else chunk)
+
+    def _note(self, chunk: dict[str, Any]) -> None:
+        """Take the ids out of a chunk, unless the client wants them."""
+        choices = chunk.get("choices") or []
+        for place in (chunk, *choices):
+            ids = place.get(_PROMPT_IDS) if self._ids_wanted and not self._continued else place.pop(_PROMPT_IDS, None)
+            if ids and not self._prompt:
+                self._prompt = ids
+        for choice in choices:
+            self._tokens += (choice.get(_TOKEN_IDS) if self._ids_wanted else choice.pop(_TOKEN_IDS, None)) or ()
+            self._finished |= choice.get("finish_reason") is not None
+            delta = choice.get("delta") or {}
+            self._plain &= not any(value for name, value in delta.items() if name not in _PLAIN_DELTA)
+        if not self._head:
+            self._head = {name: chunk.get(name) for name in ("id", "object", "created", "model")}
+
+    def _as_begun(self, chunk: dict[str, Any]) -> dict[str, Any]:
+        """A chunk of the continued stream in the form of the one that the client has."""
+        chunk |= self._head
+        if chunk.get("usage"):
+            chunk["usage"] = self._usage()
+        if self._call.path == _CHAT:
+            chunk["choices"] = [
+                {
+                    **{name: value for name, value in choice.items() if name != "text"},
+                    "delta": {"content": choice.get("text", "")},
+                }
+                for choice in chunk.get("choices") or ()
+            ]
+        return chunk
+
+    def _usage(self) -> dict[str, int]:
+        prompt, completion = len(self._prompt), len(self._tokens)
+        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+    def next_call(self) -> Call | None:
+        """The call that continues the stream; None if only its end is missing."""
+        self._rest = b""
+        if not self._head:
+            return with_token_ids(self._call)
+        limit = self._limit()
+        if self._finished or (limit is not None and limit <= len(self._tokens)):
+            return None
+        self._continued = True
+        found = self._call.members
+        members: dict[str, Any] = {name: found[name] for name in _KEPT if name in found} | {
+            "prompt": self._prompt + self._tokens,
+            # Without a limit, chat generates up to the end of the context, completions 16 tokens.
+            "max_tokens": None if limit is None else limit - len(self._tokens),
+            "min_tokens": max(0, int(found.get("min_tokens") or 0) - len(self._tokens)),
+            "stream": True,
+            _RETURN_IDS: True,
+        }
+        return replace(self._call, path=_COMPLETIONS, body=msgspec.json.encode(members), members=members)
+
+    def _limit(self) -> int | None:
+        found = self._call.members
+        if self._call.path == _CHAT:
+            limit = found.get("max_completion_tokens") or found.get("max_tokens")
+        else:
+            limit = found.get("max_tokens", _COMPLETIONS_DEFAULT)
+        return None if limit is None else int(limit)
+
+    def end(self) -> bytes:
+        """The events that are missing at the end of a stream whose tokens are complete."""
+        return b"".join(self._end())
+
+    def _end(self) -> Iterator[bytes]:
+        if not self._finished:
+            content: Mapping[str, Any] = {"delta": {"content": ""}} if self._call.path == _CHAT else {"text": ""}
+            yield _encoded({**self._head, "choices": [{"index": 0, **content, "finish_reason": "length"}]})
+        if (self._call.members.get("stream_options") or {}).get("include_usage"):
+            yield _encoded({**self._head, "choices": [], "usage": self._usage()})
+        yield _DONE
+
+
+def _encoded(chunk: Mapping[str, Any]) -> bytes:
+    return _DATA + msgspec.json.encode(chunk) + b"\n\n"

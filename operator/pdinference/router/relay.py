@@ -1,0 +1,73 @@
+"""Passes a stream on to a client."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from pdinference.router.calls import Call
+from pdinference.router.exchange import PodFailure, Stream
+from pdinference.router.migration import Progress, StreamFaultError
+from pdinference.router.pods import Pod
+from pdinference.router.record import Record
+
+
+class Relay:
+    """A stream to a client.
+
+    Args:
+        response: The response to the client.
+        progress: How far the stream has come; None if it cannot continue at another pod. Then bytes go on as they come.
+    """
+
+    def __init__(self, response: web.StreamResponse, progress: Progress | None) -> None:
+        self.response = response
+        self._progress = progress
+        self._last = b"\n\n"
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether another pod can continue the stream."""
+        return self._progress is not None and self._progress.can_continue
+
+    def next_call(self) -> Call | None:
+        """The call that continues it; None if only its end is missing."""
+        return None if self._progress is None else self._progress.next_call()
+
+    async def pass_on(self, answer: Stream, record: Record, lost: Callable[[Pod, PodFailure], None]) -> str:
+        """Pass on what a pod sends. Returns why the pod stopped; empty if the stream is complete.
+
+        Args:
+            answer: The stream of the pod.
+            record: What happened to the request.
+            lost: Called with a pod that broke off.
+        """
+        try:
+            with record.stage("tokens"):
+                await self._write(answer.first)
+                async for chunk in answer.rest():
+                    await self._write(chunk)
+        except PodFailure as failure:
+            lost(answer.pod, failure)
+            return failure.reason
+        except StreamFaultError as error:
+            return str(error)
+        return ""
+
+    async def end(self) -> None:
+        """Send the events that are missing at the end."""
+        if self._progress is not None:
+            await self.response.write(self._progress.end())
+
+    async def fail(self, problem: Mapping[str, Any]) -> None:
+        """Send an error as the last event."""
+        boundary = b"" if self._last.endswith(b"\n\n") else b"\n\n"
+        await self.response.write(boundary + b"data: " + msgspec.json.encode(problem) + b"\n\n")
+
+    async def _write(self, data: bytes) -> None:
+        if self._progress is not None:
+            data = self._progress.take(data)
+        if data:
+            await self.response.write(data)
+            self._last = data

@@ -1,0 +1,193 @@
+"""A stream that loses its D pod goes on at another one, and the client sees the same answer."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from pdinference.router.calls import read_call
+from pdinference.router.migration import can_migrate
+from tests.router.engines import Engine, Fleet, events, fleet, status
+
+COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+LENGTH = 12
+
+
+class Model:
+    """Plays vLLM's stream of a model whose next token depends on all tokens before it.
+
+    Args:
+        dies_after: Bytes of the stream after which it dies; None never does.
+    """
+
+    def __init__(self, dies_after: int | None = None) -> None:
+        self.dies_after = dies_after
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        response = await events(request)
+        data = self.stream(request.path, json.loads(await request.read()))
+        if self.dies_after is not None and self.dies_after < len(data):
+            await response.write(data[: self.dies_after])
+            assert request.transport is not None
+            request.transport.close()
+            return response
+        await response.write(data)
+        return response
+
+    @staticmethod
+    def stream(path: str, body: Mapping[str, Any]) -> bytes:
+        """All events."""
+        prompt = body.get("prompt") or [ord(letter) for message in body["messages"] for letter in message["content"]]
+        ids = [ord(letter) for letter in prompt] if isinstance(prompt, str) else list(prompt)
+        head = {"id": f"cmpl-{len(ids)}", "object": path, "created": len(ids), "model": body["model"]}
+        prompt_ids = {"prompt_token_ids": list(ids)} if body.get("return_token_ids") else {}
+        found = []
+        if path == CHAT:
+            choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
+            found.append({**head, "choices": [choice], **prompt_ids})
+            prompt_ids = {}
+        count = body["max_tokens"] if body.get("max_tokens") is not None else LENGTH
+        for number in range(count):
+            ids.append(97 + sum(place * token for place, token in enumerate(ids)) % 26)
+            text = {"delta": {"content": chr(ids[-1])}} if path == CHAT else {"text": chr(ids[-1])}
+            token_ids = {"token_ids": ids[-1:]} if body.get("return_token_ids") else {}
+            finish = "length" if number == count - 1 else None
+            choice = {"index": 0, **text, "finish_reason": finish, **token_ids, **prompt_ids}
+            found.append({**head, "choices": [choice]})
+            prompt_ids = {}
+        if (body.get("stream_options") or {}).get("include_usage"):
+            usage = {"prompt_tokens": len(ids) - count, "completion_tokens": count, "total_tokens": len(ids)}
+            found.append({**head, "choices": [], "usage": usage})
+        return b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in found) + b"data: [DONE]\n\n"
+
+
+def asking(path: str, **more: Any) -> dict[str, Any]:
+    prompt = {"messages": [{"role": "user", "content": "abc"}]} if path == CHAT else {"prompt": "abc"}
+    return {"model": "m", "max_tokens": LENGTH, "temperature": 0, "stream": True, **prompt, **more}
+
+
+def answers(*engines: Engine, dies_after: int | None = None) -> None:
+    for engine in engines:
+        engine.fault = Model(dies_after)
+
+
+async def asked(world: Fleet, path: str, body: Mapping[str, Any]) -> bytes:
+    async with world.client.post(world.url + path, json=body) as answer:
+        assert answer.status == 200
+        return await answer.read()
+
+
+def text(data: bytes) -> str:
+    """The generated text of a complete stream."""
+    lines = data.decode().split("\n\n")
+    assert lines[-2:] == ["data: [DONE]", ""]
+    chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
+    choices = [choice for chunk in chunks for choice in chunk["choices"]]
+    assert [choice["finish_reason"] for choice in choices if choice["finish_reason"]] == ["length"]
+    assert len({(chunk["id"], chunk["object"], chunk["created"]) for chunk in chunks}) == 1
+    return "".join(choice["delta"]["content"] if "delta" in choice else choice["text"] for choice in choices)
+
+
+@pytest.mark.parametrize("path", [COMPLETIONS, CHAT])
+async def test_the_answer_is_that_of_an_undisturbed_stream_wherever_it_broke(path: str) -> None:
+    body = asking(path, stream_options={"include_usage": True})
+    whole = Model.stream(path, body)
+    # What D sends has token ids, so it is longer.
+    sent = Model.stream(path, {**body, "return_token_ids": True})
+    async with fleet("p", "d1", "d2", rules={"migration": True, "policy": "round_robin"}) as world:
+        for cut in range(1, len(sent) + 1, 37):
+            answers(world["d1"], dies_after=cut)
+            answers(world["d2"])
+            got = await asked(world, path, body)
+            assert text(got) == text(whole), cut
+            assert b'"usage":{"prompt_tokens":3,"completion_tokens":12,"total_tokens":15}' in got
+            for pod in world.pods:
+                world.pods.worked(pod)
+        assert await world.metric("pdinference_router_migrations_total") > 10
+
+
+async def test_a_stream_survives_several_pods() -> None:
+    async with fleet("p", "d1", "d2", "d3", rules={"migration": True}) as world:
+        body = asking(COMPLETIONS)
+        answers(world["d1"], world["d2"], world["d3"], dies_after=700)
+        got = await asyncio.wait_for(asked(world, COMPLETIONS, body), 30)
+        assert text(got) == text(Model.stream(COMPLETIONS, body))
+
+
+async def test_the_next_pod_gets_a_prefill_of_its_own_and_the_rest_of_the_limits() -> None:
+    async with fleet("p", "d1", "d2", rules={"migration": True, "policy": "round_robin"}) as world:
+        answers(world["d1"], dies_after=400)
+        answers(world["d2"])
+        await asked(world, CHAT, asking(CHAT, min_tokens=6, top_k=5, user="u"))
+        (body,) = world["d2"].bodies
+        done = LENGTH - body["max_tokens"]
+        assert 0 < done < LENGTH
+        assert len(body["prompt"]) == 3 + done
+        assert (body["min_tokens"], body["top_k"], body["user"]) == (max(0, 6 - done), 5, "u")
+        assert "kv_transfer_params" in body
+        assert "messages" not in body
+        assert [sent.get("prompt") for sent in world["p"].bodies] == [None, body["prompt"]]
+
+
+async def test_what_cannot_be_continued_ends_with_an_error() -> None:
+    async with fleet("p", "d1", "d2", rules={"migration": True, "policy": "round_robin"}) as world:
+        answers(world["d1"], world["d2"], dies_after=600)
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await asked(world, COMPLETIONS, asking(COMPLETIONS, stop=["x"]))
+        assert len(world["d1"].bodies) + len(world["d2"].bodies) == 1
+        assert "return_token_ids" not in (world["d1"].bodies + world["d2"].bodies)[0]
+
+
+async def test_a_pod_that_refuses_the_rest_ends_the_stream_with_an_error() -> None:
+    async with fleet("p", "d1", "d2", rules={"migration": True, "policy": "round_robin"}) as world:
+        answers(world["d1"], dies_after=600)
+        world["d2"].fault = status(400)
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await asked(world, COMPLETIONS, asking(COMPLETIONS))
+
+
+async def test_token_ids_are_only_for_clients_that_want_them() -> None:
+    async with fleet("p", "d", rules={"migration": True}) as world:
+        answers(world["d"])
+        assert b"token_ids" not in await asked(world, CHAT, asking(CHAT))
+        wanted = await asked(world, CHAT, asking(CHAT, return_token_ids=True))
+        assert wanted.count(b'"token_ids"') == LENGTH
+        assert wanted.count(b'"prompt_token_ids"') == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "possible"),
+    [
+        ({}, True),
+        ({"seed": 1}, True),
+        ({"seed": 1, "temperature": 1}, False),
+        ({"temperature": 1}, True),
+        ({"repetition_penalty": 1.1}, True),
+        ({"presence_penalty": 0.0}, True),
+        ({"presence_penalty": 0.5}, False),
+        ({"frequency_penalty": 0.5}, False),
+        ({"stop": "x"}, False),
+        ({"logprobs": 1}, False),
+        ({"logprobs": False}, True),
+        ({"tools": [{}]}, False),
+        ({"response_format": {"type": "text"}}, True),
+        ({"response_format": {"type": "json_object"}}, False),
+        ({"structured_outputs": {"regex": "a"}}, False),
+        ({"n": 2}, False),
+        ({"stream": False}, False),
+    ],
+)
+def test_only_what_stays_exact_is_continued(more: dict[str, Any], possible: bool) -> None:
+    for path in (COMPLETIONS, CHAT):
+        body = json.dumps({**asking(path), **more}).encode()
+        assert can_migrate(read_call(path, body, "application/json", {})) is possible
+
+
+@pytest.mark.parametrize("content", [[{"type": "text", "text": "a"}, {"type": "image_url"}], 3, None])
+def test_images_are_not_continued(content: Any) -> None:
+    body = json.dumps(asking(CHAT, messages=[{"role": "user", "content": content}])).encode()
+    assert not can_migrate(read_call(CHAT, body, "application/json", {}))
