@@ -90,6 +90,18 @@ async def test_a_very_deep_body_is_refused() -> None:
         assert (await world.post())[0] == 200
 
 
+async def test_bytes_of_all_bodies_are_limited() -> None:
+    async with fleet("p", "d", limits=Limits(body=2_000_000, bodies=3_000_000)) as world:
+        world["d"].go_on.clear()
+        large = {"prompt": "a" * 1_900_000}
+        asked = asyncio.create_task(world.post(large))
+        await world["d"].arrived.wait()
+        assert (await world.post(large))[0] == 503
+        world["d"].go_on.set()
+        assert (await asked)[0] == 200
+        assert (await world.post(large))[0] == 200
+
+
 async def test_a_slow_body_is_given_up(world: Fleet) -> None:
     async def slow() -> AsyncIterator[bytes]:
         yield b"{"

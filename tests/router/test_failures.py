@@ -77,6 +77,18 @@ async def test_d_computes_the_prompt_without_p_and_says_so(fault: str) -> None:
         assert await world.metric("pdinference_router_prefill_fallbacks_total") == 1
 
 
+async def test_the_header_is_that_of_the_answer_and_not_of_an_earlier_try() -> None:
+    async with fleet("p", "d1", "d2") as world:
+        world.observe("p", "d2")
+        world["d1"].fault = engines.hang
+        asked = asyncio.create_task(world.post())
+        await world["d1"].arrived.wait()
+        world.observe("d1")
+        code, headers, _ = await asked
+        assert (code, headers["X-PDInference-Prefill"]) == (200, "parameter")
+        assert await world.metric("pdinference_router_prefill_fallbacks_total") == 1
+
+
 async def test_p_that_returns_no_parameters_is_a_fallback() -> None:
     async with fleet("p", "d", rules={"when_no_prefill": "Fail"}) as world:
         world["p"].fault = status(200, {"choices": []})

@@ -133,7 +133,8 @@ class Dispatcher:
                 if self.rules.when_no_prefill != "Wait":
                     break
                 await self._wait(Role.PARAMETER, until)
-                pods = self.pods.available(Role.PARAMETER)
+                failed.pods.clear()
+                continue
             pod = self.rules.choose[Role.PARAMETER](pods, call)
             try:
                 return await self._prefill(pod, call, record)
@@ -165,7 +166,7 @@ class Dispatcher:
         if answer.status != HTTPStatus.OK:
             raise RefusedError(answer)
         self.pods.worked(pod)
-        record.prefill = pod.observed.name
+        record.prefilled(pod.observed.name)
         return handover.to_decode(prefill, _decoded(answer))
 
     async def _prepared(self, pod: Pod, record: Record) -> Prefill:
@@ -186,7 +187,7 @@ class Dispatcher:
 
     async def _pod(self, call: Call, failed: "_Failed", until: float) -> Pod:
         """A D pod for a call: one that has not failed it, if there is one."""
-        if not self.pods.available(Role.DECODE):
+        while not self.pods.available(Role.DECODE):
             await self._wait(Role.DECODE, until)
         pods = self._choices(Role.DECODE, failed) or self.pods.available(Role.DECODE)
         return self.rules.choose[Role.DECODE](pods, call)

@@ -98,9 +98,13 @@ class Record:
         self.migrations += 1
         self.metrics.migrations.inc()
 
+    def prefilled(self, pod: str) -> None:
+        """Note the P pod that computed the prompt, at the last try."""
+        self.prefill, self.fallback = pod, ""
+
     def fell_back(self, reason: str) -> None:
         """Count a prompt that D computes."""
-        self.fallback = reason
+        self.prefill, self.fallback = "", reason
         self.metrics.fallbacks.labels(reason).inc()
 
     def ended(self, path: str, status: int, outcome: str) -> None:

@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 
 from pdinference.router.activity import Activity
+from pdinference.router.bodies import Bodies, FullError
 from pdinference.router.calls import GET, POST, Call, MalformedError, read_call
 from pdinference.router.dispatch import Dispatcher, RefusedError, UnavailableError
 from pdinference.router.exchange import PodFailure, Whole, end_to_end, exchange
@@ -46,21 +47,19 @@ class Limits:
 
     Attributes:
         body: Bytes of a body.
+        bodies: Bytes of all bodies that are held.
         body_seconds: Seconds until the body has come.
         requests: Number of requests at a time.
     """
 
-    body: int = 32 * 2**20
+    body: int = 16 * 2**20
+    bodies: int = 48 * 2**20
     body_seconds: float = 60.0
     requests: int = 4096
 
 
 _Handle = Callable[[web.Request, Record], Awaitable[tuple[web.StreamResponse, str]]]
 """Gives the response, and how the request ended."""
-
-
-class _FullError(Exception):
-    """The router has as many requests as it may have."""
 
 
 class Front:
@@ -74,6 +73,7 @@ class Front:
         self._keys = keys
         self._metrics = metrics
         self._limits = limits
+        self._bodies = Bodies(longest=limits.body, most=limits.bodies, seconds=limits.body_seconds)
         self._running = 0
         self._leaving = False
 
@@ -90,7 +90,7 @@ class Front:
 
     def application(self) -> web.Application:
         """The routes. Every other path is 404, every other method 405."""
-        app = web.Application(client_max_size=self._limits.body)
+        app = web.Application()
         app.on_response_prepare.append(self._close_when_leaving)
         app.add_routes([web.post(path, self._post) for path in POST])
         app.add_routes([web.get(path, self._get) for path in GET])
@@ -127,7 +127,7 @@ class Front:
             response = _error(HTTPStatus.TOO_MANY_REQUESTS, str(error), record)
             response.headers["Retry-After"] = str(error.retry_after)
             return response, "limited"
-        except _FullError:
+        except FullError:
             return _error(HTTPStatus.SERVICE_UNAVAILABLE, "The router has too many requests.", record), "limited"
 
     @contextmanager
@@ -138,7 +138,7 @@ class Front:
                 record.client = self._keys.name(request.headers)
                 stack.enter_context(self._keys.request(record.client))
             if self._running >= self._limits.requests:
-                raise _FullError
+                raise FullError
             self._running += 1
             try:
                 yield
@@ -147,9 +147,10 @@ class Front:
 
     async def _answered(self, request: web.Request, record: Record) -> tuple[web.StreamResponse, str]:
         try:
-            call = await self._read(request, record)
-            with self._activity.request():
-                return await self._sent(request, call, record)
+            async with self._bodies.body(request) as body:
+                call = _call(request, body, record)
+                with self._activity.request():
+                    return await self._sent(request, call, record)
         except MalformedError as error:
             return _error(error.status, str(error), record), "malformed"
         except UnavailableError as error:
@@ -196,23 +197,6 @@ class Front:
         except UnavailableError as error:
             return str(error)
 
-    async def _read(self, request: web.Request, record: Record) -> Call:
-        limits = self._limits
-        try:
-            async with asyncio.timeout(limits.body_seconds):
-                body = await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            message = f"The body is longer than {limits.body} bytes."
-            raise MalformedError(message, HTTPStatus.REQUEST_ENTITY_TOO_LARGE) from None
-        except TimeoutError:
-            message = f"The body did not come within {limits.body_seconds:g} s."
-            raise MalformedError(message, HTTPStatus.REQUEST_TIMEOUT) from None
-        headers = end_to_end(request.headers)
-        for name in _CREDENTIALS:
-            headers.popall(name, None)
-        headers[_REQUEST_ID] = record.request_id
-        return read_call(request.path, body, request.content_type, headers, request.headers.get(_SESSION, "")[:256])
-
     async def _from_any_pod(self, request: web.Request, record: Record) -> tuple[web.StreamResponse, str]:
         """What each pod answers alike."""
         for pod in sorted(
@@ -227,6 +211,15 @@ class Front:
                 headers = end_to_end(answer.headers)
                 return web.Response(status=answer.status, headers=headers, body=answer.body), "answered"
         return _error(HTTPStatus.SERVICE_UNAVAILABLE, "No pod is ready.", record), "unavailable"
+
+
+def _call(request: web.Request, body: bytes, record: Record) -> Call:
+    headers = end_to_end(request.headers)
+    for name in _CREDENTIALS:
+        headers.popall(name, None)
+    headers[_REQUEST_ID] = record.request_id
+    session = request.headers.get(_SESSION, "")[:_LONGEST_ID]
+    return read_call(request.path, body, request.content_type, headers, session)
 
 
 def _headers(found: Mapping[str, str], call: Call, record: Record) -> Mapping[str, str]:
