@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from pdinference.router.server import Limits
 from tests.integration.world import until
-from tests.router.engines import Fleet, fleet
+from tests.router.engines import Fleet, events, fleet
 
 CLOSED = (
     "/pause",
@@ -193,6 +194,28 @@ async def test_torn_and_mutated_requests_leave_the_router_serving() -> None:
             await exchanged(world, bytes(sent[: chance.randrange(1, len(sent) + 1)]))
         assert (await world.post())[0] == 200
         assert not any(b"POST" in raw for raw in world["d"].raw)
+
+
+async def test_a_client_that_reads_nothing_is_given_up() -> None:
+    stopped = asyncio.Event()
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = await events(request)
+        try:
+            while True:
+                await response.write(b"data: " + b"a" * 65_536 + b"\n\n")
+        except (ConnectionError, asyncio.CancelledError):
+            stopped.set()
+            raise
+
+    async with fleet("p", "d", limits=Limits(unread_seconds=1)) as world:
+        world["d"].fault = endless
+        host, _, port = world.url.removeprefix("http://").partition(":")
+        _, writer = await asyncio.open_connection(host, int(port), limit=1)
+        body = b'{"prompt": "a", "stream": true}'
+        writer.write(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        await asyncio.wait_for(stopped.wait(), 60)
+        writer.close()
 
 
 async def test_a_client_that_reads_slowly_gets_all(world: Fleet) -> None:

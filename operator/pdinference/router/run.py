@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -25,6 +26,7 @@ from pdinference.serving.tls_context import CertificateError, TLSContext
 _LOG = logging.getLogger(__name__)
 _HEADER_BYTES: Final = 16384
 _IDLE_CLIENT_S: Final = 75.0
+_BACKLOG: Final = 1024
 _CERTIFICATE_S: Final = 2.0
 _LEAVE_S: Final = 3.0
 """Time in which clients with a connection that is kept open learn to open another one, which goes to another pod."""
@@ -118,6 +120,7 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
             settings.port,
             drain_seconds=settings.drain_seconds,
             context=None if tls is None else tls.context,
+            unread_seconds=settings.limits.unread_seconds,
         )
         stack.push_async_callback(clients.cleanup)
         stack.callback(dispatcher.end)
@@ -147,6 +150,7 @@ async def _server(
     *,
     drain_seconds: float,
     context: ssl.SSLContext | None = None,
+    unread_seconds: float | None = None,
 ) -> web.AppRunner:
     # A client that goes away cancels its request at P and at D.
     runner = web.AppRunner(
@@ -159,8 +163,16 @@ async def _server(
         max_field_size=_HEADER_BYTES,
     )
     await runner.setup()
-    await web.TCPSite(runner, host, port, backlog=1024, ssl_context=context).start()
+    listener = socket.create_server((host, port), family=_family(host), backlog=_BACKLOG)
+    if unread_seconds is not None:
+        # Connections inherit it. Without it, a client that does not read holds its D pod for ever.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * unread_seconds))
+    await web.SockSite(runner, listener, ssl_context=context, backlog=_BACKLOG).start()
     return runner
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _state(pods: Pods, metrics: Metrics) -> web.Application:

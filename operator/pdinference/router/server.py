@@ -50,12 +50,14 @@ class Limits:
         bodies: Bytes of all bodies that are held.
         body_seconds: Seconds until the body has come.
         requests: Number of requests at a time.
+        unread_seconds: Time in which a client has to read something of what was sent to it.
     """
 
     body: int = 16 * 2**20
     bodies: int = 48 * 2**20
     body_seconds: float = 60.0
     requests: int = 4096
+    unread_seconds: float = 60.0
 
 
 _Handle = Callable[[web.Request, Record], Awaitable[tuple[web.StreamResponse, str]]]
