@@ -129,9 +129,9 @@ async def abort_after_headers(request: web.Request) -> web.StreamResponse:
 
 
 async def abort_in_stream(request: web.Request) -> web.StreamResponse:
-    """Dies after a token."""
+    """Dies after a token, within the event of the next one."""
     response = await events(request)
-    await response.write(EVENTS[0])
+    await response.write(EVENTS[0] + EVENTS[1][:9])
     assert request.transport is not None
     request.transport.close()
     return response

@@ -190,7 +190,7 @@ async def test_a_stream_that_breaks_off_ends_with_an_error() -> None:
             world[name].fault = engines.abort_in_stream
         got = await cut_stream(world)
         first, error, rest = got.split(b"\n\n")
-        assert (first + b"\n\n", rest) == (EVENTS[0], b"")
+        assert (first + b"\n\n", rest) == (EVENTS[0], b""), "a part of an event is left out"
         assert json.loads(error.removeprefix(b"data: "))["error"]["code"] == 502
         assert len(world["d1"].bodies) + len(world["d2"].bodies) == 1
 

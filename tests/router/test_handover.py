@@ -3,9 +3,10 @@
 import json
 
 import pytest
+from aiohttp import web
 
 from pdinference.engine.connectors.handover import HANDOVERS
-from tests.router.engines import ENGINE_ID, EVENTS, PARAMS, fleet
+from tests.router.engines import ENGINE_ID, EVENTS, PARAMS, events, fleet
 
 
 async def test_nixl_sends_what_p_returned_to_d() -> None:
@@ -57,6 +58,21 @@ async def test_a_stream_is_passed_on_byte_for_byte() -> None:
     assert headers["Content-Type"] == "text/event-stream; charset=utf-8"
     assert "stream_options" not in world["p"].bodies[0]
     assert world["d"].bodies[0]["stream_options"] == {"include_usage": True}
+
+
+@pytest.mark.parametrize("size", [1, 7, 40, 2_000_000])
+async def test_events_that_come_in_pieces_are_passed_on(size: int) -> None:
+    sent = b"".join(EVENTS) + b"no event" + (b"a" * 1_500_000 if size > 40 else b"")
+
+    async def pieces(request: web.Request) -> web.StreamResponse:
+        response = await events(request)
+        for start in range(0, len(sent), size):
+            await response.write(sent[start : start + size])
+        return response
+
+    async with fleet("p", "d") as world:
+        world["d"].fault = pieces
+        assert (await world.post({"stream": True}))[2] == sent
 
 
 @pytest.mark.parametrize(

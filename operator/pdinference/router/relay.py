@@ -1,7 +1,7 @@
 """Passes a stream on to a client."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
@@ -12,19 +12,22 @@ from pdinference.router.migration import Progress, StreamFaultError
 from pdinference.router.pods import Pod
 from pdinference.router.record import Record
 
+_BOUNDARY: Final = b"\n\n"
+_LONGEST_EVENT: Final = 2**20
+
 
 class Relay:
     """A stream to a client.
 
     Args:
         response: The response to the client.
-        progress: How far the stream has come; None if it cannot continue at another pod. Then bytes go on as they come.
+        progress: How far the stream has come; None if it cannot continue at another pod.
     """
 
     def __init__(self, response: web.StreamResponse, progress: Progress | None) -> None:
         self.response = response
         self._progress = progress
-        self._last = b"\n\n"
+        self._rest = b""
 
     @property
     def can_continue(self) -> bool:
@@ -48,6 +51,7 @@ class Relay:
                 await self._write(answer.first)
                 async for chunk in answer.rest():
                     await self._write(chunk)
+            await self._flush()
         except PodFailure as failure:
             lost(answer.pod, failure)
             return failure.reason
@@ -62,12 +66,27 @@ class Relay:
 
     async def fail(self, problem: Mapping[str, Any]) -> None:
         """Send an error as the last event."""
-        boundary = b"" if self._last.endswith(b"\n\n") else b"\n\n"
-        await self.response.write(boundary + b"data: " + msgspec.json.encode(problem) + b"\n\n")
+        await self.response.write(b"data: " + msgspec.json.encode(problem) + b"\n\n")
 
     async def _write(self, data: bytes) -> None:
+        """Send whole events: a client could not read an error after a part of one."""
         if self._progress is not None:
             data = self._progress.take(data)
+        elif self._rest or not data.endswith(_BOUNDARY):
+            data = self._whole(data)
         if data:
             await self.response.write(data)
-            self._last = data
+
+    def _whole(self, data: bytes) -> bytes:
+        data = self._rest + data
+        end = data.rfind(_BOUNDARY)
+        if end < 0 and len(data) > _LONGEST_EVENT:  # these are no events as vLLM writes them
+            self._rest = b""
+            return data
+        self._rest = data[end + len(_BOUNDARY) :] if end >= 0 else data
+        return data[: len(data) - len(self._rest)]
+
+    async def _flush(self) -> None:
+        if self._rest:
+            await self.response.write(self._rest)
+            self._rest = b""
