@@ -71,6 +71,7 @@ def router_command() -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Mounted Secret with tls.crt and tls.key for clients. Default: HTTP.",
 )
+@click.option("--otlp-endpoint", default="", help="URL of an OpenTelemetry collector (OTLP over HTTP). Default: none.")
 @click.option("--log-requests/--no-log-requests", default=True, help="Log one line of JSON for each request.")
 def run_command(
     *,
@@ -92,6 +93,7 @@ def run_command(
     api_keys_folder: Path | None,
     api_key_limit: tuple[str, ...],
     tls_folder: Path | None,
+    otlp_endpoint: str,
     log_requests: bool,
 ) -> None:
     """Send requests to P and D pods until SIGTERM, then finish the running requests."""
@@ -103,6 +105,7 @@ def run_command(
     from pdinference.router.keys import Keys  # noqa: PLC0415
     from pdinference.router.pods import Pods  # noqa: PLC0415
     from pdinference.router.run import Settings, run  # noqa: PLC0415
+    from pdinference.router.tracing import exporting  # noqa: PLC0415
 
     watched = (namespace, name, revision)
     if any(watched) != all(watched) or all(watched) == bool(prefill or decode):
@@ -112,7 +115,8 @@ def run_command(
     without: WhenNoPrefill = when_no_prefill  # type: ignore[assignment]
     rules = Rules(HANDOVERS[handover], policies(policy), without, max_wait_seconds, max_queued_requests, migration)
     keys = None if api_keys_folder is None else Keys(api_keys_folder, dict(map(_key_limits, api_key_limit)))
-    settings = Settings(rules, host, port, state_port, drain_seconds, keys=keys, tls_folder=tls_folder)
+    spans = exporting(otlp_endpoint) if otlp_endpoint else None
+    settings = Settings(rules, host, port, state_port, drain_seconds, keys=keys, tls_folder=tls_folder, spans=spans)
 
     pods = Pods()
 

@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from pdinference.router import tracing
 from pdinference.router.pods import Pod
 
 _LONGEST_ANSWER: Final = 64 * 2**20
@@ -146,7 +147,7 @@ class Exchange:
 
     async def _begin(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Whole | Stream:
         self._response = response = await self._session.request(
-            method, url, headers=headers, data=body, allow_redirects=False
+            method, url, headers={**headers, **tracing.headers()}, data=body, allow_redirects=False
         )
         if response.content_type == _EVENTS and response.status == HTTPStatus.OK:
             first = await response.content.readany()

@@ -9,6 +9,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from pdinference.api.names import METRIC_HELD_REQUESTS, METRIC_IDLE_SECONDS, Role
+from pdinference.router.tracing import Tracer
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
@@ -54,6 +55,14 @@ class Metrics:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """Where numbers and spans go."""
+
+    metrics: Metrics
+    tracer: Tracer
+
+
 @dataclass(slots=True)
 class Record:
     """One request.
@@ -69,7 +78,7 @@ class Record:
     """
 
     request_id: str
-    metrics: Metrics
+    telemetry: Telemetry
     client: str = ""
     prefill: str = ""
     decode: str = ""
@@ -83,7 +92,8 @@ class Record:
         """Measure a stage; of several tries, the sum."""
         began = time.perf_counter()
         try:
-            yield
+            with self.telemetry.tracer.stage(name):
+                yield
         finally:
             taken = time.perf_counter() - began
             self.stages[name] = self.stages.get(name, 0.0) + taken
@@ -91,12 +101,12 @@ class Record:
     def failed(self, role: Role, reason: str) -> None:
         """Count a failure of a pod."""
         self.retries += 1
-        self.metrics.failures.labels(role, reason).inc()
+        self.telemetry.metrics.failures.labels(role, reason).inc()
 
     def migrated(self) -> None:
         """Count a stream that goes on at another D pod."""
         self.migrations += 1
-        self.metrics.migrations.inc()
+        self.telemetry.metrics.migrations.inc()
 
     def prefilled(self, pod: str) -> None:
         """Note the P pod that computed the prompt, at the last try."""
@@ -105,10 +115,10 @@ class Record:
     def fell_back(self, reason: str) -> None:
         """Count a prompt that D computes."""
         self.prefill, self.fallback = "", reason
-        self.metrics.fallbacks.labels(reason).inc()
+        self.telemetry.metrics.fallbacks.labels(reason).inc()
 
     def ended(self, path: str, status: int, outcome: str) -> None:
         """Count the request."""
-        self.metrics.requests.labels(self.client, path, status, outcome).inc()
+        self.telemetry.metrics.requests.labels(self.client, path, status, outcome).inc()
         for name, seconds in self.stages.items():
-            self.metrics.stages.labels(name).observe(seconds)
+            self.telemetry.metrics.stages.labels(name).observe(seconds)

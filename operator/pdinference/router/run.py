@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from aiohttp import web
+from opentelemetry import trace
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from pdinference.router.activity import Activity
@@ -19,8 +20,9 @@ from pdinference.router.dispatch import Dispatcher, Rules
 from pdinference.router.keys import Keys
 from pdinference.router.monitor import Monitor
 from pdinference.router.pods import Pods
-from pdinference.router.record import Metrics
+from pdinference.router.record import Metrics, Telemetry
 from pdinference.router.server import Front, Limits, client_session
+from pdinference.router.tracing import Tracer
 from pdinference.serving.tls_context import CertificateError, TLSContext
 
 _LOG = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ class Settings:
         drain_seconds: Time for running requests after SIGTERM.
         silence: Seconds after which a silent pod is probed.
         keys: API keys of clients; None admits every client.
+        spans: Where spans go; None makes none.
         tls_folder: Where the Secret with the certificate for clients is mounted; None for HTTP.
     """
 
@@ -58,6 +61,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     keys: Keys | None = None
     tls_folder: Path | None = None
+    spans: trace.TracerProvider | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         activity = Activity(pods, settings.rules.max_wait)
         metrics.queued.set_function(lambda: dispatcher.queued)
         metrics.idle.set_function(lambda: activity.idle_seconds)
-        front = Front(dispatcher, activity, metrics, settings.limits, settings.keys)
+        front = Front(dispatcher, activity, Telemetry(metrics, Tracer(settings.spans)), settings.limits, settings.keys)
         tasks = [
             asyncio.create_task(discover(), name="discovery"),
             asyncio.create_task(Monitor(pods, session, silence=settings.silence).forever(), name="monitor"),

@@ -20,7 +20,7 @@ from pdinference.router.dispatch import Dispatcher, RefusedError, UnavailableErr
 from pdinference.router.exchange import PodFailure, Whole, end_to_end, exchange
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
 from pdinference.router.migration import Progress, can_migrate, with_token_ids
-from pdinference.router.record import Metrics, Record
+from pdinference.router.record import Record
 from pdinference.router.relay import Relay
 
 _LOG = logging.getLogger("pdinference.router.access")
@@ -68,12 +68,18 @@ class Front:
     """Handles the requests of clients."""
 
     def __init__(
-        self, dispatcher: Dispatcher, activity: Activity, metrics: Metrics, limits: Limits, keys: Keys | None = None
+        self,
+        dispatcher: Dispatcher,
+        activity: Activity,
+        metrics: Metrics,
+        limits: Limits,
+        keys: Keys | None,
+        tracer: Tracer,
     ) -> None:
         self._dispatcher = dispatcher
         self._activity = activity
         self._keys = keys
-        self._metrics = metrics
+        self._telemetry = telemetry
         self._limits = limits
         self._bodies = Bodies(longest=limits.body, most=limits.bodies, seconds=limits.body_seconds)
         self._running = 0
@@ -106,10 +112,13 @@ class Front:
 
     async def _admitted(self, request: web.Request, handle: _Handle) -> web.StreamResponse:
         """Handle a request within the limits, and record how it ended."""
-        record = Record(_request_id(request.headers), self._metrics)
+        record = Record(_request_id(request.headers), self._telemetry)
         status, outcome = int(HTTPStatus.INTERNAL_SERVER_ERROR), "failed"
         try:
-            response, outcome = await self._limited(request, record, handle)
+            with self._telemetry.tracer.request(request.path, request.headers) as span:
+                response, outcome = await self._limited(request, record, handle)
+                span.set_attribute("http.response.status_code", response.status)
+                span.set_attribute("pdinference.outcome", outcome)
             status = response.status
         except asyncio.CancelledError:
             status, outcome = _CLIENT_CLOSED, "cancelled"
