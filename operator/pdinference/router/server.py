@@ -68,13 +68,7 @@ class Front:
     """Handles the requests of clients."""
 
     def __init__(
-        self,
-        dispatcher: Dispatcher,
-        activity: Activity,
-        metrics: Metrics,
-        limits: Limits,
-        keys: Keys | None,
-        tracer: Tracer,
+        self, dispatcher: Dispatcher, activity: Activity, telemetry: Telemetry, limits: Limits, keys: Keys | None
     ) -> None:
         self._dispatcher = dispatcher
         self._activity = activity
