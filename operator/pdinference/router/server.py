@@ -20,7 +20,7 @@ from pdinference.router.dispatch import Dispatcher, RefusedError, UnavailableErr
 from pdinference.router.exchange import PodFailure, Whole, end_to_end, exchange
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
 from pdinference.router.migration import Progress, can_migrate, with_token_ids
-from pdinference.router.record import Record
+from pdinference.router.record import Record, Telemetry
 from pdinference.router.relay import Relay
 
 _LOG = logging.getLogger("pdinference.router.access")
