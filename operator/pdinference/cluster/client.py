@@ -8,7 +8,7 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -171,6 +171,30 @@ class ApiServer:
         """
         return await self._exchanged("GET", path, query=query, most=most)
 
+    async def watch(self, path: str, *, seconds: int, silence: float, **query: str) -> AsyncIterator[Json]:
+        """Events of a list, until the API server ends the watch.
+
+        Args:
+            path: Of the list.
+            seconds: After which the API server ends it.
+            silence: Seconds without an event or a bookmark after which the connection is given up.
+            query: With `resourceVersion`, and selectors.
+
+        Raises:
+            ApiError: The watch could not begin, or broke off.
+        """
+        options = {"watch": "true", "timeoutSeconds": str(seconds), **query}
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=_TIMEOUT.sock_connect, sock_read=silence)
+        try:
+            response = await _sent(self._client, _Request("GET", path, query=options), limits)
+            if response.status not in _OK:
+                raise ApiError.from_response(response.status, response.headers, await response.read())
+            async with response.response as stream:
+                async for line in stream.content:
+                    yield msgspec.json.decode(line)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise ApiError.unreachable(error) from error
+
     async def apply(self, path: str, manifest: Json, *, manager: str, force: bool = True) -> Json:
         """Server-side apply. Returns the live object.
 
@@ -254,17 +278,21 @@ class ApiServer:
 
 
 async def _exchange(client: ApiClient, request: _Request) -> tuple[int, Mapping[str, str], bytes]:
-    headers = {"Accept": request.accept, "Content-Type": request.content_type, "User-Agent": client.user_agent}
-    url = client.configuration.host + request.path + (f"?{urlencode(request.query)}" if request.query else "")
     try:
-        await client.update_params_for_auth(headers, [], ["BearerToken"], request.path, request.method, request.body)
-        response = await client.rest_client.request(  # type: ignore[no-untyped-call]
-            request.method, url, headers=headers, body=request.body, _request_timeout=_TIMEOUT
-        )
+        response = await _sent(client, request, _TIMEOUT)
         data = await (response.read() if request.most is None else _bounded(response.response, request.most))
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise ApiError.unreachable(error) from error
     return response.status, response.headers, data
+
+
+async def _sent(client: ApiClient, request: _Request, limits: aiohttp.ClientTimeout) -> Any:
+    headers = {"Accept": request.accept, "Content-Type": request.content_type, "User-Agent": client.user_agent}
+    url = client.configuration.host + request.path + (f"?{urlencode(request.query)}" if request.query else "")
+    await client.update_params_for_auth(headers, [], ["BearerToken"], request.path, request.method, request.body)
+    return await client.rest_client.request(  # type: ignore[no-untyped-call]
+        request.method, url, headers=headers, body=request.body, _request_timeout=limits
+    )
 
 
 async def _bounded(response: aiohttp.ClientResponse, most: int) -> bytes:

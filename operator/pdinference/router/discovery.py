@@ -5,19 +5,22 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubernetes.aio.client import ApiClient, CoreV1Api
-from kubernetes.aio.watch import Watch
-
 from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.cluster.client import load_configuration
+from pdinference.cluster.client import ApiServer, load_configuration
+from pdinference.cluster.kinds import POD
 from pdinference.router.pods import Observed, Pods
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_S: Final = 1.0
 _WATCH_S: Final = 240
-_SILENCE_S: Final = 300.0
-_LIST_S: Final = 30
+_SILENCE_S: Final = 70.0
+"""API servers send a bookmark every minute."""
+_USER_AGENT: Final = "pdinference-router"
+
+
+class WatchEndedError(Exception):
+    """The API server ended the watch with an error."""
 
 
 class Discovery:
@@ -32,42 +35,48 @@ class Discovery:
 
     async def forever(self) -> None:
         """Watch until cancelled."""
-        configuration = await load_configuration()
-        async with ApiClient(configuration) as client:
+        api = ApiServer(await load_configuration(), user_agent=_USER_AGENT)
+        try:
             while True:
                 try:
-                    await self._watch(CoreV1Api(client))
+                    await self._watch(api)
                 except Exception as error:  # noqa: BLE001 - with the pods that it knows, the router serves on
                     _LOG.warning("Cannot watch pods: %s: %s", type(error).__name__, error)
                     await asyncio.sleep(_PAUSE_S)
+        finally:
+            await api.close()
 
-    async def _watch(self, core: Any) -> None:
+    async def _watch(self, api: ApiServer) -> None:
         """List, then take events until the API server ends the watch."""
-        found = await core.list_namespaced_pod_without_preload_content(
-            self._namespace, label_selector=self._selector, _request_timeout=_LIST_S
-        )
-        listed = await found.json()
+        path = POD.path(self._namespace)
+        listed = await api.get(path, labelSelector=self._selector)
         self._seen = {body["metadata"]["uid"]: observed(body) for body in listed["items"]}
         self._pods.observe(self._seen)
-        async with (
-            asyncio.timeout(_SILENCE_S),
-            Watch(return_type="object").stream(  # type: ignore[no-untyped-call]
-                core.list_namespaced_pod,
-                self._namespace,
-                label_selector=self._selector,
-                resource_version=listed["metadata"]["resourceVersion"],
-                timeout_seconds=_WATCH_S,
-            ) as events,
-        ):
-            async for event in events:
-                self.take(event["type"], event["raw_object"])
+        events = api.watch(
+            path,
+            seconds=_WATCH_S,
+            silence=_SILENCE_S,
+            labelSelector=self._selector,
+            resourceVersion=listed["metadata"]["resourceVersion"],
+            allowWatchBookmarks="true",
+        )
+        async for event in events:
+            self.take(event["type"], event["object"])
 
     def take(self, kind: str, body: Mapping[str, Any]) -> None:
-        """Take an event."""
+        """Take an event.
+
+        Raises:
+            WatchEndedError: It is an error; the list has to be read again.
+        """
+        if kind == "ERROR":
+            raise WatchEndedError(body.get("message", ""))
+        if kind == "BOOKMARK":
+            return
         uid = body["metadata"]["uid"]
         if kind == "DELETED":
             self._seen.pop(uid, None)
-        elif kind in {"ADDED", "MODIFIED"}:
+        else:
             self._seen[uid] = observed(body)
         self._pods.observe(self._seen)
 
