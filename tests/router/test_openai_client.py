@@ -12,12 +12,13 @@ from openai import AsyncOpenAI
 from pdinference.router.keys import KeyLimits, Keys
 from tests.router import engines
 from tests.router.engines import Engine, Fleet, fleet, status
-from tests.router.test_keys import OLD
-from tests.router.test_migration import CHAT, LENGTH, Model, asking
+from tests.router.model import CHAT, LENGTH, Model, asking
+
+KEY = "sk-0123456789abcdef"
 
 
 @asynccontextmanager
-async def client(world: Fleet, key: str = OLD) -> AsyncIterator[AsyncOpenAI]:
+async def client(world: Fleet, key: str = KEY) -> AsyncIterator[AsyncOpenAI]:
     # Its own retries would hide what the router answers.
     async with AsyncOpenAI(base_url=f"{world.url}/v1", api_key=key, max_retries=0, timeout=30) as found:
         yield found
@@ -84,7 +85,7 @@ async def test_each_error_is_an_exception_of_its_kind(fault: Any, raised: type[o
 
 
 async def test_keys_and_limits_are_known_to_the_client(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text(OLD)
+    (tmp_path / "a").write_text(KEY)
     keys = Keys(tmp_path, {"a": KeyLimits(requests_per_minute=1)})
     async with fleet("p", "d", keys=keys) as world:
         serves(world["d"])
