@@ -7,20 +7,17 @@ that a noisy moment meets both.
 
 import argparse
 import asyncio
-import socket
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import aiohttp
 from aiohttp import web
 
+from benchmarks.processes import HOST, ports, running
+
 _BODY = b"x" * 4096
-_HOST = "127.0.0.1"
 
 
 def main() -> None:
@@ -34,7 +31,7 @@ def main() -> None:
         return
     router, front, state = ports(3)
     served = [sys.executable, "-m", "benchmarks.activator", f"--serve={router}"]
-    activator = [str(Path(sys.executable).with_name("pdinference")), "activator", "run", f"--host={_HOST}"]
+    activator = [str(Path(sys.executable).with_name("pdinference")), "activator", "run", f"--host={HOST}"]
     places = [f"--port={front}", f"--state-port={state}", f"--router-port={router}"]
     with running(served), running([*activator, *places]):
         direct, through = asyncio.run(measure(router, front, arguments.requests))
@@ -50,7 +47,7 @@ def serve(port: int) -> None:
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)
-    web.run_app(app, host=_HOST, port=port, access_log=None, print=None)
+    web.run_app(app, host=HOST, port=port, access_log=None, print=None)
 
 
 async def measure(router: int, front: int, count: int) -> tuple[float, float]:
@@ -62,7 +59,7 @@ async def measure(router: int, front: int, count: int) -> tuple[float, float]:
         for _ in range(count):
             for port, seconds in times.items():
                 start = time.perf_counter()
-                async with client.post(f"http://{_HOST}:{port}/v1/completions", data=_BODY) as response:
+                async with client.post(f"http://{HOST}:{port}/v1/completions", data=_BODY) as response:
                     await response.read()
                     response.raise_for_status()
                 seconds.append(time.perf_counter() - start)
@@ -75,32 +72,13 @@ async def answers(client: aiohttp.ClientSession, port: int) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
-            async with client.post(f"http://{_HOST}:{port}/v1/completions", data=_BODY) as response:
+            async with client.post(f"http://{HOST}:{port}/v1/completions", data=_BODY) as response:
                 if response.ok:
                     return
         except aiohttp.ClientConnectionError:
             pass
         await asyncio.sleep(0.1)
     raise TimeoutError(f"Port {port} does not answer.")
-
-
-def ports(count: int) -> list[int]:
-    """Free ports."""
-    servers = [socket.create_server((_HOST, 0)) for _ in range(count)]
-    found = [server.getsockname()[1] for server in servers]
-    for server in servers:
-        server.close()
-    return found
-
-
-@contextmanager
-def running(command: list[str]) -> Iterator[None]:
-    """Run a process until the end of the block."""
-    with subprocess.Popen(command) as process:
-        try:
-            yield
-        finally:
-            process.terminate()
 
 
 if __name__ == "__main__":

@@ -13,12 +13,11 @@ import random
 import string
 import subprocess
 import time
-from pathlib import Path
 
 import aiohttp
 
 from benchmarks.burst import NAMESPACE, OPERATOR, PORT, each, namespace_of, operator_process, prepare, resource
-from benchmarks.memory import family_pss_mib
+from benchmarks.memory import family_pss_mib, status_mib
 from e2e.cluster import Cluster
 from pdinference.api.bounds import MAX_SPEC_BYTES
 from pdinference.cluster.client import ApiServer, Json, load_configuration
@@ -46,7 +45,7 @@ async def measure(cluster: Cluster, count: int, oversized: int) -> None:
             print(f"  ready after {ready:.1f} s, all statuses after {reported:.1f} s")
             for name, mib in peaks.items():
                 print(f"  {name}: {mib:.0f} MiB")
-            print(f"  operator, VmHWM: {_status_mib(process.pid, 'VmHWM'):.0f} MiB")
+            print(f"  operator, VmHWM: {status_mib(process.pid, 'VmHWM'):.0f} MiB")
     finally:
         await api.close()
 
@@ -88,11 +87,6 @@ async def _metric(name: str) -> float:
     async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{PORT}/metrics") as response:
         lines = (await response.text()).splitlines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
-
-
-def _status_mib(pid: int, field: str) -> float:
-    text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    return int(text.split(f"{field}:")[1].split()[0]) / 1024
 
 
 def main() -> None:

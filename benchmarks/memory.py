@@ -26,6 +26,12 @@ def cpu_seconds(pid: int) -> float:
     return sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")  # user, system; of ended children
 
 
+def status_mib(pid: int, field: str) -> float:
+    """A field of /proc/PID/status, such as `VmRSS` or `VmHWM`, in MiB."""
+    text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return int(text.split(f"{field}:")[1].split()[0]) / 1024
+
+
 def _descendants(pid: int) -> list[int]:
     try:
         children = [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]

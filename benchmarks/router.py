@@ -12,13 +12,11 @@ the rest:
 
 import argparse
 import asyncio
-import os
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,9 +24,9 @@ import aiohttp
 import uvloop
 from aiohttp import web
 
-from benchmarks.activator import ports
+from benchmarks.memory import cpu_seconds, status_mib
+from benchmarks.processes import HOST, ports, running
 
-_HOST = "127.0.0.1"
 _CHUNK = (
     b'data: {"id":"cmpl-1","object":"text_completion","created":1,"model":"m","choices":[{"index":0,"text":" word",'
 )
@@ -108,7 +106,7 @@ async def play(places: list[int]) -> None:
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     for port in places:
-        await web.TCPSite(runner, _HOST, port).start()
+        await web.TCPSite(runner, HOST, port).start()
     await asyncio.Event().wait()
 
 
@@ -119,12 +117,12 @@ async def compare(rounds: int, streams: int) -> dict[str, Result]:
     with running([sys.executable, "-m", "benchmarks.router", "--engine", *map(str, engines)]):
         async with router_of("vllm-router", engines) as theirs, router_of("pdinference", engines) as ours:
             routers = {"vllm-router": theirs, "pdinference": ours}
-            before = {name: rss(pid) for name, (_, pid) in routers.items()}
+            before = {name: status_mib(pid, "VmRSS") for name, (_, pid) in routers.items()}
             for number in range(rounds + 1):
                 for name, (port, pid) in routers.items():
                     await one_round(port, pid, results[name] if number else Result(), streams)  # the first one warms up
             for name, (_, pid) in routers.items():
-                results[name].rss_mib = (before[name], rss(pid))
+                results[name].rss_mib = (before[name], status_mib(pid, "VmRSS"))
     return results
 
 
@@ -133,11 +131,11 @@ async def one_round(port: int, pid: int, result: Result, streams: int) -> None:
     result.first_ms += await send(port, Load(200, 1, 1, 0))
     # In a steady state as many streams run as begin in the time that one takes: 100 chunks, 20 ms apart.
     result.crowd_ms += (await send(port, Load(3 * streams, 3 * streams, 100, 20, 2000 / streams)))[streams:]
-    used, began = cpu(pid), time.perf_counter()
+    used, began = cpu_seconds(pid), time.perf_counter()
     load = Load(16, 8, 2000, 0)
     await send(port, load)
     chunks = load.requests * load.chunks
-    result.chunk_us.append(1e6 * (cpu(pid) - used) / chunks)
+    result.chunk_us.append(1e6 * (cpu_seconds(pid) - used) / chunks)
     result.rate.append(chunks / (time.perf_counter() - began))
 
 
@@ -150,7 +148,7 @@ async def send(port: int, load: Load) -> list[float]:
         await asyncio.sleep(number * load.apart_ms / 1000)
         async with slots:
             began, first, length = time.perf_counter(), 0.0, 0
-            async with client.post(f"http://{_HOST}:{port}/v1/completions", json=body) as answer:
+            async with client.post(f"http://{HOST}:{port}/v1/completions", json=body) as answer:
                 answer.raise_for_status()
                 async for chunk in answer.content.iter_any():
                     first = first or time.perf_counter()
@@ -171,12 +169,12 @@ async def router_of(name: str, engines: list[int]) -> AsyncIterator[tuple[int, i
     if name == "vllm-router":
         line = [str(scripts / "vllm-router"), "--vllm-pd-disaggregation", "--kv-connector=nixl", f"--port={port}"]
         line += [f"--prometheus-port={state}", "--policy=round_robin", "--decode-policy=kv_aware", "--log-level=error"]
-        line += [f"--prefill=http://{_HOST}:{p}", *(f"--decode=http://{_HOST}:{one}" for one in d)]
-        ready = f"http://{_HOST}:{port}/readiness"
+        line += [f"--prefill=http://{HOST}:{p}", *(f"--decode=http://{HOST}:{one}" for one in d)]
+        ready = f"http://{HOST}:{port}/readiness"
     else:
         line = [str(scripts / "pdinference"), "router", "run", f"--port={port}", f"--state-port={state}"]
-        line += [f"--prefill={_HOST}:{p}", *(f"--decode={_HOST}:{one}" for one in d)]
-        ready = f"http://{_HOST}:{state}/readyz"
+        line += [f"--prefill={HOST}:{p}", *(f"--decode={HOST}:{one}" for one in d)]
+        ready = f"http://{HOST}:{state}/readyz"
     with running(line) as process:
         async with aiohttp.ClientSession(trust_env=False) as client:
             await until_ready(client, ready)
@@ -195,28 +193,6 @@ async def until_ready(client: aiohttp.ClientSession, url: str) -> None:
             pass
         await asyncio.sleep(0.1)
     raise SystemExit(f"{url} does not answer")
-
-
-@contextmanager
-def running(line: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process, until the end of the block."""
-    with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def cpu(pid: int) -> float:
-    """Seconds of CPU that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def rss(pid: int) -> float:
-    """Resident MiB of a process."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
 
 
 def report(results: dict[str, Result]) -> None:

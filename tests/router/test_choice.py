@@ -2,16 +2,18 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import get_args
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pdinference.api.v1alpha1.router import RouterPolicy
 from pdinference.router.calls import Call
 from pdinference.router.choice import policies
 from pdinference.router.pods import Observed, Pod
 from tests.router.engines import D, P
 
-NAMES = ("least_loaded", "cache_aware", "consistent_hash", "round_robin", "power_of_two", "random")
+NAMES = get_args(RouterPolicy)
 
 
 class Sent:

@@ -3,18 +3,18 @@
 import asyncio
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
 from pdinference.api import names
 from pdinference.api.names import Role
+from pdinference.api.v1alpha1.router import RouterPolicy
+from pdinference.engine.connectors.handover import HANDOVERS
 
 if TYPE_CHECKING:
     from pdinference.router.keys import KeyLimits
     from pdinference.router.pods import Observed
-
-_POLICIES = ("least_loaded", "cache_aware", "consistent_hash", "round_robin", "power_of_two", "random")
 
 
 @click.group("router")
@@ -37,8 +37,8 @@ def router_command() -> None:
 @click.option("--revision", default="", help="Revision whose pods get the requests.")
 @click.option("--prefill", multiple=True, metavar="HOST:PORT", help="A P server, in place of watched pods.")
 @click.option("--decode", multiple=True, metavar="HOST:PORT", help="A D server, in place of watched pods.")
-@click.option("--handover", type=click.Choice(("nixl", "mooncake", "prompt")), default="nixl", show_default=True)
-@click.option("--policy", type=click.Choice(_POLICIES), default="least_loaded", show_default=True)
+@click.option("--handover", type=click.Choice(tuple(HANDOVERS)), default="nixl", show_default=True)
+@click.option("--policy", type=click.Choice(get_args(RouterPolicy)), default="least_loaded", show_default=True)
 @click.option(
     "--when-no-prefill",
     type=click.Choice(("Serve", "Wait", "Fail")),
@@ -99,8 +99,7 @@ def run_command(
     """Send requests to P and D pods until SIGTERM, then finish the running requests."""
     import uvloop  # noqa: PLC0415 - no other command needs it
 
-    from pdinference.engine.connectors.handover import HANDOVERS  # noqa: PLC0415 - aiohttp takes its time to import
-    from pdinference.router.choice import policies  # noqa: PLC0415
+    from pdinference.router.choice import policies  # noqa: PLC0415 - aiohttp takes its time to import
     from pdinference.router.dispatch import Rules, WhenNoPrefill  # noqa: PLC0415
     from pdinference.router.keys import Keys  # noqa: PLC0415
     from pdinference.router.pods import Pods  # noqa: PLC0415

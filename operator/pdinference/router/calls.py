@@ -13,24 +13,11 @@ _BYTES_PER_TOKEN: Final = 4
 """Of English text in UTF-8. Loads of P are compared with each other, so only the ratio of two prompts matters."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """A path of vLLM's API that clients may use.
-
-    Attributes:
-        limits: Members of the body that limit the number of generated tokens. With them, a request is split into
-            prefill and decode; without them, D answers alone.
-    """
-
-    limits: tuple[str, ...] = ()
-
-
-_WHOLE: Final = Endpoint()
-POST: Final[Mapping[str, Endpoint]] = {
-    "/v1/chat/completions": Endpoint(("max_tokens", "max_completion_tokens")),
-    "/v1/completions": Endpoint(("max_tokens",)),
-    "/v1/responses": Endpoint(("max_output_tokens",)),
-    "/v1/messages": Endpoint(("max_tokens",)),
+POST: Final[Mapping[str, tuple[str, ...]]] = {
+    "/v1/chat/completions": ("max_tokens", "max_completion_tokens"),
+    "/v1/completions": ("max_tokens",),
+    "/v1/responses": ("max_output_tokens",),
+    "/v1/messages": ("max_tokens",),
     **dict.fromkeys(
         (
             "/v1/messages/count_tokens",
@@ -47,15 +34,18 @@ POST: Final[Mapping[str, Endpoint]] = {
             "/tokenize",
             "/detokenize",
         ),
-        _WHOLE,
+        (),
     ),
 }
-"""Endpoints of requests with a body. All others, such as those that load adapters or profile, are refused."""
+"""Endpoints of requests with a body, and the members that limit the number of generated tokens. With such members, a
+request is split into prefill and decode; without them, D answers alone. All other endpoints, such as those that load
+adapters or profile, are refused."""
 GET: Final = frozenset({"/v1/models", "/version"})
 
-# A hand-over carries the KV cache of one sequence, with all of its prompt tokens computed in the usual way.
 _NOT_FOR_CLIENTS: Final = (MEMBER, "ec_transfer_params")
 """With these, a client could make D read KV cache or encoder outputs from any address."""
+
+# A hand-over carries the KV cache of one sequence, with all of its prompt tokens computed in the usual way.
 _ONE: Final = ("n", "best_of")
 _NOT_SPLIT: Final = ("previous_response_id", "background", "use_beam_search", "prompt_logprobs", "echo")
 _NOT_FOR_PREFILL: Final = ("stream_options", "min_tokens", "logprobs", "top_logprobs", "background", *_ONE)
@@ -107,7 +97,7 @@ class Call:
             params: Parameters of the hand-over.
             more: Further members; None removes one.
         """
-        limits = POST[self.path].limits
+        limits = POST[self.path]
         members = {name: value for name, value in self.members.items() if name not in _NOT_FOR_PREFILL}
         if "max_output_tokens" in limits:
             members["store"] = False
@@ -132,8 +122,8 @@ def read_call(path: str, body: bytes, content_type: str, headers: Mapping[str, s
     Raises:
         MalformedError: The endpoint takes JSON, and the body has none.
     """
-    endpoint = POST[path]
-    if not endpoint.limits and content_type != "application/json":
+    limits = POST[path]
+    if not limits and content_type != "application/json":
         return Call(path, body, headers=headers, session=session)  # audio comes as a form
     try:
         members = msgspec.json.decode(body, type=dict[str, Any])
@@ -145,7 +135,7 @@ def read_call(path: str, body: bytes, content_type: str, headers: Mapping[str, s
         path,
         body,
         members=members,
-        split=bool(endpoint.limits) and _one_sequence(members),
+        split=bool(limits) and _one_sequence(members),
         stream=members.get("stream") is True,
         headers=headers,
         session=session,

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -99,7 +99,7 @@ class Dispatcher:
         """The answer to a call. Its connection is open until the end of the block.
 
         Raises:
-            RefusedError: P refused the request.
+            RefusedError: P refused the request, or D pods answered it with errors.
             UnavailableError: No pod answered it.
         """
         until = asyncio.get_running_loop().time() + self.rules.max_wait
@@ -115,7 +115,7 @@ class Dispatcher:
                     break
                 except PodFailure as failure:
                     await stack.aclose()
-                    self._note(pod, failure, record)
+                    self.note(pod, failure, record)
                     failed.add(pod, failure)
                     failed.check()
                     await asyncio.sleep(failed.pause)
@@ -143,7 +143,7 @@ class Dispatcher:
                 break
             except PodFailure as failure:
                 reason = failure.reason
-                self._note(pod, failure, record)
+                self.note(pod, failure, record)
                 failed.add(pod, failure)
                 if failed.too_many:
                     break
@@ -223,11 +223,8 @@ class Dispatcher:
         finally:
             self.queued -= 1
 
-    def failed(self, record: Record) -> Callable[[Pod, PodFailure], None]:
-        """Notes a pod that broke off its answer to a request."""
-        return lambda pod, failure: self._note(pod, failure, record)
-
-    def _note(self, pod: Pod, failure: PodFailure, record: Record) -> None:
+    def note(self, pod: Pod, failure: PodFailure, record: Record) -> None:
+        """Note that a pod failed a request: pause it, count it, log it."""
         if failure.answer is None:  # a request that makes a pod answer with an error must not take the pod from others
             self.pods.failed(pod)
         record.failed(pod.observed.role, failure.reason)

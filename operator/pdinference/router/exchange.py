@@ -1,8 +1,8 @@
 """One request to one pod."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -20,8 +20,6 @@ _EVENTS: Final = "text/event-stream"
 _FAULT: Final = HTTPStatus.INTERNAL_SERVER_ERROR
 _RETRIED: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT})
 """Responses below 500 that another pod may answer better."""
-
-
 _REFUSED: Final = "refused"
 
 
@@ -110,14 +108,20 @@ class Exchange:
         if self._response is not None:
             self._response.release()
 
-    def failures(self) -> "_Failures":
+    @contextmanager
+    def failures(self) -> Iterator[None]:
         """Turn errors of the connection into `PodFailure`."""
-        return _Failures(self)
-
-    @property
-    def lost(self) -> str:
-        """Why it was ended; empty if it was not."""
-        return self._lost
+        try:
+            yield
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if not self._lost or (current is not None and current.cancelling()):
+                raise  # the client has gone
+            raise PodFailure(self._lost) from None
+        except aiohttp.ClientConnectorError as error:
+            raise PodFailure(self._lost or _REFUSED) from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise PodFailure(self._lost or "disconnected") from error
 
     async def begin(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, *, url: str = ""
@@ -163,25 +167,6 @@ class Exchange:
             if length > _LONGEST_ANSWER:
                 raise PodFailure("answer_too_large")
         return Whole(response.status, response.headers, b"".join(chunks))
-
-
-class _Failures:
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, asyncio.CancelledError):
-            current = asyncio.current_task()
-            if not self._exchange.lost or (current is not None and current.cancelling()):
-                return  # the client has gone
-            raise PodFailure(self._exchange.lost) from None
-        if isinstance(error, aiohttp.ClientConnectorError):
-            raise PodFailure(self._exchange.lost or _REFUSED) from error
-        if isinstance(error, aiohttp.ClientError | OSError | TimeoutError):
-            raise PodFailure(self._exchange.lost or "disconnected") from error
 
 
 def _is_fault(first: bytes) -> bool:

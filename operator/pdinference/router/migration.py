@@ -17,7 +17,6 @@ _COMPLETIONS: Final = "/v1/completions"
 _CHAT: Final = "/v1/chat/completions"
 _DATA: Final = b"data: "
 _DONE: Final = b"data: [DONE]\n\n"
-_LONGEST_EVENT: Final = 2**20
 _COMPLETIONS_DEFAULT: Final = 16
 """`max_tokens` of a request to /v1/completions that has none (vllm/entrypoints/openai/completion/protocol.py)."""
 
@@ -114,7 +113,6 @@ class Progress:
         self._prompt: list[int] = []
         self._tokens: list[int] = []
         self._head: dict[str, Any] = {}
-        self._rest = b""
         self._plain = True
         self._finished = False
         self._continued = False
@@ -125,15 +123,15 @@ class Progress:
         return not self._head or (bool(self._prompt) and self._plain)
 
     def take(self, data: bytes) -> bytes:
-        """The events for the client in the next bytes of D. An incomplete event waits for its end.
+        """The events for the client.
+
+        Args:
+            data: The next events of D, each of them whole.
 
         Raises:
             StreamFaultError: The stream has an error.
         """
-        *events, self._rest = (self._rest + data).split(b"\n\n")
-        if len(self._rest) > _LONGEST_EVENT:
-            raise StreamFaultError("an event is too long")
-        return b"".join(self._event(event) for event in events if event)
+        return b"".join(self._event(event) for event in data.split(b"\n\n") if event)
 
     def _event(self, event: bytes) -> bytes:
         if not event.startswith(_DATA) or event + b"\n\n" == _DONE:
@@ -183,7 +181,6 @@ class Progress:
 
     def next_call(self) -> Call | None:
         """The call that continues the stream; None if only its end is missing."""
-        self._rest = b""
         if not self._head:
             return with_token_ids(self._call)
         limit = self._limit()

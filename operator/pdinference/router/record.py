@@ -45,7 +45,6 @@ class Metrics:
             ("reason",),
             registry=self.registry,
         )
-        self.running = Gauge("pdinference_router_running_requests", "Requests that run.", registry=self.registry)
         self.migrations = Counter(
             "pdinference_router_migrations", "Streams that went on at another D pod.", registry=self.registry
         )

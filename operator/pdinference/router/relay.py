@@ -1,15 +1,14 @@
 """Passes a stream on to a client."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
 from pdinference.router.calls import Call
-from pdinference.router.exchange import PodFailure, Stream
-from pdinference.router.migration import Progress, StreamFaultError
-from pdinference.router.pods import Pod
+from pdinference.router.exchange import Stream
+from pdinference.router.migration import Progress
 from pdinference.router.record import Record
 
 _BOUNDARY: Final = b"\n\n"
@@ -36,28 +35,22 @@ class Relay:
 
     def next_call(self) -> Call | None:
         """The call that continues it; None if only its end is missing."""
+        self._rest = b""
         return None if self._progress is None else self._progress.next_call()
 
-    async def pass_on(self, answer: Stream, record: Record, lost: Callable[[Pod, PodFailure], None]) -> str:
-        """Pass on what a pod sends. Returns why the pod stopped; empty if the stream is complete.
+    async def pass_on(self, answer: Stream, record: Record) -> None:
+        """Pass on what a pod sends, to its end.
 
-        Args:
-            answer: The stream of the pod.
-            record: What happened to the request.
-            lost: Called with a pod that broke off.
+        Raises:
+            PodFailure: The pod broke off.
+            StreamFaultError: It sent an error.
         """
-        try:
-            with record.stage("tokens"):
-                await self._write(answer.first)
-                async for chunk in answer.rest():
-                    await self._write(chunk)
-            await self._flush()
-        except PodFailure as failure:
-            lost(answer.pod, failure)
-            return failure.reason
-        except StreamFaultError as error:
-            return str(error)
-        return ""
+        with record.stage("tokens"):
+            await self._write(answer.first)
+            async for chunk in answer.rest():
+                await self._write(chunk)
+        if self._rest and self._progress is None:
+            await self.response.write(self._rest)
 
     async def end(self) -> None:
         """Send the events that are missing at the end."""
@@ -70,14 +63,15 @@ class Relay:
 
     async def _write(self, data: bytes) -> None:
         """Send whole events: a client could not read an error after a part of one."""
+        data = self._whole(data)
         if self._progress is not None:
             data = self._progress.take(data)
-        elif self._rest or not data.endswith(_BOUNDARY):
-            data = self._whole(data)
         if data:
             await self.response.write(data)
 
     def _whole(self, data: bytes) -> bytes:
+        if not self._rest and data.endswith(_BOUNDARY):
+            return data
         data = self._rest + data
         end = data.rfind(_BOUNDARY)
         if end < 0 and len(data) > _LONGEST_EVENT:  # these are no events as vLLM writes them
@@ -85,8 +79,3 @@ class Relay:
             return data
         self._rest = data[end + len(_BOUNDARY) :] if end >= 0 else data
         return data[: len(data) - len(self._rest)]
-
-    async def _flush(self) -> None:
-        if self._rest:
-            await self.response.write(self._rest)
-            self._rest = b""

@@ -114,8 +114,8 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         stack.push_async_callback(_cancel, tasks)
         state = await _server(_state(pods, metrics), settings.host, settings.state_port, drain_seconds=1.0)
         stack.push_async_callback(state.cleanup)
-        tls = None if settings.tls_folder is None else TLSContext()
-        if settings.tls_folder is not None and tls is not None:
+        tls = TLSContext()
+        if settings.tls_folder is not None:
             tls.load_folder(settings.tls_folder)
             tasks.append(asyncio.create_task(_renewed(tls, settings.tls_folder), name="certificate"))
         clients = await _server(
@@ -123,7 +123,7 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
             settings.host,
             settings.port,
             drain_seconds=settings.drain_seconds,
-            context=None if tls is None else tls.context,
+            context=tls.context if tls.ready else None,
             unread_seconds=settings.limits.unread_seconds,
         )
         stack.push_async_callback(clients.cleanup)

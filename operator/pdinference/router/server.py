@@ -17,9 +17,9 @@ from pdinference.router.activity import Activity
 from pdinference.router.bodies import Bodies, FullError
 from pdinference.router.calls import GET, POST, Call, MalformedError, read_call
 from pdinference.router.dispatch import Dispatcher, RefusedError, UnavailableError
-from pdinference.router.exchange import PodFailure, Whole, end_to_end, exchange
+from pdinference.router.exchange import PodFailure, Stream, Whole, end_to_end, exchange
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
-from pdinference.router.migration import Progress, can_migrate, with_token_ids
+from pdinference.router.migration import Progress, StreamFaultError, can_migrate, with_token_ids
 from pdinference.router.record import Record, Telemetry
 from pdinference.router.relay import Relay
 
@@ -174,7 +174,7 @@ class Front:
                 return web.Response(status=answer.status, headers=headers, body=answer.body), "answered"
             relay = Relay(web.StreamResponse(status=answer.status, headers=headers), progress)
             await relay.response.prepare(request)
-            fault = await relay.pass_on(answer, record, self._dispatcher.failed(record))
+            fault = await self._passed_on(relay, answer, record)
         while fault and relay.can_continue and record.migrations < _MOST_MIGRATIONS:
             fault = await self._migrated(relay, record)
         if not fault:
@@ -184,6 +184,17 @@ class Front:
         if request.transport is not None:
             request.transport.close()  # without the last chunk of the encoding, the response is not complete
         return relay.response, "cut"
+
+    async def _passed_on(self, relay: Relay, answer: Stream, record: Record) -> str:
+        """Pass on a stream. Returns why the pod stopped; empty if the stream is complete."""
+        try:
+            await relay.pass_on(answer, record)
+        except PodFailure as failure:
+            self._dispatcher.note(answer.pod, failure, record)
+            return failure.reason
+        except StreamFaultError as error:
+            return str(error)
+        return ""
 
     async def _migrated(self, relay: Relay, record: Record) -> str:
         """Continue a stream at another D pod. Returns why that failed; empty if the stream is complete."""
@@ -196,7 +207,7 @@ class Front:
             async with self._dispatcher.answer(call, record) as answer:
                 if isinstance(answer, Whole):
                     return f"status_{answer.status}"
-                return await relay.pass_on(answer, record, self._dispatcher.failed(record))
+                return await self._passed_on(relay, answer, record)
         except RefusedError as error:
             return f"status_{error.answer.status}"
         except UnavailableError as error:

@@ -7,6 +7,8 @@ from pydantic import Field
 from pdinference.api.v1alpha1.base import ApiModel, ImageReference, QualifiedName
 from pdinference.api.v1alpha1.roles.role import Placement, PodTemplate, Resources
 
+RouterPolicy = Literal["random", "round_robin", "cache_aware", "power_of_two", "least_loaded", "consistent_hash"]
+
 
 class RouterService(ApiModel):
     """The Service in front of the router. It has the name of the PDInference."""
@@ -29,9 +31,7 @@ class Router(ApiModel):
     allow any other image."""
     replicas: Annotated[int, Field(ge=0, le=100)] = 1
     """Number of router pods."""
-    policy: Literal["random", "round_robin", "cache_aware", "power_of_two", "least_loaded", "consistent_hash"] = (
-        "least_loaded"
-    )
+    policy: RouterPolicy = "least_loaded"
     """Load-balancing policy of the router. `power_of_two` currently chooses at random, because vLLM serves no load
     endpoint for it."""
     placement: Placement = Field(default_factory=Placement)
