@@ -1,13 +1,104 @@
 """`spec.router`: the router in front of P and D, and its Service."""
 
-from typing import Annotated, Literal
+import ipaddress
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from pdinference.api.v1alpha1.base import ApiModel, ImageReference, QualifiedName
+from pdinference.api.v1alpha1.base import ApiModel, ImageReference, LabelValue, Matches, ObjectName, QualifiedName, Rule
 from pdinference.api.v1alpha1.roles.role import Placement, PodTemplate, Resources
 
 RouterPolicy = Literal["random", "round_robin", "cache_aware", "power_of_two", "least_loaded", "consistent_hash"]
+WhenNoPrefill = Literal["Serve", "Wait", "Fail"]
+KeyName = Annotated[
+    str,
+    Field(max_length=63),
+    Matches("^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", "Write a key of the Secret, for example team-a."),
+]
+Namespace = Annotated[
+    str,
+    Field(max_length=63),
+    Matches("^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "Write the name of a namespace, for example team-a."),
+]
+
+
+def _is_network(value: str) -> str:
+    try:
+        ipaddress.ip_network(value)
+    except ValueError:
+        raise ValueError(_NO_NETWORK) from None
+    return value
+
+
+HTTP_PORT = 80
+_HTTPS_PORT = 443
+_NO_NETWORK = "Write a range of addresses with all bits of the host zero, for example 192.0.2.0/24 or 0.0.0.0/0."
+Cidr = Annotated[
+    str, Field(max_length=49), Matches("^[0-9a-fA-F.:]+/[0-9]{1,3}$", _NO_NETWORK), AfterValidator(_is_network)
+]
+
+
+class ApiKeyLimit(ApiModel):
+    """Limits of one client in each router pod. Without a limit, a client is not limited."""
+
+    name: KeyName
+    """Name of the client: a key of the Secret."""
+    requests_per_minute: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
+    """Maximum number of requests per minute. Further requests are rejected with status 429."""
+    concurrent_requests: Annotated[int | None, Field(ge=1, le=100_000)] = None
+    """Maximum number of requests at a time. Further requests are rejected with status 429."""
+
+
+def _once(limits: list[ApiKeyLimit]) -> list[ApiKeyLimit]:
+    names = [limit.name for limit in limits]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name} occurs {names.count(name)} times. Write it once.")
+    return limits
+
+
+class ApiKeys(ApiModel):
+    """API keys of clients, which send them as `Authorization: Bearer KEY`."""
+
+    secret_name: ObjectName
+    """Secret in the namespace of the PDInference. Each of its keys is the name of a client; the value has one API key
+    of at least 16 characters per line. Changes apply within about a minute, without a restart."""
+    limits: Annotated[
+        list[ApiKeyLimit],
+        Field(
+            max_length=100, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+        ),
+        AfterValidator(_once),
+    ] = Field(default_factory=list)
+    """Limits of clients."""
+
+
+class RouterTLS(ApiModel):
+    """TLS of the router's port for clients."""
+
+    secret_name: ObjectName
+    """Secret of type kubernetes.io/tls in the namespace of the PDInference. A renewed certificate is used without a
+    restart."""
+
+
+class Client(ApiModel):
+    """Pods or addresses that may connect to the router."""
+
+    namespace: Namespace | None = None
+    """Namespace of the pods. Default: the namespace of the PDInference."""
+    pod_labels: Annotated[dict[QualifiedName, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
+    """Labels of the pods. Default: all pods of the namespace."""
+    cidr: Cidr | None = None
+    """Addresses outside the cluster, for example 0.0.0.0/0."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="!has(self.cidr) || !(has(self.namespace) || has(self.podLabels))",
+            holds=lambda c: c.cidr is None or not (c.namespace or c.pod_labels),
+            field="cidr",
+            message="Use either cidr, or namespace and podLabels.",
+        ),
+    )
 
 
 class RouterService(ApiModel):
@@ -15,8 +106,8 @@ class RouterService(ApiModel):
 
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     """Type of the Service."""
-    port: Annotated[int, Field(ge=1, le=65535)] = 80
-    """Port that clients connect to."""
+    port: Annotated[int | None, Field(ge=1, le=65535)] = None
+    """Port that clients connect to. Default: 80, or 443 with router.tls."""
     annotations: Annotated[dict[QualifiedName, Annotated[str, Field(max_length=4096)]], Field(max_length=32)] = Field(
         default_factory=dict
     )
@@ -27,13 +118,27 @@ class Router(ApiModel):
     """The router sends each request to a P pod and then to a D pod."""
 
     image: ImageReference | None = None
-    """Image with vllm-router. Default: the image in the operator's settings. The chart value `policy.routerImages` must
-    allow any other image."""
+    """Image with the `pdinference` program. Default: the image in the operator's settings. The chart value
+    `policy.routerImages` must allow any other image."""
     replicas: Annotated[int, Field(ge=0, le=100)] = 1
     """Number of router pods."""
     policy: RouterPolicy = "least_loaded"
-    """Load-balancing policy of the router. `power_of_two` currently chooses at random, because vLLM serves no load
-    endpoint for it."""
+    """How the router selects pods. least_loaded: P by outstanding prompt tokens, D by running requests. cache_aware: as
+    least_loaded, but P by the beginning of the request while its load is near the mean. consistent_hash: by the header
+    X-Session-Id. power_of_two: the less loaded of two random pods."""
+    when_no_prefill: WhenNoPrefill = "Serve"
+    """What happens to requests while no P pod can compute prompts. Serve: D computes them. Wait: they wait for a P pod.
+    Fail: they fail with status 503."""
+    migration: bool = False
+    """Whether a stream that loses its D pod continues at another one. Only streams with one answer and without
+    logprobs, structured output or tools can continue; others end with an error event."""
+    api_keys: ApiKeys | None = None
+    """API keys of clients. Default: none, so that everyone who can connect may send requests."""
+    tls: RouterTLS | None = None
+    """TLS for clients. Default: HTTP."""
+    clients: Annotated[list[Client] | None, Field(max_length=32)] = None
+    """Who may connect to the router (a NetworkPolicy). Default: pods of the same namespace and of the namespaces in the
+    chart value `router.clientNamespaces`; for a Service of type NodePort or LoadBalancer, everyone."""
     placement: Placement = Field(default_factory=Placement)
     """Where router pods may run."""
     resources: Resources = Field(default_factory=Resources)
@@ -44,3 +149,8 @@ class Router(ApiModel):
     router's pods (strategic merge)."""
     service: RouterService = Field(default_factory=RouterService)
     """The Service that clients use."""
+
+    @property
+    def port(self) -> int:
+        """Port of the Service."""
+        return self.service.port or (_HTTPS_PORT if self.tls else HTTP_PORT)
