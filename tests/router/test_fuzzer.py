@@ -48,11 +48,12 @@ _OF_A_REQUEST = (Call, Exchange, Record)
 @pytest.mark.parametrize("part", range(max(1, _CASES // _EACH)))
 async def test_hostile_requests_do_no_harm(part: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
+    before = objects()
     async with fleet("p", "d", limits=Limits(body=2_000_000, body_seconds=0.2)) as world:
         found = tuple(cases(_SEED + part, _EACH))
         waiting = iter(found)
         await asyncio.gather(*(attack(world, waiting) for _ in range(_AT_ONCE)))
-        await until_nothing_is_left(world)
+        await until_nothing_is_left(world, before)
 
     of_router = [record for record in caplog.records if record.name != ENGINE_LOGGER]
     assert not {f"{record.message} {record.exc_info}" for record in of_router if record.levelno >= logging.ERROR}
@@ -128,19 +129,24 @@ def count(engine: Engine, name: str) -> int:
     return sum(headers["X-Request-Id"].startswith(name) for headers in engine.headers)
 
 
-async def until_nothing_is_left(world: Fleet) -> None:
-    """No connection of a client, no load, and none of the objects of a request."""
+async def until_nothing_is_left(world: Fleet, before: int) -> None:
+    """No connection of a client, no load, and no more objects of requests than before."""
     await world.client.close()
 
     async def nothing() -> bool:
-        gc.collect()
         return not (
             connections(world.url.rpartition(":")[2])
             or any(pod.under_way or pod.tokens for pod in world.pods)
-            or any(isinstance(one, _OF_A_REQUEST) for one in gc.get_objects())
+            or objects() > before
         )
 
     await until(nothing, "nothing of the requests is left", within=30)
+
+
+def objects() -> int:
+    """Objects of requests that are in memory; other tests may have left some."""
+    gc.collect()
+    return sum(isinstance(one, _OF_A_REQUEST) for one in gc.get_objects())
 
 
 def connections(port: str) -> int:
