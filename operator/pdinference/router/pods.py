@@ -5,12 +5,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final, Protocol
 
 from pdinference.api.names import ENGINE_ROLES, Role
 
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 8.0
+_TURNS: Final = count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Pod:
     Attributes:
         tokens: Estimated prompt tokens of the requests that are under way.
         under_way: These requests.
+        turn: Number of the last of them, of all that were sent to any pod; 0 before the first.
         failures: Failures since the last success.
         paused_until: Before this time it gets no requests, because it has failed.
         engine: Id of the engine of a P pod, from its bootstrap server; empty before it was needed.
@@ -55,6 +58,7 @@ class Pod:
     observed: Observed
     tokens: int = 0
     under_way: set[UnderWay] = field(default_factory=set)
+    turn: int = 0
     failures: int = 0
     paused_until: float = 0.0
     engine: str = ""
@@ -73,6 +77,7 @@ class Pod:
     def sending(self, request: UnderWay, tokens: int) -> Iterator[None]:
         """Count a request for as long as it is under way."""
         self.under_way.add(request)
+        self.turn = next(_TURNS)
         self.tokens += tokens
         try:
             yield
