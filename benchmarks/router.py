@@ -33,7 +33,7 @@ from benchmarks.processes import HOST, ports, running
 
 _PATH = "/v1/completions"
 _PROMPT = "word " * 800
-_OURS, _THEIRS = "pdinference", "vllm-router"
+OURS, THEIRS = "pdinference", "vllm-router"
 
 
 @dataclass(frozen=True)
@@ -98,23 +98,23 @@ def main() -> None:
 
 async def compare(rounds: int, streams: int, open_streams: int, open_seconds: int) -> None:
     """Both routers, in turn."""
-    engines = ports(3)
-    results = {_OURS: Result(), _THEIRS: Result()}
+    p, *d = engines = ports(3)
+    results = {OURS: Result(), THEIRS: Result()}
     async with AsyncExitStack() as stack:
         stack.enter_context(running([sys.executable, "-m", "benchmarks.fake_vllm", *map(str, engines)]))
-        routers = {name: await stack.enter_async_context(router_of(name, engines)) for name in results}
-        second = await stack.enter_async_context(router_of(_OURS, engines))
+        routers = {name: await stack.enter_async_context(router_of(name, (p,), d)) for name in results}
+        second = await stack.enter_async_context(router_of(OURS, (p,), d))
         for name, router in routers.items():
             results[name].start_mib = status_mib(router.pid, "VmRSS")
         for number in range(rounds + 1):
             for name, router in routers.items():
                 await one_round(router, results[name] if number else Result(), streams)  # the first one warms up
-        both = await side_by_side((routers[_OURS], second))
+        both = await side_by_side((routers[OURS], second))
         for name, router in routers.items():
             if open_streams:
                 results[name].open_mib = await hold(router, open_streams, open_seconds)
             results[name].end_mib = status_mib(router.pid, "VmRSS")
-    report(results[_OURS], results[_THEIRS], both)
+    report(results[OURS], results[THEIRS], both)
 
 
 async def one_round(router: Router, result: Result, streams: int) -> None:
@@ -185,18 +185,18 @@ async def send(port: int, load: Load) -> list[float]:
 
 
 @asynccontextmanager
-async def router_of(name: str, engines: list[int]) -> AsyncIterator[Router]:
-    """A router process with one P and the rest as D."""
+async def router_of(name: str, p: Sequence[int], d: Sequence[int], *options: str) -> AsyncIterator[Router]:
+    """A router process with pods at these ports."""
     port, state = ports(2)
-    (p, *d), scripts = engines, Path(sys.executable).parent
-    if name == _THEIRS:
+    scripts = Path(sys.executable).parent
+    if name == THEIRS:
         line = [str(scripts / "vllm-router"), "--vllm-pd-disaggregation", "--kv-connector=nixl", f"--port={port}"]
         line += [f"--prometheus-port={state}", "--policy=round_robin", "--decode-policy=kv_aware", "--log-level=error"]
-        line += [f"--prefill=http://{HOST}:{p}", *(f"--decode=http://{HOST}:{one}" for one in d)]
+        line += [*(f"--prefill=http://{HOST}:{one}" for one in p), *(f"--decode=http://{HOST}:{one}" for one in d)]
         ready = f"http://{HOST}:{port}/readiness"
     else:
         line = [str(scripts / "pdinference"), "router", "run", f"--port={port}", f"--state-port={state}"]
-        line += [f"--prefill={HOST}:{p}", *(f"--decode={HOST}:{one}" for one in d)]
+        line += [*(f"--prefill={HOST}:{one}" for one in p), *(f"--decode={HOST}:{one}" for one in d), *options]
         ready = f"http://{HOST}:{state}/readyz"
     with running(line) as process:
         async with aiohttp.ClientSession(trust_env=False) as client:
@@ -224,7 +224,7 @@ def report(ours: Result, theirs: Result, both: Sequence[float]) -> None:
     def line(what: str, mine: float, other: float, unit: str) -> None:
         print(f"{what:<48}{mine:>10.2f}{other:>14.2f} {unit}")
 
-    print(f"{'':<48}{_OURS:>10}{_THEIRS:>14}")
+    print(f"{'':<48}{OURS:>10}{THEIRS:>14}")
     for what, mine, other in (
         ("first token, one at a time", ours.first_ms, theirs.first_ms),
         ("first token, many streams", ours.crowd_ms, theirs.crowd_ms),
@@ -242,7 +242,7 @@ def report(ours: Result, theirs: Result, both: Sequence[float]) -> None:
     cores = ", ".join(f"{1e6 / us:,.0f}" for us in both)
     print(f"two processes at full speed, each on its core: {cores} chunks/s of CPU time")
     line("resident, at the start", ours.start_mib, theirs.start_mib, "MiB")
-    for name, result in ((_OURS, ours), (_THEIRS, theirs)):
+    for name, result in ((OURS, ours), (THEIRS, theirs)):
         print(f"resident while streams are open, {name}: {', '.join(f'{mib:.1f}' for mib in result.open_mib)} MiB")
     line("resident, at the end", ours.end_mib, theirs.end_mib, "MiB")
 

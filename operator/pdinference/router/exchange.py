@@ -69,7 +69,7 @@ class Stream:
             PodFailure: The stream has broken off.
         """
         with self._exchange.failures():
-            async for chunk in self._response.content.iter_any():
+            while chunk := await self._response.content.readany():
                 self._exchange.heard()
                 yield chunk
 
