@@ -32,7 +32,8 @@ class RenderSettings:
         runner_image: Image of batch runners: the operator image.
         operator_namespace: Namespace of the operator's pods; empty if it does not run in a pod.
         operator_labels: Labels that select these pods.
-        prometheus_namespace: Namespace whose pods may read the metrics of vLLM pods; empty for none.
+        prometheus_namespace: Namespace whose pods may read the metrics of vLLM and router pods; empty for none.
+        client_namespaces: Namespaces whose pods may connect to routers without `spec.router.clients`.
         keda: Settings of KEDA; None if KEDA is not enabled.
         batch_config_maps: Whether the operator may create ConfigMaps for the output of PDBatches.
         policy: The installation policy.
@@ -44,6 +45,7 @@ class RenderSettings:
     operator_namespace: str = ""
     operator_labels: tuple[tuple[str, str], ...] = ()
     prometheus_namespace: str = ""
+    client_namespaces: tuple[str, ...] = ()
     keda: KedaSettings | None = None
     batch_config_maps: bool = False
     policy: Policy = field(default_factory=Policy)

@@ -5,7 +5,14 @@ from datetime import datetime
 from pdinference.api import names
 from pdinference.api.names import SERVING_ROLES
 from pdinference.api.v1alpha1 import PlanStatus, RolesStatus, Status
-from pdinference.api.v1alpha1.conditions import AUTOSCALING, MEMORY_FITS, MODEL_READY, PINNED, READY
+from pdinference.api.v1alpha1.conditions import (
+    AUTOSCALING,
+    CLIENTS_AUTHENTICATED,
+    MEMORY_FITS,
+    MODEL_READY,
+    PINNED,
+    READY,
+)
 from pdinference.api.v1alpha1.status import ModelStatus
 from pdinference.planning.condition_changes import ROLE_CONDITIONS, build_conditions, carry_over
 from pdinference.planning.memory.observed import compared
@@ -42,6 +49,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         **kstatus(progress),
         MEMORY_FITS: memory_fits(inputs.memory),
         PINNED: inputs.pinned,
+        CLIENTS_AUTHENTICATED: inputs.clients_authenticated,
         AUTOSCALING: autoscaling(inputs),
     }
     fresh = build_conditions(results, generation=inputs.generation, now=now)
