@@ -259,9 +259,7 @@ RESOURCES: dict[str, Entry] = {
     "client-range-and-namespace": refused(
         "router.clients", [{"cidr": "10.0.0.0/8", "namespace": "a"}], "router.clients[0].cidr"
     ),
-    "client-namespace-template": refused(
-        "router.clients", [{"namespace": "{{ x }}"}], "router.clients[0].namespace"
-    ),
+    "client-namespace-template": refused("router.clients", [{"namespace": "{{ x }}"}], "router.clients[0].namespace"),
     "client-namespace-any": refused("router.clients", [{"namespace": "*"}], "router.clients[0].namespace"),
     "client-labels-list": refused("router.clients", [{"podLabels": ["a"]}], "router.clients[0].podLabels"),
     "client-label-value": refused("router.clients", [{"podLabels": {"a": "b c"}}], "router.clients[0].podLabels.a"),
