@@ -253,7 +253,9 @@ RESOURCES: dict[str, Entry] = {
     ),
     "client-range-of-an-interface": refused("router.clients", [{"cidr": "fe80::%a/64"}], "router.clients[0].cidr"),
     "client-range-line": refused("router.clients", [{"cidr": "10.0.0.0/8\n"}], "router.clients[0].cidr"),
-    "client-range-of-unicode-digits": refused("router.clients", [{"cidr": "١٠.0.0.0/8"}], "router.clients[0].cidr"),
+    "client-range-of-unicode-digits": refused(
+        "router.clients", [{"cidr": "\u0661\u0660.0.0.0/8"}], "router.clients[0].cidr"
+    ),
     "client-range-endless": refused("router.clients", [{"cidr": f"{'1' * 9999}/8"}], "router.clients[0].cidr"),
     "client-range-number": refused("router.clients", [{"cidr": 10}], "router.clients[0].cidr"),
     "client-range-and-namespace": refused(
