@@ -168,9 +168,9 @@ def test_the_memory_plan_has_a_condition_and_its_numbers(fits: bool | None, stat
 
 def test_routers_without_activity_are_reported_unless_just_started() -> None:
     unheard = replace(
-        SERVING, queues_requests=True, activity_known=False, autoscalers={Role.PARAMETER: None, Role.DECODE: None}
+        SERVING, scales_to_zero=True, activity_known=False, autoscalers={Role.PARAMETER: None, Role.DECODE: None}
     )
-    assert "do not report their requests on port 8082" in conditions(built(unheard))["Autoscaling"].message
+    assert "do not report their requests on port 29000" in conditions(built(unheard))["Autoscaling"].message
     starts = {**SERVING.workloads, Role.ROUTER: replace(workload(Role.ROUTER), updated=0)}
     assert "do not report" not in conditions(built(replace(unheard, workloads=starts)))["Autoscaling"].message
 
@@ -192,7 +192,7 @@ def beside_an_old_router(pair: StatusInputs) -> StatusInputs:
         rollout=RolloutPlan(serving="r0", complete=False, keep=frozenset({"r0", "r1"})),
         workloads={**pair.workloads, Role.ROUTER: replace(workload(Role.ROUTER), replicas=2)},
         pods=(*pair.pods, pod(Role.ROUTER, revision="r0")),
-        queues_requests=True,
+        scales_to_zero=True,
     )
 
 
@@ -213,7 +213,7 @@ def test_requests_are_answered_when_one_router_pod_has_p_and_d() -> None:
     assert conditions(built(left))["Ready"].status == "False", "an old pair to which no router pod sends anything"
 
 
-def test_a_router_pod_that_queues_requests_is_not_ready_without_pods() -> None:
+def test_a_router_pod_that_scales_to_zero_is_not_ready_without_pods() -> None:
     """Its spec, with `scaleToZero`, is of yesterday."""
     old = replace(
         STARTING,
