@@ -80,12 +80,30 @@ def test_the_old_revision_answers_while_the_new_one_is_stuck() -> None:
         STARTING,
         rollout=RolloutPlan(serving="r0", complete=False, keep=frozenset({"r0", "r1"})),
         workloads={Role.ROUTER: workload(Role.ROUTER, ready=1)},
-        pods=(pod(Role.PARAMETER, revision="r0"), pod(Role.PARAMETER, ready=False)),
+        pods=(*(pod(role, revision="r0") for role in ENGINE_ROLES), pod(Role.PARAMETER, ready=False)),
     )
     found = conditions(built(inputs))
     assert found["Ready"].status == "True"
     assert found["Progressing"].status == "True"
     assert "r0 keeps answering" in found["Progressing"].message
+
+
+def test_d_alone_answers_if_it_may_compute_prompts() -> None:
+    inputs = replace(SERVING, pods=(pod(Role.DECODE), pod(Role.ROUTER), pod(Role.PARAMETER, ready=False)))
+    assert conditions(built(inputs))["Ready"].status == "False"
+    ready = conditions(built(replace(inputs, decode_computes_prompts=True)))["Ready"]
+    assert (ready.status, ready.reason) == ("True", "Serving")
+    assert "D computes the prompts, because no P pod is ready." in ready.message
+    assert "D computes" not in conditions(built(replace(SERVING, decode_computes_prompts=True)))["Ready"].message
+
+
+def test_prompts_that_d_computed_are_a_condition_while_they_are_recent() -> None:
+    before = built(replace(SERVING, fell_back=True))
+    found = conditions(before)["DecodeComputesPrompts"]
+    assert (found.status, found.reason) == ("True", "PrefillFallback")
+    assert "DecodeComputesPrompts" not in conditions(built(replace(SERVING, fell_back=False), before))
+    assert "DecodeComputesPrompts" not in conditions(built(SERVING)), "unknown"
+    assert conditions(built(SERVING, before))["DecodeComputesPrompts"] == found, "unknown, so as it was"
 
 
 def test_a_role_that_is_scaled_to_zero_says_so() -> None:
