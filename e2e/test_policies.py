@@ -13,7 +13,7 @@ from e2e.requests import complete
 from e2e.transfer import transfer
 from e2e.waiting import wait_until
 from pdinference.api import names
-from pdinference.api.names import ENGINE_PORT, LABEL_NAME, LABEL_ROLE, ROUTER_METRICS_PORT, ROUTER_PORT, Role
+from pdinference.api.names import ENGINE_PORT, LABEL_NAME, LABEL_ROLE, ROUTER_STATE_PORT, ROUTER_PORT, Role
 from pdinference.engine.connectors.registry import CONNECTORS
 
 pytestmark = pytest.mark.timeout(2400)
@@ -109,10 +109,10 @@ def test_strangers_do_not_reach_vllm(serving: Serving, stranger: str, elsewhere:
 def test_pods_of_its_namespace_reach_the_router_by_default(serving: Serving, stranger: str, elsewhere: Kubectl) -> None:
     router = role(serving, Role.ROUTER)
     assert connects(serving.kubectl, stranger, router, ROUTER_PORT) == "connected"
-    assert connects(serving.kubectl, stranger, router, ROUTER_METRICS_PORT) == "dropped"
+    assert connects(serving.kubectl, stranger, router, ROUTER_STATE_PORT) == "dropped"
     for source in ("stranger", "impostor"):
         assert connects(elsewhere, source, router, ROUTER_PORT) == "dropped", source
-        assert connects(elsewhere, source, router, ROUTER_METRICS_PORT) == "dropped", source
+        assert connects(elsewhere, source, router, ROUTER_STATE_PORT) == "dropped", source
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_the_operator_reads_metrics_and_reaches_no_other_port(serving: Serving) 
         assert connects(operator, source, role(serving, found), ENGINE_PORT) == "connected"
     assert connects(operator, source, role(serving, Role.PARAMETER), SIDE_CHANNEL_PORT) == "dropped"
     router = role(serving, Role.ROUTER)
-    assert connects(operator, source, router, ROUTER_METRICS_PORT) == "connected"
+    assert connects(operator, source, router, ROUTER_STATE_PORT) == "connected"
     assert connects(operator, source, router, ROUTER_PORT) == "dropped"
 
 

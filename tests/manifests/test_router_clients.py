@@ -101,7 +101,7 @@ def test_the_operator_and_prometheus_read_metrics_and_send_no_requests(resource:
 def test_the_ports_are_those_of_the_pods(resource: Make) -> None:
     (router,) = children(resource())["Deployment", "llama-router"]["spec"]["template"]["spec"]["containers"]
     ports = {port["name"]: port["containerPort"] for port in router["ports"]}
-    assert ports == {"http": names.ROUTER_PORT, "metrics": names.ROUTER_METRICS_PORT}
+    assert ports == {"http": names.ROUTER_PORT, "metrics": names.ROUTER_STATE_PORT}
 
 
 @pytest.mark.parametrize("exposed", EXPOSED, ids=lambda service: service["type"])

@@ -28,6 +28,7 @@ def router_service(resource: PDInference) -> Manifest:
         object=names.router_service(resource.metadata.name),
         service=as_api(router.service),
         port=router.port,
+        port_name="https" if router.tls else names.ROUTER_PORT_NAME,
         keeps_addresses=router.service.type != "ClusterIP" and admits_ranges,
     )
 

@@ -35,6 +35,7 @@ class RenderSettings:
         prometheus_namespace: Namespace whose pods may read the metrics of vLLM and router pods; empty for none.
         client_namespaces: Namespaces whose pods may connect to routers without `spec.router.clients`.
         keda: Settings of KEDA; None if KEDA is not enabled.
+        otlp_endpoint: URL of an OpenTelemetry collector for the spans of routers; empty for none.
         batch_config_maps: Whether the operator may create ConfigMaps for the output of PDBatches.
         policy: The installation policy.
     """
@@ -47,5 +48,6 @@ class RenderSettings:
     prometheus_namespace: str = ""
     client_namespaces: tuple[str, ...] = ()
     keda: KedaSettings | None = None
+    otlp_endpoint: str = ""
     batch_config_maps: bool = False
     policy: Policy = field(default_factory=Policy)

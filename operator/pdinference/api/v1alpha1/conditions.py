@@ -21,6 +21,7 @@ MEMORY_FITS: Final = "MemoryFits"
 PINNED: Final = "Pinned"
 AUTOSCALING: Final = "Autoscaling"
 CLIENTS_AUTHENTICATED: Final = "ClientsAuthenticated"
+DECODE_COMPUTES_PROMPTS: Final = "DecodeComputesPrompts"
 
 IMAGE_PULL: Final = "ImagePullBackOff"
 CRASH_LOOPING: Final = "CrashLooping"
@@ -224,6 +225,14 @@ TABLE: Final = (
         foreign="the HorizontalPodAutoscaler",
         present="a role has `autoscaling`",
         module="status.autoscaling",
+    ),
+    ConditionType(
+        name=DECODE_COMPUTES_PROMPTS,
+        when={"True": "In the last minutes, D computed prompts that P pods did not (`router.whenNoPrefill: Serve`)."},
+        reasons={"True": frozenset({"PrefillFallback"})},
+        good="False",
+        present="D has recently computed prompts in place of P",
+        module="status.prompts",
     ),
 )
 

@@ -15,7 +15,7 @@ KeyName = Annotated[
     Field(max_length=63),
     Matches("^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", "Write a key of the Secret, for example team-a."),
 ]
-Namespace = Annotated[
+NamespaceName = Annotated[
     str,
     Field(max_length=63),
     Matches("^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "Write the name of a namespace, for example team-a."),
@@ -90,7 +90,7 @@ class RouterTLS(ApiModel):
 class Client(ApiModel):
     """Pods or addresses that may connect to the router."""
 
-    namespace: Namespace | None = None
+    namespace: NamespaceName | None = None
     """Namespace of the pods. Default: the namespace of the PDInference."""
     pod_labels: Annotated[dict[QualifiedName, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
     """Labels of the pods. Default: all pods of the namespace."""

@@ -8,6 +8,7 @@ from pdinference.api.v1alpha1 import PlanStatus, RolesStatus, Status
 from pdinference.api.v1alpha1.conditions import (
     AUTOSCALING,
     CLIENTS_AUTHENTICATED,
+    DECODE_COMPUTES_PROMPTS,
     MEMORY_FITS,
     MODEL_READY,
     PINNED,
@@ -23,6 +24,7 @@ from pdinference.planning.status.inputs import StatusInputs
 from pdinference.planning.status.model import memory_fits, model_failure, model_ready
 from pdinference.planning.status.problems import first_problem, role_problem
 from pdinference.planning.status.progressing import kstatus, progressing
+from pdinference.planning.status.prompts import decode_computes_prompts
 from pdinference.planning.status.ready import ready
 from pdinference.planning.status.roles import role_ready, role_status
 
@@ -51,6 +53,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         PINNED: inputs.pinned,
         CLIENTS_AUTHENTICATED: inputs.clients_authenticated,
         AUTOSCALING: autoscaling(inputs),
+        DECODE_COMPUTES_PROMPTS: decode_computes_prompts(inputs, previous),
     }
     fresh = build_conditions(results, generation=inputs.generation, now=now)
     return Status(
