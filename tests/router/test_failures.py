@@ -224,12 +224,14 @@ async def test_a_stalled_engine_behind_a_healthy_server_fails() -> None:
 async def test_a_hanging_pod_is_found_although_requests_keep_coming() -> None:
     async with fleet("p1", "p2", "d", silence=0.5, rules={"policy": "round_robin"}) as world:
         world["p1"].fault, world["p1"].healthy = engines.hang, False
-        asked = []
-        for _ in range(40):
-            asked.append(asyncio.create_task(world.post()))
-            await asyncio.sleep(0.1)  # the requests of clients that wait for nobody
+        asked: list[asyncio.Task[Any]] = []
+
+        async def found() -> bool:
+            asked.append(asyncio.create_task(world.post()))  # clients that do not wait for each other
+            return await world.metric('pdinference_router_pod_failures_total{reason="hung"') > 0
+
+        await until(found, "the pod is found to hang", within=20)
         assert {code for code, _, _ in await asyncio.wait_for(asyncio.gather(*asked), 30)} == {200}
-        assert await world.metric('pdinference_router_pod_failures_total{reason="hung"') > 0
 
 
 async def cut_stream(world: Fleet) -> bytes:
