@@ -33,6 +33,7 @@ def _inputs(snapshot: Snapshot, plan: Plan, executed: ExecutionResult) -> Status
         failures=executed.failures,
         memory=desired.memory,
         pinned=desired.pinned,
+        clients_authenticated=desired.clients_authenticated,
         model=after.model,
         verifies_model=desired.verifies_model,
         scales_to_zero=desired.sleeps_after is not None,
