@@ -2,9 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from types import MappingProxyType
 from typing import Any
 
@@ -40,6 +41,7 @@ class Engine:
         self.arrived = asyncio.Event()
         self.left = asyncio.Event()
         self.healthy = True
+        self.steps: Iterator[int] = count()
         self._runner: web.AppRunner | None = None
 
     @property
@@ -49,6 +51,7 @@ class Engine:
     async def start(self) -> None:
         app = web.Application(client_max_size=2**26)
         app.router.add_get("/health", self._health)
+        app.router.add_get("/metrics", self._metrics)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
@@ -66,6 +69,9 @@ class Engine:
         if not self.healthy:
             await asyncio.Event().wait()
         return web.Response()
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(text=f'vllm:iteration_tokens_total_count{{engine="0"}} {next(self.steps)}\n')
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
