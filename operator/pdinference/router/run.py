@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from opentelemetry import trace
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
@@ -167,6 +168,8 @@ async def _server(
         access_log=None,
         handler_cancellation=True,
         shutdown_timeout=drain_seconds,
+        auto_decompress=False,
+        logger=_ServerLog(logging.getLogger("aiohttp.server")),
         keepalive_timeout=_IDLE_CLIENT_S,
         max_line_size=_HEADER_BYTES,
         max_field_size=_HEADER_BYTES,
@@ -178,6 +181,16 @@ async def _server(
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * unread_seconds))
     await web.SockSite(runner, listener, ssl_context=context, backlog=_BACKLOG).start()
     return runner
+
+
+class _ServerLog(logging.LoggerAdapter[logging.Logger]):
+    """Logs requests that are not correct HTTP in one line. aiohttp logs a traceback, and anyone can send them."""
+
+    def exception(self, msg: object, *args: object, exc_info: Any = True, **more: Any) -> None:
+        if isinstance(exc_info, HttpProcessingError):
+            self.info(f"{msg}: %s", *args, exc_info.message.partition("\n")[0])
+        else:
+            super().exception(msg, *args, exc_info=exc_info, **more)
 
 
 def _family(host: str) -> socket.AddressFamily:
