@@ -168,6 +168,8 @@ class Router(ApiModel):
         networks = [ipaddress.ip_network(client.cidr) for client in self.clients or () if client.cidr is not None]
         v4 = [network for network in networks if isinstance(network, ipaddress.IPv4Network)]
         v6 = [network for network in networks if isinstance(network, ipaddress.IPv6Network)]
-        return ipaddress.IPv4Network("0.0.0.0/0") in ipaddress.collapse_addresses(v4) or ipaddress.IPv6Network(
-            "::/0"
-        ) in ipaddress.collapse_addresses(v6)
+        widest = [
+            *(network.prefixlen for network in ipaddress.collapse_addresses(v4)),
+            *(network.prefixlen for network in ipaddress.collapse_addresses(v6)),
+        ]
+        return 0 in widest
