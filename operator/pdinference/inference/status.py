@@ -34,6 +34,7 @@ def _inputs(snapshot: Snapshot, plan: Plan, executed: ExecutionResult) -> Status
         memory=desired.memory,
         pinned=desired.pinned,
         model=after.model,
+        route=after.route,
         verifies_model=desired.verifies_model,
         queues_requests=desired.sleeps_after is not None,
         invalid=snapshot.invalid,

@@ -20,6 +20,7 @@ STALLED: Final = "Stalled"
 MEMORY_FITS: Final = "MemoryFits"
 PINNED: Final = "Pinned"
 AUTOSCALING: Final = "Autoscaling"
+ROUTE_ACCEPTED: Final = "RouteAccepted"
 
 IMAGE_PULL: Final = "ImagePullBackOff"
 CRASH_LOOPING: Final = "CrashLooping"
@@ -213,6 +214,22 @@ TABLE: Final = (
         foreign="the HorizontalPodAutoscaler",
         present="a role has `autoscaling`",
         module="status.autoscaling",
+    ),
+    ConditionType(
+        name=ROUTE_ACCEPTED,
+        when={
+            "True": "Each Gateway in `router.route.parentRefs` accepts the HTTPRoute and finds its Service.",
+            "False": "A Gateway does not, or the HTTPRoute cannot be written.",
+            "Unknown": "A Gateway has no controller that reports on the current HTTPRoute.",
+        },
+        reasons={
+            "True": frozenset({"Accepted"}),
+            "False": _CHILD | {"NotAccepted"},
+            "Unknown": frozenset({"Pending"}),
+        },
+        foreign=f"the Gateway's controller, {_API_SERVER}",
+        present="`router.route` is set",
+        module="status.route",
     ),
 )
 

@@ -1,5 +1,6 @@
 """`spec.router.route`: an HTTPRoute of the Gateway API in front of the router's Service."""
 
+import math
 import re
 from typing import Annotated, ClassVar, Final
 
@@ -33,11 +34,15 @@ class ParentRef(ApiModel):
     """A Gateway that the route attaches to."""
 
     group: Annotated[
-        str, Field(max_length=253), Matches(f"^({_NAME})?$", "Write an API group, for example gateway.networking.k8s.io.")
+        str,
+        Field(max_length=253),
+        Matches(f"^({_NAME})?$", "Write an API group, for example gateway.networking.k8s.io."),
     ] = GATEWAY_GROUP
     """API group of the parent."""
     kind: Annotated[
-        str, Field(max_length=63), Matches("^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$", "Write a kind, for example Gateway.")
+        str,
+        Field(max_length=63),
+        Matches("^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$", "Write a kind, for example Gateway."),
     ] = "Gateway"
     """Kind of the parent."""
     namespace: Namespace | None = None
@@ -66,7 +71,7 @@ class Timeouts(ApiModel):
         Rule(
             cel="!(has(self.request) && has(self.backendRequest)) || duration(self.request) == duration('0s') "
             "|| duration(self.backendRequest) <= duration(self.request)",
-            holds=lambda t: not _milliseconds(t.request) or _milliseconds(t.backend_request) <= _milliseconds(t.request),
+            holds=lambda t: _milliseconds(t.backend_request) <= (_milliseconds(t.request) or math.inf),
             field="backendRequest",
             message="Use at most timeouts.request, which includes all attempts.",
         ),

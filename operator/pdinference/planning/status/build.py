@@ -5,7 +5,14 @@ from datetime import datetime
 from pdinference.api import names
 from pdinference.api.names import SERVING_ROLES
 from pdinference.api.v1alpha1 import PlanStatus, RolesStatus, Status
-from pdinference.api.v1alpha1.conditions import AUTOSCALING, MEMORY_FITS, MODEL_READY, PINNED, READY
+from pdinference.api.v1alpha1.conditions import (
+    AUTOSCALING,
+    MEMORY_FITS,
+    MODEL_READY,
+    PINNED,
+    READY,
+    ROUTE_ACCEPTED,
+)
 from pdinference.api.v1alpha1.status import ModelStatus
 from pdinference.planning.condition_changes import ROLE_CONDITIONS, build_conditions, carry_over
 from pdinference.planning.memory.observed import compared
@@ -18,6 +25,7 @@ from pdinference.planning.status.problems import first_problem, role_problem
 from pdinference.planning.status.progressing import kstatus, progressing
 from pdinference.planning.status.ready import ready
 from pdinference.planning.status.roles import role_ready, role_status
+from pdinference.planning.status.route import route_accepted
 
 HTTP_PORT = 80
 
@@ -43,6 +51,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         MEMORY_FITS: memory_fits(inputs.memory),
         PINNED: inputs.pinned,
         AUTOSCALING: autoscaling(inputs),
+        ROUTE_ACCEPTED: route_accepted(inputs),
     }
     fresh = build_conditions(results, generation=inputs.generation, now=now)
     return Status(
