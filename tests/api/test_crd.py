@@ -87,7 +87,7 @@ def test_defaults_of_objects_are_complete() -> None:
     assert spec["decode"]["default"]["parallelism"]["tensor"] == 1
     assert spec["decode"]["default"]["accelerator"]["resourceName"] == "nvidia.com/gpu"
     assert spec["decode"]["properties"]["parallelism"]["properties"]["tensor"]["default"] == 1
-    assert spec["router"]["default"]["service"]["port"] == 80
+    assert spec["router"]["default"]["service"]["type"] == "ClusterIP"
 
 
 def test_defaults_are_those_of_the_models() -> None:

@@ -162,7 +162,9 @@ class Fleet:
     async def start(self, settings: Settings) -> None:
         """Start the router."""
         self.serving = await self._router.enter_async_context(serving(settings, self.pods, _nothing))
-        self.url, self.state = (f"http://127.0.0.1:{port}" for port in (self.serving.port, self.serving.state_port))
+        self.url, self.state = (
+            f"http://{settings.host}:{port}" for port in (self.serving.port, self.serving.state_port)
+        )
 
     def __getitem__(self, name: str) -> Engine:
         return self.engines[name]

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from pdinference.api.names import METRIC_HELD_REQUESTS
+from pdinference.api.names import METRIC_QUEUED_REQUESTS
 from tests.integration.world import until
 from tests.router import engines
 from tests.router.engines import EVENTS, Engine, Fleet, fleet, status
@@ -258,7 +258,7 @@ async def test_a_client_that_goes_away_cancels_its_request(where: str) -> None:
 
 async def queued(world: Fleet, number: int) -> None:
     async def so() -> bool:
-        return await world.metric(METRIC_HELD_REQUESTS) == number
+        return await world.metric(METRIC_QUEUED_REQUESTS) == number
 
     await until(so, f"{number} requests wait")
 

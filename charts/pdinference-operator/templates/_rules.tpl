@@ -11,10 +11,9 @@
 - apiGroups: [pdinference.io]
   resources: [pdinferences/finalizers, pdbatches/finalizers]
   verbs: [update]
-# Pods are only read. The operator grants the router get, so it needs this right itself.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 # Children. Server-side apply needs patch, and create for new objects.
 - apiGroups: [""]
   resources: [services, serviceaccounts]

@@ -22,15 +22,20 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
         "--router-image",
         default=names.DEFAULT_ROUTER_IMAGE,
         show_default=True,
-        help="Router image of resources without spec.router.image.",
+        help="Router image of resources without spec.router.image. A change restarts their routers.",
+    )
+    @click.option(
+        "--otlp-endpoint",
+        metavar="URL",
+        default="",
+        help="OpenTelemetry collector for the spans of routers (OTLP over HTTP).  [default: none]",
     )
     @policy_option
     @click.option(
         "--model-image",
         default=names.DEFAULT_MODEL_IMAGE,
         show_default=True,
-        help="Image that downloads and checks models, and queues requests of models that sleep. A change restarts pods "
-        "with a model cache, and routers of models with scaleToZero.",
+        help="Image that downloads and checks models. A change restarts P and D pods with a model cache.",
     )
     @click.option(
         "--runner-image",
@@ -79,6 +84,7 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
     def with_settings(
         *,
         router_image: str,
+        otlp_endpoint: str,
         policy: Policy,
         model_image: str,
         runner_image: str,
@@ -94,6 +100,7 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
         keda = KedaSettings(keda_prometheus, keda_authentication, keda_auth_modes)
         settings = RenderSettings(
             router_image=router_image,
+            otlp_endpoint=otlp_endpoint,
             policy=policy,
             model_image=model_image,
             runner_image=runner_image,

@@ -79,6 +79,7 @@ class Desired:
         verifies_model: Whether P and D check their model before vLLM starts.
         progress_deadline: How long a roll-out may make no progress.
         sleeps_after: Seconds without a request until P and D scale to zero; None for never.
+        decode_computes_prompts: Whether D computes prompts while no P pod is ready.
     """
 
     uid: str
@@ -97,6 +98,7 @@ class Desired:
     model: DesiredModel | None = None
     verifies_model: bool = False
     sleeps_after: int | None = None
+    decode_computes_prompts: bool = True
 
     @property
     def autoscaled(self) -> tuple[Role, ...]:
@@ -148,7 +150,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
             Role.DECODE: spec.decode.replicas,
             Role.ROUTER: spec.router.replicas,
         },
-        port=spec.router.service.port,
+        port=spec.router.port,
         fingerprints={child.key: child.fingerprint for child in children},
         memory=examination.memory,
         pinned=pinned(spec),
@@ -159,6 +161,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         verifies_model=spec.model.on_volume,
         progress_deadline=timedelta(seconds=defaults.progress_deadline_seconds(spec)),
         sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
+        decode_computes_prompts=spec.router.when_no_prefill == "Serve",
     )
     return desired, children
 

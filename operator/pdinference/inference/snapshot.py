@@ -40,6 +40,7 @@ class Snapshot:
         measured: Metrics of its pods.
         activity: Its requests, if it may scale to zero; None when unknown.
         now: Current time.
+        fell_back: Whether D has recently computed prompts in place of P; None when unknown.
         invalid: The error of the stored spec; `desired` then follows from the last valid spec. Empty if it is valid.
         history_due: Whether to write the stored spec as the newest entry of the history, or to delete entries.
     """
@@ -52,6 +53,7 @@ class Snapshot:
     measured: MeasuredLoad
     activity: Activity | None
     now: datetime
+    fell_back: bool | None = None
     invalid: str = ""
     history_due: bool = False
 

@@ -21,6 +21,8 @@ def router_service(resource: PDInference) -> Manifest:
         "router-service",
         object=names.router_service(resource.metadata.name),
         service=as_api(resource.spec.router.service),
+        port=resource.spec.router.port,
+        port_name="https" if resource.spec.router.tls else names.ROUTER_PORT_NAME,
     )
 
 

@@ -34,6 +34,7 @@ class RenderSettings:
         operator_labels: Labels that select these pods.
         prometheus_namespace: Namespace whose pods may read the metrics of vLLM pods; empty for none.
         keda: Settings of KEDA; None if KEDA is not enabled.
+        otlp_endpoint: URL of an OpenTelemetry collector for the spans of routers; empty for none.
         batch_config_maps: Whether the operator may create ConfigMaps for the output of PDBatches.
         policy: The installation policy.
     """
@@ -45,5 +46,6 @@ class RenderSettings:
     operator_labels: tuple[tuple[str, str], ...] = ()
     prometheus_namespace: str = ""
     keda: KedaSettings | None = None
+    otlp_endpoint: str = ""
     batch_config_maps: bool = False
     policy: Policy = field(default_factory=Policy)

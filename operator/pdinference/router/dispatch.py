@@ -6,22 +6,20 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final, Literal
+from typing import Any, Final
 from uuid import uuid4
 
 import aiohttp
 import msgspec
 
 from pdinference.api.names import Role
+from pdinference.api.v1alpha1.router import WhenNoPrefill
 from pdinference.engine.connectors.handover import Handover, HandoverError, Prefill, TransferParams
 from pdinference.router.calls import Call
 from pdinference.router.choice import Choose
 from pdinference.router.exchange import PodFailure, Stream, Whole, exchange
 from pdinference.router.pods import Pod, Pods
 from pdinference.router.record import Record
-
-WhenNoPrefill = Literal["Serve", "Wait", "Fail"]
-"""What happens to a request while no P pod can compute its prompt: D computes it, it waits for P, or it fails."""
 
 _LOG = logging.getLogger(__name__)
 _MOST_FAILURES: Final = 3

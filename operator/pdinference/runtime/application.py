@@ -117,7 +117,11 @@ class Application:
         examinations = Examinations(self.isolated.lanes["reconcile"])
         history = History(api, self.cache)
         snapshotter = Snapshotter(
-            self.cache, self.load_monitor.measured, self.load_monitor.activity, history_due=history.is_due
+            self.cache,
+            self.load_monitor.measured,
+            self.load_monitor.activity,
+            self.load_monitor.fell_back,
+            history_due=history.is_due,
         )
         inferences = Reconciler(
             cache=self.cache,

@@ -145,7 +145,7 @@ ObjectName = Annotated[
         "Write an object's name: lower-case letters, digits, dashes and dots.",
     ),
 ]
-Namespace = Annotated[
+NamespaceName = Annotated[
     str,
     Field(max_length=63),
     Matches("^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "Write the name of a namespace, for example team-a."),

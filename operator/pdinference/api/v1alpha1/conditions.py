@@ -20,6 +20,7 @@ STALLED: Final = "Stalled"
 MEMORY_FITS: Final = "MemoryFits"
 PINNED: Final = "Pinned"
 AUTOSCALING: Final = "Autoscaling"
+DECODE_COMPUTES_PROMPTS: Final = "DecodeComputesPrompts"
 ROUTE_ACCEPTED: Final = "RouteAccepted"
 
 IMAGE_PULL: Final = "ImagePullBackOff"
@@ -214,6 +215,14 @@ TABLE: Final = (
         foreign="the HorizontalPodAutoscaler",
         present="a role has `autoscaling`",
         module="status.autoscaling",
+    ),
+    ConditionType(
+        name=DECODE_COMPUTES_PROMPTS,
+        when={"True": "In the last minutes, D computed prompts that P pods did not (`router.whenNoPrefill: Serve`)."},
+        reasons={"True": frozenset({"PrefillFallback"})},
+        good="False",
+        present="D has recently computed prompts in place of P",
+        module="status.prompts",
     ),
     ConditionType(
         name=ROUTE_ACCEPTED,

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from pdinference.api.v1alpha1.base import ApiModel, Matches, Namespace, ObjectName, Rule
+from pdinference.api.v1alpha1.base import ApiModel, Matches, NamespaceName, ObjectName, Rule
 
 GATEWAY_GROUP: Final = "gateway.networking.k8s.io"
 
@@ -45,7 +45,7 @@ class ParentRef(ApiModel):
         Matches("^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$", "Write a kind, for example Gateway."),
     ] = "Gateway"
     """Kind of the parent."""
-    namespace: Namespace | None = None
+    namespace: NamespaceName | None = None
     """Namespace of the Gateway. Default: the namespace of the PDInference."""
     name: ObjectName
     """Name of the Gateway."""

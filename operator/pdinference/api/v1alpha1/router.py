@@ -10,7 +10,7 @@ from pdinference.api.v1alpha1.base import (
     ImageReference,
     LabelValue,
     Matches,
-    Namespace,
+    NamespaceName,
     ObjectName,
     QualifiedName,
     Rule,
@@ -89,7 +89,7 @@ class RouterTLS(ApiModel):
 class Client(ApiModel):
     """Pods or addresses that may connect to the router."""
 
-    namespace: Namespace | None = None
+    namespace: NamespaceName | None = None
     """Namespace of the pods. Default: the namespace of the PDInference."""
     pod_labels: Annotated[dict[QualifiedName, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
     """Labels of the pods. Default: all pods of the namespace."""

@@ -111,7 +111,7 @@ class PodRecord:
 
     Attributes:
         address: Its IP address; empty until it has one.
-        activator: Whether it can queue requests.
+        scales_to_zero: Whether it is a router pod of a resource with scaleToZero.
         started: Whether vLLM has started in the running container, even if it does not respond any more.
     """
 
@@ -123,7 +123,7 @@ class PodRecord:
     summary: PodSummary
     address: str = ""
     started: bool = False
-    activator: bool = False
+    scales_to_zero: bool = False
 
     @property
     def serves(self) -> bool:

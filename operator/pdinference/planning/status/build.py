@@ -7,6 +7,7 @@ from pdinference.api.names import SERVING_ROLES
 from pdinference.api.v1alpha1 import PlanStatus, RolesStatus, Status
 from pdinference.api.v1alpha1.conditions import (
     AUTOSCALING,
+    DECODE_COMPUTES_PROMPTS,
     MEMORY_FITS,
     MODEL_READY,
     PINNED,
@@ -23,6 +24,7 @@ from pdinference.planning.status.inputs import StatusInputs
 from pdinference.planning.status.model import memory_fits, model_failure, model_ready
 from pdinference.planning.status.problems import first_problem, role_problem
 from pdinference.planning.status.progressing import kstatus, progressing
+from pdinference.planning.status.prompts import decode_computes_prompts
 from pdinference.planning.status.ready import ready
 from pdinference.planning.status.roles import role_ready, role_status
 from pdinference.planning.status.route import route_accepted
@@ -51,6 +53,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         MEMORY_FITS: memory_fits(inputs.memory),
         PINNED: inputs.pinned,
         AUTOSCALING: autoscaling(inputs),
+        DECODE_COMPUTES_PROMPTS: decode_computes_prompts(inputs, previous),
         ROUTE_ACCEPTED: route_accepted(inputs),
     }
     fresh = build_conditions(results, generation=inputs.generation, now=now)
