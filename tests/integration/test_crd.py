@@ -33,6 +33,10 @@ def tiers(**more: Any) -> Spec:
     return {"decode": {"kvTiers": {"cpu": {"size": "1Gi"}, **more}}}
 
 
+def keys(**more: Any) -> Spec:
+    return {"router": {"apiKeys": {"secretName": "clients", **more}}}
+
+
 def stored(**more: Any) -> Spec:
     return {"transfer": {"connector": "SharedStorage", "sharedStorage": {"claimName": "kv"}}, **more}
 
@@ -102,6 +106,23 @@ WRONG: list[tuple[Spec, str]] = [
     (affinity(operator="Gt", values=["many"]), "matchExpressions[0].values"),
     ({"router": {"policy": "best"}}, "spec.router.policy"),
     ({"router": {"service": {"port": 0}}}, "spec.router.service.port"),
+    ({"router": {"service": {"port": 65536}}}, "spec.router.service.port"),
+    ({"router": {"clients": [{"cidr": "10.0.0.0"}]}}, "spec.router.clients[0].cidr"),
+    ({"router": {"clients": [{"cidr": "10.0.0.0/08"}]}}, "spec.router.clients[0].cidr"),
+    ({"router": {"clients": [{"cidr": "10.0.0.0/8", "podLabels": {"app": "a"}}]}}, "spec.router.clients[0].cidr"),
+    ({"router": {"clients": [{"cidr": "10.0.0.0/8", "namespace": "a"}]}}, "spec.router.clients[0].cidr"),
+    ({"router": {"clients": [{"namespace": "Team A"}]}}, "spec.router.clients[0].namespace"),
+    ({"router": {"clients": [{"podLabels": {"a b": "c"}}]}}, "spec.router.clients[0].podLabels"),
+    ({"router": {"clients": [{"podLabels": {"a": "b c"}}]}}, "spec.router.clients[0].podLabels"),
+    ({"router": {"clients": [{}] * 33}}, "spec.router.clients"),
+    ({"router": {"apiKeys": {}}}, "spec.router.apiKeys.secretName"),
+    ({"router": {"apiKeys": {"secretName": "Clients"}}}, "spec.router.apiKeys.secretName"),
+    (keys(limits=[{"name": "a b"}]), "spec.router.apiKeys.limits[0].name"),
+    (keys(limits=[{"requestsPerMinute": 1}]), "spec.router.apiKeys.limits[0].name"),
+    (keys(limits=[{"name": "a", "requestsPerMinute": 0}]), "spec.router.apiKeys.limits[0].requestsPerMinute"),
+    (keys(limits=[{"name": "a", "concurrentRequests": 0}]), "spec.router.apiKeys.limits[0].concurrentRequests"),
+    (keys(limits=[{"name": "a"}, {"name": "a"}]), "spec.router.apiKeys.limits[1]"),
+    ({"router": {"tls": {}}}, "spec.router.tls.secretName"),
     *((routed(**wrong), f"spec.router.route{field}") for wrong, field in WRONG_ROUTES),
     ({"rollout": {"strategy": "Yolo"}}, "spec.rollout.strategy"),
     (tiers(cpu={}), "spec.decode.kvTiers.cpu.size"),
@@ -162,7 +183,7 @@ async def test_every_example_is_accepted(world: World) -> None:
 async def test_defaults_are_filled_in_by_the_api_server(world: World) -> None:
     spec = (await world.apply())["spec"]
     assert spec["decode"]["replicas"] == 1
-    assert spec["router"]["service"] == {"type": "ClusterIP", "port": 80} | spec["router"]["service"]
+    assert spec["router"]["service"] == {"type": "ClusterIP"}
     assert spec["rollout"]["strategy"] == "BlueGreen"
 
 

@@ -44,6 +44,14 @@ def test_pinning_is_a_condition_of_its_own_that_may_be_absent() -> None:
     }, "it takes part in no other condition"
 
 
+def test_clients_without_keys_take_part_in_no_other_condition() -> None:
+    exposed = replace(SERVING, clients_authenticated=ConditionResult("False", "NoApiKeys", "because"))
+    found, others = conditions(built(exposed)), conditions(built(SERVING))
+    assert (found["ClientsAuthenticated"].status, found["ClientsAuthenticated"].reason) == ("False", "NoApiKeys")
+    assert {name: found[name].status for name in others} == {name: others[name].status for name in others}
+    assert "ClientsAuthenticated" not in others
+
+
 def test_the_port_is_in_the_url_unless_it_is_the_usual_one() -> None:
     assert service_url("ns", "x", 8000) == "http://x.ns.svc:8000"
 

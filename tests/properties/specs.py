@@ -162,6 +162,13 @@ SPECS = st.fixed_dictionaries(
                 type=st.sampled_from(["ClusterIP", "LoadBalancer"]),
                 annotations=st.dictionaries(st.just("example.com/c"), TEXT.filter(lambda text: len(text) < 4096)),
             ),
+            clients=st.lists(
+                st.one_of(
+                    _some(namespace=st.just("gateway"), podLabels=st.dictionaries(st.just("app"), st.just("envoy"))),
+                    st.fixed_dictionaries({"cidr": st.sampled_from(["10.0.0.0/8", "::/0"])}),
+                ),
+                max_size=3,
+            ),
             route=_ROUTE,
             placement=_PLACEMENT,
             resources=_RESOURCES,

@@ -54,7 +54,15 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--prometheus-namespace",
         default="",
-        help="Namespace of a Prometheus that scrapes vLLM pods, which NetworkPolicies allow.  [default: none]",
+        help="Namespace of a Prometheus that scrapes vLLM and router pods, which NetworkPolicies allow.  "
+        "[default: none]",
+    )
+    @click.option(
+        "--router-client-namespace",
+        "client_namespaces",
+        multiple=True,
+        help="Namespace whose pods may connect to routers without spec.router.clients, for example of an ingress "
+        "controller; repeatable.  [default: none]",
     )
     @click.option(
         "--keda-prometheus",
@@ -91,6 +99,7 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
         operator_namespace: str,
         operator_labels: tuple[str, ...],
         prometheus_namespace: str,
+        client_namespaces: tuple[str, ...],
         keda_prometheus: str,
         keda_authentication: tuple[str, str] | None,
         keda_auth_modes: tuple[str, ...],
@@ -107,6 +116,7 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
             operator_namespace=operator_namespace,
             operator_labels=tuple(_pair(label) for label in operator_labels),
             prometheus_namespace=prometheus_namespace,
+            client_namespaces=client_namespaces,
             keda=keda if keda_prometheus else None,
             batch_config_maps=batch_config_maps,
         )

@@ -16,6 +16,7 @@ from pdinference.cluster.kinds import WORKLOADS, ChildKey
 from pdinference.cluster.state.records import ResourceRecord, digest
 from pdinference.manifests import Rendered, RenderSettings, render
 from pdinference.planning.condition_changes import ConditionResult
+from pdinference.planning.exposure import clients_authenticated
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.pinning import pinned
 from pdinference.planning.scaling.scale_spec import ScaleSpec
@@ -70,6 +71,7 @@ class Desired:
         spec: Digest of the spec.
         memory: Whether the model fits its devices.
         pinned: Whether P is pinned to products; None where P has no accelerator.
+        clients_authenticated: Whether clients outside the cluster need an API key; None where they reach no router.
         facts: The known facts of the model; when they change, the memory verdict may change.
         replicas: `replicas` of each role; for autoscaled roles, the initial count.
         fingerprints: Hash of each child's manifest; its keys are all desired children.
@@ -91,6 +93,7 @@ class Desired:
     fingerprints: Mapping[ChildKey, str]
     memory: MemoryVerdict
     pinned: ConditionResult | None
+    clients_authenticated: ConditionResult | None
     facts: str
     engines: Mapping[ChildKey, Role]
     scale: ScaleSpec
@@ -154,6 +157,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         fingerprints={child.key: child.fingerprint for child in children},
         memory=examination.memory,
         pinned=pinned(spec),
+        clients_authenticated=clients_authenticated(spec),
         facts=_facts(model),
         engines={child.key: role for child in children if (role := _engine_role(child)) is not None},
         scale=ScaleSpec.from_spec(spec),

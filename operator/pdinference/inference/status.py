@@ -33,6 +33,7 @@ def _inputs(snapshot: Snapshot, plan: Plan, executed: ExecutionResult) -> Status
         failures=executed.failures,
         memory=desired.memory,
         pinned=desired.pinned,
+        clients_authenticated=desired.clients_authenticated,
         model=after.model,
         route=after.route,
         verifies_model=desired.verifies_model,

@@ -157,8 +157,10 @@ class Dispatcher:
         with record.stage("prefill"):
             prefill = await self._prepared(pod, record)
             body = call.for_prefill(handover.to_prefill(prefill), handover.members)
+            headers = call.headers.copy()
+            headers["Content-Type"] = _JSON
             async with exchange(pod, self.session, call.tokens) as sent:
-                answer = await sent.begin("POST", call.path, {**call.headers, "Content-Type": _JSON}, body)
+                answer = await sent.begin("POST", call.path, headers, body)
         if isinstance(answer, Stream):
             raise PodFailure("stream_from_prefill")
         if answer.status != HTTPStatus.OK:

@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from opentelemetry import trace
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
@@ -47,6 +48,7 @@ class Settings:
         state_port: Port of /metrics, /healthz and /readyz.
         drain_seconds: Time for running requests after SIGTERM.
         silence: Seconds after which a silent pod is probed.
+        stall: Seconds without a step of its engine after which a silent pod has failed.
         keys: API keys of clients; None admits every client.
         spans: Where spans go; None makes none.
         tls_folder: Where the Secret with the certificate for clients is mounted; None for HTTP.
@@ -58,6 +60,7 @@ class Settings:
     state_port: int = 0
     drain_seconds: float = 300.0
     silence: float = 3.0
+    stall: float = 60.0
     limits: Limits = field(default_factory=Limits)
     keys: Keys | None = None
     tls_folder: Path | None = None
@@ -105,9 +108,12 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         metrics.queued.set_function(lambda: dispatcher.queued)
         metrics.idle.set_function(lambda: activity.idle_seconds)
         front = Front(dispatcher, activity, Telemetry(metrics, Tracer(settings.spans)), settings.limits, settings.keys)
+        monitor = Monitor(pods, session, silence=settings.silence, stall=settings.stall)
         tasks = [
             asyncio.create_task(discover(), name="discovery"),
-            asyncio.create_task(Monitor(pods, session, silence=settings.silence).forever(), name="monitor"),
+            asyncio.create_task(
+                Monitor(pods, session, silence=settings.silence, stall=settings.stall).forever(), name="monitor"
+            ),
         ]
         if settings.keys is not None:
             tasks.append(asyncio.create_task(settings.keys.forever(), name="keys"))
@@ -162,6 +168,8 @@ async def _server(
         access_log=None,
         handler_cancellation=True,
         shutdown_timeout=drain_seconds,
+        auto_decompress=False,
+        logger=_ServerLog(logging.getLogger("aiohttp.server")),
         keepalive_timeout=_IDLE_CLIENT_S,
         max_line_size=_HEADER_BYTES,
         max_field_size=_HEADER_BYTES,
@@ -173,6 +181,16 @@ async def _server(
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * unread_seconds))
     await web.SockSite(runner, listener, ssl_context=context, backlog=_BACKLOG).start()
     return runner
+
+
+class _ServerLog(logging.LoggerAdapter[logging.Logger]):
+    """Logs requests that are not correct HTTP in one line. aiohttp logs a traceback, and anyone can send them."""
+
+    def exception(self, msg: object, *args: object, exc_info: Any = True, **more: Any) -> None:
+        if isinstance(exc_info, HttpProcessingError):
+            self.info(f"{msg}: %s", *args, exc_info.message.partition("\n")[0])
+        else:
+            super().exception(msg, *args, exc_info=exc_info, **more)
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -20,6 +20,7 @@ STALLED: Final = "Stalled"
 MEMORY_FITS: Final = "MemoryFits"
 PINNED: Final = "Pinned"
 AUTOSCALING: Final = "Autoscaling"
+CLIENTS_AUTHENTICATED: Final = "ClientsAuthenticated"
 DECODE_COMPUTES_PROMPTS: Final = "DecodeComputesPrompts"
 ROUTE_ACCEPTED: Final = "RouteAccepted"
 
@@ -187,6 +188,16 @@ TABLE: Final = (
         reasons={"True": frozenset({"Pinned"}), "False": frozenset({"NotPinned"})},
         present="P has an accelerator",
         module="pinning",
+    ),
+    ConditionType(
+        name=CLIENTS_AUTHENTICATED,
+        when={
+            "True": "Clients outside the cluster need an API key.",
+            "False": "Clients outside the cluster can send requests without an API key. This is valid.",
+        },
+        reasons={"True": frozenset({"ApiKeys"}), "False": frozenset({"NoApiKeys"})},
+        present="`router.service.type` or `router.clients` exposes the router to clients outside the cluster",
+        module="exposure",
     ),
     ConditionType(
         name=AUTOSCALING,

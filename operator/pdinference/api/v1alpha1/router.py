@@ -27,19 +27,25 @@ KeyName = Annotated[
 ]
 
 
-def _is_network(value: str) -> str:
+def _network(value: str) -> str:
+    """The range in its canonical form. API servers refuse other forms, or warn of them."""
     try:
-        ipaddress.ip_network(value)
+        network = ipaddress.ip_network(value)
     except ValueError:
         raise ValueError(_NO_NETWORK) from None
-    return value
+    if isinstance(network, ipaddress.IPv6Network) and network.network_address.ipv4_mapped is not None:
+        raise ValueError("Write this IPv6 range of IPv4 addresses as a range of IPv4, for example 192.0.2.0/24.")
+    return str(network)
 
 
 HTTP_PORT = 80
 _HTTPS_PORT = 443
-_NO_NETWORK = "Write a range of addresses with all bits of the host zero, for example 192.0.2.0/24 or 0.0.0.0/0."
+_NO_NETWORK = "Write a range of addresses with all bits of the host zero, for example 192.0.2.0/24."
 Cidr = Annotated[
-    str, Field(max_length=49), Matches("^[0-9a-fA-F.:]+/[0-9]{1,3}$", _NO_NETWORK), AfterValidator(_is_network)
+    str,
+    Field(max_length=49),
+    Matches("^[0-9a-fA-F.:]+/(0|[1-9][0-9]{0,2})$", _NO_NETWORK),
+    AfterValidator(_network),
 ]
 
 
@@ -94,7 +100,7 @@ class Client(ApiModel):
     pod_labels: Annotated[dict[QualifiedName, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
     """Labels of the pods. Default: all pods of the namespace."""
     cidr: Cidr | None = None
-    """Addresses outside the cluster, for example 0.0.0.0/0."""
+    """Addresses outside the cluster, for example 192.0.2.0/24. Nodes and pods with `hostNetwork` count as such."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -142,8 +148,9 @@ class Router(ApiModel):
     tls: RouterTLS | None = None
     """TLS for clients. Default: HTTP."""
     clients: Annotated[list[Client] | None, Field(max_length=32)] = None
-    """Who may connect to the router (a NetworkPolicy). Default: pods of the same namespace and of the namespaces in the
-    chart value `router.clientNamespaces`; for a Service of type NodePort or LoadBalancer, everyone."""
+    """Who may connect to the router (a NetworkPolicy), besides the PDBatches of the namespace. An empty list: nobody.
+    Default: pods of the same namespace and of the namespaces in the chart value `router.clientNamespaces`; for a
+    Service of type NodePort or LoadBalancer, everyone."""
     placement: Placement = Field(default_factory=Placement)
     """Where router pods may run."""
     resources: Resources = Field(default_factory=Resources)
@@ -161,3 +168,12 @@ class Router(ApiModel):
     def port(self) -> int:
         """Port of the Service."""
         return self.service.port or (_HTTPS_PORT if self.tls else HTTP_PORT)
+
+    @property
+    def admits_every_address(self) -> bool:
+        """Whether `clients` lists all IPv4 or all IPv6 addresses, possibly in parts."""
+        networks = [ipaddress.ip_network(client.cidr) for client in self.clients or () if client.cidr is not None]
+        v4 = [network for network in networks if isinstance(network, ipaddress.IPv4Network)]
+        v6 = [network for network in networks if isinstance(network, ipaddress.IPv6Network)]
+        ranges = (*ipaddress.collapse_addresses(v4), *ipaddress.collapse_addresses(v6))
+        return any(found.prefixlen == 0 for found in ranges)

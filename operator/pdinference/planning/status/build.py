@@ -7,6 +7,7 @@ from pdinference.api.names import SERVING_ROLES
 from pdinference.api.v1alpha1 import PlanStatus, RolesStatus, Status
 from pdinference.api.v1alpha1.conditions import (
     AUTOSCALING,
+    CLIENTS_AUTHENTICATED,
     DECODE_COMPUTES_PROMPTS,
     MEMORY_FITS,
     MODEL_READY,
@@ -52,6 +53,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         **kstatus(progress),
         MEMORY_FITS: memory_fits(inputs.memory),
         PINNED: inputs.pinned,
+        CLIENTS_AUTHENTICATED: inputs.clients_authenticated,
         AUTOSCALING: autoscaling(inputs),
         DECODE_COMPUTES_PROMPTS: decode_computes_prompts(inputs, previous),
         ROUTE_ACCEPTED: route_accepted(inputs),

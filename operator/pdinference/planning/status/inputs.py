@@ -25,6 +25,7 @@ class StatusInputs:
         failures: Children that could not be applied or pruned in this reconcile.
         memory: Whether the model fits its devices.
         pinned: Whether P is pinned to products; None where P has no accelerator.
+        clients_authenticated: Whether clients outside the cluster need an API key; None where they reach no router.
         model: The Job that downloads or inspects the model; None without one.
         route: The parents of the HTTPRoute; empty while it does not exist, and None without one.
         verifies_model: Whether P and D check their model before vLLM starts.
@@ -53,6 +54,7 @@ class StatusInputs:
     failures: tuple[Failure, ...] = ()
     memory: MemoryVerdict = NO_VERDICT
     pinned: ConditionResult | None = None
+    clients_authenticated: ConditionResult | None = None
     model: ModelView | None = None
     route: tuple[RouteParent, ...] | None = None
     verifies_model: bool = False
