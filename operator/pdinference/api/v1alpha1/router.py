@@ -175,5 +175,8 @@ class Router(ApiModel):
         networks = [ipaddress.ip_network(client.cidr) for client in self.clients or () if client.cidr is not None]
         v4 = [network for network in networks if isinstance(network, ipaddress.IPv4Network)]
         v6 = [network for network in networks if isinstance(network, ipaddress.IPv6Network)]
-        ranges = (*ipaddress.collapse_addresses(v4), *ipaddress.collapse_addresses(v6))
-        return any(found.prefixlen == 0 for found in ranges)
+        widest = [
+            *(network.prefixlen for network in ipaddress.collapse_addresses(v4)),
+            *(network.prefixlen for network in ipaddress.collapse_addresses(v6)),
+        ]
+        return 0 in widest
