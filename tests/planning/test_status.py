@@ -12,7 +12,7 @@ from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.observed import Failure, PodProblem, PodSummary
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
-from pdinference.planning.status import StatusInputs, service_url
+from pdinference.planning.status import StatusInputs
 from pdinference.planning.transitions import transitions
 from tests.planning.statuses import ASLEEP, NOW, SERVING, STARTING, built, conditions, pod, workload
 
@@ -42,10 +42,6 @@ def test_pinning_is_a_condition_of_its_own_that_may_be_absent() -> None:
     assert {name: found[name].status for name in conditions(built(SERVING))} == {
         name: condition.status for name, condition in conditions(built(SERVING)).items()
     }, "it takes part in no other condition"
-
-
-def test_the_port_is_in_the_url_unless_it_is_the_usual_one() -> None:
-    assert service_url("ns", "x", 8000) == "http://x.ns.svc:8000"
 
 
 def test_a_start_is_a_rollout_and_not_ready() -> None:

@@ -23,15 +23,19 @@ WRITTEN = (OUTPUT, ERRORS, IDENTITY)
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The PDInference that serves the requests of a batch.
+    """How clients inside the cluster reach a PDInference.
 
     Attributes:
         url: Base URL without `/v1/...`.
         model: Served model name.
+        tls_secret: Secret with the certificate; empty with HTTP.
+        keys_secret: Secret with the API keys; empty if requests need none.
     """
 
     url: str
     model: str
+    tls_secret: str = ""
+    keys_secret: str = ""
 
 
 def output_folder(batch: PDBatch, target: ClaimFolder) -> str:

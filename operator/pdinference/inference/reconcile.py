@@ -21,7 +21,7 @@ from pdinference.controller.results import Result
 from pdinference.controller.status_writer import Reporter, status_of
 from pdinference.examination.desired import InvalidSpecError
 from pdinference.inference.decide import decide
-from pdinference.inference.effective_spec import EffectiveSpecs, examine_again_after
+from pdinference.examination.effective_spec import EffectiveSpecs, examine_again_after
 from pdinference.inference.execute import ExecutionResult, Executor
 from pdinference.inference.plan import Plan
 from pdinference.inference.snapshotter import Snapshotter

@@ -21,6 +21,7 @@ def router_service(resource: PDInference) -> Manifest:
         "router-service",
         object=names.router_service(resource.metadata.name),
         service=as_api(resource.spec.router.service),
+        port=resource.spec.router.port,
     )
 
 

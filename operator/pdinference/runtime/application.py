@@ -24,7 +24,7 @@ from pdinference.controller.supervisor import Supervisor
 from pdinference.controller.workers import KindDispatcher, Workers
 from pdinference.examination.client import Examinations
 from pdinference.examination.tasks import PROGRAM
-from pdinference.inference.effective_spec import EffectiveSpecs
+from pdinference.examination.effective_spec import EffectiveSpecs
 from pdinference.inference.execute import Executor
 from pdinference.inference.reconcile import Reconciler
 from pdinference.inference.snapshotter import Snapshotter
@@ -113,6 +113,7 @@ class Application:
         reporter = Reporter(api, self.cache, events, self.metrics)
         examinations = Examinations(self.isolated.lanes["reconcile"])
         history = History(api, self.cache)
+        specs = EffectiveSpecs(examinations, history)
         snapshotter = Snapshotter(
             self.cache, self.load_monitor.measured, self.load_monitor.activity, history_due=history.is_due
         )
@@ -129,7 +130,7 @@ class Application:
             ),
             reporter=reporter,
             metrics=self.metrics,
-            specs=EffectiveSpecs(examinations, history),
+            specs=specs,
         )
         batches = BatchReconciler(
             api=api,
@@ -139,6 +140,7 @@ class Application:
             metrics=self.metrics,
             settings=settings.render,
             examinations=examinations,
+            specs=specs,
             progress=self.load_monitor.progress,
         )
         return KindDispatcher({names.KIND: inferences, names.BATCH_KIND: batches})
