@@ -339,6 +339,25 @@ async def test_requests_go_by_the_spec_in_effect(world: World) -> None:
     assert {"--url=http://llama.models.svc:8000", "--default-model=big"} <= set(runner(world)["args"])
 
 
+async def test_the_runner_gets_what_the_router_demands(world: World) -> None:
+    world.inference["spec"] |= {"router": {"tls": {"secretName": "a"}, "apiKeys": {"secretName": "b"}}}
+    world.serve()
+    await world.reconcile()
+    arguments = {"--url=https://llama.models.svc", "--api-key-file=/api-key/batch"}
+    assert {*arguments, "--certificate-file=/certificate/tls.crt"} <= set(runner(world)["args"])
+    volumes = world.api.objects[JOB_PATH]["spec"]["template"]["spec"]["volumes"]
+    assert [one["secret"]["secretName"] for one in volumes if "secret" in one] == ["b", "a"]
+
+
+async def test_a_running_batch_keeps_its_access(world: World) -> None:
+    """The template of its Job cannot change. The runner reports it if the router rejects it."""
+    await started(world)
+    world.inference["spec"] |= {"router": {"tls": {"secretName": "a"}, "apiKeys": {"secretName": "b"}}}
+    world.serve()
+    await world.reconcile()
+    assert world.api.requests == {}
+
+
 async def test_without_a_valid_spec_there_is_no_job(world: World) -> None:
     world.inference["spec"] |= {"router": {"tls": {"secretName": "Not A Name"}}}
     world.serve()
