@@ -333,7 +333,10 @@ async def test_a_status_does_not_choose_where_requests_go(world: World, url: str
 
 
 async def test_requests_go_by_the_spec_in_effect(world: World) -> None:
-    world.inference["spec"] |= {"router": {"service": {"port": 8000}}, "model": {**world.inference["spec"]["model"], "name": "big"}}
+    world.inference["spec"] |= {
+        "router": {"service": {"port": 8000}},
+        "model": {**world.inference["spec"]["model"], "name": "big"},
+    }
     world.serve()
     await world.reconcile()
     assert {"--url=http://llama.models.svc:8000", "--default-model=big"} <= set(runner(world)["args"])

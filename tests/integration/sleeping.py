@@ -48,7 +48,10 @@ class Router:
 @asynccontextmanager
 async def activator(router: Router, gate: Gate) -> AsyncIterator[str]:
     """Where clients reach it."""
-    routes = [*(web.get(path, router.readiness) for path in ("/readiness", "/health")), web.post("/v1/{path:.*}", router.answer)]
+    routes = [
+        *(web.get(path, router.readiness) for path in ("/readiness", "/health")),
+        web.post("/v1/{path:.*}", router.answer),
+    ]
     async with served(routes, host=ADDRESS) as behind:
         places = Ports(0, ACTIVATOR_STATE_PORT, behind, ADDRESS, ADDRESS)
         async with serving(places, gate, drain_seconds=1) as (port, _):

@@ -22,7 +22,9 @@ def test_the_key_is_the_first_line_that_is_long_enough(tmp_path: Path, text: str
     assert access.trust is True
 
 
-@pytest.mark.parametrize("text", [None, b"", b"x" * 15, b"a key with short words", "schlüssel-0123456789".encode(), b"\0" * 16])
+@pytest.mark.parametrize(
+    "text", [None, b"", b"x" * 15, b"a key with short words", "schlüssel-0123456789".encode(), b"\0" * 16]
+)
 def test_a_file_without_a_key_is_reported_with_what_to_do(tmp_path: Path, text: bytes | None) -> None:
     file = tmp_path / "batch"
     if text is not None:

@@ -23,8 +23,8 @@ from pdinference.controller.status_writer import Reporter
 from pdinference.controller.supervisor import Supervisor
 from pdinference.controller.workers import KindDispatcher, Workers
 from pdinference.examination.client import Examinations
-from pdinference.examination.tasks import PROGRAM
 from pdinference.examination.effective_spec import EffectiveSpecs
+from pdinference.examination.tasks import PROGRAM
 from pdinference.inference.execute import Executor
 from pdinference.inference.reconcile import Reconciler
 from pdinference.inference.snapshotter import Snapshotter
