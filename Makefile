@@ -37,8 +37,8 @@ setup: ## Install Python dependencies into .venv
 	@$(UV) sync --quiet --frozen
 
 .PHONY: setup-vllm
-setup-vllm: setup ## Install vLLM (CPU), whose parser checks rendered command lines, and the router, too
-	@$(UV) sync --quiet --frozen --group vllm --group router
+setup-vllm: setup ## Install vLLM (CPU), whose parser checks rendered command lines
+	@$(UV) sync --quiet --frozen --group vllm
 
 .PHONY: demo
 demo: setup ## Demo on a real cluster: operator, model, requests, and evidence of the KV transfer
@@ -67,9 +67,9 @@ test-unit: $(ENVIRONMENT) ## Unit tests, in seconds
 	$(RUN) pytest -m 'not vllm' --ignore=tests/integration --ignore=tests/charts $(ARGS)
 
 .PHONY: explore
-explore: setup ## Property tests and the fuzzer of hostile resources with new examples; `make test` uses fixed ones
+explore: setup ## Property tests and the fuzzers of hostile resources and requests with new examples; `make test` uses fixed ones
 	$(RUN) pytest -m 'hypothesis and not vllm' --ignore=tests/integration --hypothesis-profile=explore $(ARGS)
-	HOSTILE_SEED=$(or $(SEED),$$RANDOM) HOSTILE_CASES=20000 $(RUN) pytest tests/hostile/test_fuzzer.py $(ARGS)
+	HOSTILE_SEED=$(or $(SEED),$$RANDOM) HOSTILE_CASES=20000 $(RUN) pytest tests/hostile/test_fuzzer.py tests/router/test_fuzzer.py $(ARGS)
 
 .PHONY: mutants
 mutants: setup ## Mutation tests of the planning code: make mutants ARGS='rollout memory.split'
@@ -77,7 +77,7 @@ mutants: setup ## Mutation tests of the planning code: make mutants ARGS='rollou
 	$(RUN) python -m tests.mutants $(ARGS)
 
 .PHONY: test-vllm
-test-vllm: setup-vllm ## Rendered command lines against the real vLLM parser and the real router
+test-vllm: setup-vllm ## Rendered command lines against the real vLLM parser
 	$(RUN) pytest -m vllm $(ARGS)
 
 .PHONY: test-charts

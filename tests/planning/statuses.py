@@ -44,7 +44,7 @@ ASLEEP = replace(
     workloads={**SERVING.workloads, **{role: replace(workload(role), desired=0) for role in ENGINE_ROLES}},
     pods=(pod(Role.ROUTER),),
     autoscalers={Role.PARAMETER: None, Role.DECODE: None},
-    queues_requests=True,
+    scales_to_zero=True,
     asleep=True,
 )
 

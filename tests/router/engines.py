@@ -2,9 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +20,7 @@ from pdinference.router.dispatch import Rules
 from pdinference.router.pods import Observed, Pods
 from pdinference.router.run import Serving, Settings, serving
 
+ENGINE_LOGGER = "engine"
 P, D = Role.PARAMETER, Role.DECODE
 PARAMS = {"do_remote_prefill": True, "remote_engine_id": "p", "remote_block_ids": [[1, 2]], "pp_size": 2}
 ENGINE_ID = "b7e4"
@@ -35,11 +38,13 @@ class Engine:
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[Any] = []
         self.raw: list[bytes] = []
+        self.lines: list[str] = []
         self.go_on = asyncio.Event()
         self.go_on.set()
         self.arrived = asyncio.Event()
         self.left = asyncio.Event()
         self.healthy = True
+        self.steps: Iterator[int] = count()
         self._runner: web.AppRunner | None = None
 
     @property
@@ -49,8 +54,15 @@ class Engine:
     async def start(self) -> None:
         app = web.Application(client_max_size=2**26)
         app.router.add_get("/health", self._health)
+        app.router.add_get("/metrics", self._metrics)
         app.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+        self._runner = web.AppRunner(
+            app,
+            shutdown_timeout=0.1,
+            handler_cancellation=True,
+            access_log=None,
+            logger=logging.getLogger(ENGINE_LOGGER),
+        )
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
         self.port = self._runner.addresses[0][1]
@@ -67,12 +79,19 @@ class Engine:
             await asyncio.Event().wait()
         return web.Response()
 
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(text=f'vllm:iteration_tokens_total_count{{engine="0"}} {next(self.steps)}\n')
+
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
         self.raw.append(raw)
-        if request.content_type == "application/json" and raw:
-            self.bodies.append(json.loads(raw))
+        self.lines.append(f"{request.method} {request.raw_path}")
         self.headers.append(request.headers.copy())
+        if request.content_type == "application/json" and raw:
+            try:
+                self.bodies.append(json.loads(raw))
+            except (ValueError, RecursionError):
+                return web.json_response({"error": {"message": "not JSON", "code": 400}}, status=400)
         self.arrived.set()
         try:
             if self.fault is not None:
@@ -162,7 +181,9 @@ class Fleet:
     async def start(self, settings: Settings) -> None:
         """Start the router."""
         self.serving = await self._router.enter_async_context(serving(settings, self.pods, _nothing))
-        self.url, self.state = (f"http://127.0.0.1:{port}" for port in (self.serving.port, self.serving.state_port))
+        self.url, self.state = (
+            f"http://{settings.host}:{port}" for port in (self.serving.port, self.serving.state_port)
+        )
 
     def __getitem__(self, name: str) -> Engine:
         return self.engines[name]

@@ -17,8 +17,6 @@ NAMES = get_args(RouterPolicy)
 
 
 class Sent:
-    silent_since = 0.0
-
     def abort(self, reason: str) -> None: ...
 
 

@@ -18,6 +18,7 @@ from pdinference.engine.batch import Service
 from pdinference.engine.vllm import served_model_name
 from pdinference.manifests import Rendered, RenderSettings, render
 from pdinference.planning.condition_changes import ConditionResult
+from pdinference.planning.exposure import clients_authenticated
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.pinning import pinned
 from pdinference.planning.scaling.scale_spec import ScaleSpec
@@ -72,6 +73,7 @@ class Desired:
         spec: Digest of the spec.
         memory: Whether the model fits its devices.
         pinned: Whether P is pinned to products; None where P has no accelerator.
+        clients_authenticated: Whether clients outside the cluster need an API key; None where they reach no router.
         facts: The known facts of the model; when they change, the memory verdict may change.
         replicas: `replicas` of each role; for autoscaled roles, the initial count.
         service: How clients inside the cluster reach it.
@@ -82,6 +84,7 @@ class Desired:
         verifies_model: Whether P and D check their model before vLLM starts.
         progress_deadline: How long a roll-out may make no progress.
         sleeps_after: Seconds without a request until P and D scale to zero; None for never.
+        decode_computes_prompts: Whether D computes prompts while no P pod is ready.
     """
 
     uid: str
@@ -93,6 +96,7 @@ class Desired:
     fingerprints: Mapping[ChildKey, str]
     memory: MemoryVerdict
     pinned: ConditionResult | None
+    clients_authenticated: ConditionResult | None
     facts: str
     engines: Mapping[ChildKey, Role]
     scale: ScaleSpec
@@ -100,6 +104,7 @@ class Desired:
     model: DesiredModel | None = None
     verifies_model: bool = False
     sleeps_after: int | None = None
+    decode_computes_prompts: bool = True
 
     @property
     def autoscaled(self) -> tuple[Role, ...]:
@@ -155,6 +160,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         fingerprints={child.key: child.fingerprint for child in children},
         memory=examination.memory,
         pinned=pinned(spec),
+        clients_authenticated=clients_authenticated(spec),
         facts=_facts(model),
         engines={child.key: role for child in children if (role := _engine_role(child)) is not None},
         scale=ScaleSpec.from_spec(spec),
@@ -162,6 +168,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         verifies_model=spec.model.on_volume,
         progress_deadline=timedelta(seconds=defaults.progress_deadline_seconds(spec)),
         sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
+        decode_computes_prompts=spec.router.when_no_prefill == "Serve",
     )
     return desired, children
 

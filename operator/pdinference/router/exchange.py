@@ -9,7 +9,7 @@ from typing import Final
 
 import aiohttp
 import msgspec
-from multidict import CIMultiDict, CIMultiDictProxy
+from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
 from pdinference.router import tracing
 from pdinference.router.pods import Pod
@@ -70,7 +70,7 @@ class Stream:
         """
         with self._exchange.failures():
             async for chunk in self._response.content.iter_any():
-                self._exchange.heard()
+                self.pod.heard()
                 yield chunk
 
 
@@ -79,21 +79,14 @@ class Exchange:
 
     Attributes:
         pod: Where it went.
-        silent_since: When the pod last sent something; the start of the request before that.
     """
 
     def __init__(self, pod: Pod, session: aiohttp.ClientSession) -> None:
         self.pod = pod
-        self.silent_since = 0.0
         self._session = session
-        self._loop = asyncio.get_running_loop()
         self._response: aiohttp.ClientResponse | None = None
         self._beginning: asyncio.Task[Whole | Stream] | None = None
         self._lost = ""
-
-    def heard(self) -> None:
-        """Note that the pod sent something."""
-        self.silent_since = self._loop.time()
 
     def abort(self, reason: str) -> None:
         """End it as a failure of the pod."""
@@ -138,7 +131,6 @@ class Exchange:
         Raises:
             PodFailure: The pod did not answer, or cannot serve the request now.
         """
-        self.heard()
         self._beginning = asyncio.create_task(self._begin(method, (url or self.pod.url) + path, headers, body))
         try:
             with self.failures():
@@ -150,18 +142,20 @@ class Exchange:
         return answer
 
     async def _begin(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Whole | Stream:
+        sent = CIMultiDict(headers)
+        sent.update(tracing.headers())
         self._response = response = await self._session.request(
-            method, url, headers={**headers, **tracing.headers()}, data=body, allow_redirects=False
+            method, url, headers=sent, data=body, allow_redirects=False
         )
         if response.content_type == _EVENTS and response.status == HTTPStatus.OK:
             first = await response.content.readany()
-            self.heard()
+            self.pod.heard()
             if not first or _is_fault(first):
                 raise PodFailure("empty_stream" if not first else "error_event")
             return Stream(self, response, first)
         length, chunks = 0, []
         async for chunk in response.content.iter_any():
-            self.heard()
+            self.pod.heard()
             chunks.append(chunk)
             length += len(chunk)
             if length > _LONGEST_ANSWER:
@@ -191,9 +185,9 @@ async def exchange(pod: Pod, session: aiohttp.ClientSession, tokens: int) -> Asy
             found.close()
 
 
-def end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:
+def end_to_end(headers: MultiMapping[str]) -> CIMultiDict[str]:
     """The headers that go on to the next hop (RFC 9110, section 7.6.1), without lengths and encodings of bodies."""
-    named = {name.strip().lower() for name in headers.get("Connection", "").split(",")}
+    named = {name.strip().lower() for value in headers.getall("Connection", ()) for name in value.split(",")}
     return CIMultiDict(
         (name, value)
         for name, value in headers.items()

@@ -32,10 +32,6 @@ class Observed:
 class UnderWay(Protocol):
     """A request that was sent to a pod."""
 
-    @property
-    def silent_since(self) -> float:
-        """When the pod last sent something, on the clock of the event loop."""
-
     def abort(self, reason: str) -> None:
         """End it as a failure of the pod."""
 
@@ -47,6 +43,7 @@ class Pod:
     Attributes:
         tokens: Estimated prompt tokens of the requests that are under way.
         under_way: These requests.
+        heard_at: When it last sent something, or got a request without having another, on the clock of the event loop.
         failures: Failures since the last success.
         paused_until: Before this time it gets no requests, because it has failed.
         engine: Id of the engine of a P pod, from its bootstrap server; empty before it was needed.
@@ -55,6 +52,7 @@ class Pod:
     observed: Observed
     tokens: int = 0
     under_way: set[UnderWay] = field(default_factory=set)
+    heard_at: float = 0.0
     failures: int = 0
     paused_until: float = 0.0
     engine: str = ""
@@ -72,6 +70,8 @@ class Pod:
     @contextmanager
     def sending(self, request: UnderWay, tokens: int) -> Iterator[None]:
         """Count a request for as long as it is under way."""
+        if not self.under_way:
+            self.heard()
         self.under_way.add(request)
         self.tokens += tokens
         try:
@@ -79,6 +79,10 @@ class Pod:
         finally:
             self.tokens -= tokens
             self.under_way.discard(request)
+
+    def heard(self) -> None:
+        """Note that it sent something."""
+        self.heard_at = asyncio.get_running_loop().time()
 
     def lost(self, reason: str) -> None:
         """End all requests to it."""
