@@ -193,20 +193,5 @@ class Router(ApiModel):
         return host if self.port == self._default_port else f"{host}:{self.port}"
 
     @property
-<<<<<<< HEAD
-=======
-    def admits_every_address(self) -> bool:
-        """Whether `clients` lists all IPv4 or all IPv6 addresses, possibly in parts."""
-        networks = [ipaddress.ip_network(client.cidr) for client in self.clients or () if client.cidr is not None]
-        v4 = [network for network in networks if isinstance(network, ipaddress.IPv4Network)]
-        v6 = [network for network in networks if isinstance(network, ipaddress.IPv6Network)]
-        widest = [
-            *(network.prefixlen for network in ipaddress.collapse_addresses(v4)),
-            *(network.prefixlen for network in ipaddress.collapse_addresses(v6)),
-        ]
-        return 0 in widest
-
-    @property
->>>>>>> h/batch
     def _default_port(self) -> int:
         return _HTTPS_PORT if self.tls else _HTTP_PORT
