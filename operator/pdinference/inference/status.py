@@ -35,6 +35,7 @@ def _inputs(snapshot: Snapshot, plan: Plan, executed: ExecutionResult) -> Status
         pinned=desired.pinned,
         clients_authenticated=desired.clients_authenticated,
         model=after.model,
+        route=after.route,
         verifies_model=desired.verifies_model,
         scales_to_zero=desired.sleeps_after is not None,
         decode_computes_prompts=desired.decode_computes_prompts,

@@ -105,7 +105,7 @@ class Dispatcher:
         async with AsyncExitStack() as stack:
             while True:
                 params = await self._prefilled(call, record, until) if call.split else None
-                pod = await self._pod(call, failed, until)
+                pod = await self._pod(call, failed, until, record)
                 try:
                     with record.stage("first_token"):
                         sent = await stack.enter_async_context(exchange(pod, self.session, call.tokens))
@@ -130,7 +130,7 @@ class Dispatcher:
             if not pods:
                 if self.rules.when_no_prefill != "Wait":
                     break
-                await self._wait(Role.PARAMETER, until)
+                await self._wait(Role.PARAMETER, until, record)
                 failed.pods.clear()
                 continue
             pod = self.rules.choose[Role.PARAMETER](pods, call)
@@ -185,18 +185,18 @@ class Dispatcher:
         # The id is unique even if a client sends the same request id twice.
         return Prefill(f"xfer-{uuid4()}", pod.engine, bootstrap)
 
-    async def _pod(self, call: Call, failed: "_Failed", until: float) -> Pod:
+    async def _pod(self, call: Call, failed: "_Failed", until: float, record: Record) -> Pod:
         """A D pod for a call: one that has not failed it, if there is one."""
         while not self.pods.available(Role.DECODE):
-            await self._wait(Role.DECODE, until)
+            await self._wait(Role.DECODE, until, record)
         pods = self._choices(Role.DECODE, failed) or self.pods.available(Role.DECODE)
         return self.rules.choose[Role.DECODE](pods, call)
 
     def _choices(self, role: Role, failed: "_Failed") -> list[Pod]:
         return [pod for pod in self.pods.available(role) if pod not in failed.pods]
 
-    async def _wait(self, role: Role, until: float) -> None:
-        with self._queue():
+    async def _wait(self, role: Role, until: float, record: Record) -> None:
+        with self._queue(), record.stage("queue"):
             ready = asyncio.ensure_future(self.pods.wait(role, until))
             ending = asyncio.ensure_future(self._ending.wait())
             try:

@@ -111,9 +111,7 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         monitor = Monitor(pods, session, silence=settings.silence, stall=settings.stall)
         tasks = [
             asyncio.create_task(discover(), name="discovery"),
-            asyncio.create_task(
-                Monitor(pods, session, silence=settings.silence, stall=settings.stall).forever(), name="monitor"
-            ),
+            asyncio.create_task(monitor.forever(), name="monitor"),
         ]
         if settings.keys is not None:
             tasks.append(asyncio.create_task(settings.keys.forever(), name="keys"))

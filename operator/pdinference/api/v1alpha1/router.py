@@ -5,8 +5,18 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from pdinference.api.v1alpha1.base import ApiModel, ImageReference, LabelValue, Matches, ObjectName, QualifiedName, Rule
+from pdinference.api.v1alpha1.base import (
+    ApiModel,
+    ImageReference,
+    LabelValue,
+    Matches,
+    NamespaceName,
+    ObjectName,
+    QualifiedName,
+    Rule,
+)
 from pdinference.api.v1alpha1.roles.role import Placement, PodTemplate, Resources
+from pdinference.api.v1alpha1.route import Route
 
 RouterPolicy = Literal["random", "round_robin", "cache_aware", "power_of_two", "least_loaded", "consistent_hash"]
 WhenNoPrefill = Literal["Serve", "Wait", "Fail"]
@@ -14,11 +24,6 @@ KeyName = Annotated[
     str,
     Field(max_length=63),
     Matches("^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", "Write a key of the Secret, for example team-a."),
-]
-NamespaceName = Annotated[
-    str,
-    Field(max_length=63),
-    Matches("^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "Write the name of a namespace, for example team-a."),
 ]
 
 
@@ -156,6 +161,8 @@ class Router(ApiModel):
     router's pods (strategic merge)."""
     service: RouterService = Field(default_factory=RouterService)
     """The Service that clients use."""
+    route: Route | None = None
+    """HTTPRoute from a Gateway to the Service. Default: none."""
 
     @property
     def port(self) -> int:

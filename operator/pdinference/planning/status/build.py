@@ -13,6 +13,7 @@ from pdinference.api.v1alpha1.conditions import (
     MODEL_READY,
     PINNED,
     READY,
+    ROUTE_ACCEPTED,
 )
 from pdinference.api.v1alpha1.status import ModelStatus
 from pdinference.planning.condition_changes import ROLE_CONDITIONS, build_conditions, carry_over
@@ -27,6 +28,7 @@ from pdinference.planning.status.progressing import kstatus, progressing
 from pdinference.planning.status.prompts import decode_computes_prompts
 from pdinference.planning.status.ready import ready
 from pdinference.planning.status.roles import role_ready, role_status
+from pdinference.planning.status.route import route_accepted
 
 HTTP_PORT = 80
 
@@ -54,6 +56,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         CLIENTS_AUTHENTICATED: inputs.clients_authenticated,
         AUTOSCALING: autoscaling(inputs),
         DECODE_COMPUTES_PROMPTS: decode_computes_prompts(inputs, previous),
+        ROUTE_ACCEPTED: route_accepted(inputs),
     }
     fresh = build_conditions(results, generation=inputs.generation, now=now)
     return Status(
