@@ -44,6 +44,13 @@ def test_every_address_as_a_client_needs_keys(document: Make) -> None:
     assert not warnings(document, OPEN | KEYS), "TLS may end at a load balancer of the cluster's owner"
 
 
+def test_a_route_needs_keys_but_no_tls(document: Make) -> None:
+    """TLS usually ends at the Gateway."""
+    route = {"route": {"parentRefs": [{"name": "public"}]}}
+    assert warnings(document, route).keys() == {"spec.router.route"}
+    assert not warnings(document, route | KEYS)
+
+
 @pytest.mark.parametrize("router", [{}, KEYS, {"clients": []}, {"clients": [{"cidr": "10.0.0.0/8"}]}], ids=str)
 def test_clients_in_the_cluster_need_none(document: Make, router: Json) -> None:
     assert not warnings(document, router)

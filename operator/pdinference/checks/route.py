@@ -16,9 +16,3 @@ def route_warnings(router: Router) -> Iterator[Problem]:
             "With spec.router.tls the Gateway has to connect to the router by TLS. Create a BackendTLSPolicy for the "
             "Service of this PDInference; the operator does not.",
         )
-    if router.api_keys is None:
-        yield Problem(
-            "spec.router.route",
-            "Everyone who can reach the Gateway may send requests. Set spec.router.apiKeys, or let the Gateway "
-            "authenticate clients.",
-        )

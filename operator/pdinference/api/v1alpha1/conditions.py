@@ -196,7 +196,8 @@ TABLE: Final = (
             "False": "Clients outside the cluster can send requests without an API key. This is valid.",
         },
         reasons={"True": frozenset({"ApiKeys"}), "False": frozenset({"NoApiKeys"})},
-        present="`router.service.type` or `router.clients` exposes the router to clients outside the cluster",
+        present="`router.service.type`, `router.clients` or `router.route` exposes the router to clients outside the "
+        "cluster",
         module="exposure",
     ),
     ConditionType(
