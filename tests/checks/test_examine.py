@@ -307,22 +307,6 @@ def test_an_image_for_gpus_is_worth_a_warning_on_cpu(document: Make, image: str,
     assert "spec.engine.image" not in {warning.field for warning in on_gpus.warnings}
 
 
-def test_a_route_is_worth_a_warning_without_keys_and_with_tls(document: Make) -> None:
-    def warned(**router: Any) -> list[str]:
-        route = {"parentRefs": [{"name": "public"}]}
-        found = examined(document(parameter=H200, router={"route": route, **router})).warnings
-        assert {warning.field for warning in found} <= {"spec.router.route"}
-        return [warning.message for warning in found]
-
-    keys, tls = {"apiKeys": {"secretName": "keys"}}, {"tls": {"secretName": "certificate"}}
-    (open_to_all,) = warned()
-    assert "spec.router.apiKeys" in open_to_all
-    assert warned(**keys) == []
-    (encrypted,) = warned(**keys, **tls)
-    assert "BackendTLSPolicy" in encrypted
-    assert examined(document(parameter=H200, router=tls)).warnings == ()
-
-
 def test_the_same_document_gives_the_same_words(document: Make) -> None:
     made = document(model=model(LLAMA_8B), decode={"accelerator": {"products": ["NVIDIA-L4"]}})
     assert examined(made) == examined(made)

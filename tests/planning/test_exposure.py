@@ -12,7 +12,6 @@ Make = Callable[..., PDInference]
 Json = dict[str, Any]
 
 KEYS = {"apiKeys": {"secretName": "clients"}}
-ROUTE = {"route": {"parentRefs": [{"name": "public"}]}}
 SERVICE, CLIENTS = "spec.router.service.type", "spec.router.clients"
 
 
@@ -24,14 +23,12 @@ EXPOSED = [
     ({"service": {"type": "LoadBalancer"}}, SERVICE),
     ({"service": {"type": "NodePort"}}, SERVICE),
     ({"service": {"type": "LoadBalancer"}, "clients": []}, SERVICE),
+    ({"route": {"parentRefs": [{"name": "public"}]}, "clients": [{"namespace": "gateway"}]}, "spec.router.route"),
     (ranges("0.0.0.0/0"), CLIENTS),
     (ranges("::/0"), CLIENTS),
     (ranges("10.0.0.0/8", "0.0.0.0/0"), CLIENTS),
     (ranges("0.0.0.0/1", "128.0.0.0/1"), CLIENTS),
     (ranges("::/1", "8000::/2", "c000::/2"), CLIENTS),
-    (ROUTE, "spec.router.route"),
-    (ROUTE | {"clients": [{"namespace": "gateway"}]}, "spec.router.route"),
-    (ROUTE | {"service": {"type": "LoadBalancer"}}, SERVICE),
 ]
 INSIDE = [
     {},
@@ -51,16 +48,6 @@ def test_clients_outside_without_keys_make_it_false(resource: Make, router: Json
     assert found[:2] == ("False", "NoApiKeys")
     assert found.message.startswith(f"{field}: ")
     assert "Set spec.router.apiKeys" in found.message
-
-
-def test_a_gateway_may_authenticate_clients_but_not_a_service(resource: Make) -> None:
-    by_route, by_service = (
-        clients_authenticated(resource(router=router).spec) for router in (ROUTE, {"service": {"type": "NodePort"}})
-    )
-    assert by_route is not None
-    assert by_service is not None
-    assert "let the Gateway authenticate clients" in by_route.message
-    assert "Gateway" not in by_service.message
 
 
 @pytest.mark.parametrize(("router", "field"), EXPOSED, ids=str)

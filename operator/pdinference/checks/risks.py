@@ -7,7 +7,7 @@ from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
 from pdinference.checks.options import is_official
-from pdinference.planning.exposure import exposed_by, without_keys
+from pdinference.planning.exposure import NO_API_KEYS, exposed_by
 from pdinference.planning.pinning import not_pinned
 
 _COMMIT = re.compile("^[0-9a-f]{40}$")
@@ -50,7 +50,7 @@ def _exposure(spec: Spec) -> Iterator[Problem]:
     """Clients outside the cluster without API keys, or with keys that others can read on the way."""
     router = spec.router
     if (field := exposed_by(spec)) is not None and router.api_keys is None:
-        yield Problem(field, without_keys(field))
+        yield Problem(field, NO_API_KEYS)
     if router.service.type != "ClusterIP" and router.api_keys is not None and router.tls is None:
         yield Problem(
             "spec.router.tls",

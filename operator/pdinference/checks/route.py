@@ -8,9 +8,7 @@ from pdinference.api.validation import Problem
 
 def route_warnings(router: Router) -> Iterator[Problem]:
     """What a route needs that the operator does not create."""
-    if router.route is None:
-        return
-    if router.tls is not None:
+    if router.route is not None and router.tls is not None:
         yield Problem(
             "spec.router.route",
             "With spec.router.tls the Gateway has to connect to the router by TLS. Create a BackendTLSPolicy for the "

@@ -20,7 +20,7 @@ def _inputs(snapshot: Snapshot, plan: Plan, executed: ExecutionResult) -> Status
         namespace=snapshot.owner.namespace,
         name=snapshot.owner.name,
         generation=snapshot.resource.generation,
-        port=desired.port,
+        url=desired.service.url,
         target=desired.revision,
         desired=desired.replicas,
         rollout=plan.rollout,

@@ -1,9 +1,14 @@
 """The condition ClientsAuthenticated: whether clients outside the cluster need an API key."""
 
+from typing import Final
+
 from pdinference.api.v1alpha1 import Spec
 from pdinference.planning.condition_changes import ConditionResult
 
-_ROUTE = "spec.router.route"
+NO_API_KEYS: Final = (
+    "Clients outside the cluster can send requests without an API key. Set spec.router.apiKeys, or use a Service of "
+    "type ClusterIP without a route and admit only clients in the cluster."
+)
 
 
 def clients_authenticated(spec: Spec) -> ConditionResult | None:
@@ -12,7 +17,7 @@ def clients_authenticated(spec: Spec) -> ConditionResult | None:
     if field is None:
         return None
     if spec.router.api_keys is None:
-        return ConditionResult("False", "NoApiKeys", f"{field}: {without_keys(field)}")
+        return ConditionResult("False", "NoApiKeys", f"{field}: {NO_API_KEYS}")
     return ConditionResult("True", "ApiKeys", f"Clients outside the cluster ({field}) need an API key.")
 
 
@@ -22,14 +27,4 @@ def exposed_by(spec: Spec) -> str | None:
         return "spec.router.service.type"
     if spec.router.admits_every_address:
         return "spec.router.clients"
-    return _ROUTE if spec.router.route is not None else None
-
-
-def without_keys(field: str) -> str:
-    """The message for a router that this field exposes and that has no API keys."""
-    other = (
-        "let the Gateway authenticate clients"
-        if field == _ROUTE
-        else "use a Service of type ClusterIP and admit only clients in the cluster"
-    )
-    return f"Clients outside the cluster can send requests without an API key. Set spec.router.apiKeys, or {other}."
+    return "spec.router.route" if spec.router.route is not None else None

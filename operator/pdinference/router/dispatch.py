@@ -12,7 +12,7 @@ from uuid import uuid4
 import aiohttp
 import msgspec
 
-from pdinference.api.names import Role
+from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.router import WhenNoPrefill
 from pdinference.engine.connectors.handover import Handover, HandoverError, Prefill, TransferParams
 from pdinference.router.calls import Call
@@ -91,6 +91,12 @@ class Dispatcher:
     def end(self) -> None:
         """Refuse the requests that wait, and those that would: the process ends."""
         self._ending.set()
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether each role that a request needs has a pod that can get it now."""
+        needed = (Role.DECODE,) if self.rules.when_no_prefill == "Serve" else ENGINE_ROLES
+        return all(self.pods.available(role) for role in needed)
 
     @asynccontextmanager
     async def answer(self, call: Call, record: Record) -> AsyncIterator[Whole | Stream]:

@@ -25,8 +25,8 @@ from pdinference.controller.status_writer import Reporter
 from pdinference.controller.supervisor import Supervisor
 from pdinference.controller.workers import KindDispatcher, Workers
 from pdinference.examination.client import Examinations
+from pdinference.examination.effective_spec import EffectiveSpecs
 from pdinference.examination.tasks import PROGRAM
-from pdinference.inference.effective_spec import EffectiveSpecs
 from pdinference.inference.execute import Executor
 from pdinference.inference.reconcile import Reconciler
 from pdinference.inference.snapshotter import Snapshotter
@@ -116,6 +116,7 @@ class Application:
         reporter = Reporter(api, self.cache, events, self.metrics)
         examinations = Examinations(self.isolated.lanes["reconcile"])
         history = History(api, self.cache)
+        specs = EffectiveSpecs(examinations, history)
         snapshotter = Snapshotter(
             self.cache,
             self.load_monitor.measured,
@@ -136,7 +137,7 @@ class Application:
             ),
             reporter=reporter,
             metrics=self.metrics,
-            specs=EffectiveSpecs(examinations, history),
+            specs=specs,
         )
         batches = BatchReconciler(
             api=api,
@@ -146,6 +147,7 @@ class Application:
             metrics=self.metrics,
             settings=settings.render,
             examinations=examinations,
+            specs=specs,
             progress=self.load_monitor.progress,
         )
         return KindDispatcher({names.KIND: inferences, names.BATCH_KIND: batches})

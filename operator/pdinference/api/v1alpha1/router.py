@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
+from pdinference.api.names import router_service
 from pdinference.api.v1alpha1.base import (
     ApiModel,
     ImageReference,
@@ -38,7 +39,7 @@ def _network(value: str) -> str:
     return str(network)
 
 
-HTTP_PORT = 80
+_HTTP_PORT = 80
 _HTTPS_PORT = 443
 _NO_NETWORK = "Write a range of addresses with all bits of the host zero, for example 192.0.2.0/24."
 Cidr = Annotated[
@@ -167,7 +168,7 @@ class Router(ApiModel):
     @property
     def port(self) -> int:
         """Port of the Service."""
-        return self.service.port or (_HTTPS_PORT if self.tls else HTTP_PORT)
+        return self.service.port or self._default_port
 
     @property
     def admits_every_address(self) -> bool:
@@ -180,3 +181,17 @@ class Router(ApiModel):
             *(network.prefixlen for network in ipaddress.collapse_addresses(v6)),
         ]
         return 0 in widest
+
+    def url(self, namespace: str, name: str) -> str:
+        """Base URL for clients inside the cluster.
+
+        Args:
+            namespace: Namespace of the PDInference.
+            name: Its name.
+        """
+        host = f"{'https' if self.tls else 'http'}://{router_service(name)}.{namespace}.svc"
+        return host if self.port == self._default_port else f"{host}:{self.port}"
+
+    @property
+    def _default_port(self) -> int:
+        return _HTTPS_PORT if self.tls else _HTTP_PORT

@@ -2,7 +2,6 @@
 
 from datetime import datetime
 
-from pdinference.api import names
 from pdinference.api.names import SERVING_ROLES
 from pdinference.api.v1alpha1 import PlanStatus, RolesStatus, Status
 from pdinference.api.v1alpha1.conditions import (
@@ -29,8 +28,6 @@ from pdinference.planning.status.prompts import decode_computes_prompts
 from pdinference.planning.status.ready import ready
 from pdinference.planning.status.roles import role_ready, role_status
 from pdinference.planning.status.route import route_accepted
-
-HTTP_PORT = 80
 
 
 def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> Status:
@@ -61,7 +58,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
     fresh = build_conditions(results, generation=inputs.generation, now=now)
     return Status(
         observed_generation=inputs.generation,
-        url=service_url(inputs.namespace, inputs.name, inputs.port),
+        url=inputs.url,
         revision=inputs.target,
         serving_revision=inputs.rollout.serving,
         roles=RolesStatus(**{role.value: status for role, status in roles.items()}),
@@ -70,12 +67,6 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         last_progress_time=since,
         conditions=carry_over(fresh, previous.conditions),
     )
-
-
-def service_url(namespace: str, name: str, port: int) -> str:
-    """Where clients inside the cluster send requests."""
-    host = f"http://{names.router_service(name)}.{namespace}.svc"
-    return host if port == HTTP_PORT else f"{host}:{port}"
 
 
 def _model(inputs: StatusInputs, previous: Status) -> ModelStatus | None:

@@ -20,6 +20,7 @@ class StatusInputs:
     """Everything from which the status of a PDInference is computed.
 
     Attributes:
+        url: Base URL for clients inside the cluster.
         workloads: The live workload of each role in the target revision; absent while it does not exist.
         pods: All live pods of the resource, of any revision.
         failures: Children that could not be applied or pruned in this reconcile.
@@ -45,7 +46,7 @@ class StatusInputs:
     namespace: str
     name: str
     generation: int
-    port: int
+    url: str
     target: str
     desired: Mapping[Role, int]
     rollout: RolloutPlan
