@@ -37,8 +37,8 @@ setup: ## Install Python dependencies into .venv
 	@$(UV) sync --quiet --frozen
 
 .PHONY: setup-vllm
-setup-vllm: setup ## Install vLLM (CPU), whose parser checks rendered command lines, and the router, too
-	@$(UV) sync --quiet --frozen --group vllm --group router
+setup-vllm: setup ## Install vLLM (CPU), whose parser checks rendered command lines
+	@$(UV) sync --quiet --frozen --group vllm
 
 .PHONY: demo
 demo: setup ## Demo on a real cluster: operator, model, requests, and evidence of the KV transfer
@@ -77,7 +77,7 @@ mutants: setup ## Mutation tests of the planning code: make mutants ARGS='rollou
 	$(RUN) python -m tests.mutants $(ARGS)
 
 .PHONY: test-vllm
-test-vllm: setup-vllm ## Rendered command lines against the real vLLM parser and the real router
+test-vllm: setup-vllm ## Rendered command lines against the real vLLM parser
 	$(RUN) pytest -m vllm $(ARGS)
 
 .PHONY: test-charts

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 import httpx
@@ -52,7 +53,7 @@ _cluster = click.option(
 
 @cli.command()
 @_cluster
-@click.option("--registry", help="With --cluster current: where operator, router and vllm-cpu were pushed to.")
+@click.option("--registry", help="With --cluster current: where operator and vllm-cpu were pushed to.")
 @click.option("--tag", default="0.1.0", show_default=True, help="With --registry: tag of the images.")
 def up(cluster: str, registry: str | None, tag: str) -> None:
     """Bring everything up, send requests, and show that the KV cache moved."""
@@ -69,7 +70,7 @@ def up(cluster: str, registry: str | None, tag: str) -> None:
 
     headline("Requests through the router")
     before = transfer(kubectl, NAME)
-    port = resource["spec"]["router"]["service"]["port"]
+    port = urlsplit(resource["status"]["url"]).port or 80
     with kubectl.port_forward(f"service/{NAME}", port) as url:
         _show("chat completion", chat(url, NAME, "What is the KV cache?"))
         _show("completion of a long prompt", complete(url, NAME, LONG_PROMPT, max_tokens=64))
@@ -108,7 +109,7 @@ def _current(registry: str | None, tag: str) -> tuple[Kubectl, ImageReferences]:
             "  make demo CLUSTER=current REGISTRY=registry.example.com/pdinference\n"
             "README.md tells how to build and push them."
         )
-    references = ImageReferences(*(f"{registry}/{name}:{tag}" for name in ("operator", "router", "vllm-cpu")))
+    references = ImageReferences(*(f"{registry}/{name}:{tag}" for name in ("operator", "vllm-cpu")))
     return Kubectl(None, NAMESPACE), references
 
 

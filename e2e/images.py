@@ -1,8 +1,8 @@
 """Builds the images of images/ on a machine without Docker and without a registry.
 
     uv run python -m e2e.images build                      # all of them
-    uv run python -m e2e.images build operator router
-    uv run python -m e2e.images save router router.tar     # for `docker load`, `ctr images import`, kind, k3s
+    uv run python -m e2e.images build operator
+    uv run python -m e2e.images save operator operator.tar # for `docker load`, `ctr images import`, kind, k3s
     uv run python -m e2e.images requirements               # after a change of uv.lock
     uv run python -m e2e.images clean
 
@@ -51,7 +51,8 @@ _LINE_LENGTH: Final = 110
 _LAST_LINES: Final = 40
 _NEEDED_BYTES: Final = 12_000_000_000  # the largest image, its packed layer while it is committed, and slack
 _LABEL: Final = "io.pdinference.inputs"
-_ROUTER: Final = "0.1.17"
+_VLLM_ROUTER: Final = "images/router"
+"""Commits up to c7b90f0 had vllm-router in an image of its own."""
 _CUDA: Final = re.compile(r"(nvidia-|cuda-|triton$|nixl-cu12$)")
 _TORCH: Final = ("torch", "nvidia-cuda-cupti", "nvidia-cuda-runtime")
 
@@ -115,7 +116,6 @@ IMAGES: Final = {
             _project_version(),
             ("pyproject.toml", "uv.lock", "README.md", "LICENSE", "operator", "images/uv-requirements.txt"),
         ),
-        Image("router", _ROUTER, ("images/router", "images/uv-requirements.txt")),
         Image("vllm-cpu", "0.32.0", ("images/vllm-cpu", "images/uv-requirements.txt")),
     )
 }
@@ -141,19 +141,22 @@ def build_images(names: Sequence[str] = tuple(IMAGES)) -> dict[str, BuiltImage]:
         return {name: _up_to_date(IMAGES[name]) for name in names}
 
 
-def build_earlier(name: str, repository: Path, tag: str) -> BuiltImage:
-    """Build an image from the files of another commit, unless it is up to date.
+def build_earlier(repository: Path, tag: str) -> tuple[BuiltImage, BuiltImage]:
+    """Build the images of the operator and its router from the files of another commit, unless they are up to date.
 
     Args:
-        name: Its folder below images/.
         repository: The files of that commit.
-        tag: Of the reference, which must differ from that of this checkout's image.
+        tag: Of the references, which must differ from those of this checkout's images.
 
     Raises:
-        ImageError: The image can't be built; the message says why.
+        ImageError: An image can't be built; the message says why.
     """
+    images = [replace(IMAGES["operator"], repository=repository.absolute(), tag=tag)]
+    if (repository / _VLLM_ROUTER).exists():
+        images.append(Image("router", tag, (_VLLM_ROUTER, "images/uv-requirements.txt"), repository.absolute()))
     with locked(_lock()):
-        return _up_to_date(replace(IMAGES[name], repository=repository.absolute(), tag=tag))
+        built = [_up_to_date(image) for image in images]
+    return built[0], built[-1]
 
 
 def save(name: str, archive: Path) -> None:
@@ -216,7 +219,7 @@ def requirement_files(*, online: bool = True) -> dict[Path, str]:
         What belongs into each file, by its path.
 
     Raises:
-        ImageError: uv failed; it needs PyPI for the router's and its own pins.
+        ImageError: uv failed; it needs PyPI for its own pins.
     """
     locked_packages = _export_vllm()
     header = "# Written by `uv run python -m e2e.images requirements`; don't edit.\n"
@@ -227,7 +230,6 @@ def requirement_files(*, online: bool = True) -> dict[Path, str]:
         "images/vllm-cpu/requirements-torch.txt": "".join(torch.values()),
     }
     if online:
-        contents["images/router/requirements.txt"] = _compile(f"vllm-router=={_ROUTER}")
         contents["images/uv-requirements.txt"] = _compile(f"uv=={_uv_version()}")
     return {REPOSITORY / path: header + content for path, content in contents.items()}
 

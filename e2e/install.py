@@ -23,22 +23,23 @@ RELEASE = "pdinference"
 
 @dataclass(frozen=True)
 class ImageReferences:
-    """The three images, as `repository:tag`.
+    """The images, as `repository:tag`.
 
     Attributes:
+        router: The router's, if it is not the operator's, as in earlier releases.
         build: Identity of the operator image behind its tag, so that a new build under the same tag replaces the pod.
     """
 
     operator: str
-    router: str
     vllm: str
     build: str = ""
+    router: str = ""
 
 
 def local_references(built: Mapping[str, BuiltImage]) -> ImageReferences:
     """The images that were built on this machine."""
-    operator, router, vllm = (built[name] for name in ("operator", "router", "vllm-cpu"))
-    return ImageReferences(operator.reference, router.reference, vllm.reference, build=operator.content)
+    operator, vllm = (built[name] for name in ("operator", "vllm-cpu"))
+    return ImageReferences(operator.reference, vllm.reference, build=operator.content)
 
 
 def install_operator(kubectl: Kubectl, images: ImageReferences, *values: str, chart: Path = CHART) -> None:
@@ -46,7 +47,7 @@ def install_operator(kubectl: Kubectl, images: ImageReferences, *values: str, ch
 
     Args:
         kubectl: The cluster.
-        images: Which operator, and which router it gives to resources that name none.
+        images: Which operator.
         values: Further `name=value` settings of the chart.
         chart: The chart, which is this checkout's by default.
     """
@@ -54,7 +55,7 @@ def install_operator(kubectl: Kubectl, images: ImageReferences, *values: str, ch
     build = f"podAnnotations.build={images.build or 'released'}"
     settings = [
         *_image("image", images.operator),
-        *_image("router.image", images.router),
+        *_image("router.image", images.router or images.operator),
         *_image("model.image", images.operator),
         build,
         *values,

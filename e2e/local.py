@@ -16,7 +16,7 @@ _NEEDED_KIB = 8 * _GIB
 """Two pairs of vLLM pods at a time, as in a roll-out, take 9 GiB; one pair and the cluster take 6."""
 
 TOOLS = ("control-plane", "node", "coredns", "tiny", "helm")
-IMAGES = ("operator", "router", "vllm-cpu")
+IMAGES = ("operator", "vllm-cpu")
 
 
 def cluster_with_images(name: str, *, policies: bool = False) -> tuple[Cluster, Mapping[str, BuiltImage]]:

@@ -13,7 +13,7 @@ from e2e.requests import complete
 from e2e.transfer import transfer
 from e2e.waiting import wait_until
 from pdinference.api import names
-from pdinference.api.names import ENGINE_PORT, LABEL_NAME, LABEL_ROLE, ROUTER_PORT, Role
+from pdinference.api.names import ENGINE_PORT, LABEL_NAME, LABEL_ROLE, ROUTER_PORT, ROUTER_STATE_PORT, Role
 from pdinference.engine.connectors.registry import CONNECTORS
 
 pytestmark = pytest.mark.timeout(2400)
@@ -59,7 +59,7 @@ def elsewhere(serving: Serving) -> Iterator[Kubectl]:
     """Another namespace, with a stranger and a pod that has the labels of the router."""
     found = Kubectl(serving.cluster.kubeconfig, STRANGERS)
     apply(found, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": STRANGERS}})
-    started(found, pod("stranger", serving.images.operator, {}))
+    started(found, pod("stranger", serving.images.operator, {"app": "stranger"}))
     started(found, pod("impostor", serving.images.operator, names.role_selector(NAME, Role.ROUTER)))
     yield found
     found.run("delete", "namespace", STRANGERS, "--wait=false")
@@ -68,7 +68,7 @@ def elsewhere(serving: Serving) -> Iterator[Kubectl]:
 @pytest.fixture(scope="module")
 def stranger(serving: Serving) -> Iterator[str]:
     """A pod of the same namespace that has no part in serving."""
-    started(serving.kubectl, pod("stranger", serving.images.operator, {}))
+    started(serving.kubectl, pod("stranger", serving.images.operator, {"app": "stranger"}))
     yield "stranger"
     serving.kubectl.run("delete", "pod", "stranger", "--now")
 
@@ -95,16 +95,64 @@ def connects(kubectl: Kubectl, source: str, to: dict[str, Any], port: int) -> st
     return kubectl.run("exec", source, "--", "python3", "-c", _CONNECT, address, str(port)).strip()
 
 
-def test_strangers_do_not_reach_vllm_but_the_router(serving: Serving, stranger: str, elsewhere: Kubectl) -> None:
+def test_strangers_do_not_reach_vllm(serving: Serving, stranger: str, elsewhere: Kubectl) -> None:
     """Each port is one that another test connects to, so that it is the policy that keeps strangers out."""
-    parameter, decode, router = (role(serving, found) for found in (Role.PARAMETER, Role.DECODE, Role.ROUTER))
+    parameter, decode = role(serving, Role.PARAMETER), role(serving, Role.DECODE)
     sources = [(serving.kubectl, stranger), (elsewhere, "stranger"), (elsewhere, "impostor")]
     for kubectl, source in sources:
         where = f"{source} of {kubectl.namespace}"
         assert connects(kubectl, source, parameter, ENGINE_PORT) == "dropped", where
         assert connects(kubectl, source, parameter, SIDE_CHANNEL_PORT) == "dropped", where
         assert connects(kubectl, source, decode, ENGINE_PORT) == "dropped", where
-        assert connects(kubectl, source, router, ROUTER_PORT) == "connected", where
+
+
+def test_pods_of_its_namespace_reach_the_router_by_default(serving: Serving, stranger: str, elsewhere: Kubectl) -> None:
+    router = role(serving, Role.ROUTER)
+    assert connects(serving.kubectl, stranger, router, ROUTER_PORT) == "connected"
+    assert connects(serving.kubectl, stranger, router, ROUTER_STATE_PORT) == "dropped"
+    for source in ("stranger", "impostor"):
+        assert connects(elsewhere, source, router, ROUTER_PORT) == "dropped", source
+        assert connects(elsewhere, source, router, ROUTER_STATE_PORT) == "dropped", source
+
+
+@pytest.mark.parametrize(
+    ("clients", "admitted"),
+    [
+        ([], set()),
+        ([{"podLabels": {"app": "stranger"}}], {"stranger here"}),
+        ([{"namespace": STRANGERS, "podLabels": {"app": "stranger"}}], {"stranger elsewhere"}),
+        ([{"namespace": STRANGERS}], {"stranger elsewhere", "impostor elsewhere"}),
+    ],
+    ids=["nobody", "labels", "namespace and labels", "namespace"],
+)
+def test_clients_and_runners_alone_reach_the_router_if_it_names_its_clients(
+    serving: Serving, stranger: str, elsewhere: Kubectl, clients: list[dict[str, Any]], admitted: set[str]
+) -> None:
+    started(serving.kubectl, pod("runner", serving.images.operator, names.batch_labels("job")))
+    router = role(serving, Role.ROUTER)
+    sources = {
+        "stranger here": (serving.kubectl, stranger),
+        "stranger elsewhere": (elsewhere, "stranger"),
+        "impostor elsewhere": (elsewhere, "impostor"),
+    }
+
+    def connected() -> set[str]:
+        return {
+            name
+            for name, (kubectl, pod) in sources.items()
+            if connects(kubectl, pod, router, ROUTER_PORT) == "connected"
+        }
+
+    edit = {"spec": {"router": {"clients": clients}}}
+    serving.kubectl.run("patch", "pdi", NAME, "--type=merge", "-p", json.dumps(edit))
+    try:
+        wait_until("exactly the clients to connect", lambda: connected() == admitted)
+        assert connects(serving.kubectl, "runner", router, ROUTER_PORT) == "connected"
+        assert role(serving, Role.ROUTER)["metadata"]["uid"] == router["metadata"]["uid"], "its pod did not restart"
+    finally:
+        serving.kubectl.run("patch", "pdi", NAME, "--type=merge", "-p", '{"spec": {"router": {"clients": null}}}')
+        serving.kubectl.run("delete", "pod", "runner", "--now")
+    wait_until("the default to apply again", lambda: connected() == {"stranger here"})
 
 
 def test_the_router_reaches_the_api_of_vllm_alone(serving: Serving) -> None:
@@ -130,6 +178,9 @@ def test_the_operator_reads_metrics_and_reaches_no_other_port(serving: Serving) 
     for found in (Role.PARAMETER, Role.DECODE):
         assert connects(operator, source, role(serving, found), ENGINE_PORT) == "connected"
     assert connects(operator, source, role(serving, Role.PARAMETER), SIDE_CHANNEL_PORT) == "dropped"
+    router = role(serving, Role.ROUTER)
+    assert connects(operator, source, router, ROUTER_STATE_PORT) == "connected"
+    assert connects(operator, source, router, ROUTER_PORT) == "dropped"
 
 
 def test_the_operator_is_reached_on_its_two_ports_alone(serving: Serving, stranger: str) -> None:

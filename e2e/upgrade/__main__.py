@@ -280,12 +280,13 @@ def _is_ready(pod: Document) -> bool:
 def cli(folder: Path, tag: str, *, keep: bool) -> None:
     """Upgrade from the commit TAG, whose files are in FOLDER."""
     Cluster.discard(CLUSTER)
-    operator = build_earlier("operator", folder, tag)
+    operator, router = build_earlier(folder, tag)
     cluster, built = cluster_with_images(CLUSTER, policies=True)
     try:
-        cluster.load_image(operator.reference, storage=operator.storage)
+        for image in {operator, router}:
+            cluster.load_image(image.reference, storage=image.storage)
         present = local_references(built)
-        earlier = replace(present, operator=operator.reference, build=operator.content)
+        earlier = replace(present, operator=operator.reference, router=router.reference, build=operator.content)
         chart = folder.absolute() / "charts" / "pdinference-operator"
         Upgrade(Kubectl(cluster.kubeconfig, NAMESPACE), earlier, present, chart).run()
     finally:

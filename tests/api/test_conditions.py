@@ -15,7 +15,13 @@ from tests.conftest import REPOSITORY, Golden
 PAGE = REPOSITORY / "docs" / "resource.md"
 BEGIN, END = "<!-- conditions: made by `make generate` -->\n", "<!-- end of conditions -->\n"
 SOURCE = REPOSITORY / "operator" / "pdinference"
-JUDGING = ("planning/status", "planning/pod_diagnosis.py", "planning/model_report.py", "planning/pinning.py")
+JUDGING = (
+    "planning/status",
+    "planning/pod_diagnosis.py",
+    "planning/model_report.py",
+    "planning/pinning.py",
+    "planning/exposure.py",
+)
 """Where reasons are made; those of Autoscaling are in planning/scaling/condition.py."""
 
 

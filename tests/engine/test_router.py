@@ -1,41 +1,73 @@
 """The router's command."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pdinference.api.v1alpha1 import PDInference
+from pdinference.cli.router import run_command
 from pdinference.engine.router import router_command
 
+Make = Callable[..., PDInference]
+SLEEPY: dict[str, Any] = {
+    "parameter": {"autoscaling": {"maxReplicas": 2}},
+    "decode": {"autoscaling": {"maxReplicas": 2}},
+    "autoscaling": {"scaleToZero": {"maxQueuedRequests": 7, "maxWaitSeconds": 9}},
+}
+KEYS = {
+    "secretName": "keys",
+    "limits": [
+        {"name": "a", "requestsPerMinute": 60, "concurrentRequests": 2},
+        {"name": "b", "requestsPerMinute": 60},
+        {"name": "c", "concurrentRequests": 2},
+    ],
+}
 
-def test_it_sees_the_pods_of_one_revision_only(resource: Callable[..., PDInference]) -> None:
-    arguments = list(router_command(resource(), "abc").arguments)
-    for role, option in (("parameter", "--prefill-selector"), ("decode", "--decode-selector")):
-        start = arguments.index(option) + 1
-        assert arguments[start : start + 3] == [
-            "pdinference.io/name=llama",
-            f"pdinference.io/role={role}",
-            "pdinference.io/revision=abc",
-        ]
+
+def parsed(resource: PDInference, **settings: str) -> dict[str, Any]:
+    """The options as the program reads them."""
+    command = router_command(resource, "abc", **settings)
+    assert command.program == ("pdinference", "router", "run")
+    with run_command.make_context("run", list(command.arguments)) as context:
+        return context.params
 
 
-def test_it_looks_in_its_own_namespace(resource: Callable[..., PDInference]) -> None:
-    assert "--service-discovery-namespace=models" in router_command(resource(), "abc").arguments
+def test_it_watches_the_pods_of_one_revision(resource: Make) -> None:
+    found = parsed(resource())
+    assert {name: found[name] for name in ("namespace", "name", "revision")} == {
+        "namespace": "models",
+        "name": "llama",
+        "revision": "abc",
+    }
 
 
 @pytest.mark.parametrize(
     ("spec", "options"),
     [
-        ({}, ["--policy=round_robin", "--decode-policy=kv_aware"]),
-        ({"policy": "least_loaded"}, ["--policy=round_robin", "--decode-policy=kv_aware"]),
-        ({"policy": "cache_aware"}, ["--policy=cache_aware", "--decode-policy=kv_aware"]),
-        ({"policy": "round_robin"}, ["--policy=round_robin"]),
-        ({"policy": "power_of_two"}, ["--policy=power_of_two"]),
-        ({"policy": "consistent_hash"}, ["--policy=consistent_hash"]),
+        ({}, {"policy": "least_loaded", "when_no_prefill": "Serve", "migration": False}),
+        ({"policy": "cache_aware"}, {"policy": "cache_aware"}),
+        ({"whenNoPrefill": "Fail"}, {"when_no_prefill": "Fail"}),
+        ({"migration": True}, {"migration": True}),
+        ({}, {"api_keys_folder": None, "tls_folder": None, "otlp_endpoint": ""}),
     ],
 )
-def test_the_policy_is_the_users(
-    resource: Callable[..., PDInference], spec: dict[str, str], options: list[str]
-) -> None:
-    arguments = router_command(resource(router=spec), "abc").arguments
-    assert [argument for argument in arguments if "policy" in argument] == options
+def test_it_gets_the_settings_of_the_spec(resource: Make, spec: dict[str, Any], options: dict[str, Any]) -> None:
+    assert parsed(resource(router=spec)).items() >= options.items()
+
+
+def test_requests_wait_as_long_as_scale_to_zero_says(resource: Make) -> None:
+    without, scaled = parsed(resource()), parsed(resource(**SLEEPY))
+    assert (without["max_queued_requests"], without["max_wait_seconds"]) == (1000, 600)
+    assert (scaled["max_queued_requests"], scaled["max_wait_seconds"]) == (7, 9)
+
+
+def test_it_reads_keys_and_certificate_where_they_are_mounted(resource: Make) -> None:
+    found = parsed(resource(router={"apiKeys": KEYS, "tls": {"secretName": "tls"}}))
+    assert str(found["api_keys_folder"]) == "/etc/pdinference/api-keys"
+    assert str(found["tls_folder"]) == "/etc/pdinference/tls"
+    assert found["api_key_limit"] == ("a=60:2", "b=60:", "c=:2")
+
+
+def test_spans_go_where_the_installation_says(resource: Make) -> None:
+    assert parsed(resource(), otlp_endpoint="http://otel:4318")["otlp_endpoint"] == "http://otel:4318"

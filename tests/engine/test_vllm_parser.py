@@ -25,7 +25,7 @@ def test_examples_are_accepted(example: Path, role: Role) -> None:
         tiers = resource.spec.of(role).kv_tiers
         transfer = "NixlConnector"
         if resource.spec.parameter.parallelism.pipeline > 1:
-            transfer = "NixlPushConnector" if role is Role.PARAMETER else "StagedPushConnector"
+            transfer = "NixlPushConnector"
         assert config.kv_connector == ("MultiConnector" if tiers else transfer)
         assert config.kv_load_failure_policy == "recompute"
 

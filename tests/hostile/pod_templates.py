@@ -230,7 +230,6 @@ HOSTILE: dict[str, Overlay] = {
         initContainers=[{"name": "pdinference-model", "restartPolicy": "Always"}],
     ),
     "second-vllm": _spec("initContainers[vllm].name", initContainers=[{"name": "vllm", "image": "evil:1"}]),
-    "activator-image": _own("activator", "image", image="evil:1"),
     "disk-tier-command": _spec(
         "initContainers[kv-disk-tier].command", initContainers=[{"name": "kv-disk-tier", "command": ["sh"]}]
     ),

@@ -244,6 +244,74 @@ RESOURCES: dict[str, Entry] = {
     "service-annotation-long": refused(
         "router.service.annotations", {"a.b/c": _LONG}, "router.service.annotations.a.b/c"
     ),
+    "client-range-of-host-bits": refused("router.clients", [{"cidr": "10.0.0.1/8"}], "router.clients[0].cidr"),
+    "client-range-beyond": refused("router.clients", [{"cidr": "0.0.0.0/33"}], "router.clients[0].cidr"),
+    "client-range-of-leading-zeros": refused("router.clients", [{"cidr": "010.0.0.0/8"}], "router.clients[0].cidr"),
+    "client-range-with-a-mask": refused("router.clients", [{"cidr": "10.0.0.0/255.0.0.0"}], "router.clients[0].cidr"),
+    "client-range-mapped": refused(
+        "router.clients", [{"cidr": "::ffff:0.0.0.0/96"}], "router.clients[0].cidr", "range of IPv4"
+    ),
+    "client-range-of-an-interface": refused("router.clients", [{"cidr": "fe80::%a/64"}], "router.clients[0].cidr"),
+    "client-range-line": refused("router.clients", [{"cidr": "10.0.0.0/8\n"}], "router.clients[0].cidr"),
+    "client-range-of-unicode-digits": refused(
+        "router.clients", [{"cidr": "\u0661\u0660.0.0.0/8"}], "router.clients[0].cidr"
+    ),
+    "client-range-endless": refused("router.clients", [{"cidr": f"{'1' * 9999}/8"}], "router.clients[0].cidr"),
+    "client-range-number": refused("router.clients", [{"cidr": 10}], "router.clients[0].cidr"),
+    "client-range-and-namespace": refused(
+        "router.clients", [{"cidr": "10.0.0.0/8", "namespace": "a"}], "router.clients[0].cidr"
+    ),
+    "client-namespace-template": refused("router.clients", [{"namespace": "{{ x }}"}], "router.clients[0].namespace"),
+    "client-namespace-any": refused("router.clients", [{"namespace": "*"}], "router.clients[0].namespace"),
+    "client-labels-list": refused("router.clients", [{"podLabels": ["a"]}], "router.clients[0].podLabels"),
+    "client-label-value": refused("router.clients", [{"podLabels": {"a": "b c"}}], "router.clients[0].podLabels.a"),
+    "client-unknown-field": refused("router.clients", [{"ipBlock": {}}], "router.clients[0].ipBlock"),
+    "clients-map": refused("router.clients", {"cidr": "10.0.0.0/8"}),
+    "clients-endless": refused("router.clients", [{"namespace": "a"}] * 5000),
+    "keys-in-a-path": refused("router.apiKeys", {"secretName": "../a"}, "router.apiKeys.secretName"),
+    "key-of-spaces": refused(
+        "router.apiKeys", {"secretName": "a", "limits": [{"name": "a b"}]}, "router.apiKeys.limits[0].name"
+    ),
+    "key-twice": refused(
+        "router.apiKeys", {"secretName": "a", "limits": [{"name": "a"}, {"name": "a"}]}, "router.apiKeys.limits"
+    ),
+    "key-of-no-requests": refused(
+        "router.apiKeys",
+        {"secretName": "a", "limits": [{"name": "a", "requestsPerMinute": 0}]},
+        "router.apiKeys.limits[0].requestsPerMinute",
+    ),
+    "certificate-list": refused("router.tls", {"secretName": ["a"]}, "router.tls.secretName"),
+    "route-without-parents": refused("router.route", {"parentRefs": []}, "router.route.parentRefs"),
+    "route-of-many-parents": refused(
+        "router.route", {"parentRefs": [{"name": f"g{n}"} for n in range(2000)]}, "router.route.parentRefs"
+    ),
+    "route-to-a-path": refused(
+        "router.route", {"parentRefs": [{"name": "../../secrets/a"}]}, "router.route.parentRefs[0].name"
+    ),
+    "route-kind-template": refused(
+        "router.route", {"parentRefs": [{"name": "a", "kind": "{{ x }}"}]}, "router.route.parentRefs[0].kind"
+    ),
+    "route-host-line": refused(
+        "router.route", {"parentRefs": [{"name": "a"}], "hostnames": ["a.example\nx"]}, "router.route.hostnames[0]"
+    ),
+    "route-host-long": refused(
+        "router.route", {"parentRefs": [{"name": "a"}], "hostnames": [_LONG]}, "router.route.hostnames[0]"
+    ),
+    "route-timeout-endless": refused(
+        "router.route",
+        {"parentRefs": [{"name": "a"}], "timeouts": {"request": "9" * 999 + "s"}},
+        "router.route.timeouts.request",
+    ),
+    "route-timeout-of-unicode-digits": refused(
+        "router.route",
+        {"parentRefs": [{"name": "a"}], "timeouts": {"request": "²s"}},
+        "router.route.timeouts.request",
+    ),
+    "route-of-another-kind": harmless(
+        "router.route",
+        {"parentRefs": [{"name": "a", "group": "", "kind": "Service"}]},
+        "The operator only writes the reference; whether a controller follows it is the cluster's matter.",
+    ),
     "router-policy": refused("router.policy", "--policy"),
     "strategy-list": refused("rollout.strategy", ["BlueGreen"]),
     "drain-huge": refused("rollout.drainSeconds", 2**40),

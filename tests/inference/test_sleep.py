@@ -216,14 +216,15 @@ async def test_a_router_pod_that_was_never_ready_wakes_p_and_d(world: World) -> 
 
 
 async def test_a_ready_router_alone_is_not_called_ready(world: World) -> None:
-    """It takes requests, and lets them wait."""
+    """Requests wait in it, unless D computes their prompts."""
     await serving(world)
     world.activity = BUSY
-    for path in [p for p in world.api.objects if "/pods/llama-parameter" in p]:
-        del world.api.objects[path]
-    world.sync()
-    await world.reconcile()
-    assert world.condition("Ready")["status"] == "False"
+    for pods, status in (("llama-parameter", "True"), ("llama-decode", "False")):
+        for path in [p for p in world.api.objects if f"/pods/{pods}" in p]:
+            del world.api.objects[path]
+        world.sync()
+        await world.reconcile()
+        assert world.condition("Ready")["status"] == status, pods
 
 
 async def test_a_resource_is_reconciled_when_it_may_sleep(world: World) -> None:

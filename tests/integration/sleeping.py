@@ -1,21 +1,17 @@
-"""Resources that sleep: a real activator in place of the router's pod, on loopback addresses."""
+"""Resources that sleep: a router in place of the router's pod, on loopback addresses."""
 
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from aiohttp import web
-
-from pdinference.activator.gate import Gate
-from pdinference.activator.run import Ports, serving
-from pdinference.api.names import ACTIVATOR_STATE_PORT, Role
+from pdinference.api.names import ROUTER_STATE_PORT, Role
 from pdinference.cluster.kinds import DEPLOYMENT, POD, STATEFUL_SET
-from tests.http_server import served
 from tests.integration.world import World, until
+from tests.router.engines import Fleet, fleet
 
 ADDRESS = f"127.78.{os.getpid() // 256 % 256}.{os.getpid() % 256}"
-"""A loopback address of this process alone: the activator's port is the same everywhere."""
+"""A loopback address of this process alone: the router's state port is the same everywhere."""
 SLEEPY: dict[str, Any] = {
     "parameter": {"autoscaling": {"maxReplicas": 2}},
     "decode": {"autoscaling": {"maxReplicas": 2}},
@@ -23,40 +19,16 @@ SLEEPY: dict[str, Any] = {
 }
 
 
-class Router:
-    """Plays vllm-router, behind the activator.
-
-    Attributes:
-        pair: Whether it has a P and a D pod.
-        answered: How many requests it has answered.
-    """
-
-    def __init__(self) -> None:
-        self.pair = True
-        self.answered = 0
-
-    async def readiness(self, _request: web.Request) -> web.Response:
-        return web.Response(status=200 if self.pair else 503)
-
-    async def answer(self, _request: web.Request) -> web.Response:
-        if not self.pair:
-            return web.Response(status=503)
-        self.answered += 1
-        return web.json_response({"id": f"answer-{self.answered}"})
-
-
 @asynccontextmanager
-async def activator(router: Router, gate: Gate) -> AsyncIterator[str]:
-    """Where clients reach it."""
-    routes = [web.get("/readiness", router.readiness), web.post("/v1/{path:.*}", router.answer)]
-    async with served(routes, host=ADDRESS) as behind:
-        places = Ports(0, ACTIVATOR_STATE_PORT, behind, ADDRESS, ADDRESS)
-        async with serving(places, gate, drain_seconds=1) as (port, _):
-            yield f"http://{ADDRESS}:{port}"
+async def router(*, queue: int = 10, wait: float = 60) -> AsyncIterator[Fleet]:
+    """A router in place of the router's pod, with a P and a D pod to send requests to."""
+    rules = {"max_queued": queue, "max_wait": wait}
+    async with fleet("p", "d", host=ADDRESS, state_port=ROUTER_STATE_PORT, rules=rules) as found:
+        yield found
 
 
 async def tell(world: World, revision: str) -> None:
-    """From now on the operator reads the activity from the activator."""
+    """From now on the operator reads the activity from the router."""
     (pod,) = await world.pods(Role.ROUTER, revision)
     path = POD.path(world.namespace, pod["metadata"]["name"]) + "/status"
     await world.api.merge(path, {"status": {"podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}]}})

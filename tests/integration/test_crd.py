@@ -4,6 +4,7 @@ from typing import Any
 
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import RESOURCE
+from tests.api.routes import RIGHT_ROUTES, WRONG_ROUTES, routed
 from tests.conftest import EXAMPLES, example_documents, together
 from tests.integration.world import World
 
@@ -30,6 +31,10 @@ def affinity(**more: Any) -> Spec:
 
 def tiers(**more: Any) -> Spec:
     return {"decode": {"kvTiers": {"cpu": {"size": "1Gi"}, **more}}}
+
+
+def keys(**more: Any) -> Spec:
+    return {"router": {"apiKeys": {"secretName": "clients", **more}}}
 
 
 def stored(**more: Any) -> Spec:
@@ -101,6 +106,24 @@ WRONG: list[tuple[Spec, str]] = [
     (affinity(operator="Gt", values=["many"]), "matchExpressions[0].values"),
     ({"router": {"policy": "best"}}, "spec.router.policy"),
     ({"router": {"service": {"port": 0}}}, "spec.router.service.port"),
+    ({"router": {"service": {"port": 65536}}}, "spec.router.service.port"),
+    ({"router": {"clients": [{"cidr": "10.0.0.0"}]}}, "spec.router.clients[0].cidr"),
+    ({"router": {"clients": [{"cidr": "10.0.0.0/08"}]}}, "spec.router.clients[0].cidr"),
+    ({"router": {"clients": [{"cidr": "10.0.0.0/8", "podLabels": {"app": "a"}}]}}, "spec.router.clients[0].cidr"),
+    ({"router": {"clients": [{"cidr": "10.0.0.0/8", "namespace": "a"}]}}, "spec.router.clients[0].cidr"),
+    ({"router": {"clients": [{"namespace": "Team A"}]}}, "spec.router.clients[0].namespace"),
+    ({"router": {"clients": [{"podLabels": {"a b": "c"}}]}}, "spec.router.clients[0].podLabels"),
+    ({"router": {"clients": [{"podLabels": {"a": "b c"}}]}}, "spec.router.clients[0].podLabels"),
+    ({"router": {"clients": [{}] * 33}}, "spec.router.clients"),
+    ({"router": {"apiKeys": {}}}, "spec.router.apiKeys.secretName"),
+    ({"router": {"apiKeys": {"secretName": "Clients"}}}, "spec.router.apiKeys.secretName"),
+    (keys(limits=[{"name": "a b"}]), "spec.router.apiKeys.limits[0].name"),
+    (keys(limits=[{"requestsPerMinute": 1}]), "spec.router.apiKeys.limits[0].name"),
+    (keys(limits=[{"name": "a", "requestsPerMinute": 0}]), "spec.router.apiKeys.limits[0].requestsPerMinute"),
+    (keys(limits=[{"name": "a", "concurrentRequests": 0}]), "spec.router.apiKeys.limits[0].concurrentRequests"),
+    (keys(limits=[{"name": "a"}, {"name": "a"}]), "spec.router.apiKeys.limits[1]"),
+    ({"router": {"tls": {}}}, "spec.router.tls.secretName"),
+    *((routed(**wrong), f"spec.router.route{field}") for wrong, field in WRONG_ROUTES),
     ({"rollout": {"strategy": "Yolo"}}, "spec.rollout.strategy"),
     (tiers(cpu={}), "spec.decode.kvTiers.cpu.size"),
     (tiers(cpu={"size": "500m"}), "spec.decode.kvTiers.cpu.size"),
@@ -141,6 +164,11 @@ async def test_what_is_wrong_is_refused_by_the_name_of_its_field(world: World) -
     assert not [(spec, field, message) for spec, field, message in said if field not in message]
 
 
+async def test_each_form_of_a_route_is_accepted(world: World) -> None:
+    for number, route in enumerate(RIGHT_ROUTES):
+        assert await refusal(world, f"llama-{number}", routed(**route)) == "accepted", route
+
+
 async def test_a_name_that_no_service_could_have_is_refused(world: World) -> None:
     for name in ("1llama", "lla.ma", "x" * 34):
         assert "metadata.name" in await refusal(world, name, {})
@@ -155,7 +183,7 @@ async def test_every_example_is_accepted(world: World) -> None:
 async def test_defaults_are_filled_in_by_the_api_server(world: World) -> None:
     spec = (await world.apply())["spec"]
     assert spec["decode"]["replicas"] == 1
-    assert spec["router"]["service"] == {"type": "ClusterIP", "port": 80} | spec["router"]["service"]
+    assert spec["router"]["service"] == {"type": "ClusterIP"}
     assert spec["rollout"]["strategy"] == "BlueGreen"
 
 

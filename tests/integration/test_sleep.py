@@ -1,18 +1,15 @@
-"""Scale to zero on a real API server, with its HPA controller, and a real activator in place of the router's pod."""
+"""Scale to zero on a real API server, with its HPA controller, and a router in place of the router's pod."""
 
 import asyncio
 from typing import Any
 
-import aiohttp
-
-from pdinference.activator.gate import Gate
 from pdinference.api.names import Role
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT, Kind
 from tests.integration.calm import QUIET_S, calm
 from tests.integration.keda import WITH_KEDA, install_keda
 from tests.integration.operators import Operators
 from tests.integration.scale_target import recommend, recommended
-from tests.integration.sleeping import SLEEPY, Router, activator, awake, counts, is_ready, tell
+from tests.integration.sleeping import SLEEPY, awake, counts, is_ready, router, tell
 from tests.integration.world import World, until
 
 REST_S = 5.0
@@ -25,17 +22,16 @@ def sleepy(seconds: int, **autoscaling: Any) -> dict[str, Any]:
 
 async def test_roles_sleep_and_a_request_wakes_them(world: World, operators: Operators) -> None:
     await install_keda(world)
-    router = Router()
-    async with activator(router, Gate(limit=10, max_wait=60)) as url, aiohttp.ClientSession() as client:
+    async with router() as front:
 
         async def request_wakes() -> None:
-            router.pair = False
-            answer = asyncio.create_task(client.post(f"{url}/v1/completions", json={"prompt": "Hello"}))
+            front.observe("p", "d")
+            answer = asyncio.create_task(front.post())
             await awake(world, revision)
             assert not answer.done()
             await world.make_ready(revision)
-            router.pair = True
-            assert (await answer).status == 200
+            front.observe()
+            assert (await answer)[0] == 200
             await is_ready(world, "Serving")
 
         operator = await operators.start(*WITH_KEDA)

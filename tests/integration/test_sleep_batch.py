@@ -1,4 +1,4 @@
-"""A PDBatch for a sleeping resource, with a real runner, a real activator, and the real Job controller."""
+"""A PDBatch for a sleeping resource, with a real runner, a router, and the real Job controller."""
 
 import asyncio
 import json
@@ -6,11 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pdinference.activator.gate import Gate
+from pdinference.api.names import METRIC_QUEUED_REQUESTS
 from pdinference.runner.run import Exit
 from tests.integration.batches import create, end_pod, job, phase, run_pod, status
 from tests.integration.operators import Operators
-from tests.integration.sleeping import SLEEPY, Router, activator, awake, is_ready, tell
+from tests.integration.sleeping import SLEEPY, awake, is_ready, router, tell
 from tests.integration.world import World, until
 from tests.runner.service import line, write_lines
 
@@ -34,10 +34,6 @@ async def start_runner(world: World, folder: Path, url: str) -> asyncio.subproce
     )
 
 
-async def holds(gate: Gate) -> bool:
-    return gate.held == LIMIT
-
-
 async def says(world: World, counts: str, words: str) -> None:
     """Wait until the status of the batch has these counts, and these words."""
 
@@ -52,29 +48,31 @@ async def says(world: World, counts: str, words: str) -> None:
 async def test_a_batch_wakes_the_pair_and_waits_in_its_queue(
     world: World, operators: Operators, tmp_path: Path
 ) -> None:
-    router = Router()
-    gate = Gate(limit=LIMIT, max_wait=120)
-    async with activator(router, gate) as url:
+    async with router(queue=LIMIT, wait=120) as front:
         await operators.start()
         await world.apply(**SLEEPY)
         revision = await world.serving()
         await tell(world, revision)
         await is_ready(world, "Asleep")
-        router.pair = False
+        front.observe("p", "d")
 
         await create(world, concurrency=CONCURRENCY)  # asleep is Ready: it need not wait
         pod = await run_pod(world)
-        runner = await start_runner(world, tmp_path, url)
+        runner = await start_runner(world, tmp_path, front.url)
         await awake(world, revision)
         await says(world, f"0/{COUNT}", "They may have to wait: PDInference llama is not Ready. P: 0 of 1 pods ready")
-        await until(lambda: holds(gate), "as many requests wait as may")
-        assert router.answered == 0
+
+        async def queue_is_full() -> bool:
+            return await front.metric(METRIC_QUEUED_REQUESTS) == LIMIT
+
+        await until(queue_is_full, "as many requests wait as may")
+        assert not front["d"].bodies
 
         await world.make_ready(revision)
-        router.pair = True
+        front.observe()
         _, log = await runner.communicate()
         assert runner.returncode == Exit.DONE, log.decode()
-        assert router.answered == COUNT
+        assert len(front["d"].bodies) == COUNT
         await end_pod(world, pod, 0, **json.loads((tmp_path / "report").read_text()))
         await phase(world, "Complete")
         await is_ready(world, "Asleep")

@@ -2,13 +2,10 @@
 
 import asyncio
 
-import aiohttp
-
-from pdinference.activator.gate import Gate
 from tests.integration.budgeted import PAIR, Budgeted, D, P, serving
 from tests.integration.gpu_watch import GpuWatch
 from tests.integration.scaling_world import ScalingWorld
-from tests.integration.sleeping import Router, activator, counts, is_ready, tell
+from tests.integration.sleeping import counts, is_ready, router, tell
 from tests.integration.world import until
 
 SLEEP = {"scaleToZero": {"afterSeconds": 10}}
@@ -16,20 +13,18 @@ SLEEP = {"scaleToZero": {"afterSeconds": 10}}
 
 async def test_roles_that_sleep_free_their_gpus_when_their_pods_are_gone(scaling: ScalingWorld) -> None:
     """P pods have one GPU, D pods two."""
-    router = Router()
     async with (
         GpuWatch(scaling.world) as gpus,
-        activator(router, Gate(limit=10, max_wait=300)) as url,
-        aiohttp.ClientSession() as client,
+        router(wait=300) as front,
         serving(scaling, {"gpuBudget": 8, **SLEEP}, **PAIR) as pair,
     ):
         await expect_sleep_with_pods_that_drain(pair, gpus)
-        router.pair = False
-        answer = asyncio.create_task(client.post(f"{url}/v1/completions", json={"prompt": "Hello"}))
+        front.observe("p", "d")
+        answer = asyncio.create_task(front.post())
         await expect_d_to_wake_when_its_old_pods_are_gone(pair)
         await pair.drain()
-        router.pair = True
-        assert (await answer).status == 200
+        front.observe()
+        assert (await answer)[0] == 200
         await expect_another_revision_to_wait_for_the_gpus(pair, gpus)
     assert gpus.most <= 8
 

@@ -6,7 +6,6 @@ real. What may change is in the CHANGELOG: the pods of the router restart once.
 
 from collections.abc import Mapping
 
-from pdinference.activator.gate import Gate
 from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.cluster.client import Json
@@ -15,7 +14,7 @@ from tests.integration.calm import QUIET_S, calm
 from tests.integration.earlier import Earlier, counts, engine_pods, scale, scale_target, workloads
 from tests.integration.operator_process import OperatorProcess
 from tests.integration.operators import Operators
-from tests.integration.sleeping import Router, activator, is_ready, tell
+from tests.integration.sleeping import is_ready, router, tell
 from tests.integration.world import World, until
 
 ROUTER = "llama-router"
@@ -111,7 +110,7 @@ async def test_a_pair_that_sleeps_sleeps_again_once_its_router_was_replaced(worl
     await earlier.install()
     before = await workloads(world)
     (old,) = await world.pods(Role.ROUTER)
-    async with activator(Router(), Gate(limit=10, max_wait=60)):
+    async with router():
         await tell(world, earlier.serving)
         operator = await operators.start()
 

@@ -136,11 +136,12 @@ def test_the_operator_may_read_metrics_where_it_runs_in_a_pod(resource: Make) ->
     policies = [o for o in render(resource(), settings).objects if o["kind"] == "NetworkPolicy"]
     for policy in policies:
         rule = policy["spec"]["ingress"][-1]
-        assert rule["ports"] == [{"port": "http", "protocol": "TCP"}]
+        port = "metrics" if policy["metadata"]["name"] == "llama-router" else "http"
+        assert rule["ports"] == [{"port": port, "protocol": "TCP"}]
         (peer,) = rule["from"]
         assert peer["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "system"}
         assert peer["podSelector"]["matchLabels"] == {"app": "operator"}
-    assert len(policies) == 2
+    assert len(policies) == 3
     plain = [o for o in render(resource(), SETTINGS).objects if o["kind"] == "NetworkPolicy"]
     assert not [
         rule

@@ -7,7 +7,6 @@ import pytest
 
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.engine.router import router_command
 from pdinference.manifests import Manifest, RenderSettings, render
 
 Make = Callable[..., PDInference]
@@ -62,13 +61,11 @@ def test_each_stateful_set_selects_its_own_pods(two_nodes: PDInference) -> None:
 
 
 def test_the_router_and_the_headless_service_see_an_instance_once(two_nodes: PDInference) -> None:
-    rendered = render(two_nodes, RenderSettings())
-    arguments = router_command(two_nodes, rendered.revision).arguments
-    begin = arguments.index("--prefill-selector") + 1
-    prefill = dict(argument.split("=") for argument in arguments[begin : begin + 3])
     service = of_kind(two_nodes, "Service")["llama-parameter"]
-    for selector in (prefill, service["spec"]["selector"]):
-        assert [selector.items() <= labels(s).items() for s in stateful_sets(two_nodes)] == [True, False]
+    selector = service["spec"]["selector"].items()
+    assert [selector <= labels(s).items() for s in stateful_sets(two_nodes)] == [True, False]
+    roles = [labels(s)[names.LABEL_ROLE] for s in stateful_sets(two_nodes)]
+    assert [role in names.ENGINE_ROLES for role in roles] == [True, False], "which the router watches"
     assert service["spec"]["publishNotReadyAddresses"] is True, "the nodes meet before they are ready"
 
 

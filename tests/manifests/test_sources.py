@@ -199,8 +199,9 @@ def test_keda_is_refused_where_the_operator_is_not_installed_to_use_it(resource:
 def test_prometheus_may_read_metrics_if_its_namespace_is_set(resource: Make) -> None:
     settings = RenderSettings(prometheus_namespace="monitoring")
     policies = [o for o in render(resource(), settings).objects if o["kind"] == "NetworkPolicy"]
-    assert len(policies) == 2
+    assert len(policies) == 3
     for policy in policies:
         rule = policy["spec"]["ingress"][-1]
-        assert rule["ports"] == [{"port": "http", "protocol": "TCP"}]
+        port = "metrics" if policy["metadata"]["name"] == "llama-router" else "http"
+        assert rule["ports"] == [{"port": port, "protocol": "TCP"}]
         assert rule["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]

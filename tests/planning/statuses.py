@@ -26,7 +26,7 @@ SERVING = StatusInputs(
     namespace="ns",
     name="x",
     generation=3,
-    port=80,
+    url="http://x.ns.svc",
     target="r1",
     desired=dict.fromkeys(Role, 1),
     rollout=RolloutPlan(serving="r1", complete=True, keep=frozenset({"r1"})),
@@ -44,7 +44,7 @@ ASLEEP = replace(
     workloads={**SERVING.workloads, **{role: replace(workload(role), desired=0) for role in ENGINE_ROLES}},
     pods=(pod(Role.ROUTER),),
     autoscalers={Role.PARAMETER: None, Role.DECODE: None},
-    queues_requests=True,
+    scales_to_zero=True,
     asleep=True,
 )
 

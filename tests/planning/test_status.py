@@ -12,7 +12,7 @@ from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.observed import Failure, PodProblem, PodSummary
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
-from pdinference.planning.status import StatusInputs, service_url
+from pdinference.planning.status import StatusInputs
 from pdinference.planning.transitions import transitions
 from tests.planning.statuses import ASLEEP, NOW, SERVING, STARTING, built, conditions, pod, workload
 
@@ -44,8 +44,12 @@ def test_pinning_is_a_condition_of_its_own_that_may_be_absent() -> None:
     }, "it takes part in no other condition"
 
 
-def test_the_port_is_in_the_url_unless_it_is_the_usual_one() -> None:
-    assert service_url("ns", "x", 8000) == "http://x.ns.svc:8000"
+def test_clients_without_keys_take_part_in_no_other_condition() -> None:
+    exposed = replace(SERVING, clients_authenticated=ConditionResult("False", "NoApiKeys", "because"))
+    found, others = conditions(built(exposed)), conditions(built(SERVING))
+    assert (found["ClientsAuthenticated"].status, found["ClientsAuthenticated"].reason) == ("False", "NoApiKeys")
+    assert {name: found[name].status for name in others} == {name: others[name].status for name in others}
+    assert "ClientsAuthenticated" not in others
 
 
 def test_a_start_is_a_rollout_and_not_ready() -> None:
@@ -80,12 +84,30 @@ def test_the_old_revision_answers_while_the_new_one_is_stuck() -> None:
         STARTING,
         rollout=RolloutPlan(serving="r0", complete=False, keep=frozenset({"r0", "r1"})),
         workloads={Role.ROUTER: workload(Role.ROUTER, ready=1)},
-        pods=(pod(Role.PARAMETER, revision="r0"), pod(Role.PARAMETER, ready=False)),
+        pods=(*(pod(role, revision="r0") for role in ENGINE_ROLES), pod(Role.PARAMETER, ready=False)),
     )
     found = conditions(built(inputs))
     assert found["Ready"].status == "True"
     assert found["Progressing"].status == "True"
     assert "r0 keeps answering" in found["Progressing"].message
+
+
+def test_d_alone_answers_if_it_may_compute_prompts() -> None:
+    inputs = replace(SERVING, pods=(pod(Role.DECODE), pod(Role.ROUTER), pod(Role.PARAMETER, ready=False)))
+    assert conditions(built(inputs))["Ready"].status == "False"
+    ready = conditions(built(replace(inputs, decode_computes_prompts=True)))["Ready"]
+    assert (ready.status, ready.reason) == ("True", "Serving")
+    assert "D computes the prompts, because no P pod is ready." in ready.message
+    assert "D computes" not in conditions(built(replace(SERVING, decode_computes_prompts=True)))["Ready"].message
+
+
+def test_prompts_that_d_computed_are_a_condition_while_they_are_recent() -> None:
+    before = built(replace(SERVING, fell_back=True))
+    found = conditions(before)["DecodeComputesPrompts"]
+    assert (found.status, found.reason) == ("True", "PrefillFallback")
+    assert "DecodeComputesPrompts" not in conditions(built(replace(SERVING, fell_back=False), before))
+    assert "DecodeComputesPrompts" not in conditions(built(SERVING)), "unknown"
+    assert conditions(built(SERVING, before))["DecodeComputesPrompts"] == found, "unknown, so as it was"
 
 
 def test_a_role_that_is_scaled_to_zero_says_so() -> None:
@@ -168,9 +190,9 @@ def test_the_memory_plan_has_a_condition_and_its_numbers(fits: bool | None, stat
 
 def test_routers_without_activity_are_reported_unless_just_started() -> None:
     unheard = replace(
-        SERVING, queues_requests=True, activity_known=False, autoscalers={Role.PARAMETER: None, Role.DECODE: None}
+        SERVING, scales_to_zero=True, activity_known=False, autoscalers={Role.PARAMETER: None, Role.DECODE: None}
     )
-    assert "do not report their requests on port 8082" in conditions(built(unheard))["Autoscaling"].message
+    assert "do not report their requests on port 29000" in conditions(built(unheard))["Autoscaling"].message
     starts = {**SERVING.workloads, Role.ROUTER: replace(workload(Role.ROUTER), updated=0)}
     assert "do not report" not in conditions(built(replace(unheard, workloads=starts)))["Autoscaling"].message
 
@@ -192,7 +214,7 @@ def beside_an_old_router(pair: StatusInputs) -> StatusInputs:
         rollout=RolloutPlan(serving="r0", complete=False, keep=frozenset({"r0", "r1"})),
         workloads={**pair.workloads, Role.ROUTER: replace(workload(Role.ROUTER), replicas=2)},
         pods=(*pair.pods, pod(Role.ROUTER, revision="r0")),
-        queues_requests=True,
+        scales_to_zero=True,
     )
 
 
@@ -213,7 +235,7 @@ def test_requests_are_answered_when_one_router_pod_has_p_and_d() -> None:
     assert conditions(built(left))["Ready"].status == "False", "an old pair to which no router pod sends anything"
 
 
-def test_a_router_pod_that_queues_requests_is_not_ready_without_pods() -> None:
+def test_a_router_pod_that_scales_to_zero_is_not_ready_without_pods() -> None:
     """Its spec, with `scaleToZero`, is of yesterday."""
     old = replace(
         STARTING,

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.names import ENGINE_ROLES
 from pdinference.checks import examine
 from pdinference.manifests import RenderSettings
 from tests.conftest import allowing
@@ -11,8 +11,6 @@ from tests.engine.vllm_parser import parsed
 from tests.properties.specs import SPECS, Json, resource
 
 pytestmark = pytest.mark.vllm
-_STAGED = {Role.PARAMETER: "NixlPushConnector", Role.DECODE: "StagedPushConnector"}
-"""Where P has pipeline stages: engine/connectors/nixl.py."""
 
 
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
@@ -26,7 +24,7 @@ def test_rendered_command_lines_are_accepted(spec: Json) -> None:
         own = found.resource.spec.of(role)
         assert arguments.tensor_parallel_size == own.parallelism.tensor
         assert (arguments.host, arguments.port) == ("0.0.0.0", 8000)  # noqa: S104
-        connector = _STAGED[role] if found.resource.spec.parameter.parallelism.pipeline > 1 else "NixlConnector"
+        connector = "NixlPushConnector" if found.resource.spec.parameter.parallelism.pipeline > 1 else "NixlConnector"
         assert arguments.kv_transfer_config.kv_connector == connector
         for name, value in {**found.resource.spec.engine.args, **own.args}.items():
             if isinstance(value, str):

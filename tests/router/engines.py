@@ -3,9 +3,10 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from types import MappingProxyType
 from typing import Any
 
@@ -43,6 +44,7 @@ class Engine:
         self.arrived = asyncio.Event()
         self.left = asyncio.Event()
         self.healthy = True
+        self.steps: Iterator[int] = count()
         self._runner: web.AppRunner | None = None
 
     @property
@@ -52,6 +54,7 @@ class Engine:
     async def start(self) -> None:
         app = web.Application(client_max_size=2**26)
         app.router.add_get("/health", self._health)
+        app.router.add_get("/metrics", self._metrics)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(
             app,
@@ -75,6 +78,9 @@ class Engine:
         if not self.healthy:
             await asyncio.Event().wait()
         return web.Response()
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(text=f'vllm:iteration_tokens_total_count{{engine="0"}} {next(self.steps)}\n')
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
@@ -175,7 +181,9 @@ class Fleet:
     async def start(self, settings: Settings) -> None:
         """Start the router."""
         self.serving = await self._router.enter_async_context(serving(settings, self.pods, _nothing))
-        self.url, self.state = (f"http://127.0.0.1:{port}" for port in (self.serving.port, self.serving.state_port))
+        self.url, self.state = (
+            f"http://{settings.host}:{port}" for port in (self.serving.port, self.serving.state_port)
+        )
 
     def __getitem__(self, name: str) -> Engine:
         return self.engines[name]

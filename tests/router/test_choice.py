@@ -20,8 +20,6 @@ NAMES = get_args(RouterPolicy)
 
 
 class Sent:
-    silent_since = 0.0
-
     def abort(self, reason: str) -> None: ...
 
 
@@ -56,7 +54,7 @@ def test_least_loaded_counts_tokens_in_p_and_requests_in_d(loads: Sequence[tuple
 
 
 @pytest.mark.parametrize("role", [P, D])
-def test_equal_pods_take_turns(role: Role) -> None:
+async def test_equal_pods_take_turns(role: Role) -> None:
     """The one whose last request is the oldest ends first if all requests are alike."""
     pods = [pod(number) for number in range(3)]
     choose = policies("least_loaded")[role]

@@ -3,12 +3,13 @@
 import asyncio
 import json
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any
 
 import aiohttp
 import pytest
 
-from pdinference.api.names import METRIC_HELD_REQUESTS
+from pdinference.api.names import METRIC_QUEUED_REQUESTS
 from tests.integration.world import until
 from tests.router import engines
 from tests.router.engines import EVENTS, Engine, Fleet, fleet, status
@@ -208,6 +209,31 @@ async def test_a_stream_that_stalls_at_a_hanging_pod_ends_with_an_error() -> Non
         assert b"hung" in got
 
 
+async def test_a_stalled_engine_behind_a_healthy_server_fails() -> None:
+    async with fleet("p", "d1", "d2", silence=0.3, stall=1.2) as world:
+        world["d1"].fault, world["d1"].steps = engines.hang, repeat(7)
+        world.observe("d2")
+        asked = asyncio.create_task(world.post())
+        await world["d1"].arrived.wait()
+        world.observe()
+        code, _, body = await asyncio.wait_for(asked, 30)
+        assert (code, body["by"]) == (200, "d2")
+        assert await world.metric('pdinference_router_pod_failures_total{reason="stalled"') == 1
+
+
+async def test_a_hanging_pod_is_found_although_requests_keep_coming() -> None:
+    async with fleet("p1", "p2", "d", silence=0.5, rules={"policy": "round_robin"}) as world:
+        world["p1"].fault, world["p1"].healthy = engines.hang, False
+        asked: list[asyncio.Task[Any]] = []
+
+        async def found() -> bool:
+            asked.append(asyncio.create_task(world.post()))  # clients that do not wait for each other
+            return await world.metric('pdinference_router_pod_failures_total{reason="hung"') > 0
+
+        await until(found, "the pod is found to hang", within=20)
+        assert {code for code, _, _ in await asyncio.wait_for(asyncio.gather(*asked), 30)} == {200}
+
+
 async def cut_stream(world: Fleet) -> bytes:
     """What comes of a stream before HTTP says that it is not complete."""
     got = bytearray()
@@ -224,7 +250,7 @@ async def cut_stream(world: Fleet) -> bytes:
 
 
 async def test_a_long_prompt_is_no_hanging_pod() -> None:
-    async with fleet("p", "d", silence=0.4) as world:
+    async with fleet("p", "d", silence=0.4, stall=1.0) as world:
         world["d"].go_on.clear()
         asked = asyncio.create_task(world.post())
         await world["d"].arrived.wait()
@@ -258,7 +284,7 @@ async def test_a_client_that_goes_away_cancels_its_request(where: str) -> None:
 
 async def queued(world: Fleet, number: int) -> None:
     async def so() -> bool:
-        return await world.metric(METRIC_HELD_REQUESTS) == number
+        return await world.metric(METRIC_QUEUED_REQUESTS) == number
 
     await until(so, f"{number} requests wait")
 

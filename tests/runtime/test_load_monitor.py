@@ -9,7 +9,7 @@ from pdinference.batch.progress import BatchProgress
 from pdinference.cluster.cache import Cache
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.supervisor import Supervisor
-from pdinference.loadmetrics.activity import ActivityMonitor
+from pdinference.loadmetrics.routers import RouterMonitor
 from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.runtime.load_monitor import LoadMonitor
 from pdinference.runtime.settings import OperatorSettings
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("part", "name"), [(Scraper, "scraper"), (ActivityMonitor, "activities"), (BatchProgress, "batch-progress")]
+    ("part", "name"), [(Scraper, "scraper"), (RouterMonitor, "routers"), (BatchProgress, "batch-progress")]
 )
 async def test_what_reads_pods_is_supervised(part: type, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def dies(_self: object) -> None:

@@ -11,10 +11,9 @@
 - apiGroups: [pdinference.io]
   resources: [pdinferences/finalizers, pdbatches/finalizers]
   verbs: [update]
-# Pods are only read. The operator grants the router get, so it needs this right itself.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 # Children. Server-side apply needs patch, and create for new objects.
 - apiGroups: [""]
   resources: [services, serviceaccounts]
@@ -44,6 +43,9 @@
   verbs: {{ include "pdinference-operator.childVerbs" . }}
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
+  verbs: {{ include "pdinference-operator.childVerbs" . }}
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [httproutes]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]

@@ -80,6 +80,9 @@ ANNOTATION_APPLIED_HASH = f"{GROUP}/applied-hash"
 ANNOTATION_DEFAULTS = f"{GROUP}/engine-defaults"
 """vLLM options that the operator set by default, on P and D pods."""
 
+ANNOTATION_SCALES_TO_ZERO = f"{GROUP}/scales-to-zero"
+"""On router pods of a resource with scaleToZero. The operator reads their requests every second."""
+
 ANNOTATION_MODEL = f"{GROUP}/model"
 """Progress of the download and facts about the model as JSON, on the model Job. The Job's pod writes it."""
 
@@ -93,16 +96,15 @@ RENDEZVOUS_PORT = 29501
 """Rendezvous port of the ranks of a P instance (vLLM's default for --master-port)."""
 ROUTER_PORT = 8080
 ROUTER_PORT_NAME = "http"
-ROUTER_BEHIND_PORT = 8081
-"""Port of vllm-router behind the activator."""
-ACTIVATOR_STATE_PORT = 8082
-ACTIVATOR_STATE_PORT_NAME = "activator"
-METRIC_HELD_REQUESTS = "pdinference_activator_held_requests"
-"""Gauge of an activator: number of requests that wait for P and D to start."""
-METRIC_IDLE_SECONDS = "pdinference_activator_idle_seconds"
-"""Gauge of an activator: seconds since its last request ended; 0 during requests."""
-ROUTER_METRICS_PORT = 29000
-ROUTER_METRICS_PORT_NAME = "metrics"
+ROUTER_STATE_PORT = 29000
+"""Port of the router's metrics and probes."""
+ROUTER_STATE_PORT_NAME = "metrics"
+METRIC_QUEUED_REQUESTS = "pdinference_router_queued_requests"
+"""Gauge of a router pod: number of requests that wait for P and D pods."""
+METRIC_IDLE_SECONDS = "pdinference_router_idle_seconds"
+"""Gauge of a router pod: seconds since its last request ended; 0 during requests."""
+METRIC_FALLBACK_AGE_SECONDS = "pdinference_router_last_prefill_fallback_seconds"
+"""Gauge of a router pod: seconds since D last computed a prompt in place of P; infinite before."""
 
 OPERATOR_TLS_PORT = 8443
 """HTTPS port of the operator for the API server: admission webhooks and the external metrics API."""
@@ -116,7 +118,6 @@ METRIC_BATCH_REQUESTS = "pdinference_batch_requests"
 
 ENGINE_CONTAINER = "vllm"
 ROUTER_CONTAINER = "router"
-ACTIVATOR_CONTAINER = "activator"
 MODEL_CONTAINER = "pdinference-model"
 RUNNER_CONTAINER = "runner"
 RUNNER_COMPONENT = "batch"
@@ -125,8 +126,8 @@ DISK_TIER_CONTAINER = "kv-disk-tier"
 
 DEFAULT_OPERATOR_IMAGE = "ghcr.io/pdinference/operator:0.1.0"
 """Default image of batch runners: the operator image."""
-DEFAULT_ROUTER_IMAGE = "ghcr.io/pdinference/router:0.1.0"
-"""Default router image."""
+DEFAULT_ROUTER_IMAGE = "ghcr.io/pdinference/operator:0.1.0"
+"""Default router image: the operator image."""
 
 DEFAULT_MODEL_IMAGE = "ghcr.io/pdinference/operator:0.1.0"
 """Default image that downloads and verifies models. Raise it only when that code changes, not with each release: P and

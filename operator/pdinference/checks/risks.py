@@ -7,6 +7,7 @@ from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
 from pdinference.checks.options import is_official
+from pdinference.planning.exposure import NO_API_KEYS, exposed_by
 from pdinference.planning.pinning import not_pinned
 
 _COMMIT = re.compile("^[0-9a-f]{40}$")
@@ -17,6 +18,7 @@ def risks(spec: Spec) -> Iterator[Problem]:
     """Warnings about a valid spec."""
     yield from _secrets(spec)
     yield from _image_without_cpu(spec)
+    yield from _exposure(spec)
     hub = spec.model.source.hugging_face or spec.model.source.model_scope
     pinned = hub is None or _COMMIT.match(hub.revision) is not None
     if spec.model.trust_remote_code:
@@ -41,6 +43,19 @@ def _image_without_cpu(spec: Spec) -> Iterator[Problem]:
             "spec.engine.image",
             f"{spec.engine.image} has vLLM for GPUs, but spec.{roles[0]}.accelerator.type is CPU: these pods fail at "
             "start. Use an image with vLLM for CPU, for example one built from images/vllm-cpu.",
+        )
+
+
+def _exposure(spec: Spec) -> Iterator[Problem]:
+    """Clients outside the cluster without API keys, or with keys that others can read on the way."""
+    router = spec.router
+    if (field := exposed_by(spec)) is not None and router.api_keys is None:
+        yield Problem(field, NO_API_KEYS)
+    if router.service.type != "ClusterIP" and router.api_keys is not None and router.tls is None:
+        yield Problem(
+            "spec.router.tls",
+            f"Clients send their API keys unencrypted to a Service of type {router.service.type}. Set "
+            "spec.router.tls to a Secret with a certificate, unless the load balancer terminates TLS.",
         )
 
 

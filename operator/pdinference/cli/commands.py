@@ -11,7 +11,6 @@ import yaml
 from pdinference.api import names
 from pdinference.api.validation import InvalidResourceError
 from pdinference.checks import BatchExamination, Examination, examine, examine_any
-from pdinference.cli.activator import activator_command
 from pdinference.cli.adapter_rules import adapter_rules_command
 from pdinference.cli.batch import batch_command
 from pdinference.cli.convert import convert_command
@@ -170,5 +169,4 @@ main.add_command(convert_command)
 main.add_command(adapter_rules_command)
 main.add_command(model_group)
 main.add_command(batch_command)
-main.add_command(activator_command)
 main.add_command(router_command)

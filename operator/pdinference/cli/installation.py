@@ -22,15 +22,20 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
         "--router-image",
         default=names.DEFAULT_ROUTER_IMAGE,
         show_default=True,
-        help="Router image of resources without spec.router.image.",
+        help="Router image of resources without spec.router.image. A change restarts their routers.",
+    )
+    @click.option(
+        "--otlp-endpoint",
+        metavar="URL",
+        default="",
+        help="OpenTelemetry collector for the spans of routers (OTLP over HTTP).  [default: none]",
     )
     @policy_option
     @click.option(
         "--model-image",
         default=names.DEFAULT_MODEL_IMAGE,
         show_default=True,
-        help="Image that downloads and checks models, and queues requests of models that sleep. A change restarts pods "
-        "with a model cache, and routers of models with scaleToZero.",
+        help="Image that downloads and checks models. A change restarts P and D pods with a model cache.",
     )
     @click.option(
         "--runner-image",
@@ -49,7 +54,15 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--prometheus-namespace",
         default="",
-        help="Namespace of a Prometheus that scrapes vLLM pods, which NetworkPolicies allow.  [default: none]",
+        help="Namespace of a Prometheus that scrapes vLLM and router pods, which NetworkPolicies allow.  "
+        "[default: none]",
+    )
+    @click.option(
+        "--router-client-namespace",
+        "client_namespaces",
+        multiple=True,
+        help="Namespace whose pods may connect to routers without spec.router.clients, for example of an ingress "
+        "controller; repeatable.  [default: none]",
     )
     @click.option(
         "--keda-prometheus",
@@ -79,12 +92,14 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
     def with_settings(
         *,
         router_image: str,
+        otlp_endpoint: str,
         policy: Policy,
         model_image: str,
         runner_image: str,
         operator_namespace: str,
         operator_labels: tuple[str, ...],
         prometheus_namespace: str,
+        client_namespaces: tuple[str, ...],
         keda_prometheus: str,
         keda_authentication: tuple[str, str] | None,
         keda_auth_modes: tuple[str, ...],
@@ -94,12 +109,14 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
         keda = KedaSettings(keda_prometheus, keda_authentication, keda_auth_modes)
         settings = RenderSettings(
             router_image=router_image,
+            otlp_endpoint=otlp_endpoint,
             policy=policy,
             model_image=model_image,
             runner_image=runner_image,
             operator_namespace=operator_namespace,
             operator_labels=tuple(_pair(label) for label in operator_labels),
             prometheus_namespace=prometheus_namespace,
+            client_namespaces=client_namespaces,
             keda=keda if keda_prometheus else None,
             batch_config_maps=batch_config_maps,
         )

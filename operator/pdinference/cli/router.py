@@ -9,7 +9,7 @@ import click
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1.router import RouterPolicy
+from pdinference.api.v1alpha1.router import RouterPolicy, WhenNoPrefill
 from pdinference.engine.connectors.handover import HANDOVERS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def router_command() -> None:
 @click.option(
     "--state-port",
     type=click.IntRange(0, 65535),
-    default=names.ROUTER_METRICS_PORT,
+    default=names.ROUTER_STATE_PORT,
     show_default=True,
     help="Port of /metrics, /healthz and /readyz.",
 )
@@ -41,7 +41,7 @@ def router_command() -> None:
 @click.option("--policy", type=click.Choice(get_args(RouterPolicy)), default="least_loaded", show_default=True)
 @click.option(
     "--when-no-prefill",
-    type=click.Choice(("Serve", "Wait", "Fail")),
+    type=click.Choice(get_args(WhenNoPrefill)),
     default="Serve",
     show_default=True,
     help="What happens to requests while no P pod computes prompts: D computes them, they wait, or they fail.",
@@ -100,7 +100,7 @@ def run_command(
     import uvloop  # noqa: PLC0415 - no other command needs it
 
     from pdinference.router.choice import policies  # noqa: PLC0415 - aiohttp takes its time to import
-    from pdinference.router.dispatch import Rules, WhenNoPrefill  # noqa: PLC0415
+    from pdinference.router.dispatch import Rules  # noqa: PLC0415
     from pdinference.router.keys import Keys  # noqa: PLC0415
     from pdinference.router.pods import Pods  # noqa: PLC0415
     from pdinference.router.run import Settings, run  # noqa: PLC0415

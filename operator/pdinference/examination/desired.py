@@ -8,14 +8,17 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.api.v1alpha1 import defaults
+from pdinference.api.v1alpha1 import PDInference, defaults
 from pdinference.api.v1alpha1.model import Model
 from pdinference.checks import examine
 from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import WORKLOADS, ChildKey
 from pdinference.cluster.state.records import ResourceRecord, digest
+from pdinference.engine.batch import Service
+from pdinference.engine.vllm import served_model_name
 from pdinference.manifests import Rendered, RenderSettings, render
 from pdinference.planning.condition_changes import ConditionResult
+from pdinference.planning.exposure import clients_authenticated
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.pinning import pinned
 from pdinference.planning.scaling.scale_spec import ScaleSpec
@@ -70,8 +73,10 @@ class Desired:
         spec: Digest of the spec.
         memory: Whether the model fits its devices.
         pinned: Whether P is pinned to products; None where P has no accelerator.
+        clients_authenticated: Whether clients outside the cluster need an API key; None where they reach no router.
         facts: The known facts of the model; when they change, the memory verdict may change.
         replicas: `replicas` of each role; for autoscaled roles, the initial count.
+        service: How clients inside the cluster reach it.
         fingerprints: Hash of each child's manifest; its keys are all desired children.
         engines: The role of each workload of P and D, worker nodes included.
         scale: Ranges of P and D, their ratio, and the GPU budget.
@@ -79,6 +84,7 @@ class Desired:
         verifies_model: Whether P and D check their model before vLLM starts.
         progress_deadline: How long a roll-out may make no progress.
         sleeps_after: Seconds without a request until P and D scale to zero; None for never.
+        decode_computes_prompts: Whether D computes prompts while no P pod is ready.
     """
 
     uid: str
@@ -86,10 +92,11 @@ class Desired:
     spec: bytes
     revision: str
     replicas: Mapping[Role, int]
-    port: int
+    service: Service
     fingerprints: Mapping[ChildKey, str]
     memory: MemoryVerdict
     pinned: ConditionResult | None
+    clients_authenticated: ConditionResult | None
     facts: str
     engines: Mapping[ChildKey, Role]
     scale: ScaleSpec
@@ -97,6 +104,7 @@ class Desired:
     model: DesiredModel | None = None
     verifies_model: bool = False
     sleeps_after: int | None = None
+    decode_computes_prompts: bool = True
 
     @property
     def autoscaled(self) -> tuple[Role, ...]:
@@ -148,10 +156,11 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
             Role.DECODE: spec.decode.replicas,
             Role.ROUTER: spec.router.replicas,
         },
-        port=spec.router.service.port,
+        service=_service(resource),
         fingerprints={child.key: child.fingerprint for child in children},
         memory=examination.memory,
         pinned=pinned(spec),
+        clients_authenticated=clients_authenticated(spec),
         facts=_facts(model),
         engines={child.key: role for child in children if (role := _engine_role(child)) is not None},
         scale=ScaleSpec.from_spec(spec),
@@ -159,6 +168,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         verifies_model=spec.model.on_volume,
         progress_deadline=timedelta(seconds=defaults.progress_deadline_seconds(spec)),
         sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
+        decode_computes_prompts=spec.router.when_no_prefill == "Serve",
     )
     return desired, children
 
@@ -169,6 +179,17 @@ def _engine_role(child: Child) -> Role | None:
         return None
     node = names.node_of(child.manifest["metadata"]["labels"])
     return node[0] if node is not None and node[0] in ENGINE_ROLES else None
+
+
+def _service(resource: PDInference) -> Service:
+    """How clients inside the cluster reach this PDInference."""
+    router = resource.spec.router
+    return Service(
+        url=router.url(resource.metadata.namespace, resource.metadata.name),
+        model=served_model_name(resource),
+        tls_secret=router.tls.secret_name if router.tls else "",
+        keys_secret=router.api_keys.secret_name if router.api_keys else "",
+    )
 
 
 def _model(model: Model, rendered: Rendered) -> DesiredModel | None:

@@ -22,6 +22,7 @@ class Snapshotter:
         cache: The live objects.
         measured: Metrics of a resource's pods.
         activity: The requests of a resource; None when unknown.
+        fell_back: Whether D has recently computed prompts of a resource in place of P; None when unknown.
         now: Current time.
         history_due: Whether a resource's history has to be written.
     """
@@ -29,6 +30,7 @@ class Snapshotter:
     cache: Cache
     measured: Callable[[Owner], MeasuredLoad] = lambda _: MeasuredLoad()
     activity: Callable[[Owner], Activity | None] = lambda _: None
+    fell_back: Callable[[Owner], bool | None] = lambda _: None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     history_due: Callable[[ResourceRecord], bool] = lambda _: False
 
@@ -50,6 +52,7 @@ class Snapshotter:
             pods=self.cache.pods_of(owner),
             measured=self.measured(owner),
             activity=self.activity(owner),
+            fell_back=self.fell_back(owner),
             now=self.now(),
             invalid=invalid,
             history_due=self.history_due(resource),

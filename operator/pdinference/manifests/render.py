@@ -10,10 +10,17 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.manifests.autoscaler import autoscalers, scalers
 from pdinference.manifests.children import child, fingerprint, identity
 from pdinference.manifests.model_preparation import downloads_first, job_values, wants_job
-from pdinference.manifests.network import disruption_budget, engine_network_policy, parameter_service, router_service
+from pdinference.manifests.network import (
+    disruption_budget,
+    engine_network_policy,
+    parameter_service,
+    router_network_policy,
+    router_service,
+)
 from pdinference.manifests.pods.devices import claimed, name_template
 from pdinference.manifests.pods.hardening import require_restricted
 from pdinference.manifests.policy import require_allowed
+from pdinference.manifests.route import http_routes
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
 from pdinference.manifests.workloads import (
@@ -64,6 +71,7 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
     objects = (
         *identity(resource, Role.ROUTER),
         *(engine_network_policy(resource, settings, role) for role in names.ENGINE_ROLES),
+        router_network_policy(resource, settings),
         *(disruption_budget(resource, role) for role in names.SERVING_ROLES),
         parameter_service(resource),
         router_service(resource),
@@ -73,6 +81,7 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
         *(node_stateful_set(resource, rank, pod, revision) for rank, pod in nodes.items()),
         decode_deployment(resource, pods[Role.DECODE], revision),
         router_deployment(resource, settings, revision),
+        *http_routes(resource),
         *scalers(resource).values(),
         *autoscalers(resource, settings).values(),
     )

@@ -32,8 +32,10 @@ class RenderSettings:
         runner_image: Image of batch runners: the operator image.
         operator_namespace: Namespace of the operator's pods; empty if it does not run in a pod.
         operator_labels: Labels that select these pods.
-        prometheus_namespace: Namespace whose pods may read the metrics of vLLM pods; empty for none.
+        prometheus_namespace: Namespace whose pods may read the metrics of vLLM and router pods; empty for none.
+        client_namespaces: Namespaces whose pods may connect to routers without `spec.router.clients`.
         keda: Settings of KEDA; None if KEDA is not enabled.
+        otlp_endpoint: URL of an OpenTelemetry collector for the spans of routers; empty for none.
         batch_config_maps: Whether the operator may create ConfigMaps for the output of PDBatches.
         policy: The installation policy.
     """
@@ -44,6 +46,8 @@ class RenderSettings:
     operator_namespace: str = ""
     operator_labels: tuple[tuple[str, str], ...] = ()
     prometheus_namespace: str = ""
+    client_namespaces: tuple[str, ...] = ()
     keda: KedaSettings | None = None
+    otlp_endpoint: str = ""
     batch_config_maps: bool = False
     policy: Policy = field(default_factory=Policy)

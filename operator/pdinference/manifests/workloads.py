@@ -9,7 +9,7 @@ from pdinference.engine import lifecycle
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.connectors.registry import connector_of
 from pdinference.engine.kv_tiers import DISK_TIER_MOUNT, disk_tier_command
-from pdinference.engine.router import activator_command, router_command, router_port
+from pdinference.engine.router import API_KEYS_MOUNT, TLS_MOUNT, router_command
 from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults, engine_command
 from pdinference.manifests.children import child, command_values
 from pdinference.manifests.model_preparation import init_containers, seen_as_by_vllm
@@ -18,7 +18,14 @@ from pdinference.manifests.pods.hardening import hardened
 from pdinference.manifests.pods.kv_storage import kv_mounts, kv_volumes, shared_memory_size, volume_group
 from pdinference.manifests.pods.model_volumes import model_mounts, model_volumes
 from pdinference.manifests.pods.overlay import merged
-from pdinference.manifests.pods.own_volumes import token_mount, token_volume
+from pdinference.manifests.pods.own_volumes import (
+    API_KEYS_VOLUME,
+    TLS_VOLUME,
+    secret_mount,
+    secret_volume,
+    token_mount,
+    token_volume,
+)
 from pdinference.manifests.pods.placement import (
     container_resources,
     engine_scheduling,
@@ -49,7 +56,6 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
         labels=pod_labels(resource.metadata.name, role, spec.placement)
         | (names.node_labels(node_rank) if several else {}),
         serves=node_rank == 0,
-        annotations=connector.annotations(role),
         image=resource.spec.engine.image,
         command=command_values(engine_command(resource, role, node_rank)),
         resources=container_resources(spec, rdma),
@@ -121,8 +127,9 @@ def decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> Ma
 
 def router_deployment(resource: PDInference, settings: RenderSettings, revision: str) -> Manifest:
     """The Deployment of the router, which sends requests to the pods of one revision."""
-    router, zero = resource.spec.router, resource.spec.scale_to_zero
-    name = resource.metadata.name
+    router, name = resource.spec.router, resource.metadata.name
+    secrets = {API_KEYS_VOLUME: (router.api_keys, API_KEYS_MOUNT), TLS_VOLUME: (router.tls, TLS_MOUNT)}
+    mounted = {volume: (part.secret_name, path) for volume, (part, path) in secrets.items() if part is not None}
     deployment = child(
         resource,
         Role.ROUTER,
@@ -132,14 +139,13 @@ def router_deployment(resource: PDInference, settings: RenderSettings, revision:
         # A router pod is ready only after P and D, so its deadline includes theirs.
         progress_deadline_seconds=defaults.progress_deadline_seconds(resource.spec),
         image=router.image or settings.router_image,
-        command=command_values(router_command(resource, revision)),
-        behind_port=router_port(resource),
-        activator=command_values(activator_command(zero)) if zero else None,
-        activator_image=settings.model_image,
+        command=command_values(router_command(resource, revision, otlp_endpoint=settings.otlp_endpoint)),
+        scales_to_zero=resource.spec.scale_to_zero is not None,
         resources=router_resources(router.resources),
         scheduling=scheduling(name, Role.ROUTER, router.placement),
         grace_seconds=lifecycle.grace_seconds(lifecycle.ROUTER_DRAIN_SECONDS),
-        token={"volume": token_volume(), "mount": token_mount()},
+        volumes=[token_volume(), *(secret_volume(volume, secret) for volume, (secret, _) in mounted.items())],
+        mounts=[token_mount(), *(secret_mount(volume, path) for volume, (_, path) in mounted.items())],
     )
     deployment["spec"]["template"] = hardened(merged(deployment["spec"]["template"], router.pod_template))
     return deployment

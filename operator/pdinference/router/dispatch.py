@@ -6,22 +6,20 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final, Literal
+from typing import Any, Final
 from uuid import uuid4
 
 import aiohttp
 import msgspec
 
-from pdinference.api.names import Role
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1.router import WhenNoPrefill
 from pdinference.engine.connectors.handover import Handover, HandoverError, Prefill, TransferParams
 from pdinference.router.calls import Call
 from pdinference.router.choice import Choose
 from pdinference.router.exchange import PodFailure, Stream, Whole, exchange
 from pdinference.router.pods import Pod, Pods
 from pdinference.router.record import Record
-
-WhenNoPrefill = Literal["Serve", "Wait", "Fail"]
-"""What happens to a request while no P pod can compute its prompt: D computes it, it waits for P, or it fails."""
 
 _LOG = logging.getLogger(__name__)
 _MOST_FAILURES: Final = 3
@@ -94,6 +92,12 @@ class Dispatcher:
         """Refuse the requests that wait, and those that would: the process ends."""
         self._ending.set()
 
+    @property
+    def can_answer(self) -> bool:
+        """Whether each role that a request needs has a pod that can get it now."""
+        needed = (Role.DECODE,) if self.rules.when_no_prefill == "Serve" else ENGINE_ROLES
+        return all(self.pods.available(role) for role in needed)
+
     @asynccontextmanager
     async def answer(self, call: Call, record: Record) -> AsyncIterator[Whole | Stream]:
         """The answer to a call. Its connection is open until the end of the block.
@@ -107,7 +111,7 @@ class Dispatcher:
         async with AsyncExitStack() as stack:
             while True:
                 params = await self._prefilled(call, record, until) if call.split else None
-                pod = await self._pod(call, failed, until)
+                pod = await self._pod(call, failed, until, record)
                 try:
                     with record.stage("first_token"):
                         sent = await stack.enter_async_context(exchange(pod, self.session, call.tokens))
@@ -132,7 +136,7 @@ class Dispatcher:
             if not pods:
                 if self.rules.when_no_prefill != "Wait":
                     break
-                await self._wait(Role.PARAMETER, until)
+                await self._wait(Role.PARAMETER, until, record)
                 failed.pods.clear()
                 continue
             pod = self.rules.choose[Role.PARAMETER](pods, call)
@@ -187,18 +191,18 @@ class Dispatcher:
         # The id is unique even if a client sends the same request id twice.
         return Prefill(f"xfer-{uuid4()}", pod.engine, bootstrap)
 
-    async def _pod(self, call: Call, failed: "_Failed", until: float) -> Pod:
+    async def _pod(self, call: Call, failed: "_Failed", until: float, record: Record) -> Pod:
         """A D pod for a call: one that has not failed it, if there is one."""
         while not self.pods.available(Role.DECODE):
-            await self._wait(Role.DECODE, until)
+            await self._wait(Role.DECODE, until, record)
         pods = self._choices(Role.DECODE, failed) or self.pods.available(Role.DECODE)
         return self.rules.choose[Role.DECODE](pods, call)
 
     def _choices(self, role: Role, failed: "_Failed") -> list[Pod]:
         return [pod for pod in self.pods.available(role) if pod not in failed.pods]
 
-    async def _wait(self, role: Role, until: float) -> None:
-        with self._queue():
+    async def _wait(self, role: Role, until: float, record: Record) -> None:
+        with self._queue(), record.stage("queue"):
             ready = asyncio.ensure_future(self.pods.wait(role, until))
             ending = asyncio.ensure_future(self._ending.wait())
             try:

@@ -70,7 +70,7 @@ class Stream:
         """
         with self._exchange.failures():
             while chunk := await self._response.content.readany():
-                self._exchange.heard()
+                self.pod.heard()
                 yield chunk
 
 
@@ -79,21 +79,14 @@ class Exchange:
 
     Attributes:
         pod: Where it went.
-        silent_since: When the pod last sent something; the start of the request before that.
     """
 
     def __init__(self, pod: Pod, session: aiohttp.ClientSession) -> None:
         self.pod = pod
-        self.silent_since = 0.0
         self._session = session
-        self._loop = asyncio.get_running_loop()
         self._response: aiohttp.ClientResponse | None = None
         self._beginning: asyncio.Task[Any] | None = None
         self._lost = ""
-
-    def heard(self) -> None:
-        """Note that the pod sent something."""
-        self.silent_since = self._loop.time()
 
     def abort(self, reason: str) -> None:
         """End it as a failure of the pod."""
@@ -140,7 +133,6 @@ class Exchange:
         Raises:
             PodFailure: The pod did not answer, or cannot serve the request now.
         """
-        self.heard()
         self._beginning = asyncio.current_task()
         try:
             with self.failures():
@@ -159,13 +151,13 @@ class Exchange:
         )
         if response.content_type == _EVENTS and response.status == HTTPStatus.OK:
             first = await response.content.readany()
-            self.heard()
+            self.pod.heard()
             if not first or _is_fault(first):
                 raise PodFailure("empty_stream" if not first else "error_event")
             return Stream(self, response, first)
         length, chunks = 0, []
         async for chunk in response.content.iter_any():
-            self.heard()
+            self.pod.heard()
             chunks.append(chunk)
             length += len(chunk)
             if length > _LONGEST_ANSWER:

@@ -1,6 +1,8 @@
-"""Finds pods that hang: they accept connections but do not answer."""
+"""Finds pods that hang (they accept connections but do not answer) or stall (their engine makes no progress)."""
 
 import asyncio
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
 
 import aiohttp
@@ -9,22 +11,46 @@ from pdinference.router.pods import Pod, Pods
 
 _PROBES: Final = 2
 """Number of probes in a row that have to fail."""
+_STEPS: Final = b"vllm:iteration_tokens_total_count"
+"""Counter of the engine's steps, in vLLM's metrics (vllm/v1/metrics/loggers.py). /health does not reach the engine."""
+_READINGS: Final = 4
+"""Readings of it within the time of a stall."""
+
+
+@dataclass(slots=True)
+class _Watch:
+    """What is known of a pod that is silent.
+
+    Attributes:
+        failures: Probes in a row that failed.
+        steps: The engine's steps at the last reading; None before.
+        since: When they were first as many.
+        read_at: When they were last read.
+    """
+
+    failures: int = 0
+    steps: float | None = None
+    since: float = 0.0
+    read_at: float = 0.0
 
 
 class Monitor:
-    """Probes /health of pods that owe an answer and have been silent.
+    """Probes pods that owe an answer and have been silent.
 
-    A long prompt is silent for minutes, so silence alone is no failure; a pod that does not answer the probe is.
+    A long prompt is silent for minutes, so silence alone is no failure. A pod whose API server does not answer /health
+    is, and a pod whose engine takes no step for a long time.
 
     Args:
         silence: Seconds without a byte for any request after which a pod is probed; also the timeout of the probe.
+        stall: Seconds without a step of the engine after which a pod has failed. No single step takes as long.
     """
 
-    def __init__(self, pods: Pods, session: aiohttp.ClientSession, *, silence: float) -> None:
+    def __init__(self, pods: Pods, session: aiohttp.ClientSession, *, silence: float, stall: float) -> None:
         self._pods = pods
         self._session = session
         self._silence = silence
-        self._failed: dict[Pod, int] = {}
+        self._stall = stall
+        self._watches: dict[Pod, _Watch] = {}
 
     async def forever(self) -> None:
         """Probe until cancelled."""
@@ -35,24 +61,42 @@ class Monitor:
     async def round(self) -> None:
         """Probe each silent pod once."""
         now = asyncio.get_running_loop().time()
-        silent = [pod for pod in self._pods if self._is_silent(pod, now)]
-        answered = await asyncio.gather(*map(self._answers, silent))
-        before, self._failed = self._failed, {}
-        for pod, healthy in zip(silent, answered, strict=True):
-            if healthy:
-                continue
-            self._failed[pod] = before.get(pod, 0) + 1
-            if self._failed[pod] >= _PROBES:
+        silent = [pod for pod in self._pods if pod.under_way and pod.heard_at < now - self._silence]
+        self._watches = {pod: self._watches.get(pod) or _Watch() for pod in silent}
+        for pod, reason in zip(silent, await asyncio.gather(*map(self._fault, silent)), strict=True):
+            if reason:
                 self._pods.failed(pod)
-                pod.lost("hung")
+                pod.lost(reason)
 
-    def _is_silent(self, pod: Pod, now: float) -> bool:
-        return bool(pod.under_way) and max(one.silent_since for one in pod.under_way) < now - self._silence
+    async def _fault(self, pod: Pod) -> str:
+        """Why a silent pod has failed; empty if it may be computing."""
+        watch = self._watches[pod]
+        watch.failures = 0 if await self._get(pod, "/health") is not None else watch.failures + 1
+        if watch.failures >= _PROBES:
+            return "hung"
+        now = asyncio.get_running_loop().time()
+        if watch.failures or now - watch.read_at < self._stall / _READINGS:
+            return ""
+        watch.read_at, before = now, watch.steps
+        watch.steps = _steps(await self._get(pod, "/metrics") or b"")
+        if watch.steps is None or watch.steps != before:
+            watch.since = now
+        return "stalled" if now - watch.since >= self._stall else ""
 
-    async def _answers(self, pod: Pod) -> bool:
+    async def _get(self, pod: Pod, path: str) -> bytes | None:
+        """The body of a response; None if there was none in time."""
         timeout = aiohttp.ClientTimeout(total=self._silence)
         try:
-            async with self._session.get(f"{pod.url}/health", timeout=timeout) as answer:
-                return answer.ok
+            async with self._session.get(pod.url + path, timeout=timeout) as answer:
+                return await answer.read() if answer.status == HTTPStatus.OK else None
         except (aiohttp.ClientError, OSError, TimeoutError):
-            return False
+            return None
+
+
+def _steps(metrics: bytes) -> float | None:
+    """The engine's steps, over all engines of a server; None if it does not report them."""
+    try:
+        found = [float(line.rsplit(b" ", 1)[1]) for line in metrics.splitlines() if line.startswith(_STEPS)]
+    except (ValueError, IndexError):
+        return None
+    return sum(found) if found else None

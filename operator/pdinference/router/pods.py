@@ -34,10 +34,6 @@ class Observed:
 class UnderWay(Protocol):
     """A request that was sent to a pod."""
 
-    @property
-    def silent_since(self) -> float:
-        """When the pod last sent something, on the clock of the event loop."""
-
     def abort(self, reason: str) -> None:
         """End it as a failure of the pod."""
 
@@ -50,6 +46,7 @@ class Pod:
         tokens: Estimated prompt tokens of the requests that are under way.
         under_way: These requests.
         turn: Number of the last of them, of all that were sent to any pod; 0 before the first.
+        heard_at: When it last sent something, or got a request without having another, on the clock of the event loop.
         failures: Failures since the last success.
         paused_until: Before this time it gets no requests, because it has failed.
         engine: Id of the engine of a P pod, from its bootstrap server; empty before it was needed.
@@ -59,6 +56,7 @@ class Pod:
     tokens: int = 0
     under_way: set[UnderWay] = field(default_factory=set)
     turn: int = 0
+    heard_at: float = 0.0
     failures: int = 0
     paused_until: float = 0.0
     engine: str = ""
@@ -76,6 +74,8 @@ class Pod:
     @contextmanager
     def sending(self, request: UnderWay, tokens: int) -> Iterator[None]:
         """Count a request for as long as it is under way."""
+        if not self.under_way:
+            self.heard()
         self.under_way.add(request)
         self.turn = next(_TURNS)
         self.tokens += tokens
@@ -84,6 +84,10 @@ class Pod:
         finally:
             self.tokens -= tokens
             self.under_way.discard(request)
+
+    def heard(self) -> None:
+        """Note that it sent something."""
+        self.heard_at = asyncio.get_running_loop().time()
 
     def lost(self, reason: str) -> None:
         """End all requests to it."""

@@ -1,5 +1,6 @@
 """What happened to a request: stages, pods, retries; for metrics and the access log."""
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +9,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from pdinference.api.names import METRIC_HELD_REQUESTS, METRIC_IDLE_SECONDS, Role
+from pdinference.api.names import METRIC_FALLBACK_AGE_SECONDS, METRIC_IDLE_SECONDS, METRIC_QUEUED_REQUESTS, Role
 from pdinference.router.tracing import Tracer
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -27,8 +28,8 @@ class Metrics:
         )
         self.stages = Histogram(
             "pdinference_router_stage_seconds",
-            "Duration of the stages of requests: prefill (request to P), first_token (request to D until its first "
-            "bytes), tokens (the rest of the answer).",
+            "Duration of the stages of requests: queue (no pod was ready), prefill (request to P), first_token (the "
+            "request to D until its first bytes: hand-over and first step), tokens (the rest of the answer).",
             ("stage",),
             buckets=_BUCKETS,
             registry=self.registry,
@@ -45,13 +46,25 @@ class Metrics:
             ("reason",),
             registry=self.registry,
         )
+        age = Gauge(
+            METRIC_FALLBACK_AGE_SECONDS,
+            "Seconds since D last computed a prompt in place of P; infinite before.",
+            registry=self.registry,
+        )
+        age.set_function(lambda: time.monotonic() - self._last_fallback)
+        self._last_fallback = -math.inf
         self.migrations = Counter(
             "pdinference_router_migrations", "Streams that went on at another D pod.", registry=self.registry
         )
-        self.queued = Gauge(METRIC_HELD_REQUESTS, "Requests that wait for pods.", registry=self.registry)
+        self.queued = Gauge(METRIC_QUEUED_REQUESTS, "Requests that wait for pods.", registry=self.registry)
         self.idle = Gauge(
             METRIC_IDLE_SECONDS, "Seconds since the last request; 0 during requests.", registry=self.registry
         )
+
+    def fell_back(self, reason: str) -> None:
+        """Count a prompt that D computes in place of P."""
+        self.fallbacks.labels(reason).inc()
+        self._last_fallback = time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +127,7 @@ class Record:
     def fell_back(self, reason: str) -> None:
         """Count a prompt that D computes."""
         self.prefill, self.fallback = "", reason
-        self.telemetry.metrics.fallbacks.labels(reason).inc()
+        self.telemetry.metrics.fell_back(reason)
 
     def ended(self, path: str, status: int, outcome: str) -> None:
         """Count the request."""

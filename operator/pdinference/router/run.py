@@ -52,6 +52,7 @@ class Settings:
         state_port: Port of /metrics, /healthz and /readyz.
         drain_seconds: Time for running requests after SIGTERM.
         silence: Seconds after which a silent pod is probed.
+        stall: Seconds without a step of its engine after which a silent pod has failed.
         keys: API keys of clients; None admits every client.
         spans: Where spans go; None makes none.
         tls_folder: Where the Secret with the certificate for clients is mounted; None for HTTP.
@@ -63,6 +64,7 @@ class Settings:
     state_port: int = 0
     drain_seconds: float = 300.0
     silence: float = 3.0
+    stall: float = 60.0
     limits: Limits = field(default_factory=Limits)
     keys: Keys | None = None
     tls_folder: Path | None = None
@@ -119,9 +121,10 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         metrics.queued.set_function(lambda: dispatcher.queued)
         metrics.idle.set_function(lambda: activity.idle_seconds)
         front = Front(dispatcher, activity, Telemetry(metrics, Tracer(settings.spans)), settings.limits, settings.keys)
+        monitor = Monitor(pods, session, silence=settings.silence, stall=settings.stall)
         tasks = [
             asyncio.create_task(discover(), name="discovery"),
-            asyncio.create_task(Monitor(pods, session, silence=settings.silence).forever(), name="monitor"),
+            asyncio.create_task(monitor.forever(), name="monitor"),
         ]
         if settings.keys is not None:
             tasks.append(asyncio.create_task(settings.keys.forever(), name="keys"))

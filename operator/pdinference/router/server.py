@@ -37,6 +37,8 @@ _KINDS: Final[Mapping[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
 }
+_HEALTH: Final = ("/health", "/readiness")
+"""The second one is for batch runners of version 0.1, which may run on after an upgrade of the router."""
 _MOST_MIGRATIONS: Final = 3
 _CLIENT_CLOSED: Final = 499
 """Status in metrics and logs of a request whose client has gone (nginx's)."""
@@ -97,6 +99,7 @@ class Front:
         app.on_response_prepare.append(self._close_when_leaving)
         app.add_routes([web.post(path, self._post, expect_handler=_invite) for path in POST])
         app.add_routes([web.get(path, self._get, expect_handler=_invite) for path in GET])
+        app.add_routes([web.get(path, self._health, expect_handler=_invite) for path in _HEALTH])
         app.add_routes([web.route("*", "/{path:.*}", _unknown, expect_handler=_invite)])
         return app
 
@@ -105,6 +108,12 @@ class Front:
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
         return await self._admitted(request, self._from_any_pod)
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        """Whether requests are answered now. It needs no key, and is not a request of a client."""
+        if self._dispatcher.can_answer:
+            return web.Response(text="ok")
+        return web.Response(text="No pod is ready.", status=HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def _admitted(self, request: web.Request, handle: _Handle) -> web.StreamResponse:
         """Handle a request within the limits, and record how it ended."""

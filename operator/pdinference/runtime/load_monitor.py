@@ -13,7 +13,6 @@ from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.kinds import Owner
 from pdinference.controller.supervisor import Supervisor
-from pdinference.loadmetrics.activity import INTERVAL_S, ActivityMonitor
 from pdinference.loadmetrics.gauges import SignalGauges
 from pdinference.loadmetrics.loads import Loads
 from pdinference.loadmetrics.metrics import ScrapeMetrics
@@ -22,6 +21,7 @@ from pdinference.loadmetrics.metrics_api.api import MetricsApi
 from pdinference.loadmetrics.metrics_api.authentication import RequestHeaderAuthenticator
 from pdinference.loadmetrics.metrics_api.registration import Registration
 from pdinference.loadmetrics.policies import Policies
+from pdinference.loadmetrics.routers import INTERVAL_S, RouterMonitor
 from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.planning.batch import Progress
 from pdinference.planning.scaling.condition import MeasuredLoad
@@ -63,7 +63,7 @@ class LoadMonitor:
             interval=settings.scrape_seconds,
             on_change=lambda owner: enqueue([owner]),
         )
-        self._activities = ActivityMonitor(
+        self._routers = RouterMonitor(
             cache, on_change=lambda owner: enqueue([owner]), interval=min(INTERVAL_S, settings.scrape_seconds)
         )
         self._progress = BatchProgress(cache, on_change=lambda owner: enqueue([owner]))
@@ -100,7 +100,11 @@ class LoadMonitor:
 
     def activity(self, owner: Owner) -> Activity | None:
         """The requests of a resource that may scale to zero; None when unknown."""
-        return self._activities.activity(owner)
+        return self._routers.activity(owner)
+
+    def fell_back(self, owner: Owner) -> bool | None:
+        """Whether D has recently computed prompts of a resource in place of P; None when unknown."""
+        return self._routers.fell_back(owner)
 
     def progress(self, owner: Owner) -> Progress | None:
         """Counts of a batch; None while its runner does not report them."""
@@ -113,14 +117,14 @@ class LoadMonitor:
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_S):
-                await self._activities.first_round_done.wait()
+                await self._routers.first_round_done.wait()
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
         """Read until the end of the block."""
         work = {
             "scraper": self._scraper.forever(),
-            "activities": self._activities.forever(),
+            "routers": self._routers.forever(),
             "batch-progress": self._progress.forever(),
         }
         if self._authenticator is not None:

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from pdinference.api.names import ENGINE_ROLES
+from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.connectors import LIMITS, ConnectorName
 from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.engine.connectors.registry import CONNECTORS
@@ -58,17 +58,18 @@ def test_what_computes_prompts_in_one_step_turns_off_the_rest(connector: Connect
 
 
 @pytest.mark.parametrize("connector", CONNECTORS)
-def test_the_router_calls_only_ports_that_it_learns_from_annotations(connector: ConnectorName) -> None:
-    for role in ENGINE_ROLES:
-        ports = [str(port.number) for port in CONNECTORS[connector].ports(role) if port.router]
-        assert ports == list(CONNECTORS[connector].annotations(role).values())
+def test_the_router_may_connect_to_the_bootstrap_port_of_p(connector: ConnectorName) -> None:
+    ports = {role: [port.number for port in CONNECTORS[connector].ports(role) if port.router] for role in ENGINE_ROLES}
+    bootstrap = CONNECTORS[connector].handover.bootstrap_port
+    assert ports == {Role.PARAMETER: [bootstrap] if bootstrap else [], Role.DECODE: []}
 
 
 @pytest.mark.parametrize(
-    ("connector", "word"), [("Nixl", "nixl"), ("Mooncake", "mooncake"), ("LMCache", "nixl"), ("SharedStorage", "nixl")]
+    ("connector", "word"),
+    [("Nixl", "nixl"), ("Mooncake", "mooncake"), ("LMCache", "prompt"), ("SharedStorage", "prompt")],
 )
 def test_the_router_hands_over_in_the_connectors_way(resource: Make, connector: str, word: str) -> None:
-    assert f"--kv-connector={word}" in router_command(through(resource, connector), "abc").arguments
+    assert f"--handover={word}" in router_command(through(resource, connector), "abc").arguments
 
 
 def test_no_other_module_names_a_connector() -> None:

@@ -117,17 +117,14 @@ def test_the_command_of_the_side_car_is_the_operators(resource: Make) -> None:
         render(resource(decode={"kvTiers": tiers, "podTemplate": overlay}), RenderSettings())
 
 
-def test_mooncake_is_reached_by_the_router_and_found_by_it(resource: Make) -> None:
+def test_the_router_may_connect_to_mooncakes_bootstrap_server(resource: Make) -> None:
     r = resource(transfer={"connector": "Mooncake"})
     pod = only(r, "StatefulSet", "parameter")["spec"]["template"]
-    assert pod["metadata"]["annotations"]["vllm.ai/bootstrap-port"] == "8998"
     assert [port["containerPort"] for port in pod["spec"]["containers"][0]["ports"]] == [8000, 8998]
     router, _ = only(r, "NetworkPolicy", "parameter")["spec"]["ingress"]
     assert [port["port"] for port in router["ports"]] == ["http", "kv-bootstrap"]
     router, _ = only(r, "NetworkPolicy", "decode")["spec"]["ingress"]
     assert [port["port"] for port in router["ports"]] == ["http"]
-    annotations = only(r, "Deployment", "decode")["spec"]["template"]["metadata"].get("annotations", {})
-    assert "vllm.ai/bootstrap-port" not in annotations
 
 
 def test_shared_storage_is_mounted_by_both_roles(resource: Make) -> None:

@@ -10,7 +10,13 @@ from pdinference.api.validation import InvalidResourceError
 from pdinference.engine.batch import Service
 from pdinference.manifests import RenderSettings, render
 from pdinference.manifests.batch import render_batch
-from pdinference.manifests.pods.own_volumes import API_ACCESS_MOUNT, API_ACCESS_VOLUME, own_volume_problems
+from pdinference.manifests.pods.own_volumes import (
+    API_ACCESS_MOUNT,
+    API_ACCESS_VOLUME,
+    API_KEYS_VOLUME,
+    TLS_VOLUME,
+    own_volume_problems,
+)
 from tests.conftest import EXAMPLES, example_documents
 
 Make = Callable[..., Any]
@@ -19,11 +25,6 @@ SIDE_CAR = {
     "name": "proxy",
     "image": "registry.example/proxy:1",
     "volumeMounts": [{"name": "cache", "mountPath": "/cache"}],
-}
-SLEEPY = {
-    "parameter": {"autoscaling": {"maxReplicas": 2}},
-    "decode": {"autoscaling": {"maxReplicas": 2}},
-    "autoscaling": {"scaleToZero": {}},
 }
 CACHED = {
     "source": {"huggingFace": {"repository": "o/n"}},
@@ -53,16 +54,29 @@ def with_token(pod: Json) -> set[str]:
     return {container["name"] for container in containers if mount in container.get("volumeMounts", ())}
 
 
-def router_with(overlay: Json, resource: Make, **spec: Any) -> Json:
-    rendered = render(resource(router={"podTemplate": {"spec": overlay}}, **spec), RenderSettings())
+def router_with(overlay: Json, resource: Make) -> Json:
+    rendered = render(resource(router={"podTemplate": {"spec": overlay}}), RenderSettings())
     return pods(rendered.objects)["llama-router"]
 
 
 def test_of_a_router_pod_only_the_router_has_the_token(resource: Make) -> None:
     overlay = {"volumes": [{"name": "cache", "emptyDir": {}}], "containers": [SIDE_CAR], "initContainers": [SIDE_CAR]}
-    pod = router_with(overlay, resource, **SLEEPY)
-    assert [container["name"] for container in pod["containers"]] == ["router", "activator", "proxy"]
+    pod = router_with(overlay, resource)
+    assert [container["name"] for container in pod["containers"]] == ["router", "proxy"]
     assert with_token(pod) == {"router"}
+
+
+def test_the_router_mounts_the_secrets_that_the_spec_names(resource: Make) -> None:
+    secrets = {"apiKeys": {"secretName": "keys"}, "tls": {"secretName": "certificate"}}
+    pod = pods(render(resource(router=secrets), RenderSettings()).objects)["llama-router"]
+    volumes = {v["name"]: v["secret"]["secretName"] for v in pod["volumes"] if "secret" in v}
+    assert volumes == {"api-keys": "keys", "tls-certificate": "certificate"}
+    (router,) = pod["containers"]
+    mounts = {m["name"]: (m["mountPath"], m["readOnly"]) for m in router["volumeMounts"] if m["name"] in volumes}
+    assert mounts == {
+        "api-keys": ("/etc/pdinference/api-keys", True),
+        "tls-certificate": ("/etc/pdinference/tls", True),
+    }
 
 
 def test_of_jobs_only_what_writes_has_it(resource: Make, batch_document: Make) -> None:
@@ -90,10 +104,10 @@ def mounting(container: str, path: str, volume: str = "cache") -> Json:
     ("overlay", "field"),
     [
         *(
-            ({kind: [mounting(name, "/x", API_ACCESS_VOLUME)]}, f"{kind}[{name}].volumeMounts[{API_ACCESS_VOLUME}]")
+            ({kind: [mounting(name, "/x", volume)]}, f"{kind}[{name}].volumeMounts[{volume}]")
+            for volume in (API_ACCESS_VOLUME, API_KEYS_VOLUME, TLS_VOLUME)
             for kind, name in (
                 ("containers", "proxy"),
-                ("containers", "activator"),
                 ("containers", "router"),
                 ("initContainers", "proxy"),
             )
@@ -107,7 +121,7 @@ def mounting(container: str, path: str, volume: str = "cache") -> Json:
 )
 def test_an_overlay_cannot_get_at_it(resource: Make, overlay: Json, field: str) -> None:
     with pytest.raises(InvalidResourceError) as refusal:
-        router_with(overlay, resource, **SLEEPY)
+        router_with(overlay, resource)
     assert f"spec.router.podTemplate.spec.{field}" in {problem.field for problem in refusal.value.problems}
 
 

@@ -20,6 +20,9 @@ STALLED: Final = "Stalled"
 MEMORY_FITS: Final = "MemoryFits"
 PINNED: Final = "Pinned"
 AUTOSCALING: Final = "Autoscaling"
+CLIENTS_AUTHENTICATED: Final = "ClientsAuthenticated"
+DECODE_COMPUTES_PROMPTS: Final = "DecodeComputesPrompts"
+ROUTE_ACCEPTED: Final = "RouteAccepted"
 
 IMAGE_PULL: Final = "ImagePullBackOff"
 CRASH_LOOPING: Final = "CrashLooping"
@@ -187,6 +190,17 @@ TABLE: Final = (
         module="pinning",
     ),
     ConditionType(
+        name=CLIENTS_AUTHENTICATED,
+        when={
+            "True": "Clients outside the cluster need an API key.",
+            "False": "Clients outside the cluster can send requests without an API key. This is valid.",
+        },
+        reasons={"True": frozenset({"ApiKeys"}), "False": frozenset({"NoApiKeys"})},
+        present="`router.service.type`, `router.clients` or `router.route` exposes the router to clients outside the "
+        "cluster",
+        module="exposure",
+    ),
+    ConditionType(
         name=AUTOSCALING,
         when={
             "True": "Replica counts follow the load, within the limit that the reason names.",
@@ -213,6 +227,30 @@ TABLE: Final = (
         foreign="the HorizontalPodAutoscaler",
         present="a role has `autoscaling`",
         module="status.autoscaling",
+    ),
+    ConditionType(
+        name=DECODE_COMPUTES_PROMPTS,
+        when={"True": "In the last minutes, D computed prompts that P pods did not (`router.whenNoPrefill: Serve`)."},
+        reasons={"True": frozenset({"PrefillFallback"})},
+        good="False",
+        present="D has recently computed prompts in place of P",
+        module="status.prompts",
+    ),
+    ConditionType(
+        name=ROUTE_ACCEPTED,
+        when={
+            "True": "Each Gateway in `router.route.parentRefs` accepts the HTTPRoute and finds its Service.",
+            "False": "A Gateway does not, or the HTTPRoute cannot be written.",
+            "Unknown": "A Gateway has no controller that reports on the current HTTPRoute.",
+        },
+        reasons={
+            "True": frozenset({"Accepted"}),
+            "False": _CHILD | {"NotAccepted"},
+            "Unknown": frozenset({"Pending"}),
+        },
+        foreign=f"the Gateway's controller, {_API_SERVER}",
+        present="`router.route` is set",
+        module="status.route",
     ),
 )
 

@@ -5,8 +5,19 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from pdinference.api.v1alpha1.base import ApiModel, ImageReference, LabelValue, Matches, ObjectName, QualifiedName, Rule
+from pdinference.api.names import router_service
+from pdinference.api.v1alpha1.base import (
+    ApiModel,
+    ImageReference,
+    LabelValue,
+    Matches,
+    NamespaceName,
+    ObjectName,
+    QualifiedName,
+    Rule,
+)
 from pdinference.api.v1alpha1.roles.role import Placement, PodTemplate, Resources
+from pdinference.api.v1alpha1.route import Route
 
 RouterPolicy = Literal["random", "round_robin", "cache_aware", "power_of_two", "least_loaded", "consistent_hash"]
 WhenNoPrefill = Literal["Serve", "Wait", "Fail"]
@@ -15,26 +26,27 @@ KeyName = Annotated[
     Field(max_length=63),
     Matches("^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", "Write a key of the Secret, for example team-a."),
 ]
-Namespace = Annotated[
-    str,
-    Field(max_length=63),
-    Matches("^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "Write the name of a namespace, for example team-a."),
-]
 
 
-def _is_network(value: str) -> str:
+def _network(value: str) -> str:
+    """The range in its canonical form. API servers refuse other forms, or warn of them."""
     try:
-        ipaddress.ip_network(value)
+        network = ipaddress.ip_network(value)
     except ValueError:
         raise ValueError(_NO_NETWORK) from None
-    return value
+    if isinstance(network, ipaddress.IPv6Network) and network.network_address.ipv4_mapped is not None:
+        raise ValueError("Write this IPv6 range of IPv4 addresses as a range of IPv4, for example 192.0.2.0/24.")
+    return str(network)
 
 
-HTTP_PORT = 80
+_HTTP_PORT = 80
 _HTTPS_PORT = 443
-_NO_NETWORK = "Write a range of addresses with all bits of the host zero, for example 192.0.2.0/24 or 0.0.0.0/0."
+_NO_NETWORK = "Write a range of addresses with all bits of the host zero, for example 192.0.2.0/24."
 Cidr = Annotated[
-    str, Field(max_length=49), Matches("^[0-9a-fA-F.:]+/[0-9]{1,3}$", _NO_NETWORK), AfterValidator(_is_network)
+    str,
+    Field(max_length=49),
+    Matches("^[0-9a-fA-F.:]+/(0|[1-9][0-9]{0,2})$", _NO_NETWORK),
+    AfterValidator(_network),
 ]
 
 
@@ -84,12 +96,12 @@ class RouterTLS(ApiModel):
 class Client(ApiModel):
     """Pods or addresses that may connect to the router."""
 
-    namespace: Namespace | None = None
+    namespace: NamespaceName | None = None
     """Namespace of the pods. Default: the namespace of the PDInference."""
     pod_labels: Annotated[dict[QualifiedName, LabelValue], Field(max_length=16)] = Field(default_factory=dict)
     """Labels of the pods. Default: all pods of the namespace."""
     cidr: Cidr | None = None
-    """Addresses outside the cluster, for example 0.0.0.0/0."""
+    """Addresses outside the cluster, for example 192.0.2.0/24. Nodes and pods with `hostNetwork` count as such."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -137,8 +149,9 @@ class Router(ApiModel):
     tls: RouterTLS | None = None
     """TLS for clients. Default: HTTP."""
     clients: Annotated[list[Client] | None, Field(max_length=32)] = None
-    """Who may connect to the router (a NetworkPolicy). Default: pods of the same namespace and of the namespaces in the
-    chart value `router.clientNamespaces`; for a Service of type NodePort or LoadBalancer, everyone."""
+    """Who may connect to the router (a NetworkPolicy), besides the PDBatches of the namespace. An empty list: nobody.
+    Default: pods of the same namespace, of the namespaces in the chart value `router.clientNamespaces`, and of those of
+    `route.parentRefs`; for a Service of type NodePort or LoadBalancer, everyone."""
     placement: Placement = Field(default_factory=Placement)
     """Where router pods may run."""
     resources: Resources = Field(default_factory=Resources)
@@ -149,8 +162,36 @@ class Router(ApiModel):
     router's pods (strategic merge)."""
     service: RouterService = Field(default_factory=RouterService)
     """The Service that clients use."""
+    route: Route | None = None
+    """HTTPRoute from a Gateway to the Service. Default: none."""
 
     @property
     def port(self) -> int:
         """Port of the Service."""
-        return self.service.port or (_HTTPS_PORT if self.tls else HTTP_PORT)
+        return self.service.port or self._default_port
+
+    @property
+    def admits_every_address(self) -> bool:
+        """Whether `clients` lists all IPv4 or all IPv6 addresses, possibly in parts."""
+        networks = [ipaddress.ip_network(client.cidr) for client in self.clients or () if client.cidr is not None]
+        v4 = [network for network in networks if isinstance(network, ipaddress.IPv4Network)]
+        v6 = [network for network in networks if isinstance(network, ipaddress.IPv6Network)]
+        widest = [
+            *(network.prefixlen for network in ipaddress.collapse_addresses(v4)),
+            *(network.prefixlen for network in ipaddress.collapse_addresses(v6)),
+        ]
+        return 0 in widest
+
+    def url(self, namespace: str, name: str) -> str:
+        """Base URL for clients inside the cluster.
+
+        Args:
+            namespace: Namespace of the PDInference.
+            name: Its name.
+        """
+        host = f"{'https' if self.tls else 'http'}://{router_service(name)}.{namespace}.svc"
+        return host if self.port == self._default_port else f"{host}:{self.port}"
+
+    @property
+    def _default_port(self) -> int:
+        return _HTTPS_PORT if self.tls else _HTTP_PORT

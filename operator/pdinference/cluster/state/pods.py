@@ -61,10 +61,7 @@ def pod_record(body: Json) -> PodRecord | None:
             **(_runner_facts(metadata, status) if batch is not None else {}),
         ),
         address=status.get("podIP", ""),
-        activator=any(
-            container.get("name") == names.ACTIVATOR_CONTAINER
-            for container in (body.get("spec") or {}).get("containers") or ()
-        ),
+        scales_to_zero=names.ANNOTATION_SCALES_TO_ZERO in (metadata.get("annotations") or {}),
         started=any(c.get("name") == names.ENGINE_CONTAINER and c.get("started", False) for c in containers),
     )
 

@@ -3,21 +3,14 @@
 from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.engine.command import EnvironmentVariable
+from pdinference.engine.connectors.handover import Handover
 from pdinference.engine.connectors.own_class import OwnClass
-
-Handover = Literal["nixl", "mooncake", "moriio"]
-"""Protocol of vllm-router 0.1.17 (`--kv-connector`).
-
-nixl: the router sends the request to P, then to D with the `kv_transfer_params` of P's response. It also fits
-connectors that find KV cache by the prompt. mooncake: both get the same `transfer_id`, and D gets engine and address
-from P's bootstrap server. moriio: not used by any connector.
-"""
 
 
 @dataclass(frozen=True)
@@ -56,12 +49,12 @@ class Connector(ABC):
     Attributes:
         vllm_names: Names of its classes in vLLM. The first is the default of `kv_connector`. Empty if vLLM has no class
             for it.
-        handover: Protocol between router, P and D.
+        handover: What the router sends to P and D.
         tried: Extent of its tests, as in docs/resource.md.
     """
 
     vllm_names: ClassVar[tuple[str, ...]]
-    handover: ClassVar[Handover] = "nixl"
+    handover: ClassVar[Handover]
     tried: ClassVar[str]
 
     def config(self, resource: PDInference, role: Role) -> dict[str, Any]:
@@ -84,10 +77,6 @@ class Connector(ABC):
     def ports(self, _role: Role) -> tuple[Port, ...]:
         """Container ports of a role's pods for this connector."""
         return ()
-
-    def annotations(self, _role: Role) -> dict[str, str]:
-        """Annotations of a role's pods for the router."""
-        return {}
 
     def volume(self, _transfer: Transfer) -> SharedVolume | None:
         """The volume that transfers KV cache; None without one."""

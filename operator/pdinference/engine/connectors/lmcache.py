@@ -6,6 +6,7 @@ from typing import Any
 from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.engine.command import EnvironmentVariable, variable
 from pdinference.engine.connectors.connector import Connector
+from pdinference.engine.connectors.handover import PromptHandover
 
 _URL = "LMCACHE_REMOTE_URL"
 
@@ -14,6 +15,7 @@ class LMCache(Connector):
     """vLLM's LMCacheConnectorV1."""
 
     vllm_names = ("LMCacheConnectorV1",)
+    handover = PromptHandover()
     tried = (
         "the options are checked against vLLM's parser and registry; no transfer was made. Its wheel (0.5.6) is for "
         "CUDA 13, wants older NumPy and OpenTelemetry than vLLM 0.32's build for CPU, and refuses vLLM on CPU "

@@ -7,19 +7,17 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.engine.command import EnvironmentVariable, pod_field_variable, variable
 from pdinference.engine.connectors.connector import Connector, Port
-from pdinference.engine.connectors.handover import MOONCAKE_BOOTSTRAP_PORT
+from pdinference.engine.connectors.handover import MOONCAKE_BOOTSTRAP_PORT, MooncakeHandover
 
 _BOOTSTRAP = Port("kv-bootstrap", MOONCAKE_BOOTSTRAP_PORT, router=True)
 """Where the router and D get the Mooncake addresses of P."""
-_BOOTSTRAP_ANNOTATION = "vllm.ai/bootstrap-port"
-"""Annotation of P pods with the port of the bootstrap server (vllm-router 0.1.17)."""
 
 
 class Mooncake(Connector):
     """vLLM's MooncakeConnector."""
 
     vllm_names = ("MooncakeConnector",)
-    handover = "mooncake"
+    handover = MooncakeHandover()
     tried = (
         "transfers on an H100 with `protocol: tcp` (mooncake-transfer-engine-cuda13 0.3.14), without the router and "
         "without tiers; `rdma` was not tried"
@@ -44,7 +42,3 @@ class Mooncake(Connector):
     def ports(self, role: Role) -> tuple[Port, ...]:
         """The port of the bootstrap server, which only P runs."""
         return (_BOOTSTRAP,) if role is Role.PARAMETER else ()
-
-    def annotations(self, role: Role) -> dict[str, str]:
-        """The port of the bootstrap server, for the router."""
-        return {_BOOTSTRAP_ANNOTATION: str(_BOOTSTRAP.number)} if role is Role.PARAMETER else {}

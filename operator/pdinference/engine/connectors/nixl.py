@@ -1,7 +1,7 @@
 """Nixl: D pulls KV cache from P. With pipeline stages, P pushes it to D.
 
-D cannot pull from stages ("Number of KV layers must match"), so P runs vLLM's NixlPushConnector. D runs a subclass of
-it with the number of stages (engine/scripts/staged_push.py), because vllm-router 0.1.17 does not forward it.
+D cannot pull from stages ("Number of KV layers must match"). D waits for every stage: the response of P has their
+number (`pp_size`), and the router sends it to D.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.engine.command import EnvironmentVariable, pod_field_variable, variable
 from pdinference.engine.connectors.connector import Connector, Port
-from pdinference.engine.connectors.own_class import OwnClass
+from pdinference.engine.connectors.handover import NixlHandover
 
 _SIDE_CHANNEL = Port("kv-side-channel", 5600)
 """Port of P for requests of NIXL metadata by D (vLLM's default for VLLM_NIXL_SIDE_CHANNEL_PORT)."""
@@ -21,20 +21,14 @@ class Nixl(Connector):
     """vLLM's NixlConnector and NixlPushConnector. engine/devices.py sets the variables of UCX for all connectors."""
 
     vllm_names = ("NixlConnector", "NixlPushConnector")
+    handover = NixlHandover()
     tried = "transfers and tiers in this project's tests on CPU, and on an H100 (over TCP)"
 
     def config(self, resource: PDInference, role: Role) -> dict[str, Any]:
         """The push connector with pipeline stages, and the pull connector otherwise."""
-        if role is Role.PARAMETER and _pushes(resource):
+        if resource.spec.parameter.parallelism.pipeline > 1:
             return {"kv_connector": "NixlPushConnector"}
         return super().config(resource, role)
-
-    def own_class(self, resource: PDInference, role: Role) -> OwnClass | None:
-        """The subclass for D if P has pipeline stages."""
-        if role is not Role.DECODE or not _pushes(resource):
-            return None
-        stages = resource.spec.parameter.parallelism.pipeline
-        return OwnClass("StagedPushConnector", "staged_push", {"parameter_stages": stages})
 
     def environment(self, _transfer: Transfer) -> list[EnvironmentVariable]:
         """Address of the side channel. It must be the pod's address, because D connects to the address from P."""
@@ -46,7 +40,3 @@ class Nixl(Connector):
     def ports(self, _role: Role) -> tuple[Port, ...]:
         """The port of the side channel."""
         return (_SIDE_CHANNEL,)
-
-
-def _pushes(resource: PDInference) -> bool:
-    return resource.spec.parameter.parallelism.pipeline > 1

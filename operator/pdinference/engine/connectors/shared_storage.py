@@ -11,6 +11,7 @@ from pdinference.api.v1alpha1.engine import EngineOptions
 from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.engine.cache_folder import cache_folder
 from pdinference.engine.connectors.connector import Connector, SharedVolume
+from pdinference.engine.connectors.handover import PromptHandover
 from pdinference.engine.connectors.own_class import OwnClass
 
 _MOUNT = "/kv-shared"
@@ -20,6 +21,7 @@ class SharedStorage(Connector):
     """A subclass of vLLM's ExampleConnector."""
 
     vllm_names = ()
+    handover = PromptHandover()
     tried = (
         "transfers in this project's tests on CPU, files lost and torn, D restarted, LoRA and preemption included; "
         "not tried on a GPU"

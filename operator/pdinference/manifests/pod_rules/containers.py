@@ -118,7 +118,7 @@ _ENGINE = object_of(
 )
 _HELPER = object_of({**_EVERYWHERE, "env": HELPER_ENVIRONMENT}, _SHIELDED, required=("name",))
 """A container that has a token for the API server, or writes files that other resources read."""
-_OWN_CONTAINERS = {names.ENGINE_CONTAINER: _ENGINE, names.ROUTER_CONTAINER: _HELPER, names.ACTIVATOR_CONTAINER: _HELPER}
+_OWN_CONTAINERS = {names.ENGINE_CONTAINER: _ENGINE, names.ROUTER_CONTAINER: _HELPER}
 _OWN_INIT_CONTAINERS = {names.MODEL_CONTAINER: _HELPER, names.DISK_TIER_CONTAINER: _HELPER}
 _SIDE_CAR: dict[str, Check] = {
     **_OF_USERS,

@@ -6,7 +6,7 @@ from pdinference.planning.scaling.condition import autoscaling_result
 from pdinference.planning.status.inputs import StatusInputs
 
 _ACTIVITY_UNKNOWN = (
-    f"Router pods do not report their requests on port {names.ACTIVATOR_STATE_PORT}, so P and D do not scale to zero. "
+    f"Router pods do not report their requests on port {names.ROUTER_STATE_PORT}, so P and D do not scale to zero. "
     "Check that no NetworkPolicy blocks this port."
 )
 
@@ -19,7 +19,7 @@ def autoscaling(inputs: StatusInputs) -> ConditionResult | None:
         return result
     result = autoscaling_result(inputs.autoscalers, inputs.measured, limited=inputs.allocation.limited)
     # A router pod that is starting has not reported yet.
-    if inputs.queues_requests and not inputs.activity_known and not inputs.routers_change:
+    if inputs.scales_to_zero and not inputs.activity_known and not inputs.routers_change:
         return result._replace(message=f"{result.message} {_ACTIVITY_UNKNOWN}")
     return result
 

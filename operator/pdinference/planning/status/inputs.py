@@ -8,7 +8,7 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.model_report import ModelView
-from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, WorkloadState
+from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, RouteParent, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
 from pdinference.planning.scaling.condition import MeasuredLoad
@@ -20,19 +20,23 @@ class StatusInputs:
     """Everything from which the status of a PDInference is computed.
 
     Attributes:
+        url: Base URL for clients inside the cluster.
         workloads: The live workload of each role in the target revision; absent while it does not exist.
         pods: All live pods of the resource, of any revision.
         failures: Children that could not be applied or pruned in this reconcile.
         memory: Whether the model fits its devices.
         pinned: Whether P is pinned to products; None where P has no accelerator.
+        clients_authenticated: Whether clients outside the cluster need an API key; None where they reach no router.
         model: The Job that downloads or inspects the model; None without one.
+        route: The parents of the HTTPRoute; empty while it does not exist, and None without one.
         verifies_model: Whether P and D check their model before vLLM starts.
         autoscalers: The HPA of each autoscaled role; None where there is none yet.
         measured: Metrics of the pods.
         minimums: `minReplicas` of each autoscaled role.
         allocation: The replica count of each role, and what limits it.
-        queues_requests: Whether router pods queue requests while P and D have no pods. Then a ready router pod does not
-            imply that requests are answered.
+        scales_to_zero: Whether P and D may have no pods because no requests arrived.
+        decode_computes_prompts: Whether D computes prompts while no P pod is ready (`router.whenNoPrefill: Serve`).
+        fell_back: Whether D has recently computed prompts in place of P; None when unknown.
         asleep: Whether P and D have no pods because no requests arrived.
         invalid: The error of the stored spec; the other inputs then follow from the last valid spec. Empty if valid.
         activity_known: Whether all router pods report their requests.
@@ -42,7 +46,7 @@ class StatusInputs:
     namespace: str
     name: str
     generation: int
-    port: int
+    url: str
     target: str
     desired: Mapping[Role, int]
     rollout: RolloutPlan
@@ -51,13 +55,17 @@ class StatusInputs:
     failures: tuple[Failure, ...] = ()
     memory: MemoryVerdict = NO_VERDICT
     pinned: ConditionResult | None = None
+    clients_authenticated: ConditionResult | None = None
     model: ModelView | None = None
+    route: tuple[RouteParent, ...] | None = None
     verifies_model: bool = False
     autoscalers: Mapping[Role, AutoscalerState | None] = field(default_factory=dict)
     measured: MeasuredLoad = field(default_factory=MeasuredLoad)
     minimums: Mapping[Role, int] = field(default_factory=dict)
     allocation: Allocation = field(default_factory=lambda: Allocation({}))
-    queues_requests: bool = False
+    scales_to_zero: bool = False
+    decode_computes_prompts: bool = False
+    fell_back: bool | None = None
     asleep: bool = False
     activity_known: bool = True
     invalid: str = ""
@@ -83,21 +91,20 @@ class StatusInputs:
 
     @property
     def engines_starting(self) -> bool:
-        """Whether requests wait because no revision that they are routed to has both a ready P and a ready D pod."""
-        return self.queues_requests and not self._has_ready_revision
+        """Whether P and D of a resource that scales to zero have no ready pods in a revision that gets requests."""
+        return self.scales_to_zero and not self._routed_to(*ENGINE_ROLES)
 
     @property
     def answers(self) -> bool:
-        """Whether a router pod is ready and not merely queues requests.
-
-        Router pods of an earlier spec may queue requests, too, as long as they exist.
-        """
+        """Whether a router pod is ready, and has ready pods to send requests to; otherwise requests wait in it."""
         router = self.workloads.get(Role.ROUTER)
-        return (
-            router is not None
-            and router.ready > 0
-            and (self._has_ready_revision or not (self.queues_requests or self.routers_change))
-        )
+        needed = (Role.DECODE,) if self.decode_computes_prompts else ENGINE_ROLES
+        return router is not None and router.ready > 0 and self._routed_to(*needed)
+
+    @property
+    def without_parameter(self) -> bool:
+        """Whether no revision that gets requests has a ready P pod."""
+        return not self._routed_to(Role.PARAMETER)
 
     @property
     def routers_change(self) -> bool:
@@ -105,9 +112,9 @@ class StatusInputs:
         router = self.workloads.get(Role.ROUTER)
         return router is None or not router.complete
 
-    @property
-    def _has_ready_revision(self) -> bool:
+    def _routed_to(self, *roles: Role) -> bool:
+        """Whether a revision that gets requests has a ready pod of each of these roles."""
         live = [pod for pod in self.pods if pod.ready and not pod.terminating and pod.node_rank == 0]
         routed = {pod.revision for pod in live if pod.role is Role.ROUTER} or {self.rollout.serving}
         ready_roles = ({pod.role for pod in live if pod.revision == revision} for revision in routed)
-        return any(roles >= set(ENGINE_ROLES) for roles in ready_roles)
+        return any(found.issuperset(roles) for found in ready_roles)

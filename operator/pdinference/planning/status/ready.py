@@ -22,9 +22,10 @@ def answered(inputs: StatusInputs) -> ConditionResult | None:
     if not inputs.answers:
         return None
     count = inputs.workloads[Role.ROUTER].ready
-    return ConditionResult(
-        "True", "Serving", f"Requests are answered; {count} router pod{'' if count == 1 else 's'} ready."
-    )
+    message = f"Requests are answered; {count} router pod{'' if count == 1 else 's'} ready."
+    if inputs.without_parameter:
+        message += " D computes the prompts, because no P pod is ready."
+    return ConditionResult("True", "Serving", message)
 
 
 def _asleep(inputs: StatusInputs) -> ConditionResult:
@@ -33,6 +34,6 @@ def _asleep(inputs: StatusInputs) -> ConditionResult:
         return ConditionResult("True", ASLEEP, message)
     message = (
         "P and D have no pods, and some router pods do not report whether requests wait there. Such requests do not "
-        f"start P and D. Check that no NetworkPolicy blocks port {names.ACTIVATOR_STATE_PORT}."
+        f"start P and D. Check that no NetworkPolicy blocks port {names.ROUTER_STATE_PORT}."
     )
     return ConditionResult("Unknown", ASLEEP, message)

@@ -1,0 +1,192 @@
+"""Reads the state of router pods: their requests, and whether D computes prompts in place of P."""
+
+import asyncio
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from pdinference.api.names import (
+    METRIC_FALLBACK_AGE_SECONDS,
+    METRIC_IDLE_SECONDS,
+    METRIC_QUEUED_REQUESTS,
+    ROUTER_STATE_PORT,
+    Role,
+)
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.kinds import Owner
+from pdinference.cluster.state.records import PodRecord
+from pdinference.loadmetrics.scraping.fetch import Share, fetch
+from pdinference.loadmetrics.scraping.rounds import Rounds
+from pdinference.loadmetrics.scraping.text_format import name_of, sample
+from pdinference.loadmetrics.scraping.unreadable import UnreadableError
+from pdinference.planning.scaling.sleep_and_wake import Activity
+
+INTERVAL_S: Final = 1.0
+"""Time between two rounds. A waiting request of a resource with scaleToZero is detected within this time."""
+_OTHERS_S: Final = 30.0
+"""Time between two readings of the routers of other resources."""
+_FRESH_S: Final = 10.0
+_RECENT_S: Final = 300.0
+"""Time for which a prompt that D computed counts as recent."""
+_TIMEOUT_S: Final = 3.0
+_PREFIX: Final = b"pdinference_router_"
+_QUEUED: Final = METRIC_QUEUED_REQUESTS.encode()
+_IDLE: Final = METRIC_IDLE_SECONDS.encode()
+_FALLBACK_AGE: Final = METRIC_FALLBACK_AGE_SECONDS.encode()
+
+
+class _Report(NamedTuple):
+    """The state of one pod.
+
+    Attributes:
+        at: When it was read.
+        activity: Its requests; None if it did not report them.
+        fell_back: Whether D has recently computed a prompt in place of P.
+    """
+
+    at: float
+    activity: Activity | None
+    fell_back: bool
+
+
+class _View(NamedTuple):
+    """What reconciles of a resource depend on."""
+
+    queued: bool | None
+    fell_back: bool | None
+
+
+class RouterMonitor:
+    """Reads router pods, on each replica of the operator.
+
+    Args:
+        on_change: Called with a resource when its waiting requests appear, disappear, or become known or unknown, and
+            when D begins or ceases to compute prompts in place of P.
+        interval: Seconds between two rounds.
+        port: Port of the routers' state.
+        clock: Monotonic clock, in seconds.
+
+    Attributes:
+        first_round_done: Set once each router pod of a resource with scaleToZero has been read.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        *,
+        on_change: Callable[[Owner], None],
+        interval: float = INTERVAL_S,
+        port: int = ROUTER_STATE_PORT,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.first_round_done = asyncio.Event()
+        self._cache = cache
+        self._on_change = on_change
+        self._port = port
+        self._clock = clock
+        self._reports: dict[str, _Report] = {}
+        self._read_at: dict[str, float] = {}
+        self._views: dict[Owner, _View] = {}
+        self._owners: defaultdict[str, list[Owner]] = defaultdict(list)
+        self._sleepers: set[Owner] = set()
+        self._rounds = Rounds(self._targets, self._read, after=self._note, interval=interval)
+
+    async def forever(self) -> None:
+        """Run rounds until cancelled."""
+        await self._rounds.forever()
+
+    async def round(self) -> None:
+        """Read each router pod that is due, and report changes."""
+        await self._rounds.once()
+
+    def activity(self, owner: Owner) -> Activity | None:
+        """Requests over all router pods of a resource; None if a pod does not report and no other has requests."""
+        reported, silent = [], False
+        for pod in self._routers(owner):
+            last = self._reports.get(pod.uid)
+            if last is not None and last.activity is not None and self._clock() - last.at <= _FRESH_S:
+                reported.append(last.activity)
+            else:
+                silent |= not pod.summary.terminating
+        held = any(one.held for one in reported)
+        if not reported or (silent and not held):
+            return None
+        return Activity(held, min(one.idle_seconds for one in reported))
+
+    def fell_back(self, owner: Owner) -> bool | None:
+        """Whether D has recently computed prompts in place of P; None if no router pod has reported."""
+        oldest = self._clock() - _OTHERS_S - _FRESH_S
+        reports = (self._reports.get(pod.uid) for pod in self._routers(owner))
+        known = [report.fell_back for report in reports if report is not None and report.at >= oldest]
+        return any(known) if known else None
+
+    def _targets(self) -> Mapping[str, Sequence[PodRecord]]:
+        """The router pods to read now, by namespace."""
+        routers = [pod for _, pod in self._cache.pods.items() if self._is_router(pod)]
+        live = {pod.uid for pod in routers}
+        self._reports = {uid: report for uid, report in self._reports.items() if uid in live}
+        self._read_at = {uid: at for uid, at in self._read_at.items() if uid in live}
+        owners = {pod.owner for pod in routers if pod.owner is not None}
+        # The pods show whether a resource has scaleToZero. The stored spec may be invalid and not in effect.
+        self._sleepers = {pod.owner for pod in routers if pod.owner is not None and pod.scales_to_zero}
+        self._views = {owner: view for owner, view in self._views.items() if owner in owners}
+        self._owners = defaultdict(list)
+        found: defaultdict[str, list[PodRecord]] = defaultdict(list)
+        for owner in owners:
+            self._owners[owner.namespace].append(owner)
+        for pod in routers:
+            if pod.owner in self._sleepers or self._clock() - self._read_at.get(pod.uid, -math.inf) >= _OTHERS_S:
+                found[pod.namespace].append(pod)
+        self._note_first()
+        return found
+
+    def _is_router(self, pod: PodRecord) -> bool:
+        owner = pod.owner
+        return (
+            pod.summary.role is Role.ROUTER
+            and not pod.summary.gone
+            and owner is not None
+            and self._cache.resources.get(owner) is not None
+        )
+
+    def _note(self, namespace: str) -> None:
+        """Report changes after a round of a namespace."""
+        for owner in self._owners.get(namespace, ()):
+            found = self.activity(owner) if owner in self._sleepers else None
+            view = _View(None if found is None else found.held, self.fell_back(owner))
+            if view != self._views.setdefault(owner, _View(None, None)):
+                self._views[owner] = view
+                self._on_change(owner)
+        self._note_first()
+
+    def _note_first(self) -> None:
+        if not self.first_round_done.is_set() and self._sleepers <= self._views.keys():
+            self.first_round_done.set()
+
+    def _routers(self, owner: Owner) -> list[PodRecord]:
+        return [
+            pod for pod in self._cache.pods.owned_by(owner) if pod.summary.role is Role.ROUTER and not pod.summary.gone
+        ]
+
+    async def _read(self, pod: PodRecord, share: Share) -> None:
+        if not pod.address:
+            return
+        self._read_at[pod.uid] = self._clock()
+        values: dict[bytes, float] = {}
+
+        def take(line: bytes) -> None:
+            if name_of(line) in {_QUEUED, _IDLE, _FALLBACK_AGE}:
+                found = sample(line)
+                values[found.name] = found.value
+
+        try:
+            await fetch(pod.address, self._port, take, prefix=_PREFIX, share=share, seconds=_TIMEOUT_S)
+        except UnreadableError:
+            return
+        queued, idle = values.get(_QUEUED, math.nan), values.get(_IDLE, math.nan)
+        activity = None if math.isnan(queued) or math.isnan(idle) else Activity(queued > 0, idle)
+        fell_back = values.get(_FALLBACK_AGE, math.inf) <= _RECENT_S  # infinity is read as NaN
+        if _FALLBACK_AGE in values or activity is not None:
+            self._reports[pod.uid] = _Report(self._clock(), activity, fell_back)

@@ -1,0 +1,58 @@
+"""Warnings about clients outside the cluster."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pdinference.checks.examine import examine
+from pdinference.manifests import RenderSettings
+
+Make = Callable[..., dict[str, Any]]
+Json = dict[str, Any]
+
+KEYS = {"apiKeys": {"secretName": "clients"}}
+TLS = {"tls": {"secretName": "certificate"}}
+PINNED = {"accelerator": {"products": ["NVIDIA-H200"]}}
+ROUTE = {"route": {"parentRefs": [{"name": "public"}]}}
+OPEN = {"clients": [{"cidr": "0.0.0.0/0"}]}
+
+
+def warnings(document: Make, router: Json) -> dict[str, str]:
+    found = examine(document(parameter=PINNED, router=router), RenderSettings())
+    assert not found.problems
+    return {warning.field: warning.message for warning in found.warnings}
+
+
+@pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
+def test_a_service_for_everyone_needs_keys_and_keys_need_tls(document: Make, kind: str) -> None:
+    service = {"service": {"type": kind}}
+    (field,) = without_keys = warnings(document, service)
+    assert field == "spec.router.service.type"
+    assert "Set spec.router.apiKeys" in without_keys[field]
+    (field,) = without_tls = warnings(document, service | KEYS)
+    assert field == "spec.router.tls"
+    assert f"unencrypted to a Service of type {kind}" in without_tls[field]
+    assert not warnings(document, service | KEYS | TLS)
+
+
+def test_tls_does_not_replace_keys(document: Make) -> None:
+    assert warnings(document, {"service": {"type": "LoadBalancer"}} | TLS).keys() == {"spec.router.service.type"}
+
+
+def test_every_address_as_a_client_needs_keys(document: Make) -> None:
+    assert warnings(document, OPEN).keys() == {"spec.router.clients"}
+    assert not warnings(document, OPEN | KEYS), "TLS may end at a load balancer of the cluster's owner"
+
+
+@pytest.mark.parametrize("router", [{}, KEYS, {"clients": []}, {"clients": [{"cidr": "10.0.0.0/8"}]}], ids=str)
+def test_clients_in_the_cluster_need_none(document: Make, router: Json) -> None:
+    assert not warnings(document, router)
+
+
+def test_a_route_needs_keys_and_with_tls_a_policy(document: Make) -> None:
+    assert warnings(document, ROUTE).keys() == {"spec.router.route"}
+    assert "apiKeys" in warnings(document, ROUTE)["spec.router.route"]
+    assert not warnings(document, ROUTE | KEYS)
+    assert "BackendTLSPolicy" in warnings(document, ROUTE | KEYS | TLS)["spec.router.route"]
+    assert not warnings(document, KEYS | TLS)

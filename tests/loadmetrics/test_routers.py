@@ -1,0 +1,170 @@
+"""The state of routers, read from small servers."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from pdinference.api import names
+from pdinference.api.names import METRIC_FALLBACK_AGE_SECONDS, METRIC_IDLE_SECONDS, METRIC_QUEUED_REQUESTS, Role
+from pdinference.cluster.cache import Cache
+from pdinference.cluster.kinds import POD, RESOURCE, Owner
+from pdinference.loadmetrics.routers import RouterMonitor
+from pdinference.planning.scaling.sleep_and_wake import Activity
+from tests.http_server import served
+
+OWNER = Owner("ns", "llama")
+SLEEPY = {"scaleToZero": {"afterSeconds": 900}}
+
+
+class Routers:
+    """One server; every router pod has its address."""
+
+    def __init__(self) -> None:
+        self.held, self.idle, self.status = 0, 7.5, 200
+        self.fallback_age = "+Inf"
+        self.asked = 0
+        self.cache = Cache()
+        self.changed: list[Owner] = []
+        self.now = 1000.0
+        self.port = 0
+        self.scales_to_zero = False
+        self._version = 0
+
+    async def answer(self, _request: web.Request) -> web.Response:
+        self.asked += 1
+        text = f"# TYPE {METRIC_QUEUED_REQUESTS} gauge\n{METRIC_QUEUED_REQUESTS} {self.held}\n"
+        text += f"# TYPE {METRIC_IDLE_SECONDS} gauge\n{METRIC_IDLE_SECONDS} {self.idle}\n"
+        text += f"# TYPE {METRIC_FALLBACK_AGE_SECONDS} gauge\n{METRIC_FALLBACK_AGE_SECONDS} {self.fallback_age}\n"
+        return web.Response(text=text, status=self.status)
+
+    def resource(self, **autoscaling: Any) -> None:
+        body = {"metadata": self._metadata("llama"), "spec": {"autoscaling": autoscaling}}
+        body["metadata"]["generation"] = 1
+        self.cache.observe(RESOURCE, body, deleted=False)
+        self.scales_to_zero = "scaleToZero" in autoscaling
+
+    def pod(self, name: str = "router-0", *, address: str = "127.0.0.1", terminating: bool = False) -> None:
+        labels = names.role_selector("llama", Role.ROUTER, "rev")
+        metadata = {**self._metadata(name), "labels": labels}
+        if terminating:
+            metadata["deletionTimestamp"] = "2026-11-21T00:00:00Z"
+        status = {"phase": "Running", "podIP": address}
+        if self.scales_to_zero:
+            metadata["annotations"] = {names.ANNOTATION_SCALES_TO_ZERO: "true"}
+        body = {"metadata": metadata, "spec": {"containers": [{"name": names.ROUTER_CONTAINER}]}, "status": status}
+        self.cache.observe(POD, body, deleted=False)
+
+    def _metadata(self, name: str) -> dict[str, Any]:
+        self._version += 1
+        return {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": str(self._version)}
+
+
+@pytest.fixture
+async def routers() -> AsyncIterator[Routers]:
+    routers = Routers()
+    async with served([web.get("/metrics", routers.answer)]) as routers.port:
+        yield routers
+
+
+@pytest.fixture
+def monitor(routers: Routers) -> RouterMonitor:
+    return RouterMonitor(routers.cache, on_change=routers.changed.append, port=routers.port, clock=lambda: routers.now)
+
+
+async def rounds(monitor: RouterMonitor, count: int = 1) -> None:
+    for _ in range(count):
+        await monitor.round()
+
+
+async def test_routers_of_resources_that_do_not_scale_to_zero_are_read_rarely(
+    routers: Routers, monitor: RouterMonitor
+) -> None:
+    routers.resource()
+    routers.pod()
+    await rounds(monitor, 3)
+    assert routers.asked == 1
+    routers.now += 31
+    await rounds(monitor, 3)
+    assert routers.asked == 2
+
+
+async def test_prompts_that_d_computes_are_reported_for_some_minutes(routers: Routers, monitor: RouterMonitor) -> None:
+    routers.resource()
+    routers.pod()
+    assert monitor.fell_back(OWNER) is None
+    for age, expected in (("+Inf", False), ("12.5", True), ("299", True), ("301", False), ("NaN", False)):
+        routers.fallback_age = age
+        routers.now += 31
+        await rounds(monitor)
+        assert monitor.fell_back(OWNER) is expected, age
+    assert routers.changed == [OWNER] * 3, "known, begun, ceased"
+    routers.status = 500
+    routers.now += 62
+    await rounds(monitor)
+    assert monitor.fell_back(OWNER) is None
+
+
+async def test_it_is_told_once_when_requests_begin_to_wait_and_when_they_cease(
+    routers: Routers, monitor: RouterMonitor
+) -> None:
+    routers.resource(**SLEEPY)
+    routers.pod()
+    assert not monitor.first_round_done.is_set()
+    await rounds(monitor, 2)
+    assert monitor.first_round_done.is_set()
+    assert monitor.activity(OWNER) == Activity(held=False, idle_seconds=7.5)
+    assert routers.changed == [OWNER], "it is known now"
+    routers.held, routers.idle = 2, 0
+    await rounds(monitor, 2)
+    assert monitor.activity(OWNER) == Activity(held=True, idle_seconds=0)
+    assert routers.changed == [OWNER] * 2
+    routers.held = 0
+    await rounds(monitor, 2)
+    assert routers.changed == [OWNER] * 3
+
+
+async def test_one_pod_that_does_not_tell_is_enough_to_know_nothing(routers: Routers, monitor: RouterMonitor) -> None:
+    routers.resource(**SLEEPY)
+    routers.pod()
+    routers.pod("router-1", address="")
+    await rounds(monitor)
+    assert monitor.activity(OWNER) is None
+    routers.pod("router-1", address="", terminating=True)
+    assert monitor.activity(OWNER) == Activity(held=False, idle_seconds=7.5)
+
+
+async def test_a_request_that_waits_is_known_whoever_does_not_tell(routers: Routers, monitor: RouterMonitor) -> None:
+    routers.resource(**SLEEPY)
+    routers.pod()
+    routers.pod("router-1", address="")
+    routers.held, routers.idle = 1, 0
+    await rounds(monitor)
+    assert monitor.activity(OWNER) == Activity(held=True, idle_seconds=0)
+
+
+async def test_what_is_old_is_not_known(routers: Routers, monitor: RouterMonitor) -> None:
+    routers.resource(**SLEEPY)
+    routers.pod()
+    await rounds(monitor)
+    routers.status = 500
+    routers.now += 11
+    await rounds(monitor)
+    assert monitor.activity(OWNER) is None
+    assert routers.changed == [OWNER] * 2
+
+
+async def test_where_nothing_may_sleep_there_is_nothing_to_wait_for(routers: Routers, monitor: RouterMonitor) -> None:
+    routers.resource()
+    await rounds(monitor)
+    assert monitor.first_round_done.is_set()
+
+
+@pytest.mark.parametrize("lie", ["NaN", "-1", "1e999", "x", "1 2 3"])
+async def test_what_is_no_number_is_not_known(routers: Routers, monitor: RouterMonitor, lie: str) -> None:
+    routers.resource(**SLEEPY)
+    routers.pod()
+    routers.idle = lie  # type: ignore[assignment]
+    await rounds(monitor)
+    assert monitor.activity(OWNER) is None
