@@ -7,7 +7,7 @@ the rest:
 - first token: requests one at a time to pods that answer at once; the median and the 99th percentile;
 - streams: many at a time, each with a chunk every few milliseconds; the delay of the first token;
 - CPU: what the router's process used for a chunk, of these streams, and while the pods send as fast as they can;
-- two processes: two of our routers on a core each, both with such streams at once;
+- two processes: two of our routers on a core each, both with half of these streams at once;
 - open streams: many, for a minute, with a chunk every second; memory of the router meanwhile.
 
 The answer of each request has to be complete.
@@ -53,6 +53,11 @@ class Load:
     chunks: int
     pause_ms: int
     apart_ms: float = 0
+
+    @classmethod
+    def steady(cls, streams: int) -> "Load":
+        """As many streams run as begin in the time that one takes: 100 chunks, 20 ms apart."""
+        return cls(3 * streams, 3 * streams, 100, 20, 2000 / streams)
 
     @property
     def all_chunks(self) -> int:
@@ -109,7 +114,7 @@ async def compare(rounds: int, streams: int, open_streams: int, open_seconds: in
         for number in range(rounds + 1):
             for name, router in routers.items():
                 await one_round(router, results[name] if number else Result(), streams)  # the first one warms up
-        both = await side_by_side((routers[OURS], second))
+        both = await side_by_side((routers[OURS], second), Load.steady(streams // 2))
         for name, router in routers.items():
             if open_streams:
                 results[name].open_mib = await hold(router, open_streams, open_seconds)
@@ -120,8 +125,7 @@ async def compare(rounds: int, streams: int, open_streams: int, open_seconds: in
 async def one_round(router: Router, result: Result, streams: int) -> None:
     """All kinds of load, once."""
     result.first_ms += await send(router.port, Load(200, 1, 1, 0))
-    # In a steady state as many streams run as begin in the time that one takes: 100 chunks, 20 ms apart.
-    crowd = Load(3 * streams, 3 * streams, 100, 20, 2000 / streams)
+    crowd = Load.steady(streams)
     used = cpu_seconds(router.pid)
     result.crowd_ms += (await send(router.port, crowd))[streams:]
     result.crowd_us.append(1e6 * (cpu_seconds(router.pid) - used) / crowd.all_chunks)
@@ -131,17 +135,15 @@ async def one_round(router: Router, result: Result, streams: int) -> None:
     result.fast_rate.append(_FAST.all_chunks / (time.perf_counter() - began))
 
 
-async def side_by_side(routers: Sequence[Router]) -> list[float]:
-    """Microseconds of CPU for a chunk of each router, with the fast load for all at once, each on a core of its own."""
+async def side_by_side(routers: Sequence[Router], load: Load) -> list[float]:
+    """Microseconds of CPU for a chunk of each router, with a load for each at once, each on a core of its own."""
     cores = sorted(os.sched_getaffinity(0))
     for number, router in enumerate(routers):
         os.sched_setaffinity(router.pid, {cores[number % len(cores)]})
-    await asyncio.gather(*(send(router.port, _FAST) for router in routers))
     used = [cpu_seconds(router.pid) for router in routers]
-    await asyncio.gather(*(send(router.port, _FAST) for router in routers))
+    await asyncio.gather(*(send(router.port, load) for router in routers))
     found = [
-        1e6 * (cpu_seconds(router.pid) - before) / _FAST.all_chunks
-        for router, before in zip(routers, used, strict=True)
+        1e6 * (cpu_seconds(router.pid) - before) / load.all_chunks for router, before in zip(routers, used, strict=True)
     ]
     for router in routers:
         os.sched_setaffinity(router.pid, cores)
@@ -240,7 +242,7 @@ def report(ours: Result, theirs: Result, both: Sequence[float]) -> None:
         line(f"{what}, one core", 1e6 / mine_us, 1e6 / other_us, "/s")
     line("chunks, pods and client too", statistics.median(ours.fast_rate), statistics.median(theirs.fast_rate), "/s")
     cores = ", ".join(f"{1e6 / us:,.0f}" for us in both)
-    print(f"two processes at full speed, each on its core: {cores} chunks/s of CPU time")
+    print(f"two processes with half of the streams each: {cores} chunks/s of a core")
     line("resident, at the start", ours.start_mib, theirs.start_mib, "MiB")
     for name, result in ((OURS, ours), (THEIRS, theirs)):
         print(f"resident while streams are open, {name}: {', '.join(f'{mib:.1f}' for mib in result.open_mib)} MiB")
