@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 
 import simpy
 
@@ -56,23 +57,25 @@ class Fleet:
     def submit(self, arrival: Arrival) -> None:
         """A client's request."""
         self._requests += 1
-        request = Request(arrival, call(self._requests, arrival.prompt), arrival.prompt, arrival.output)
+        request = Request(arrival, self._requests, arrival.prompt, arrival.output)
         pods = {one.routed: one for one in self.prefill if one.ready}
-        prefill = pods[self._choose(Role.PARAMETER, pods, request)]
-        request.in_prefill.enter_context(prefill.routed.sending(Sent(), request.call.tokens))
+        prefill = pods[self._choose(Role.PARAMETER, pods, request, request.in_prefill)]
         if self._routing.at_once:
             request.decode = self._choose_decode(request)
         prefill.submit(request)
 
     def _choose_decode(self, request: Request) -> DecodePod:
         pods = {one.routed: one for one in self.decode if one.ready}
-        chosen = pods[self._choose(Role.DECODE, pods, request)]
+        chosen = pods[self._choose(Role.DECODE, pods, request, request.in_decode)]
         chosen.coming += 1
-        request.in_decode.enter_context(chosen.routed.sending(Sent(), request.call.tokens))
         return chosen
 
-    def _choose(self, role: Role, pods: Mapping[Routed, object], request: Request) -> Routed:
-        return self._routing.choose[role](list(pods), request.call)
+    def _choose(self, role: Role, pods: Mapping[Routed, object], request: Request, stay: ExitStack) -> Routed:
+        """Choose a pod, and count the request as its load until it leaves."""
+        seen = call(request.number, request.arrival.prompt)
+        chosen = self._routing.choose[role](list(pods), seen)
+        stay.enter_context(chosen.sending(Sent(), seen.tokens))
+        return chosen
 
     def _prefilled(self, request: Request) -> None:
         request.in_prefill.close()

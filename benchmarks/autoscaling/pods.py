@@ -12,7 +12,6 @@ import simpy
 
 from benchmarks.autoscaling import constants as const
 from benchmarks.autoscaling.traces import Arrival
-from pdinference.router.calls import Call
 from pdinference.router.pods import Pod as Routed
 
 
@@ -21,7 +20,7 @@ class Request:
     """One request on its way.
 
     Attributes:
-        call: What the router sees of it.
+        number: Its place among all requests.
         tokens: Tokens of KV cache to hold.
         left: Tokens to generate.
         decode: The D pod that was chosen; None before.
@@ -30,7 +29,7 @@ class Request:
     """
 
     arrival: Arrival
-    call: Call
+    number: int
     tokens: int
     left: float
     decode: "DecodePod | None" = None
