@@ -148,11 +148,11 @@ benchmark-scraping: setup ## Effect of 300 hostile pods of one tenant on the ope
 	$(RUN) python -m benchmarks.scraping $(ARGS)
 
 .PHONY: images
-images: setup ## Build the three images with buildah; archives in ~/.cache/pdinference/images
+images: setup ## Build the images with buildah; archives in ~/.cache/pdinference/images
 	$(RUN) python -m e2e.images build
 
 .PHONY: sbom
-sbom: setup ## Bills of materials (CycloneDX) of the lock file and of the three images, into dist/sbom
+sbom: setup ## Bills of materials (CycloneDX) of the lock file and of the images, into dist/sbom
 	$(RUN) python -m e2e.sbom
 
 .PHONY: down
