@@ -7,7 +7,7 @@ the rest:
 - first token: requests one at a time to pods that answer at once; the median and the 99th percentile;
 - streams: many at a time, each with a chunk every few milliseconds; the delay of the first token;
 - CPU: what the router's process used for a chunk, of these streams, and while the pods send as fast as they can;
-- two processes: two of our routers on a core each, both with such streams at once;
+- two processes: two of our routers on a core each, both with half of these streams at once;
 - open streams: many, for a minute, with a chunk every second; memory of the router meanwhile.
 
 The answer of each request has to be complete.
@@ -33,7 +33,7 @@ from benchmarks.processes import HOST, ports, running
 
 _PATH = "/v1/completions"
 _PROMPT = "word " * 800
-_OURS, _THEIRS = "pdinference", "vllm-router"
+OURS, THEIRS = "pdinference", "vllm-router"
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,11 @@ class Load:
     chunks: int
     pause_ms: int
     apart_ms: float = 0
+
+    @classmethod
+    def steady(cls, streams: int) -> "Load":
+        """As many streams run as begin in the time that one takes: 100 chunks, 20 ms apart."""
+        return cls(3 * streams, 3 * streams, 100, 20, 2000 / streams)
 
     @property
     def all_chunks(self) -> int:
@@ -98,30 +103,29 @@ def main() -> None:
 
 async def compare(rounds: int, streams: int, open_streams: int, open_seconds: int) -> None:
     """Both routers, in turn."""
-    engines = ports(3)
-    results = {_OURS: Result(), _THEIRS: Result()}
+    p, *d = engines = ports(3)
+    results = {OURS: Result(), THEIRS: Result()}
     async with AsyncExitStack() as stack:
         stack.enter_context(running([sys.executable, "-m", "benchmarks.fake_vllm", *map(str, engines)]))
-        routers = {name: await stack.enter_async_context(router_of(name, engines)) for name in results}
-        second = await stack.enter_async_context(router_of(_OURS, engines))
+        routers = {name: await stack.enter_async_context(router_of(name, (p,), d)) for name in results}
+        second = await stack.enter_async_context(router_of(OURS, (p,), d))
         for name, router in routers.items():
             results[name].start_mib = status_mib(router.pid, "VmRSS")
         for number in range(rounds + 1):
             for name, router in routers.items():
                 await one_round(router, results[name] if number else Result(), streams)  # the first one warms up
-        both = await side_by_side((routers[_OURS], second))
+        both = await side_by_side((routers[OURS], second), Load.steady(streams // 2))
         for name, router in routers.items():
             if open_streams:
                 results[name].open_mib = await hold(router, open_streams, open_seconds)
             results[name].end_mib = status_mib(router.pid, "VmRSS")
-    report(results[_OURS], results[_THEIRS], both)
+    report(results[OURS], results[THEIRS], both)
 
 
 async def one_round(router: Router, result: Result, streams: int) -> None:
     """All kinds of load, once."""
     result.first_ms += await send(router.port, Load(200, 1, 1, 0))
-    # In a steady state as many streams run as begin in the time that one takes: 100 chunks, 20 ms apart.
-    crowd = Load(3 * streams, 3 * streams, 100, 20, 2000 / streams)
+    crowd = Load.steady(streams)
     used = cpu_seconds(router.pid)
     result.crowd_ms += (await send(router.port, crowd))[streams:]
     result.crowd_us.append(1e6 * (cpu_seconds(router.pid) - used) / crowd.all_chunks)
@@ -131,17 +135,15 @@ async def one_round(router: Router, result: Result, streams: int) -> None:
     result.fast_rate.append(_FAST.all_chunks / (time.perf_counter() - began))
 
 
-async def side_by_side(routers: Sequence[Router]) -> list[float]:
-    """Microseconds of CPU for a chunk of each router, with the fast load for all at once, each on a core of its own."""
+async def side_by_side(routers: Sequence[Router], load: Load) -> list[float]:
+    """Microseconds of CPU for a chunk of each router, with a load for each at once, each on a core of its own."""
     cores = sorted(os.sched_getaffinity(0))
     for number, router in enumerate(routers):
         os.sched_setaffinity(router.pid, {cores[number % len(cores)]})
-    await asyncio.gather(*(send(router.port, _FAST) for router in routers))
     used = [cpu_seconds(router.pid) for router in routers]
-    await asyncio.gather(*(send(router.port, _FAST) for router in routers))
+    await asyncio.gather(*(send(router.port, load) for router in routers))
     found = [
-        1e6 * (cpu_seconds(router.pid) - before) / _FAST.all_chunks
-        for router, before in zip(routers, used, strict=True)
+        1e6 * (cpu_seconds(router.pid) - before) / load.all_chunks for router, before in zip(routers, used, strict=True)
     ]
     for router in routers:
         os.sched_setaffinity(router.pid, cores)
@@ -185,18 +187,18 @@ async def send(port: int, load: Load) -> list[float]:
 
 
 @asynccontextmanager
-async def router_of(name: str, engines: list[int]) -> AsyncIterator[Router]:
-    """A router process with one P and the rest as D."""
+async def router_of(name: str, p: Sequence[int], d: Sequence[int], *options: str) -> AsyncIterator[Router]:
+    """A router process with pods at these ports."""
     port, state = ports(2)
-    (p, *d), scripts = engines, Path(sys.executable).parent
-    if name == _THEIRS:
+    scripts = Path(sys.executable).parent
+    if name == THEIRS:
         line = [str(scripts / "vllm-router"), "--vllm-pd-disaggregation", "--kv-connector=nixl", f"--port={port}"]
         line += [f"--prometheus-port={state}", "--policy=round_robin", "--decode-policy=kv_aware", "--log-level=error"]
-        line += [f"--prefill=http://{HOST}:{p}", *(f"--decode=http://{HOST}:{one}" for one in d)]
+        line += [*(f"--prefill=http://{HOST}:{one}" for one in p), *(f"--decode=http://{HOST}:{one}" for one in d)]
         ready = f"http://{HOST}:{port}/readiness"
     else:
         line = [str(scripts / "pdinference"), "router", "run", f"--port={port}", f"--state-port={state}"]
-        line += [f"--prefill={HOST}:{p}", *(f"--decode={HOST}:{one}" for one in d)]
+        line += [*(f"--prefill={HOST}:{one}" for one in p), *(f"--decode={HOST}:{one}" for one in d), *options]
         ready = f"http://{HOST}:{state}/readyz"
     with running(line) as process:
         async with aiohttp.ClientSession(trust_env=False) as client:
@@ -224,7 +226,7 @@ def report(ours: Result, theirs: Result, both: Sequence[float]) -> None:
     def line(what: str, mine: float, other: float, unit: str) -> None:
         print(f"{what:<48}{mine:>10.2f}{other:>14.2f} {unit}")
 
-    print(f"{'':<48}{_OURS:>10}{_THEIRS:>14}")
+    print(f"{'':<48}{OURS:>10}{THEIRS:>14}")
     for what, mine, other in (
         ("first token, one at a time", ours.first_ms, theirs.first_ms),
         ("first token, many streams", ours.crowd_ms, theirs.crowd_ms),
@@ -240,9 +242,9 @@ def report(ours: Result, theirs: Result, both: Sequence[float]) -> None:
         line(f"{what}, one core", 1e6 / mine_us, 1e6 / other_us, "/s")
     line("chunks, pods and client too", statistics.median(ours.fast_rate), statistics.median(theirs.fast_rate), "/s")
     cores = ", ".join(f"{1e6 / us:,.0f}" for us in both)
-    print(f"two processes at full speed, each on its core: {cores} chunks/s of CPU time")
+    print(f"two processes with half of the streams each: {cores} chunks/s of a core")
     line("resident, at the start", ours.start_mib, theirs.start_mib, "MiB")
-    for name, result in ((_OURS, ours), (_THEIRS, theirs)):
+    for name, result in ((OURS, ours), (THEIRS, theirs)):
         print(f"resident while streams are open, {name}: {', '.join(f'{mib:.1f}' for mib in result.open_mib)} MiB")
     line("resident, at the end", ours.end_mib, theirs.end_mib, "MiB")
 

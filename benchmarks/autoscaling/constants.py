@@ -59,8 +59,8 @@ SCRAPE_SECONDS = 5
 
 MIN_PODS, MAX_PODS = 1, 16
 
-ROUTING = "least-decode"
-"""How the router chooses pods, the same for all policies: what the operator renders by default."""
+ROUTING = "least_loaded"
+"""How the router chooses pods, the same for all policies of scaling: the operator's default."""
 
 TTFT_OBJECTIVE = 2.0
 """Seconds for prompts of up to 8,000 tokens, in proportion for longer ones."""

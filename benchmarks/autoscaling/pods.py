@@ -3,6 +3,7 @@
 import heapq
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -11,16 +12,29 @@ import simpy
 
 from benchmarks.autoscaling import constants as const
 from benchmarks.autoscaling.traces import Arrival
+from pdinference.router.pods import Pod as Routed
 
 
 @dataclass(slots=True)
 class Request:
-    """One request on its way: `tokens` of KV cache to hold, `left` tokens to generate, in the D pod that was chosen."""
+    """One request on its way.
+
+    Attributes:
+        number: Its place among all requests.
+        tokens: Tokens of KV cache to hold.
+        left: Tokens to generate.
+        decode: The D pod that was chosen; None before.
+        in_prefill: While it is open, the request counts as load of its P pod.
+        in_decode: The same for D.
+    """
 
     arrival: Arrival
-    decode: "DecodePod"
+    number: int
     tokens: int
     left: float
+    decode: "DecodePod | None" = None
+    in_prefill: ExitStack = field(default_factory=ExitStack)
+    in_decode: ExitStack = field(default_factory=ExitStack)
     first_token_at: float = 0.0
     finished_at: float = 0.0
     prefilled_at: float = 0.0
@@ -34,10 +48,17 @@ def _at(env: simpy.Environment, when: float, then: Callable[[], None]) -> None:
 
 
 class Pod:
-    """What the two kinds have in common: a time at which it is ready, and a time from which it is gone."""
+    """What the two kinds have in common: a time at which it is ready, and a time from which it is gone.
 
-    def __init__(self, env: simpy.Environment, ready_at: float, done: Callable[[Request], None]) -> None:
+    Attributes:
+        routed: What the router knows of it.
+    """
+
+    def __init__(
+        self, env: simpy.Environment, routed: Routed, ready_at: float, done: Callable[[Request], None]
+    ) -> None:
         self.env = env
+        self.routed = routed
         self._done = done
         self.created_at = env.now
         self.ready_at = ready_at
@@ -68,10 +89,11 @@ class Pod:
 class PrefillPod(Pod):
     """One prompt at a time, in the order in which they came."""
 
-    def __init__(self, env: simpy.Environment, ready_at: float, done: Callable[[Request], None]) -> None:
-        super().__init__(env, ready_at, done)
+    def __init__(
+        self, env: simpy.Environment, routed: Routed, ready_at: float, done: Callable[[Request], None]
+    ) -> None:
+        super().__init__(env, routed, ready_at, done)
         self.queue: deque[Request] = deque()
-        self.prompt_tokens = 0
         self.free_at = 0.0
         self.prefill_seconds = 0.0
         self.finished = 0
@@ -99,14 +121,12 @@ class PrefillPod(Pod):
     def submit(self, request: Request) -> None:
         """Queue a request."""
         self.queue.append(request)
-        self.prompt_tokens += request.arrival.prompt
         takes = const.prefill_seconds(request.arrival.prompt)
         self.free_at = max(self.free_at, self.env.now) + takes
         _at(self.env, self.free_at, partial(self._finish, request, takes))
 
     def _finish(self, request: Request, takes: float) -> None:
         self.queue.popleft()
-        self.prompt_tokens -= request.arrival.prompt
         self.finished += 1
         self.prefill_seconds += takes
         self._done(request)
@@ -127,9 +147,14 @@ class DecodePod(Pod):
     """All running requests advance together; how fast depends on the KV cache in use. New ones wait for room."""
 
     def __init__(
-        self, env: simpy.Environment, ready_at: float, done: Callable[[Request], None], cache_tokens: float
+        self,
+        env: simpy.Environment,
+        routed: Routed,
+        ready_at: float,
+        done: Callable[[Request], None],
+        cache_tokens: float,
     ) -> None:
-        super().__init__(env, ready_at, done)
+        super().__init__(env, routed, ready_at, done)
         self._cache_tokens = cache_tokens
         self._rounds = 0.0
         self._seen_at = 0.0

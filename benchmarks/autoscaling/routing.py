@@ -1,51 +1,70 @@
-"""How the router chooses among the pods that are ready: in turns, or by its own count of what they have."""
+"""How the router chooses pods: our router's own policies, and vllm-router's as the operator used it before."""
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import count
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import get_args
 
-from benchmarks.autoscaling.pods import DecodePod, PrefillPod
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1.router import RouterPolicy
+from pdinference.router.calls import Call
+from pdinference.router.choice import Choose, RoundRobin, least_requests, policies
+from pdinference.router.pods import Observed, Pod
 
-
-class Routing(Protocol):
-    """Chooses the two pods of a request."""
-
-    def prefill(self, pods: Sequence[PrefillPod]) -> PrefillPod:
-        """Where the prompt is worked off."""
-
-    def decode(self, pods: Sequence[DecodePod]) -> DecodePod:
-        """Where the answer is made."""
+_SESSIONS = 200
+_BYTES_PER_TOKEN = 4
 
 
-class Turns:
-    """vllm-router's `round_robin`."""
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """A way of choosing.
 
-    def __init__(self) -> None:
-        self._prefill, self._decode = count(), count()
+    Attributes:
+        choose: The policy for each role.
+        at_once: Whether D is chosen with P, when the request comes. Our router chooses it when P has answered.
+    """
 
-    def prefill(self, pods: Sequence[PrefillPod]) -> PrefillPod:
-        """The next in turn."""
-        return pods[next(self._prefill) % len(pods)]
-
-    def decode(self, pods: Sequence[DecodePod]) -> DecodePod:
-        """The next in turn."""
-        return pods[next(self._decode) % len(pods)]
+    choose: Mapping[Role, Choose]
+    at_once: bool = False
 
 
-class LeastDecode(Turns):
-    """P in turns, D by the requests that are in it or on their way to it: vllm-router's `kv_aware` for D alone."""
-
-    def decode(self, pods: Sequence[DecodePod]) -> DecodePod:
-        """The one with the fewest requests."""
-        return min(pods, key=lambda pod: pod.present)
+def _vllm_router() -> Routing:
+    """`round_robin` for P, and for D `kv_aware`, which counts the requests that it has sent."""
+    return Routing({Role.PARAMETER: RoundRobin(), Role.DECODE: least_requests}, at_once=True)
 
 
-class Least(LeastDecode):
-    """P by the prompt tokens in it as well: `kv_aware` for both."""
-
-    def prefill(self, pods: Sequence[PrefillPod]) -> PrefillPod:
-        """The one with the fewest prompt tokens."""
-        return min(pods, key=lambda pod: pod.prompt_tokens)
+def _ours(policy: str) -> Routing:
+    return Routing(policies(policy))
 
 
-ROUTINGS: Mapping[str, Callable[[], Routing]] = {"turns": Turns, "least-decode": LeastDecode, "least": Least}
+OURS: tuple[str, ...] = get_args(RouterPolicy)
+VLLM_ROUTER = "vllm-router"
+ROUTINGS: Mapping[str, Callable[[], Routing]] = {name: partial(_ours, name) for name in OURS} | {
+    VLLM_ROUTER: _vllm_router
+}
+
+
+class Known(Pod):
+    """What the router knows of a simulated pod. None hangs, so the time of its last byte does not matter."""
+
+    def heard(self) -> None:
+        """Do nothing: there is no event loop whose clock could be read."""
+
+
+class Sent:
+    """A request that counts as load of a pod."""
+
+    def abort(self, reason: str) -> None:
+        """Never called."""
+
+
+def routed(role: Role, number: int) -> Known:
+    """A simulated pod for the router."""
+    name = f"{role}-{number}"
+    return Known(Observed(name, name, role, f"{name}:8000", ready=True))
+
+
+def call(number: int, prompt: int) -> Call:
+    """A request with a beginning of its own, of one of many sessions."""
+    body = b"%d " % number
+    return Call("/v1/completions", body.ljust(prompt * _BYTES_PER_TOKEN), session=str(number % _SESSIONS))

@@ -2,11 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import get_args
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pdinference.api.names import Role
 from pdinference.api.v1alpha1.router import RouterPolicy
 from pdinference.router.calls import Call
 from pdinference.router.choice import policies
@@ -50,10 +53,18 @@ def test_least_loaded_counts_tokens_in_p_and_requests_in_d(loads: Sequence[tuple
     assert choose[D](pods, call()).requests == min(requests for _, requests in loads)
 
 
-def test_equal_pods_share_requests() -> None:
+@pytest.mark.parametrize("role", [P, D])
+async def test_equal_pods_take_turns(role: Role) -> None:
+    """The one whose last request is the oldest ends first if all requests are alike."""
     pods = [pod(number) for number in range(3)]
-    choose = policies("least_loaded")[P]
-    assert len({choose(pods, call()).observed.name for _ in range(100)}) == 3
+    choose = policies("least_loaded")[role]
+    found = []
+    with ExitStack() as stack:
+        for _ in range(9):
+            chosen = choose(pods, call())
+            stack.enter_context(chosen.sending(Sent(), 10))
+            found.append(chosen.observed.name)
+    assert found == ["d-0", "d-1", "d-2"] * 3
 
 
 def test_round_robin_takes_turns() -> None:

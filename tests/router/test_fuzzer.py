@@ -39,7 +39,7 @@ _NEVER = (
     *("Proxy-Authorization", "Proxy-Connection", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "X-Api-Key"),
 )
 _ONCE = ("Host", "X-Request-Id")
-_ONCE_AT_MOST = ("Content-Length", "Content-Type", "traceparent")
+_ONCE_AT_MOST = ("Content-Length", "Content-Type")
 _FOR_PREFILL = HANDOVERS["nixl"].to_prefill(Prefill(""))
 _ACCESS = "pdinference.router.access"
 _OF_A_REQUEST = (Call, Exchange, Record)

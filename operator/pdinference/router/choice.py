@@ -20,13 +20,13 @@ _IMBALANCE: Final = 1.5
 
 
 def least_tokens(pods: Sequence[Pod], _call: Call) -> Pod:
-    """The pod with the fewest outstanding prompt tokens."""
-    return min(pods, key=lambda pod: (pod.tokens, pod.requests, random.random()))  # noqa: S311 - breaks ties
+    """The pod with the fewest outstanding prompt tokens; of several, the one whose last request is the oldest."""
+    return min(pods, key=lambda pod: (pod.tokens, pod.requests, pod.turn))
 
 
 def least_requests(pods: Sequence[Pod], _call: Call) -> Pod:
-    """The pod with the fewest running requests."""
-    return min(pods, key=lambda pod: (pod.requests, pod.tokens, random.random()))  # noqa: S311 - breaks ties
+    """The pod with the fewest running requests; of several, the one whose last request is the oldest."""
+    return min(pods, key=lambda pod: (pod.requests, pod.tokens, pod.turn))
 
 
 def at_random(pods: Sequence[Pod], _call: Call) -> Pod:

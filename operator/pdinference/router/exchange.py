@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 import msgspec
@@ -69,7 +69,7 @@ class Stream:
             PodFailure: The stream has broken off.
         """
         with self._exchange.failures():
-            async for chunk in self._response.content.iter_any():
+            while chunk := await self._response.content.readany():
                 self.pod.heard()
                 yield chunk
 
@@ -85,13 +85,15 @@ class Exchange:
         self.pod = pod
         self._session = session
         self._response: aiohttp.ClientResponse | None = None
-        self._beginning: asyncio.Task[Whole | Stream] | None = None
+        self._beginning: asyncio.Task[Any] | None = None
         self._lost = ""
 
     def abort(self, reason: str) -> None:
         """End it as a failure of the pod."""
-        self._lost = self._lost or reason
-        if self._beginning is not None and not self._beginning.done():
+        if self._lost:
+            return
+        self._lost = reason
+        if self._beginning is not None:
             self._beginning.cancel()
         if self._response is not None:
             self._response.close()
@@ -107,9 +109,9 @@ class Exchange:
         try:
             yield
         except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if not self._lost or (current is not None and current.cancelling()):
-                raise  # the client has gone
+            # `abort` cancels once, while a request begins. Any other time it was because the client has gone.
+            if not self._lost or self._beginning is None or self._beginning.uncancel():
+                raise
             raise PodFailure(self._lost) from None
         except aiohttp.ClientConnectorError as error:
             raise PodFailure(self._lost or _REFUSED) from error
@@ -131,12 +133,12 @@ class Exchange:
         Raises:
             PodFailure: The pod did not answer, or cannot serve the request now.
         """
-        self._beginning = asyncio.create_task(self._begin(method, (url or self.pod.url) + path, headers, body))
+        self._beginning = asyncio.current_task()
         try:
             with self.failures():
-                answer = await self._beginning
+                answer = await self._begin(method, (url or self.pod.url) + path, headers, body)
         finally:
-            self._beginning.cancel()
+            self._beginning = None
         if isinstance(answer, Whole) and (answer.status >= _FAULT or answer.status in _RETRIED):
             raise PodFailure(f"status_{answer.status}", answer)
         return answer
@@ -188,11 +190,8 @@ async def exchange(pod: Pod, session: aiohttp.ClientSession, tokens: int) -> Asy
 def end_to_end(headers: MultiMapping[str]) -> CIMultiDict[str]:
     """The headers that go on to the next hop (RFC 9110, section 7.6.1), without lengths and encodings of bodies."""
     named = {name.strip().lower() for value in headers.getall("Connection", ()) for name in value.split(",")}
-    return CIMultiDict(
-        (name, value)
-        for name, value in headers.items()
-        if name.lower() not in _HOP_BY_HOP and name.lower() not in named
-    )
+    removed = _HOP_BY_HOP | named
+    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in removed)
 
 
 _HOP_BY_HOP: Final = frozenset(

@@ -5,12 +5,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final, Protocol
 
 from pdinference.api.names import ENGINE_ROLES, Role
 
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 8.0
+_TURNS: Final = count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Pod:
     Attributes:
         tokens: Estimated prompt tokens of the requests that are under way.
         under_way: These requests.
+        turn: Number of the last of them, of all that were sent to any pod; 0 before the first.
         heard_at: When it last sent something, or got a request without having another, on the clock of the event loop.
         failures: Failures since the last success.
         paused_until: Before this time it gets no requests, because it has failed.
@@ -52,6 +55,7 @@ class Pod:
     observed: Observed
     tokens: int = 0
     under_way: set[UnderWay] = field(default_factory=set)
+    turn: int = 0
     heard_at: float = 0.0
     failures: int = 0
     paused_until: float = 0.0
@@ -73,6 +77,7 @@ class Pod:
         if not self.under_way:
             self.heard()
         self.under_way.add(request)
+        self.turn = next(_TURNS)
         self.tokens += tokens
         try:
             yield

@@ -1,7 +1,7 @@
 """Spans of requests, for an OpenTelemetry collector. Without an endpoint, `traceparent` only passes through."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -14,31 +14,32 @@ class Tracer:
     """Makes spans.
 
     Args:
-        provider: Where they go; None makes spans that go nowhere.
+        provider: Where they go; None makes none. (The library's spans that go nowhere take a tenth of a request's CPU.)
     """
 
     def __init__(self, provider: trace.TracerProvider | None = None) -> None:
-        self._tracer = (provider or trace.NoOpTracerProvider()).get_tracer(_SERVICE)
+        self._tracer = None if provider is None else provider.get_tracer(_SERVICE)
 
-    @contextmanager
-    def request(self, path: str, headers: Mapping[str, str]) -> Iterator[trace.Span]:
+    def request(self, path: str, headers: Mapping[str, str]) -> AbstractContextManager[trace.Span]:
         """The span of a request, below that of the client, if it sent one."""
+        if self._tracer is None:
+            return nullcontext(trace.INVALID_SPAN)
         sent = {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
         parent = _PROPAGATOR.extract(sent)
-        with self._tracer.start_as_current_span(path, parent, kind=trace.SpanKind.SERVER) as span:
-            yield span
+        return self._tracer.start_as_current_span(path, parent, kind=trace.SpanKind.SERVER)
 
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def stage(self, name: str) -> AbstractContextManager[trace.Span]:
         """The span of a stage, below that of the request."""
-        with self._tracer.start_as_current_span(name, kind=trace.SpanKind.CLIENT):
-            yield
+        if self._tracer is None:
+            return nullcontext(trace.INVALID_SPAN)
+        return self._tracer.start_as_current_span(name, kind=trace.SpanKind.CLIENT)
 
 
 def headers() -> dict[str, str]:
     """Headers that make the spans of vLLM children of the current span; none without one."""
     found: dict[str, str] = {}
-    _PROPAGATOR.inject(found)
+    if trace.get_current_span() is not trace.INVALID_SPAN:
+        _PROPAGATOR.inject(found)
     return found
 
 
