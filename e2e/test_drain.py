@@ -20,7 +20,7 @@ from pdinference.api.names import LABEL_ROLE, Role
 
 pytestmark = pytest.mark.timeout(2400)
 
-_LONG = Shape(clients=6, words=20, tokens=600)
+_LONG = Shape(clients=6, words=(20,), tokens=600)
 """Answers of hundreds of decode steps, so that each of two D pods always has some under way."""
 _SIGTERM = "[shutdown]"
 """How all lines begin that vLLM writes while it ends."""
