@@ -67,9 +67,9 @@ test-unit: $(ENVIRONMENT) ## Unit tests, in seconds
 	$(RUN) pytest -m 'not vllm' --ignore=tests/integration --ignore=tests/charts $(ARGS)
 
 .PHONY: explore
-explore: setup ## Property tests and the fuzzer of hostile resources with new examples; `make test` uses fixed ones
+explore: setup ## Property tests and the fuzzers of hostile resources and requests with new examples; `make test` uses fixed ones
 	$(RUN) pytest -m 'hypothesis and not vllm' --ignore=tests/integration --hypothesis-profile=explore $(ARGS)
-	HOSTILE_SEED=$(or $(SEED),$$RANDOM) HOSTILE_CASES=20000 $(RUN) pytest tests/hostile/test_fuzzer.py $(ARGS)
+	HOSTILE_SEED=$(or $(SEED),$$RANDOM) HOSTILE_CASES=20000 $(RUN) pytest tests/hostile/test_fuzzer.py tests/router/test_fuzzer.py $(ARGS)
 
 .PHONY: mutants
 mutants: setup ## Mutation tests of the planning code: make mutants ARGS='rollout memory.split'

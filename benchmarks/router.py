@@ -1,41 +1,42 @@
-"""The router beside vllm-router in one run: `make benchmark-router`, or `uv run python -m benchmarks.router`.
+"""The router beside vllm-router in one run: `uv run --no-sync python -m benchmarks.router`.
 
 Processes on this machine: servers that play one P and two D pods, a router, and this client. vllm-router 0.1.17 and our
 router get the same requests, in turn, round by round. Printed are ratios and differences, because the machine decides
 the rest:
 
 - first token: requests one at a time to pods that answer at once; the median and the 99th percentile;
-- streams: many at a time, each with a chunk every few milliseconds; the delay of the first token and lost chunks;
-- CPU: what the router's process used for a chunk of a stream, while the pods send as fast as they can;
-- memory: resident size before, and after all of it.
+- streams: many at a time, each with a chunk every few milliseconds; the delay of the first token;
+- CPU: what the router's process used for a chunk, of these streams, and while the pods send as fast as they can;
+- two processes: two of our routers on a core each, both with such streams at once;
+- open streams: many, for a minute, with a chunk every second; memory of the router meanwhile.
+
+The answer of each request has to be complete.
 """
 
 import argparse
 import asyncio
+import os
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
 import uvloop
-from aiohttp import web
 
+from benchmarks.fake_vllm import CHUNKS, END
 from benchmarks.memory import cpu_seconds, status_mib
 from benchmarks.processes import HOST, ports, running
 
-_CHUNK = (
-    b'data: {"id":"cmpl-1","object":"text_completion","created":1,"model":"m","choices":[{"index":0,"text":" word",'
-)
-_CHUNK += b'"logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null}],"usage":null}\n\n'
-_END = b"data: [DONE]\n\n"
+_PATH = "/v1/completions"
 _PROMPT = "word " * 800
+_OURS, _THEIRS = "pdinference", "vllm-router"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Load:
     """Requests of one kind.
 
@@ -50,8 +51,24 @@ class Load:
     requests: int
     at_once: int
     chunks: int
-    pause_ms: float
+    pause_ms: int
     apart_ms: float = 0
+
+    @property
+    def all_chunks(self) -> int:
+        """Chunks of all answers."""
+        return self.requests * self.chunks
+
+
+_FAST = Load(16, 8, 2000, 0)
+
+
+@dataclass(frozen=True)
+class Router:
+    """A process of a router."""
+
+    port: int
+    pid: int
 
 
 @dataclass
@@ -60,9 +77,12 @@ class Result:
 
     first_ms: list[float] = field(default_factory=list)
     crowd_ms: list[float] = field(default_factory=list)
-    chunk_us: list[float] = field(default_factory=list)
-    rate: list[float] = field(default_factory=list)
-    rss_mib: tuple[float, float] = (0.0, 0.0)
+    crowd_us: list[float] = field(default_factory=list)
+    fast_us: list[float] = field(default_factory=list)
+    fast_rate: list[float] = field(default_factory=list)
+    start_mib: float = 0.0
+    open_mib: list[float] = field(default_factory=list)
+    end_mib: float = 0.0
 
 
 def main() -> None:
@@ -70,77 +90,78 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--streams", type=int, default=200, help="streams at a time")
-    parser.add_argument("--engine", type=int, nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument("--open-streams", type=int, default=1000, help="streams that stay open; 0 leaves this out")
+    parser.add_argument("--open-seconds", type=int, default=60)
     arguments = parser.parse_args()
-    if arguments.engine:
-        uvloop.run(play(arguments.engine))
-        return
-    results = uvloop.run(compare(arguments.rounds, arguments.streams))
-    report(results)
+    uvloop.run(compare(arguments.rounds, arguments.streams, arguments.open_streams, arguments.open_seconds))
 
 
-async def play(places: list[int]) -> None:
-    """Serve as P and D on these ports until killed."""
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        body = await request.json()
-        if not body.get("stream"):
-            params = {"do_remote_prefill": True, "remote_engine_id": "p", "remote_block_ids": [1]}
-            return web.json_response({"choices": [{"text": "a"}], "kv_transfer_params": params})
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        pause = float(body["seed"]) / 1000
-        for _ in range(body["max_tokens"]):
-            await response.write(_CHUNK)
-            if pause:
-                await asyncio.sleep(pause)
-        await response.write(_END)
-        return response
-
-    async def healthy(_request: web.Request) -> web.Response:
-        return web.Response()
-
-    app = web.Application(client_max_size=2**26)
-    app.router.add_get("/health", healthy)
-    app.router.add_post("/v1/completions", answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    for port in places:
-        await web.TCPSite(runner, HOST, port).start()
-    await asyncio.Event().wait()
-
-
-async def compare(rounds: int, streams: int) -> dict[str, Result]:
+async def compare(rounds: int, streams: int, open_streams: int, open_seconds: int) -> None:
     """Both routers, in turn."""
     engines = ports(3)
-    results = {"vllm-router": Result(), "pdinference": Result()}
-    with running([sys.executable, "-m", "benchmarks.router", "--engine", *map(str, engines)]):
-        async with router_of("vllm-router", engines) as theirs, router_of("pdinference", engines) as ours:
-            routers = {"vllm-router": theirs, "pdinference": ours}
-            before = {name: status_mib(pid, "VmRSS") for name, (_, pid) in routers.items()}
-            for number in range(rounds + 1):
-                for name, (port, pid) in routers.items():
-                    await one_round(port, pid, results[name] if number else Result(), streams)  # the first one warms up
-            for name, (_, pid) in routers.items():
-                results[name].rss_mib = (before[name], status_mib(pid, "VmRSS"))
-    return results
+    results = {_OURS: Result(), _THEIRS: Result()}
+    async with AsyncExitStack() as stack:
+        stack.enter_context(running([sys.executable, "-m", "benchmarks.fake_vllm", *map(str, engines)]))
+        routers = {name: await stack.enter_async_context(router_of(name, engines)) for name in results}
+        second = await stack.enter_async_context(router_of(_OURS, engines))
+        for name, router in routers.items():
+            results[name].start_mib = status_mib(router.pid, "VmRSS")
+        for number in range(rounds + 1):
+            for name, router in routers.items():
+                await one_round(router, results[name] if number else Result(), streams)  # the first one warms up
+        both = await side_by_side((routers[_OURS], second))
+        for name, router in routers.items():
+            if open_streams:
+                results[name].open_mib = await hold(router, open_streams, open_seconds)
+            results[name].end_mib = status_mib(router.pid, "VmRSS")
+    report(results[_OURS], results[_THEIRS], both)
 
 
-async def one_round(port: int, pid: int, result: Result, streams: int) -> None:
+async def one_round(router: Router, result: Result, streams: int) -> None:
     """All kinds of load, once."""
-    result.first_ms += await send(port, Load(200, 1, 1, 0))
+    result.first_ms += await send(router.port, Load(200, 1, 1, 0))
     # In a steady state as many streams run as begin in the time that one takes: 100 chunks, 20 ms apart.
-    result.crowd_ms += (await send(port, Load(3 * streams, 3 * streams, 100, 20, 2000 / streams)))[streams:]
-    used, began = cpu_seconds(pid), time.perf_counter()
-    load = Load(16, 8, 2000, 0)
-    await send(port, load)
-    chunks = load.requests * load.chunks
-    result.chunk_us.append(1e6 * (cpu_seconds(pid) - used) / chunks)
-    result.rate.append(chunks / (time.perf_counter() - began))
+    crowd = Load(3 * streams, 3 * streams, 100, 20, 2000 / streams)
+    used = cpu_seconds(router.pid)
+    result.crowd_ms += (await send(router.port, crowd))[streams:]
+    result.crowd_us.append(1e6 * (cpu_seconds(router.pid) - used) / crowd.all_chunks)
+    used, began = cpu_seconds(router.pid), time.perf_counter()
+    await send(router.port, _FAST)
+    result.fast_us.append(1e6 * (cpu_seconds(router.pid) - used) / _FAST.all_chunks)
+    result.fast_rate.append(_FAST.all_chunks / (time.perf_counter() - began))
+
+
+async def side_by_side(routers: Sequence[Router]) -> list[float]:
+    """Microseconds of CPU for a chunk of each router, with the fast load for all at once, each on a core of its own."""
+    cores = sorted(os.sched_getaffinity(0))
+    for number, router in enumerate(routers):
+        os.sched_setaffinity(router.pid, {cores[number % len(cores)]})
+    await asyncio.gather(*(send(router.port, _FAST) for router in routers))
+    used = [cpu_seconds(router.pid) for router in routers]
+    await asyncio.gather(*(send(router.port, _FAST) for router in routers))
+    found = [
+        1e6 * (cpu_seconds(router.pid) - before) / _FAST.all_chunks
+        for router, before in zip(routers, used, strict=True)
+    ]
+    for router in routers:
+        os.sched_setaffinity(router.pid, cores)
+    return found
+
+
+async def hold(router: Router, streams: int, seconds: int) -> list[float]:
+    """Resident memory every five seconds while the streams are open."""
+    sending = asyncio.create_task(send(router.port, Load(streams, streams, seconds, 1000, 2000 / streams)))
+    await asyncio.sleep(5)
+    found = []
+    while not sending.done():
+        found.append(status_mib(router.pid, "VmRSS"))
+        await asyncio.wait((sending,), timeout=5)
+    await sending
+    return found
 
 
 async def send(port: int, load: Load) -> list[float]:
-    """Milliseconds until the first token of each request. Each answer has to be complete."""
+    """Milliseconds until the first token of each request."""
     slots = asyncio.Semaphore(load.at_once)
     body = {"model": "m", "prompt": _PROMPT, "stream": True, "max_tokens": load.chunks, "seed": load.pause_ms}
 
@@ -148,25 +169,27 @@ async def send(port: int, load: Load) -> list[float]:
         await asyncio.sleep(number * load.apart_ms / 1000)
         async with slots:
             began, first, length = time.perf_counter(), 0.0, 0
-            async with client.post(f"http://{HOST}:{port}/v1/completions", json=body) as answer:
+            async with client.post(f"http://{HOST}:{port}{_PATH}", json=body) as answer:
                 answer.raise_for_status()
                 async for chunk in answer.content.iter_any():
                     first = first or time.perf_counter()
                     length += len(chunk)
-            if length != load.chunks * len(_CHUNK) + len(_END):
+            if length != load.chunks * len(CHUNKS[_PATH]) + len(END):
                 raise SystemExit(f"{length} bytes of an answer came")
             return 1000 * (first - began)
 
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), trust_env=False) as client:
+    timeout = aiohttp.ClientTimeout(total=None)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=False) as client:
         return list(await asyncio.gather(*(one(client, number) for number in range(load.requests))))
 
 
 @asynccontextmanager
-async def router_of(name: str, engines: list[int]) -> AsyncIterator[tuple[int, int]]:
-    """A router process with one P and the rest as D: its port and process."""
+async def router_of(name: str, engines: list[int]) -> AsyncIterator[Router]:
+    """A router process with one P and the rest as D."""
     port, state = ports(2)
     (p, *d), scripts = engines, Path(sys.executable).parent
-    if name == "vllm-router":
+    if name == _THEIRS:
         line = [str(scripts / "vllm-router"), "--vllm-pd-disaggregation", "--kv-connector=nixl", f"--port={port}"]
         line += [f"--prometheus-port={state}", "--policy=round_robin", "--decode-policy=kv_aware", "--log-level=error"]
         line += [f"--prefill=http://{HOST}:{p}", *(f"--decode=http://{HOST}:{one}" for one in d)]
@@ -178,7 +201,7 @@ async def router_of(name: str, engines: list[int]) -> AsyncIterator[tuple[int, i
     with running(line) as process:
         async with aiohttp.ClientSession(trust_env=False) as client:
             await until_ready(client, ready)
-        yield port, process.pid
+        yield Router(port, process.pid)
 
 
 async def until_ready(client: aiohttp.ClientSession, url: str) -> None:
@@ -195,30 +218,33 @@ async def until_ready(client: aiohttp.ClientSession, url: str) -> None:
     raise SystemExit(f"{url} does not answer")
 
 
-def report(results: dict[str, Result]) -> None:
+def report(ours: Result, theirs: Result, both: Sequence[float]) -> None:
     """Print a line for each number."""
-    theirs, ours = results["vllm-router"], results["pdinference"]
 
     def line(what: str, mine: float, other: float, unit: str) -> None:
-        print(f"{what:<38}{mine:>10.2f}{other:>14.2f} {unit}")
+        print(f"{what:<48}{mine:>10.2f}{other:>14.2f} {unit}")
 
-    print(f"{'':<38}{'pdinference':>10}{'vllm-router':>14}")
+    print(f"{'':<48}{_OURS:>10}{_THEIRS:>14}")
     for what, mine, other in (
         ("first token, one at a time", ours.first_ms, theirs.first_ms),
         ("first token, many streams", ours.crowd_ms, theirs.crowd_ms),
     ):
         line(f"{what}, median", statistics.median(mine), statistics.median(other), "ms")
         line(f"{what}, p99", _p99(mine), _p99(other), "ms")
-    line("CPU for a chunk", statistics.median(ours.chunk_us), statistics.median(theirs.chunk_us), "us")
-    line("chunks a second, pods and client too", statistics.median(ours.rate), statistics.median(theirs.rate), "/s")
-    line(
-        "chunks a second of one core",
-        1e6 / statistics.median(ours.chunk_us),
-        1e6 / statistics.median(theirs.chunk_us),
-        "/s",
-    )
-    line("resident, at the start", ours.rss_mib[0], theirs.rss_mib[0], "MiB")
-    line("resident, at the end", ours.rss_mib[1], theirs.rss_mib[1], "MiB")
+    for what, mine, other in (
+        ("a chunk of many streams", ours.crowd_us, theirs.crowd_us),
+        ("a chunk at full speed", ours.fast_us, theirs.fast_us),
+    ):
+        mine_us, other_us = statistics.median(mine), statistics.median(other)
+        line(f"{what}, CPU", mine_us, other_us, "us")
+        line(f"{what}, one core", 1e6 / mine_us, 1e6 / other_us, "/s")
+    line("chunks, pods and client too", statistics.median(ours.fast_rate), statistics.median(theirs.fast_rate), "/s")
+    cores = ", ".join(f"{1e6 / us:,.0f}" for us in both)
+    print(f"two processes at full speed, each on its core: {cores} chunks/s of CPU time")
+    line("resident, at the start", ours.start_mib, theirs.start_mib, "MiB")
+    for name, result in ((_OURS, ours), (_THEIRS, theirs)):
+        print(f"resident while streams are open, {name}: {', '.join(f'{mib:.1f}' for mib in result.open_mib)} MiB")
+    line("resident, at the end", ours.end_mib, theirs.end_mib, "MiB")
 
 
 def _p99(values: list[float]) -> float:

@@ -13,7 +13,7 @@ from e2e.requests import complete
 from e2e.transfer import transfer
 from e2e.waiting import wait_until
 from pdinference.api import names
-from pdinference.api.names import ENGINE_PORT, LABEL_NAME, LABEL_ROLE, ROUTER_STATE_PORT, ROUTER_PORT, Role
+from pdinference.api.names import ENGINE_PORT, LABEL_NAME, LABEL_ROLE, ROUTER_PORT, ROUTER_STATE_PORT, Role
 from pdinference.engine.connectors.registry import CONNECTORS
 
 pytestmark = pytest.mark.timeout(2400)

@@ -40,6 +40,7 @@ def test_a_minimal_document_is_valid_and_has_sensible_defaults(batch_document: M
         ({"concurrency": 0}, "spec.concurrency", "greater than or equal to 1"),
         ({"ttlSecondsAfterFinished": 5}, "spec.ttlSecondsAfterFinished", "greater than or equal to 60"),
         ({"model": "-x"}, "spec.model", "model name"),
+        ({"apiKeyName": "../tls.key"}, "spec.apiKeyName", "Write a key of the Secret"),
         ({"modell": "x"}, "spec.modell", "kubectl explain pdib.spec"),
     ],
 )

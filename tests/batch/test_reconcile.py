@@ -11,12 +11,14 @@ from pdinference.batch.reconcile import BatchReconciler
 from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import BATCH, CHILDREN, CONFIG_MAP, JOB, POD, RESOURCE, Owner
+from pdinference.cluster.history.store import History
+from pdinference.cluster.kinds import BATCH, CHILDREN, CONFIG_MAP, CONTROLLER_REVISION, JOB, POD, RESOURCE, Owner
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
 from pdinference.controller.results import Result
 from pdinference.controller.status_writer import Reporter
 from pdinference.examination.client import Examinations
+from pdinference.examination.effective_spec import EffectiveSpecs
 from pdinference.examination.tasks import tasks
 from pdinference.isolation.calls import InProcess
 from pdinference.manifests import RenderSettings
@@ -25,6 +27,7 @@ from tests.cluster.fake_api import FakeApi
 
 Json = dict[str, Any]
 OWNER = Owner("models", "nightly", names.BATCH_KIND)
+INFERENCE = Owner("models", "llama")
 CR = BATCH.path("models", "nightly")
 JOB_PATH = JOB.path("models", "nightly-batch")
 REPORT = '{"total": 20, "completed": 19, "failed": 1, "message": "19 of 20 requests answered; 1 failed."}'
@@ -46,6 +49,8 @@ class World:
         self.cache = Cache()
         metrics = Metrics()
         events = EventRecorder(self.api, metrics, instance="test")
+        examinations = Examinations(InProcess(tasks(self.settings)))
+        self.history = History(self.api, self.cache)
         self.reconciler = BatchReconciler(
             api=self.api,
             cache=self.cache,
@@ -53,7 +58,8 @@ class World:
             reporter=Reporter(self.api, self.cache, events, metrics),
             metrics=metrics,
             settings=self.settings,
-            examinations=Examinations(InProcess(tasks(self.settings))),
+            examinations=examinations,
+            specs=EffectiveSpecs(examinations, self.history),
             progress=lambda _: self.seen,
             now=lambda: datetime(2026, 11, 21, tzinfo=UTC),
         )
@@ -74,6 +80,14 @@ class World:
         }
         status = {"url": "http://llama.models.svc", "conditions": [condition], **status}
         self._put(RESOURCE.path("models", "llama"), {**self.inference, "status": status})
+
+    async def remember(self) -> str:
+        """Keep the stored spec of the PDInference as its last valid one. Returns the path of the entry."""
+        resource = self.cache.resources.get(INFERENCE)
+        assert resource is not None
+        await self.history.remember(resource)
+        (path,) = (path for path in self.api.objects if path.startswith(CONTROLLER_REVISION.path("models")))
+        return path
 
     def job(self, *conditions: tuple[str, str], **status: Any) -> None:
         """What the Job controller writes."""
@@ -303,29 +317,71 @@ async def test_an_invalid_termination_message_has_no_counts(world: World, report
     assert (world.status["total"], world.status["completed"]) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://169.254.169.254",
-        "http://llama.other.svc",
-        "http://llama.models.svc.evil.example",
-        "http://llama.models.svc@evil.example",
-        "http://llama.models.svc:80@evil.example",
-        "http://llama.models.svc:80/../x",
-        "http://llama.models.svc\n--input=/etc/passwd",
-        "http://llamaXmodels.svc",
-        "file:///etc/passwd",
-        "",
-    ],
-)
-async def test_requests_go_to_the_pdinference_only(world: World, url: str) -> None:
+def runner(world: World) -> Json:
+    """The runner's container in the Job."""
+    (container,) = world.api.objects[JOB_PATH]["spec"]["template"]["spec"]["containers"]
+    found: Json = container
+    return found
+
+
+@pytest.mark.parametrize("url", ["http://169.254.169.254", "http://llama.models.svc@evil.example", ""])
+async def test_a_status_does_not_choose_where_requests_go(world: World, url: str) -> None:
+    """Writers of a status need no right to write the spec."""
     world.serve(url=url)
     await world.reconcile()
-    assert JOB_PATH not in world.api.objects
-    assert "is not that of its Service" in world.condition("Running")["message"]
-    world.serve(url="http://llama.models.svc:8000")
+    assert [a for a in runner(world)["args"] if a.startswith("--url")] == ["--url=http://llama.models.svc"]
+
+
+async def test_requests_go_by_the_spec_in_effect(world: World) -> None:
+    world.inference["spec"] |= {
+        "router": {"service": {"port": 8000}},
+        "model": {**world.inference["spec"]["model"], "name": "big"},
+    }
+    world.serve()
     await world.reconcile()
-    assert JOB_PATH in world.api.objects
+    assert {"--url=http://llama.models.svc:8000", "--default-model=big"} <= set(runner(world)["args"])
+
+
+async def test_the_runner_gets_what_the_router_demands(world: World) -> None:
+    world.inference["spec"] |= {"router": {"tls": {"secretName": "a"}, "apiKeys": {"secretName": "b"}}}
+    world.serve()
+    await world.reconcile()
+    arguments = {"--url=https://llama.models.svc", "--api-key-file=/api-key/batch"}
+    assert {*arguments, "--certificate-file=/certificate/tls.crt"} <= set(runner(world)["args"])
+    volumes = world.api.objects[JOB_PATH]["spec"]["template"]["spec"]["volumes"]
+    assert [one["secret"]["secretName"] for one in volumes if "secret" in one] == ["b", "a"]
+
+
+async def test_a_running_batch_keeps_its_access(world: World) -> None:
+    """The template of its Job cannot change. The runner reports it if the router rejects it."""
+    await started(world)
+    world.inference["spec"] |= {"router": {"tls": {"secretName": "a"}, "apiKeys": {"secretName": "b"}}}
+    world.serve()
+    await world.reconcile()
+    assert world.api.requests == {}
+
+
+async def test_without_a_valid_spec_there_is_no_job(world: World) -> None:
+    world.inference["spec"] |= {"router": {"tls": {"secretName": "Not A Name"}}}
+    world.serve()
+    await world.reconcile()
+    assert JOB_PATH not in world.api.objects
+    message = world.condition("Running")["message"]
+    assert "PDInference llama has no valid spec. Correct it: spec.router.tls.secretName" in message
+
+
+async def test_while_the_stored_spec_is_invalid_the_last_valid_one_counts(world: World) -> None:
+    world.inference["spec"] |= {"router": {"service": {"port": 8000}}}
+    world.serve()
+    entry = await world.remember()
+    world.inference["spec"]["router"] = {"service": {"port": 9000}, "tls": {"secretName": "Not A Name"}}
+    world.serve()
+    world.api.fail("get", entry, ApiError(500, "InternalError", "etcd is away"))
+    await world.reconcile()
+    assert JOB_PATH not in world.api.objects
+    assert "The last valid spec of PDInference llama cannot be read: etcd" in world.condition("Running")["message"]
+    await world.reconcile()
+    assert "--url=http://llama.models.svc:8000" in runner(world)["args"]
 
 
 async def test_a_timeout_is_reported_with_its_field(world: World) -> None:

@@ -14,6 +14,7 @@ import pytest
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.manifests import RenderSettings, render
+from pdinference.router.record import Metrics
 from tests.charts.helm import CHART, WITH_MONITOR, of_kind, only, rendered
 
 DASHBOARD: dict[str, Any] = json.loads((CHART / "dashboards" / "pdinference.json").read_text(encoding="utf-8"))
@@ -44,7 +45,7 @@ def test_no_query_takes_in_a_resource_whose_name_only_begins_alike(query: str) -
     def meant(name: str) -> list[str]:
         pods = [f"{workload}-0" for workload in workloads(name)]
         hpas = [f"{name}-parameter", f"{name}-decode"]
-        return [*pods, *workloads(name), *hpas]
+        return [*pods, *workloads(name), *hpas, f"{name}-router-6b9f7d5c4-x7z2k"]
 
     for label, written in re.findall(r'(pod|statefulset|deployment|horizontalpodautoscaler)=~"([^"]+)"', query):
         pattern = re.compile(written.replace("$name", "m"))
@@ -115,6 +116,17 @@ def test_vllm_has_every_metric() -> None:
     }
     assert metrics
     assert not [name for name in metrics if f'"{name}"' not in source]
+
+
+def test_the_router_has_every_metric() -> None:
+    families = {family.name for family in Metrics().registry.collect()}
+    found = {
+        re.sub(r"_(total|bucket)$", "", name)
+        for query in QUERIES
+        for name in re.findall(r"pdinference_router_\w+", query)
+    }
+    assert found
+    assert found <= families
 
 
 def test_the_chart_gives_it_to_grafana_as_it_is() -> None:

@@ -14,6 +14,7 @@ Json = dict[str, Any]
 KEYS = {"apiKeys": {"secretName": "clients"}}
 TLS = {"tls": {"secretName": "certificate"}}
 PINNED = {"accelerator": {"products": ["NVIDIA-H200"]}}
+ROUTE = {"route": {"parentRefs": [{"name": "public"}]}}
 OPEN = {"clients": [{"cidr": "0.0.0.0/0"}]}
 
 
@@ -47,3 +48,11 @@ def test_every_address_as_a_client_needs_keys(document: Make) -> None:
 @pytest.mark.parametrize("router", [{}, KEYS, {"clients": []}, {"clients": [{"cidr": "10.0.0.0/8"}]}], ids=str)
 def test_clients_in_the_cluster_need_none(document: Make, router: Json) -> None:
     assert not warnings(document, router)
+
+
+def test_a_route_needs_keys_and_with_tls_a_policy(document: Make) -> None:
+    assert warnings(document, ROUTE).keys() == {"spec.router.route"}
+    assert "apiKeys" in warnings(document, ROUTE)["spec.router.route"]
+    assert not warnings(document, ROUTE | KEYS)
+    assert "BackendTLSPolicy" in warnings(document, ROUTE | KEYS | TLS)["spec.router.route"]
+    assert not warnings(document, KEYS | TLS)

@@ -250,3 +250,13 @@ class TestAKindThatTheClusterLacks:
         world.api.fail("apply", path(template), self.MISSING)
         await world.apply(template)
         assert [key.kind for key in (await world.apply(template)).applied] == ["ResourceClaimTemplate"]
+
+    async def test_pods_do_not_wait_for_a_route(self) -> None:
+        world = World()
+        route, workload = manifest("HTTPRoute"), manifest("StatefulSet")
+        world.api.fail("apply", path(route), self.MISSING)
+        outcome = await world.apply(route, workload)
+        assert [key.kind for key in outcome.applied] == ["StatefulSet"]
+        (failure,) = outcome.failures
+        assert (failure.kind, failure.reason) == ("HTTPRoute", "NotServed")
+        assert "spec.router.route" in failure.message

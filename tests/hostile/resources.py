@@ -281,6 +281,37 @@ RESOURCES: dict[str, Entry] = {
         "router.apiKeys.limits[0].requestsPerMinute",
     ),
     "certificate-list": refused("router.tls", {"secretName": ["a"]}, "router.tls.secretName"),
+    "route-without-parents": refused("router.route", {"parentRefs": []}, "router.route.parentRefs"),
+    "route-of-many-parents": refused(
+        "router.route", {"parentRefs": [{"name": f"g{n}"} for n in range(2000)]}, "router.route.parentRefs"
+    ),
+    "route-to-a-path": refused(
+        "router.route", {"parentRefs": [{"name": "../../secrets/a"}]}, "router.route.parentRefs[0].name"
+    ),
+    "route-kind-template": refused(
+        "router.route", {"parentRefs": [{"name": "a", "kind": "{{ x }}"}]}, "router.route.parentRefs[0].kind"
+    ),
+    "route-host-line": refused(
+        "router.route", {"parentRefs": [{"name": "a"}], "hostnames": ["a.example\nx"]}, "router.route.hostnames[0]"
+    ),
+    "route-host-long": refused(
+        "router.route", {"parentRefs": [{"name": "a"}], "hostnames": [_LONG]}, "router.route.hostnames[0]"
+    ),
+    "route-timeout-endless": refused(
+        "router.route",
+        {"parentRefs": [{"name": "a"}], "timeouts": {"request": "9" * 999 + "s"}},
+        "router.route.timeouts.request",
+    ),
+    "route-timeout-of-unicode-digits": refused(
+        "router.route",
+        {"parentRefs": [{"name": "a"}], "timeouts": {"request": "²s"}},
+        "router.route.timeouts.request",
+    ),
+    "route-of-another-kind": harmless(
+        "router.route",
+        {"parentRefs": [{"name": "a", "group": "", "kind": "Service"}]},
+        "The operator only writes the reference; whether a controller follows it is the cluster's matter.",
+    ),
     "router-policy": refused("router.policy", "--policy"),
     "strategy-list": refused("rollout.strategy", ["BlueGreen"]),
     "drain-huge": refused("rollout.drainSeconds", 2**40),

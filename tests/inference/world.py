@@ -15,8 +15,8 @@ from pdinference.controller.metrics import Metrics
 from pdinference.controller.results import Result
 from pdinference.controller.status_writer import Reporter
 from pdinference.examination.client import Examinations
+from pdinference.examination.effective_spec import EffectiveSpecs
 from pdinference.examination.tasks import tasks
-from pdinference.inference.effective_spec import EffectiveSpecs
 from pdinference.inference.execute import Executor
 from pdinference.inference.reconcile import Reconciler
 from pdinference.inference.snapshotter import Snapshotter

@@ -64,6 +64,22 @@ async def test_a_batch_waits_runs_progresses_and_completes(world: World, operato
     assert (await job(world))["metadata"]["uid"] == made["metadata"]["uid"]
 
 
+async def test_a_batch_gets_one_key_and_the_certificate_of_the_routers_secrets(
+    world: World, operators: Operators
+) -> None:
+    await operators.start()
+    await world.apply(router={"apiKeys": {"secretName": "keys"}, "tls": {"secretName": "certificate"}})
+    await world.serving()
+    await create(world, apiKeyName="nightly")
+    spec = (await job(world))["spec"]["template"]["spec"]
+    secrets = {volume["name"]: volume["secret"] for volume in spec["volumes"] if "secret" in volume}
+    assert {name: (one["secretName"], [item["key"] for item in one["items"]]) for name, one in secrets.items()} == {
+        "api-key": ("keys", ["nightly"]),
+        "certificate": ("certificate", ["tls.crt"]),
+    }
+    assert f"--url=https://llama.{world.namespace}.svc" in spec["containers"][0]["args"]
+
+
 async def test_what_is_over_costs_nothing_and_a_waiting_one_writes_nothing(world: World, operators: Operators) -> None:
     await operators.start()
     await create(world)
@@ -111,6 +127,7 @@ async def test_suspend_deadline_and_lifetime_can_be_changed_and_nothing_else(
     for change in (
         {"concurrency": 3},
         {"model": "other"},
+        {"apiKeyName": "other"},
         {"input": {"configMap": {"name": "others"}}},
         {"resources": {"limits": {"cpu": "1"}}},
     ):

@@ -4,6 +4,7 @@ from typing import Any
 
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import RESOURCE
+from tests.api.routes import RIGHT_ROUTES, WRONG_ROUTES, routed
 from tests.conftest import EXAMPLES, example_documents, together
 from tests.integration.world import World
 
@@ -122,6 +123,7 @@ WRONG: list[tuple[Spec, str]] = [
     (keys(limits=[{"name": "a", "concurrentRequests": 0}]), "spec.router.apiKeys.limits[0].concurrentRequests"),
     (keys(limits=[{"name": "a"}, {"name": "a"}]), "spec.router.apiKeys.limits[1]"),
     ({"router": {"tls": {}}}, "spec.router.tls.secretName"),
+    *((routed(**wrong), f"spec.router.route{field}") for wrong, field in WRONG_ROUTES),
     ({"rollout": {"strategy": "Yolo"}}, "spec.rollout.strategy"),
     (tiers(cpu={}), "spec.decode.kvTiers.cpu.size"),
     (tiers(cpu={"size": "500m"}), "spec.decode.kvTiers.cpu.size"),
@@ -160,6 +162,11 @@ async def refusal(world: World, name: str, spec: Spec) -> str:
 async def test_what_is_wrong_is_refused_by_the_name_of_its_field(world: World) -> None:
     said = [(spec, field, await refusal(world, f"llama-{n}", spec)) for n, (spec, field) in enumerate(WRONG)]
     assert not [(spec, field, message) for spec, field, message in said if field not in message]
+
+
+async def test_each_form_of_a_route_is_accepted(world: World) -> None:
+    for number, route in enumerate(RIGHT_ROUTES):
+        assert await refusal(world, f"llama-{number}", routed(**route)) == "accepted", route
 
 
 async def test_a_name_that_no_service_could_have_is_refused(world: World) -> None:

@@ -13,6 +13,7 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import CHILD_BY_NAME, RESOURCE
 from pdinference.manifests import RenderSettings, render
 from tests.conftest import allowing
+from tests.integration.gateway import install_gateway_api
 from tests.integration.world import World
 from tests.properties.specs import SPECS
 
@@ -26,6 +27,7 @@ async def dry_run(world: World, path: str, manifest: Json) -> None:
 
 
 async def test_what_passes_the_checks_is_accepted_and_so_is_all_that_it_becomes(world: World) -> None:
+    await install_gateway_api(world)
     seen: Counter[bool] = Counter()
     for spec in drawn(EXAMPLES):
         document = world.resource("llama", **spec)

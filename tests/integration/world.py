@@ -122,9 +122,18 @@ class World:
         selector = f"{names.MANAGED_SELECTOR},{names.LABEL_NAME}={name}"
         found = {}
         for kind in CHILDREN:
-            for item in (await self.api.get(kind.path(self.namespace), labelSelector=selector))["items"]:
+            for item in await self._listed(kind, selector):
                 found[kind.name, item["metadata"]["name"]] = item
         return found
+
+    async def _listed(self, kind: Kind, selector: str) -> list[Json]:
+        try:
+            items: list[Json] = (await self.api.get(kind.path(self.namespace), labelSelector=selector))["items"]
+        except ApiError as error:
+            if error.status != 404 or not kind.optional:
+                raise
+            return []
+        return items
 
     async def complete(self, name: str = "llama") -> bool:
         """Whether a minimal resource has all children that it should have, and no other."""

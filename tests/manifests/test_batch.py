@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from kubernetes.aio import client
 
@@ -18,6 +19,7 @@ from tests.conftest import BATCH_EXAMPLE, Golden
 Make = Callable[..., dict[str, Any]]
 GOLDEN = Path(__file__).parent / "golden" / "batch.yaml"
 SERVICE = Service("http://llama.models.svc", "llama")
+LOCKED = Service("https://llama.models.svc", "llama", tls_secret="llama-tls", keys_secret="llama-keys")
 SETTINGS = RenderSettings(
     runner_image="registry.example/operator:1",
     operator_namespace="pdinference-system",
@@ -25,12 +27,12 @@ SETTINGS = RenderSettings(
 )
 
 
-def children(document: dict[str, Any], settings: RenderSettings = SETTINGS) -> dict[str, Manifest]:
-    return {o["kind"]: o for o in render_batch(PDBatch.model_validate(document), SERVICE, settings)}
+def children(document: dict[str, Any], service: Service = SERVICE) -> dict[str, Manifest]:
+    return {o["kind"]: o for o in render_batch(PDBatch.model_validate(document), service, SETTINGS)}
 
 
-def pod(document: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = children(document)["Job"]["spec"]["template"]["spec"]
+def pod(document: dict[str, Any], service: Service = SERVICE) -> dict[str, Any]:
+    found: dict[str, Any] = children(document, service)["Job"]["spec"]["template"]["spec"]
     return found
 
 
@@ -46,10 +48,31 @@ def test_output_into_a_configmap_renders_as_pinned(golden: Golden, batch_documen
     golden(GOLDEN.with_stem("batch-configmap"), yaml.safe_dump_all(manifests, sort_keys=False, width=120))
 
 
+def test_api_key_and_tls_render_as_pinned(golden: Golden, batch_document: Make) -> None:
+    manifests = children(batch_document(), LOCKED).values()
+    golden(GOLDEN.with_stem("batch-locked"), yaml.safe_dump_all(manifests, sort_keys=False, width=120))
+
+
+@pytest.mark.parametrize("name", [None, "team-a"])
+def test_of_the_secrets_only_the_named_key_and_the_certificate_are_mounted(
+    batch_document: Make, name: str | None
+) -> None:
+    spec = pod(batch_document(**({"apiKeyName": name} if name else {})), LOCKED)
+    volumes = {volume["name"]: volume["secret"] for volume in spec["volumes"] if "secret" in volume}
+    key = name or "batch"
+    assert {name: (one["secretName"], one["items"]) for name, one in volumes.items()} == {
+        "api-key": ("llama-keys", [{"key": key, "path": key}]),
+        "certificate": ("llama-tls", [{"key": "tls.crt", "path": "tls.crt"}]),
+    }
+    (container,) = spec["containers"]
+    assert {f"--api-key-file=/api-key/{key}", "--certificate-file=/certificate/tls.crt"} <= set(container["args"])
+    assert "--url=https://llama.models.svc" in container["args"]
+
+
 def test_no_field_is_misspelt(batch_document: Make) -> None:
     placement = {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "priorityClassName": "low"}
     document = batch_document(placement=placement, timeoutSeconds=9, ttlSecondsAfterFinished=60)
-    for manifest in children(document).values():
+    for manifest in children(document, LOCKED).values():
         getattr(client, f"V1{manifest['kind']}").model_validate(manifest)
     assert pod(document).items() >= placement.items()
 
@@ -129,16 +152,17 @@ def test_resources_are_the_users_over_the_defaults(batch_document: Make) -> None
     assert container["resources"] == {"requests": {"cpu": "2", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
 
 
-def test_the_runner_understands_its_arguments(batch_document: Make) -> None:
-    """The real command line, up to its input that is not there."""
+@pytest.mark.parametrize(("service", "status"), [(SERVICE, Exit.UNFIT), (LOCKED, Exit.TRY_AGAIN)])
+def test_the_runner_understands_its_arguments(batch_document: Make, service: Service, status: Exit) -> None:
+    """The real command line, up to its files that are not there."""
     from click.testing import CliRunner  # noqa: PLC0415
 
     from pdinference.cli import main  # noqa: PLC0415
 
-    container = pod(batch_document(model="lora"))["containers"][0]
+    container = pod(batch_document(model="lora"), service)["containers"][0]
     arguments = [a for a in container["args"] if not a.startswith(("--report", "--metrics-port"))]
     result = CliRunner().invoke(main, [*container["command"][1:], *arguments, "--metrics-port=0"])
-    assert result.exit_code == Exit.UNFIT
+    assert result.exit_code == status
     assert "Error" not in result.output, result.output
 
 

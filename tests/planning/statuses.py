@@ -26,7 +26,7 @@ SERVING = StatusInputs(
     namespace="ns",
     name="x",
     generation=3,
-    port=80,
+    url="http://x.ns.svc",
     target="r1",
     desired=dict.fromkeys(Role, 1),
     rollout=RolloutPlan(serving="r1", complete=True, keep=frozenset({"r1"})),

@@ -23,6 +23,7 @@ EXPOSED = [
     ({"service": {"type": "LoadBalancer"}}, SERVICE),
     ({"service": {"type": "NodePort"}}, SERVICE),
     ({"service": {"type": "LoadBalancer"}, "clients": []}, SERVICE),
+    ({"route": {"parentRefs": [{"name": "public"}]}, "clients": [{"namespace": "gateway"}]}, "spec.router.route"),
     (ranges("0.0.0.0/0"), CLIENTS),
     (ranges("::/0"), CLIENTS),
     (ranges("10.0.0.0/8", "0.0.0.0/0"), CLIENTS),

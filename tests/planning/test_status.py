@@ -12,7 +12,7 @@ from pdinference.planning.memory import MemoryVerdict
 from pdinference.planning.observed import Failure, PodProblem, PodSummary
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
-from pdinference.planning.status import StatusInputs, service_url
+from pdinference.planning.status import StatusInputs
 from pdinference.planning.transitions import transitions
 from tests.planning.statuses import ASLEEP, NOW, SERVING, STARTING, built, conditions, pod, workload
 
@@ -50,10 +50,6 @@ def test_clients_without_keys_take_part_in_no_other_condition() -> None:
     assert (found["ClientsAuthenticated"].status, found["ClientsAuthenticated"].reason) == ("False", "NoApiKeys")
     assert {name: found[name].status for name in others} == {name: others[name].status for name in others}
     assert "ClientsAuthenticated" not in others
-
-
-def test_the_port_is_in_the_url_unless_it_is_the_usual_one() -> None:
-    assert service_url("ns", "x", 8000) == "http://x.ns.svc:8000"
 
 
 def test_a_start_is_a_rollout_and_not_ready() -> None:

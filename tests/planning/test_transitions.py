@@ -198,3 +198,16 @@ def test_roles_without_autoscaling_have_no_scaling_events() -> None:
 def test_autoscaling_that_begins_or_ends_is_no_change_of_what_it_sees() -> None:
     for seen in (autoscaling("FailedGetExternalMetric", "False"), autoscaling("GpuBudget")):
         assert reasons(Status(), seen) == reasons(seen, Status()) == []
+
+
+def test_a_verdict_on_the_route_is_an_event_once() -> None:
+    def route(status: str, reason: str, message: str = "m") -> Status:
+        return condition("RouteAccepted", status, reason, message)
+
+    pending, accepted = route("Unknown", "Pending"), route("True", "Accepted")
+    refused = route("False", "NoMatchingParent")
+    assert reasons(Status(), pending) == []
+    assert reasons(pending, accepted) == ["RouteAccepted"]
+    assert reasons(accepted, refused) == ["RouteNotAccepted"]
+    assert reasons(refused, route("False", "NoMatchingListenerHostname", "other words")) == []
+    assert reasons(accepted, Status()) == []

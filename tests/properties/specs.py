@@ -68,6 +68,29 @@ _PLACEMENT = _some(
 _RESOURCES = _some(
     requests=st.just({"cpu": 1, "memory": "1Gi"}), limits=st.just({"cpu": "2", "memory": "8Gi", "rdma/hca": 1})
 )
+_LABELS = st.sampled_from(["a", "b-1", "public"])
+_DURATIONS = st.sampled_from(["0s", "500ms", "30s", "1m30s", "2h"])
+_ROUTE = st.fixed_dictionaries(
+    {
+        "parentRefs": st.lists(
+            st.fixed_dictionaries(
+                {"name": _LABELS},
+                optional={
+                    "namespace": _LABELS,
+                    "sectionName": _LABELS,
+                    "port": st.integers(1, 65535),
+                    "kind": st.sampled_from(["Gateway", "Service"]),
+                },
+            ),
+            min_size=1,
+            max_size=3,
+        )
+    },
+    optional={
+        "hostnames": st.lists(st.sampled_from(["llm.example.com", "*.example.com", "a"]), max_size=3),
+        "timeouts": _some(request=_DURATIONS, backendRequest=_DURATIONS),
+    },
+)
 _OVERLAY = st.sampled_from(
     [
         {},
@@ -146,6 +169,7 @@ SPECS = st.fixed_dictionaries(
                 ),
                 max_size=3,
             ),
+            route=_ROUTE,
             placement=_PLACEMENT,
             resources=_RESOURCES,
         ),

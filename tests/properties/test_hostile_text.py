@@ -40,7 +40,11 @@ ANY_TEXT = {
 """The fields that take hostile text. In all others a pattern refuses it."""
 FORMS = {"transfer.lmCache.remoteUrl": "redis://{text}.models:6379"}
 """How a text is written into a field that takes none at the end of its value."""
-WITHOUT_WORDS = {"router.clients.[].cidr"}
+WITHOUT_WORDS = {
+    "router.clients.[].cidr",
+    "router.route.timeouts.request",
+    "router.route.timeouts.backendRequest",
+}
 """Fields that take no word at all. `tests/manifests/test_edits.py` shows that they reach a manifest."""
 HOSTILE = [trick for trick in TRICKS if not re.fullmatch(r"[A-Za-z0-9._/:~-]*", trick)]
 """Texts with a character that is in no name, path or address."""

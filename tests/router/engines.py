@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from pdinference.router.dispatch import Rules
 from pdinference.router.pods import Observed, Pods
 from pdinference.router.run import Serving, Settings, serving
 
+ENGINE_LOGGER = "engine"
 P, D = Role.PARAMETER, Role.DECODE
 PARAMS = {"do_remote_prefill": True, "remote_engine_id": "p", "remote_block_ids": [[1, 2]], "pp_size": 2}
 ENGINE_ID = "b7e4"
@@ -36,6 +38,7 @@ class Engine:
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[Any] = []
         self.raw: list[bytes] = []
+        self.lines: list[str] = []
         self.go_on = asyncio.Event()
         self.go_on.set()
         self.arrived = asyncio.Event()
@@ -53,7 +56,13 @@ class Engine:
         app.router.add_get("/health", self._health)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+        self._runner = web.AppRunner(
+            app,
+            shutdown_timeout=0.1,
+            handler_cancellation=True,
+            access_log=None,
+            logger=logging.getLogger(ENGINE_LOGGER),
+        )
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
         self.port = self._runner.addresses[0][1]
@@ -76,9 +85,13 @@ class Engine:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
         self.raw.append(raw)
-        if request.content_type == "application/json" and raw:
-            self.bodies.append(json.loads(raw))
+        self.lines.append(f"{request.method} {request.raw_path}")
         self.headers.append(request.headers.copy())
+        if request.content_type == "application/json" and raw:
+            try:
+                self.bodies.append(json.loads(raw))
+            except (ValueError, RecursionError):
+                return web.json_response({"error": {"message": "not JSON", "code": 400}}, status=400)
         self.arrived.set()
         try:
             if self.fault is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from multidict import CIMultiDict
 
 from pdinference.router.calls import read_call
 from pdinference.router.migration import can_migrate
@@ -128,10 +129,10 @@ async def test_token_ids_are_only_for_clients_that_want_them() -> None:
 def test_only_what_stays_exact_is_continued(more: dict[str, Any], possible: bool) -> None:
     for path in (COMPLETIONS, CHAT):
         body = json.dumps({**asking(path), **more}).encode()
-        assert can_migrate(read_call(path, body, "application/json", {})) is possible
+        assert can_migrate(read_call(path, body, "application/json", CIMultiDict())) is possible
 
 
 @pytest.mark.parametrize("content", [[{"type": "text", "text": "a"}, {"type": "image_url"}], 3, None])
 def test_images_are_not_continued(content: Any) -> None:
     body = json.dumps(asking(CHAT, messages=[{"role": "user", "content": content}])).encode()
-    assert not can_migrate(read_call(CHAT, body, "application/json", {}))
+    assert not can_migrate(read_call(CHAT, body, "application/json", CIMultiDict()))

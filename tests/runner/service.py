@@ -24,7 +24,7 @@ class FakeService:
         answered: How often each prompt was answered.
         most_at_once: Largest number of requests under way at a time.
         fault: Asked before each answer, with the prompt and how often it has arrived.
-        ready, is_ready: What /readiness says.
+        ready, is_ready: What /health says.
         hold: While it is not set, nothing is answered.
         pause_at: Number of answers after which `hold` is cleared.
     """
@@ -50,7 +50,7 @@ class FakeService:
     @asynccontextmanager
     async def serve(self, chat: Handler | None = None) -> AsyncIterator["FakeService"]:
         app = web.Application(client_max_size=64 << 20)
-        app.add_routes([web.post("/v1/chat/completions", chat or self._chat), web.get("/readiness", self._readiness)])
+        app.add_routes([web.post("/v1/chat/completions", chat or self._chat), web.get("/health", self._health)])
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         try:
@@ -60,7 +60,7 @@ class FakeService:
         finally:
             await runner.cleanup()
 
-    async def _readiness(self, _request: web.Request) -> web.Response:
+    async def _health(self, _request: web.Request) -> web.Response:
         return web.Response(status=200 if self.is_ready() else 503)
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:

@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from pdinference.runner.access import Access
 from pdinference.runner.lines import BatchRequestOutput, parsed
 from pdinference.runner.room import Room
 from pdinference.runner.sending import Sender, Service, ServiceAwayError
@@ -24,7 +25,7 @@ async def send(service: FakeService, number: int = 1, **settings: Any) -> BatchR
     chosen = {"model": None, "default_model": "llama", "max_retries": 2, "timeout_s": 5, "patience_s": 0.1}
     async with aiohttp.ClientSession(auto_decompress=False) as session:
         target = Service(service.url, **{**chosen, "first_pause_s": 0.01, **settings})
-        sender = Sender(session, target)
+        sender = Sender(session, target, Access())
         async with await Room().take(1) as share:
             return await sender.send(parsed(json.dumps(line(number)).encode()).prepared(None, "llama"), share)
 

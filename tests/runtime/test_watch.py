@@ -1,7 +1,7 @@
 """Kopf's watches against an API server on loopback."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,7 +13,7 @@ import yaml
 from aiohttp import web
 
 from pdinference.api.names import GROUP
-from pdinference.cluster.kinds import BATCH, JOB, POD, RESOURCE, Kind
+from pdinference.cluster.kinds import BATCH, HTTP_ROUTE, JOB, POD, RESOURCE, Kind
 from pdinference.runtime import watch as watching
 from pdinference.runtime.freshness import Freshness
 
@@ -28,6 +28,7 @@ class SilentServer:
     def __init__(self) -> None:
         self.begun: Counter[str] = Counter()
         self.reconnected = asyncio.Event()
+        self.watched: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._ended = asyncio.Event()
 
     @asynccontextmanager
@@ -45,6 +46,7 @@ class SilentServer:
         for path, document in documents.items():
             app.router.add_get(path, partial(_answer, document))
         app.router.add_get(STREAM, self._objects)
+        app.router.add_get(HTTP_ROUTE.path(None), self._objects)
         runner = web.AppRunner(app, shutdown_timeout=1)
         await runner.setup()
         try:
@@ -58,6 +60,7 @@ class SilentServer:
         if "watch" not in request.query:
             return web.json_response({"kind": "PDInferenceList", "metadata": {"resourceVersion": "1"}, "items": []})
         self.begun[request.path] += 1
+        self.watched[request.path].set()
         if self.begun[request.path] > 1:
             self.reconnected.set()
         response = web.StreamResponse()
@@ -84,12 +87,30 @@ class EventServer(SilentServer):
         return web.json_response(event)
 
 
+class OptionalServer(SilentServer):
+    """An API server that serves HTTPRoutes, which Kopf cannot discover, and refuses some watches of them."""
+
+    def __init__(self, refusals: int) -> None:
+        super().__init__()
+        self.refusals = refusals
+
+    async def _objects(self, request: web.Request) -> web.StreamResponse:
+        if request.path == HTTP_ROUTE.path(None) and "watch" in request.query and self.refusals:
+            self.refusals -= 1
+            return web.json_response({"kind": "Status", "code": 404}, status=404)
+        return await super()._objects(request)
+
+
 def _resource(plural: str, kind: str) -> dict[str, Any]:
     return {"name": plural, "singularName": "", "namespaced": True, "kind": kind, "verbs": ["list", "watch", "patch"]}
 
 
 async def _answer(document: dict[str, Any], _: web.Request) -> web.Response:
     return web.json_response(document)
+
+
+async def served(_: Kind) -> None:
+    """The kind is served from the beginning."""
 
 
 def _kubeconfig(folder: Path, port: int) -> Path:
@@ -118,6 +139,7 @@ async def test_a_silent_watch_is_reconnected(tmp_path: Path, monkeypatch: pytest
                 freshness=freshness,
                 kubeconfig=kubeconfig,
                 namespaces=(),
+                until_served=served,
                 stop=stop,
                 ready=ready,
             )
@@ -142,6 +164,7 @@ async def test_an_object_is_taken_and_the_watch_goes_on_from_its_version(tmp_pat
                 freshness=Freshness(),
                 kubeconfig=kubeconfig,
                 namespaces=(),
+                until_served=served,
                 stop=stop,
                 ready=ready,
             )
@@ -153,6 +176,70 @@ async def test_an_object_is_taken_and_the_watch_goes_on_from_its_version(tmp_pat
         assert server.since == ["1", "7"]
         stop.set()
         await asyncio.wait({running})
+
+
+async def test_an_optional_kind_is_watched_once_the_cluster_serves_it(tmp_path: Path) -> None:
+    server, stop, ready, installed = OptionalServer(0), asyncio.Event(), asyncio.Event(), asyncio.Event()
+    listed = asyncio.Event()
+
+    async def until_served(kind: Kind) -> None:
+        assert kind == HTTP_ROUTE
+        await installed.wait()
+
+    async with server.serve(tmp_path) as kubeconfig:
+        running = asyncio.create_task(
+            watching.watch(
+                lambda *_: None,
+                kinds=[RESOURCE, HTTP_ROUTE],
+                freshness=Freshness(on_listed=listed.set),
+                kubeconfig=kubeconfig,
+                namespaces=(),
+                until_served=until_served,
+                stop=stop,
+                ready=ready,
+            )
+        )
+        await _first(server.watched[STREAM], running)
+        assert server.begun.keys() == {STREAM}
+        listed.clear()
+        installed.set()
+        await _first(listed, running)  # so that a list of all objects follows
+        await _first(server.watched[HTTP_ROUTE.path(None)], running)
+        stop.set()
+        await running
+
+
+async def test_an_optional_kind_that_is_gone_for_a_time_does_not_end_the_watches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "_UNSERVED_S", 0.01)
+    server, stop, ready = OptionalServer(3), asyncio.Event(), asyncio.Event()
+    async with server.serve(tmp_path) as kubeconfig:
+        running = asyncio.create_task(
+            watching.watch(
+                lambda *_: None,
+                kinds=[RESOURCE, HTTP_ROUTE],
+                freshness=Freshness(),
+                kubeconfig=kubeconfig,
+                namespaces=(),
+                until_served=served,
+                stop=stop,
+                ready=ready,
+            )
+        )
+        await _first(server.watched[HTTP_ROUTE.path(None)], running)
+        assert server.refusals == 0
+        stop.set()
+        await running
+
+
+async def _first(event: asyncio.Event, running: asyncio.Task[None]) -> None:
+    """Wait for an event; fail if the watches end before it."""
+    waiting = asyncio.create_task(event.wait())
+    await asyncio.wait({running, waiting}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    assert not running.done()
+    assert event.is_set()
 
 
 @pytest.mark.parametrize("before", ["", "/k8s/clusters/c-1"])

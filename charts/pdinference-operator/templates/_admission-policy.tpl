@@ -39,6 +39,7 @@ spec:
 - {apiGroups: [keda.sh], apiVersions: ["*"], resources: [scaledobjects], operations: {{ $operations }}}
 - {apiGroups: [policy], apiVersions: ["*"], resources: [poddisruptionbudgets], operations: {{ $operations }}}
 - {apiGroups: [networking.k8s.io], apiVersions: ["*"], resources: [networkpolicies], operations: {{ $operations }}}
+- {apiGroups: [gateway.networking.k8s.io], apiVersions: ["*"], resources: [httproutes], operations: {{ $operations }}}
 - {apiGroups: [rbac.authorization.k8s.io], apiVersions: ["*"], resources: [roles, rolebindings], operations: {{ $operations }}}
 {{- end -}}
 

@@ -44,6 +44,9 @@
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: {{ include "pdinference-operator.childVerbs" . }}
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [httproutes]
+  verbs: {{ include "pdinference-operator.childVerbs" . }}
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
   verbs: {{ include "pdinference-operator.childVerbs" . }}

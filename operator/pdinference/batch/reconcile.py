@@ -5,7 +5,6 @@ applied once; later only the mutable fields of its spec are updated.
 """
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -30,6 +29,7 @@ from pdinference.controller.status_writer import Reporter, status_of
 from pdinference.engine.batch import Service
 from pdinference.examination.client import AGAIN_AFTER_S, ExaminationEndedError, Examinations
 from pdinference.examination.desired import InvalidSpecError
+from pdinference.examination.effective_spec import EffectiveSpecs
 from pdinference.isolation.calls import BusyError
 from pdinference.manifests import RenderSettings
 from pdinference.manifests.batch import job_settings, render_batch, render_output
@@ -42,7 +42,6 @@ from pdinference.planning.batch import (
     running_pod,
 )
 from pdinference.planning.observed import JobState
-from pdinference.planning.status.build import HTTP_PORT, service_url
 
 _LOOK_S = 5.0
 """Interval of reconciles of an unfinished batch, to check whether the PDInference is Ready. The check reads only the
@@ -63,6 +62,7 @@ class BatchReconciler:
         metrics: Metrics,
         settings: RenderSettings,
         examinations: Examinations,
+        specs: EffectiveSpecs,
         progress: Callable[[Owner], Progress | None] = lambda batch: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -73,6 +73,7 @@ class BatchReconciler:
         self._metrics = metrics
         self._settings = settings
         self._examinations = examinations
+        self._specs = specs
         self._progress = progress
         self._now = now
 
@@ -86,6 +87,7 @@ class BatchReconciler:
         begun = previous.finished or self._job(resource) is not None
         try:
             batch = await self._examinations.batch(resource, begun=begun)
+            service, unready = await self._service(batch, begun=begun)
         except InvalidSpecError as error:
             status = invalid_batch_status(
                 resource.generation, error.with_consequence(_LEFT_ALONE), previous=previous, now=self._now()
@@ -96,7 +98,6 @@ class BatchReconciler:
             )
         except BusyError:
             return Result(retry=True)
-        service, unready = self._service(batch)
         outcome = await self._bring(resource, batch, service, previous)
         count_writes(self._metrics, outcome)
         inputs = self._observe(resource, unready, outcome)
@@ -110,8 +111,12 @@ class BatchReconciler:
             requeue_after=None if status.finished or status.phase == "Suspended" else _LOOK_S,
         )
 
-    def _service(self, batch: PDBatch) -> tuple[Service | None, str]:
-        """The service that takes the requests, or why it cannot take them yet."""
+    async def _service(self, batch: PDBatch, *, begun: bool) -> tuple[Service | None, str]:
+        """The service for a batch without a Job, and why the service cannot take requests; empty if it can.
+
+        The service follows from the spec in effect and not from the status, because others may write that: they must
+        not choose where prompts and keys go.
+        """
         name, namespace = batch.spec.inference_ref.name, batch.metadata.namespace
         found = self._cache.resources.get(Owner(namespace, name))
         if found is None or found.deleting:
@@ -119,14 +124,18 @@ class BatchReconciler:
                 f"PDInference {name} of spec.inferenceRef.name does not exist in namespace {namespace}. Create it, or "
                 "correct the name."
             )
-        status = status_of(found)
-        ready = next((c for c in status.conditions if c.type == READY), None)
+        ready = next((c for c in status_of(found).conditions if c.type == READY), None)
         if ready is None or ready.status != "True":
             because = f" {ready.message}" if ready is not None else ""
             return None, f"PDInference {name} is not Ready.{because}"
-        if not _is_address(status.url, namespace, name):
-            return None, f"The URL in the status of PDInference {name} is not that of its Service yet."
-        return Service(status.url, _served_name(found) or name), ""
+        if begun:
+            return None, ""
+        try:
+            return (await self._specs.find(found)).desired.service, ""
+        except InvalidSpecError as error:
+            return None, f"PDInference {name} has no valid spec. {error}"
+        except ApiError as error:
+            return None, f"The last valid spec of PDInference {name} cannot be read: {error.message}"
 
     async def _bring(
         self, resource: ResourceRecord, batch: PDBatch, service: Service | None, status: BatchStatus
@@ -188,19 +197,6 @@ class BatchReconciler:
 
 def _job_key(resource: ResourceRecord) -> ChildKey:
     return ChildKey(JOB.name, resource.owner.namespace, names.batch_object(resource.owner.name))
-
-
-def _is_address(url: str, namespace: str, name: str) -> bool:
-    """Whether this is the URL of a PDInference's Service: writers of a status must not choose where requests go."""
-    return re.fullmatch(re.escape(service_url(namespace, name, HTTP_PORT)) + "(:[0-9]{1,5})?", url) is not None
-
-
-def _served_name(resource: ResourceRecord) -> str:
-    """The model's name in a stored spec, which may be invalid."""
-    spec = json.loads(resource.spec)
-    model = spec.get("model") if isinstance(spec, dict) else None
-    name = model.get("name") if isinstance(model, dict) else None
-    return name if isinstance(name, str) else ""
 
 
 def _status_of(resource: ResourceRecord) -> BatchStatus:

@@ -17,6 +17,7 @@ from pdinference.checks.options import option_problems, option_warnings
 from pdinference.checks.pair import pair_problems
 from pdinference.checks.resources import resource_problems
 from pdinference.checks.risks import pinning_risks, risks
+from pdinference.checks.route import route_warnings
 from pdinference.checks.scaling import scaling_problems
 from pdinference.manifests import RenderSettings
 from pdinference.manifests.policy import policy_problems
@@ -98,3 +99,4 @@ def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> 
 def _warnings(resource: PDInference) -> Iterator[Problem]:
     yield from option_warnings(resource.spec)
     yield from risks(resource.spec)
+    yield from route_warnings(resource.spec.router)

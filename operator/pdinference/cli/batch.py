@@ -42,6 +42,16 @@ def batch_command() -> None:
     "--output-root", type=click.Path(path_type=Path), help="The same for the output folder.  [default: any folder]"
 )
 @click.option("--url", required=True, help="URL of the service without /v1/....")
+@click.option(
+    "--api-key-file",
+    type=click.Path(path_type=Path),
+    help="File whose first line of at least 16 characters is the API key.  [default: no key]",
+)
+@click.option(
+    "--certificate-file",
+    type=click.Path(path_type=Path),
+    help="PEM file with the certificate of the service, to trust no other one.  [default: known authorities]",
+)
 @click.option("--model", help="Model of all requests.  [default: the model in each line]")
 @click.option("--default-model", help="Model of requests without one.")
 @click.option("--concurrency", type=click.IntRange(1), default=16, show_default=True, help="Concurrent requests.")
@@ -76,6 +86,8 @@ def run_command(
     input_root: Path | None,
     output_root: Path | None,
     url: str,
+    api_key_file: Path | None,
+    certificate_file: Path | None,
     model: str | None,
     default_model: str | None,
     concurrency: int,
@@ -111,5 +123,7 @@ def run_command(
         report=report,
         input_root=input_root,
         output_root=output_root,
+        key_file=api_key_file,
+        certificate_file=certificate_file,
     )
     sys.exit(asyncio.run(run(task)))

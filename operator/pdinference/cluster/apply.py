@@ -12,6 +12,7 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import (
     AUTOSCALER,
     CHILD_BY_NAME,
+    HTTP_ROUTE,
     ROLE_BINDING,
     SCALED_OBJECT,
     WORKLOADS,
@@ -28,8 +29,8 @@ Json = dict[str, Any]
 _NOT_FOUND = 404
 _CONFLICT = 409
 _FIRST, _BINDINGS, _LAST = range(3)
-_LATE = WORKLOADS | {AUTOSCALER.name, SCALED_OBJECT.name}
-"""Kinds that depend on others: on service accounts, or on scale targets."""
+_LATE = WORKLOADS | {AUTOSCALER.name, SCALED_OBJECT.name, HTTP_ROUTE.name}
+"""Kinds that depend on others, and that no other kind depends on."""
 
 
 class Parent(NamedTuple):

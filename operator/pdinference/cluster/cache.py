@@ -220,4 +220,4 @@ def _same_child(old: ChildRecord, new: ChildRecord) -> bool:
 
 def _what_matters(child: ChildRecord) -> tuple[object, ...]:
     identity = (child.uid, child.digest, child.deleting, child.owner_uid)
-    return (*identity, child.workload, child.autoscaler, child.scaler, child.job)
+    return (*identity, child.workload, child.autoscaler, child.scaler, child.job, child.route)

@@ -4,7 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from pdinference.cluster.errors import ApiError
-from pdinference.cluster.kinds import CHILD_BY_NAME, RESOURCE_CLAIM_TEMPLATE, SCALED_OBJECT, ChildKey, Owner
+from pdinference.cluster.kinds import (
+    CHILD_BY_NAME,
+    HTTP_ROUTE,
+    RESOURCE_CLAIM_TEMPLATE,
+    SCALED_OBJECT,
+    ChildKey,
+    Owner,
+)
 from pdinference.planning.observed import Failure
 
 _NOT_SERVED = "NotServed"
@@ -12,6 +19,8 @@ _WHAT_FOR = {
     RESOURCE_CLAIM_TEMPLATE.name: "spec.{parameter,decode}.accelerator.devices needs (dynamic resource "
     "allocation, Kubernetes 1.34 or later). Remove devices and request an extended resource (resourceName), or upgrade "
     "the cluster.",
+    HTTP_ROUTE.name: "spec.router.route needs (Gateway API). Install its CRDs and a Gateway controller, or remove "
+    "spec.router.route.",
     SCALED_OBJECT.name: "spec.autoscaling.source KEDA needs. The number of pods stays as it is. Install KEDA, or set "
     "another spec.autoscaling.source.",
 }

@@ -10,6 +10,9 @@ from pdinference.engine.command import Command, literal
 
 INPUT_MOUNT = "/input"
 OUTPUT_MOUNT = "/output"
+KEY_MOUNT = "/api-key"
+CERTIFICATE_MOUNT = "/certificate"
+CERTIFICATE_FILE = "tls.crt"
 CONFIG_MAP_FILE = "input.jsonl"
 REPORT_FILE = "/dev/termination-log"
 ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "1048576"}
@@ -23,15 +26,19 @@ WRITTEN = (OUTPUT, ERRORS, IDENTITY)
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The PDInference that serves the requests of a batch.
+    """How clients inside the cluster reach a PDInference.
 
     Attributes:
         url: Base URL without `/v1/...`.
         model: Served model name.
+        tls_secret: Secret with the certificate; empty with HTTP.
+        keys_secret: Secret with the API keys; empty if requests need none.
     """
 
     url: str
     model: str
+    tls_secret: str = ""
+    keys_secret: str = ""
 
 
 def output_folder(batch: PDBatch, target: ClaimFolder) -> str:
@@ -48,6 +55,8 @@ def runner_command(batch: PDBatch, service: Service) -> Command:
         "input-root": INPUT_MOUNT,
         **_output(batch),
         "url": service.url,
+        **({"api-key-file": f"{KEY_MOUNT}/{spec.api_key_name}"} if service.keys_secret else {}),
+        **({"certificate-file": f"{CERTIFICATE_MOUNT}/{CERTIFICATE_FILE}"} if service.tls_secret else {}),
         "default-model": service.model,
         **({"model": spec.model} if spec.model else {}),
         "concurrency": spec.concurrency,

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from pdinference.api.v1alpha1.engine import OWNED_ENVIRONMENT
 
-_TLS = "the router and the probes call vLLM without TLS; terminate TLS in front of the router"
+_TLS = "the router and the probes call vLLM without TLS; for clients, use spec.router.tls"
 _NODES = "the operator starts the nodes of an instance; use parallelism of the role"
 _RANKS = "the operator starts the ranks of an instance; use parallelism.data of the role"
 _DEVICES = (
@@ -18,8 +18,7 @@ _DEVICES = (
 _PORT = "Services and NetworkPolicies depend on the port of vLLM"
 
 REFUSED_ARGUMENTS: dict[str, str] = {
-    "api-key": "everyone who can read the resource could read the key, and the router does not send one; check keys "
-    "in front of the router",
+    "api-key": "everyone who can read the resource could read the key; name a Secret with keys in spec.router.apiKeys",
     "ssl-keyfile": _TLS,
     "ssl-certfile": _TLS,
     "ssl-ca-certs": _TLS,

@@ -8,12 +8,14 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.api.v1alpha1 import defaults
+from pdinference.api.v1alpha1 import PDInference, defaults
 from pdinference.api.v1alpha1.model import Model
 from pdinference.checks import examine
 from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import WORKLOADS, ChildKey
 from pdinference.cluster.state.records import ResourceRecord, digest
+from pdinference.engine.batch import Service
+from pdinference.engine.vllm import served_model_name
 from pdinference.manifests import Rendered, RenderSettings, render
 from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.exposure import clients_authenticated
@@ -74,6 +76,7 @@ class Desired:
         clients_authenticated: Whether clients outside the cluster need an API key; None where they reach no router.
         facts: The known facts of the model; when they change, the memory verdict may change.
         replicas: `replicas` of each role; for autoscaled roles, the initial count.
+        service: How clients inside the cluster reach it.
         fingerprints: Hash of each child's manifest; its keys are all desired children.
         engines: The role of each workload of P and D, worker nodes included.
         scale: Ranges of P and D, their ratio, and the GPU budget.
@@ -89,7 +92,7 @@ class Desired:
     spec: bytes
     revision: str
     replicas: Mapping[Role, int]
-    port: int
+    service: Service
     fingerprints: Mapping[ChildKey, str]
     memory: MemoryVerdict
     pinned: ConditionResult | None
@@ -153,7 +156,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
             Role.DECODE: spec.decode.replicas,
             Role.ROUTER: spec.router.replicas,
         },
-        port=spec.router.port,
+        service=_service(resource),
         fingerprints={child.key: child.fingerprint for child in children},
         memory=examination.memory,
         pinned=pinned(spec),
@@ -176,6 +179,17 @@ def _engine_role(child: Child) -> Role | None:
         return None
     node = names.node_of(child.manifest["metadata"]["labels"])
     return node[0] if node is not None and node[0] in ENGINE_ROLES else None
+
+
+def _service(resource: PDInference) -> Service:
+    """How clients inside the cluster reach this PDInference."""
+    router = resource.spec.router
+    return Service(
+        url=router.url(resource.metadata.namespace, resource.metadata.name),
+        model=served_model_name(resource),
+        tls_secret=router.tls.secret_name if router.tls else "",
+        keys_secret=router.api_keys.secret_name if router.api_keys else "",
+    )
 
 
 def _model(model: Model, rendered: Rendered) -> DesiredModel | None:

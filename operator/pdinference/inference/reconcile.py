@@ -20,8 +20,8 @@ from pdinference.controller.metrics import Metrics
 from pdinference.controller.results import Result
 from pdinference.controller.status_writer import Reporter, status_of
 from pdinference.examination.desired import InvalidSpecError
+from pdinference.examination.effective_spec import EffectiveSpecs, examine_again_after
 from pdinference.inference.decide import decide
-from pdinference.inference.effective_spec import EffectiveSpecs, examine_again_after
 from pdinference.inference.execute import ExecutionResult, Executor
 from pdinference.inference.plan import Plan
 from pdinference.inference.snapshotter import Snapshotter

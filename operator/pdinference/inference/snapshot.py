@@ -7,11 +7,20 @@ from datetime import datetime
 from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Status
-from pdinference.cluster.kinds import AUTOSCALER, DEPLOYMENT, JOB, SCALED_OBJECT, SCALER, ChildKey, Owner
+from pdinference.cluster.kinds import (
+    AUTOSCALER,
+    DEPLOYMENT,
+    HTTP_ROUTE,
+    JOB,
+    SCALED_OBJECT,
+    SCALER,
+    ChildKey,
+    Owner,
+)
 from pdinference.cluster.state.records import ChildRecord, ResourceRecord
 from pdinference.examination.desired import Desired
 from pdinference.planning.model_report import ModelView
-from pdinference.planning.observed import AutoscalerState, PodSummary, WorkloadState
+from pdinference.planning.observed import AutoscalerState, PodSummary, RouteParent, WorkloadState
 from pdinference.planning.scale_target import ScalerState
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.fleet import Fleet
@@ -107,6 +116,15 @@ class Snapshot:
             hpa = made.autoscaler if made is not None and made.owner_uid == record.uid else None
             return record.autoscaler if hpa is None else record.autoscaler.with_hpa(hpa)
         return None
+
+    @property
+    def route(self) -> tuple[RouteParent, ...] | None:
+        """The parents of the HTTPRoute, none of them while it does not exist; None if the spec has no route."""
+        key = next((key for key in self.desired.fingerprints if key.kind == HTTP_ROUTE.name), None)
+        if key is None:
+            return None
+        record = self.own(key)
+        return record.route if record is not None else ()
 
     def role_key(self, kind: str, role: Role) -> ChildKey:
         """Key of a role's object that outlives revisions."""

@@ -3,14 +3,18 @@
 For output to a ConfigMap also the ConfigMap, and a service account that may write only this ConfigMap.
 """
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDBatch
 from pdinference.engine.batch import (
+    CERTIFICATE_FILE,
+    CERTIFICATE_MOUNT,
     CONFIG_MAP_FILE,
     ENVIRONMENT,
     INPUT_MOUNT,
+    KEY_MOUNT,
     OUTPUT_MOUNT,
     REPORT_FILE,
     Service,
@@ -25,6 +29,7 @@ from pdinference.manifests.templates import Manifest, fill
 
 _UNFIT = 2
 """Exit status of the runner after an error that a retry does not fix."""
+_READABLE_BY_GROUP: Final = 0o440
 
 
 def render_batch(batch: PDBatch, service: Service, settings: RenderSettings) -> tuple[Manifest, ...]:
@@ -65,6 +70,7 @@ def job_settings(batch: PDBatch) -> dict[str, Any]:
 
 
 def _job(batch: PDBatch, service: Service, settings: RenderSettings) -> Manifest:
+    secrets = tuple(_secrets(batch, service))
     return _child(
         batch,
         "batch-job",
@@ -77,8 +83,8 @@ def _job(batch: PDBatch, service: Service, settings: RenderSettings) -> Manifest
         account=names.batch_object(batch.metadata.name) if batch.spec.output.config_map is not None else "",
         resources=_resources(batch),
         scheduling=as_api(batch.spec.placement),
-        volumes=_volumes(batch),
-        mounts=_mounts(batch),
+        volumes=[*_volumes(batch), *(volume for volume, _ in secrets)],
+        mounts=[*_mounts(batch), *(mount for _, mount in secrets)],
     )
 
 
@@ -129,3 +135,18 @@ def _mounts(batch: PDBatch) -> list[dict[str, Any]]:
     if batch.spec.output.persistent_volume_claim is None:
         return [token_mount(), source]
     return [{"name": "output", "mountPath": OUTPUT_MOUNT}, source]
+
+
+def _secrets(batch: PDBatch, service: Service) -> Iterator[tuple[Manifest, Manifest]]:
+    """Volume and mount of the API key and of the router's certificate. Other keys of their Secrets stay outside."""
+    if service.keys_secret:
+        yield _secret("api-key", service.keys_secret, batch.spec.api_key_name, KEY_MOUNT)
+    if service.tls_secret:
+        yield _secret("certificate", service.tls_secret, CERTIFICATE_FILE, CERTIFICATE_MOUNT)
+
+
+def _secret(name: str, secret: str, key: str, path: str) -> tuple[Manifest, Manifest]:
+    items = [{"key": key, "path": key}]
+    # Optional, so that the runner starts and reports a missing key. The kubelet would only report it as an Event.
+    source = {"secretName": secret, "items": items, "defaultMode": _READABLE_BY_GROUP, "optional": True}
+    return {"name": name, "secret": source}, {"name": name, "mountPath": path, "readOnly": True}

@@ -20,6 +20,7 @@ from pdinference.manifests.network import (
 from pdinference.manifests.pods.devices import claimed, name_template
 from pdinference.manifests.pods.hardening import require_restricted
 from pdinference.manifests.policy import require_allowed
+from pdinference.manifests.route import http_routes
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
 from pdinference.manifests.workloads import (
@@ -80,6 +81,7 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
         *(node_stateful_set(resource, rank, pod, revision) for rank, pod in nodes.items()),
         decode_deployment(resource, pods[Role.DECODE], revision),
         router_deployment(resource, settings, revision),
+        *http_routes(resource),
         *scalers(resource).values(),
         *autoscalers(resource, settings).values(),
     )

@@ -7,7 +7,7 @@ from pdinference.planning.condition_changes import ConditionResult
 
 NO_API_KEYS: Final = (
     "Clients outside the cluster can send requests without an API key. Set spec.router.apiKeys, or use a Service of "
-    "type ClusterIP and admit only clients in the cluster."
+    "type ClusterIP without a route and admit only clients in the cluster."
 )
 
 
@@ -27,4 +27,4 @@ def exposed_by(spec: Spec) -> str | None:
         return "spec.router.service.type"
     if spec.router.admits_every_address:
         return "spec.router.clients"
-    return None
+    return "spec.router.route" if spec.router.route is not None else None

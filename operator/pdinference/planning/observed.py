@@ -163,6 +163,23 @@ class AutoscalerState:
 
 
 @dataclass(frozen=True, slots=True)
+class RouteParent:
+    """A parent of an HTTPRoute, reduced to what its controller says about the latest spec of the route.
+
+    Attributes:
+        reference: Kind, namespace and name, as arguments of `kubectl get`.
+        listener: Name of the listener; empty for all.
+        accepted: Condition Accepted; None until the controller has written it.
+        resolved: Condition ResolvedRefs.
+    """
+
+    reference: tuple[str, str, str]
+    listener: str = ""
+    accepted: Verdict | None = None
+    resolved: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PodProblem:
     """Why a pod is not ready, from the kubelet or the scheduler."""
 

@@ -15,6 +15,7 @@ from pdinference.api.v1alpha1.conditions import (
     MODEL_READY,
     PROGRESSING,
     READY,
+    ROUTE_ACCEPTED,
 )
 from pdinference.planning.condition_changes import ASLEEP, find
 from pdinference.planning.model_report import CHECKED, UNDER_WAY
@@ -56,6 +57,7 @@ def transitions(old: Status, new: Status, *, loads: Mapping[Role, str] = _NO_LOA
     yield from _scaling(old, new, loads)
     yield from _inactivity(_find(old, AUTOSCALING), _find(new, AUTOSCALING))
     yield from _limits(_find(old, AUTOSCALING), _find(new, AUTOSCALING))
+    yield from _route(_find(old, ROUTE_ACCEPTED), _find(new, ROUTE_ACCEPTED))
 
 
 def _rollout_started(old: Status, new: Status) -> Transition:
@@ -134,6 +136,15 @@ def _limits(old: Condition | None, new: Condition | None) -> Iterator[Transition
     """A joint limit of both roles (ratio, GPU budget) applies to a role."""
     if old is not None and new is not None and new.reason in JOINT_LIMITS and old.reason != new.reason:
         yield Transition("Normal", "ScalingLimited", new.message)
+
+
+def _route(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
+    if new is None or (old is not None and old.status == new.status):
+        return
+    if new.status == "True":
+        yield Transition("Normal", "RouteAccepted", new.message)
+    elif new.status == "False":
+        yield Transition("Warning", "RouteNotAccepted", new.message)
 
 
 def _find(status: Status, type_: str) -> Condition | None:

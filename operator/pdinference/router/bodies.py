@@ -37,9 +37,11 @@ class Bodies:
         """The body of a request, for the time of the block.
 
         Raises:
-            MalformedError: It is too long, or did not come in time.
+            MalformedError: It is compressed, too long, not correct HTTP, or did not come in time.
             FullError: There are too many bytes of other requests.
         """
+        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise MalformedError("A compressed body is not supported.", HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
         before, chunks, length = request.content_length or 0, [], 0
         if before > self._longest:
             raise self._too_long()
@@ -54,6 +56,8 @@ class Bodies:
                         if self.held > self._most:
                             raise FullError
                         chunks.append(chunk)
+            except web.RequestPayloadError as error:
+                raise MalformedError(f"The body is not what its headers say: {error}") from None
             except TimeoutError:
                 message = f"The body did not come within {self._seconds:g} s."
                 raise MalformedError(message, HTTPStatus.REQUEST_TIMEOUT) from None

@@ -1,11 +1,13 @@
 """What clients may call, and what a request means for P and D."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
+from multidict import CIMultiDict
 
 from pdinference.engine.connectors.handover import MEMBER, TransferParams
 
@@ -50,6 +52,12 @@ _ONE: Final = ("n", "best_of")
 _NOT_SPLIT: Final = ("previous_response_id", "background", "use_beam_search", "prompt_logprobs", "echo")
 _NOT_FOR_PREFILL: Final = ("stream_options", "min_tokens", "logprobs", "top_logprobs", "background", *_ONE)
 
+_EMPTY: Final = (None, b"null", b"false", b"0", b"0.0", b'""', b"[]", b"{}")
+_ONE_PROMPT: Final = re.compile(rb'"|\[\s*-?[0-9]')
+"""A text, or the ids of its tokens. vLLM refuses an array of both."""
+_MOST_STRINGS: Final = 100_000
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
 
 class MalformedError(Exception):
     """The body is not a JSON object, or did not come.
@@ -65,12 +73,12 @@ class MalformedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request of a client.
+    """A request of a client. Its body is kept as it came: small values of JSON take thirty times their size as objects.
 
     Attributes:
         path: Path of the endpoint.
         body: The body as it came.
-        members: The members of a body in JSON, without `_NOT_FOR_CLIENTS`. Empty if D gets the body as it is.
+        json: Whether the body is an object in JSON. If not, D gets it as it is.
         split: Whether P computes the prompt.
         stream: Whether the client wants a stream of events.
         headers: Headers for vLLM.
@@ -79,16 +87,23 @@ class Call:
 
     path: str
     body: bytes
-    members: Mapping[str, Any] = field(default_factory=dict)
+    json: bool = False
     split: bool = False
     stream: bool = False
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
     session: str = ""
 
     @property
     def tokens(self) -> int:
         """Estimate of the number of prompt tokens, for the load of P."""
         return 1 + len(self.body) // _BYTES_PER_TOKEN
+
+    def members(self) -> dict[str, msgspec.Raw]:
+        """The members of the body, whose values are not decoded, without `_NOT_FOR_CLIENTS`."""
+        members = _MEMBERS.decode(self.body)
+        for name in _NOT_FOR_CLIENTS:
+            members.pop(name, None)
+        return members
 
     def for_prefill(self, params: TransferParams | None, more: Mapping[str, Any]) -> bytes:
         """The body for P: the same prompt, one token, no stream.
@@ -98,7 +113,9 @@ class Call:
             more: Further members; None removes one.
         """
         limits = POST[self.path]
-        members = {name: value for name, value in self.members.items() if name not in _NOT_FOR_PREFILL}
+        members: dict[str, Any] = {
+            name: value for name, value in self.members().items() if name not in _NOT_FOR_PREFILL
+        }
         if "max_output_tokens" in limits:
             members["store"] = False
         named = [name for name in limits if name in members] or list(limits[:1])
@@ -111,42 +128,52 @@ class Call:
 
     def for_decode(self, params: TransferParams | None) -> bytes:
         """The body for D."""
-        if not self.members:
+        if not self.json:
             return self.body
-        return msgspec.json.encode({**self.members} | ({} if params is None else {MEMBER: params}))
+        return msgspec.json.encode(self.members() | ({} if params is None else {MEMBER: params}))
+
+    def changed(self, members: Mapping[str, Any]) -> "Call":
+        """The same call with these members, and no others."""
+        return replace(self, body=msgspec.json.encode(members))
 
 
-def read_call(path: str, body: bytes, content_type: str, headers: Mapping[str, str], session: str = "") -> Call:
+def read_call(path: str, body: bytes, content_type: str, headers: CIMultiDict[str], session: str = "") -> Call:
     """Read the body of a request to one of the endpoints in `POST`.
 
     Raises:
         MalformedError: The endpoint takes JSON, and the body has none.
     """
     limits = POST[path]
+    call = Call(path, body, headers=headers, session=session)
     if not limits and content_type != "application/json":
-        return Call(path, body, headers=headers, session=session)  # audio comes as a form
+        return call  # audio comes as a form
+    # Each member has a quote that opens its name, and such a quote does not follow a backslash.
+    if body.count(b'"') - body.count(b'\\"') > _MOST_STRINGS:
+        raise MalformedError(f"The body has more than {_MOST_STRINGS} strings.")
     try:
-        members = msgspec.json.decode(body, type=dict[str, Any])
+        body.decode()  # values are not decoded below
+        members = call.members()
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise MalformedError(f"The body is not a JSON object: {error}") from None
-    for name in _NOT_FOR_CLIENTS:
-        members.pop(name, None)
-    return Call(
-        path,
-        body,
-        members=members,
-        split=bool(limits) and _one_sequence(members),
-        stream=members.get("stream") is True,
-        headers=headers,
-        session=session,
-    )
+    split = bool(limits) and _one_sequence(members)
+    return replace(call, json=True, split=split, stream=text_of(members.get("stream")) == b"true")
 
 
-def _one_sequence(members: Mapping[str, Any]) -> bool:
+def text_of(value: msgspec.Raw | None) -> bytes | None:
+    """A value as it came; None if there is none."""
+    return None if value is None else bytes(value)
+
+
+def _one_sequence(members: Mapping[str, msgspec.Raw]) -> bool:
     """Whether the request has one prompt and one answer, so that one hand-over serves it."""
-    if any(members.get(name) not in (None, 1) for name in _ONE):  # a tuple, because a value may be a list
+    if any(text_of(members.get(name)) not in (None, b"null", b"1") for name in _ONE):
         return False
-    if any(members.get(name) for name in _NOT_SPLIT):
+    if not all(is_empty(members.get(name)) for name in _NOT_SPLIT):
         return False
-    prompt = members.get("prompt", "")
-    return isinstance(prompt, str) or (isinstance(prompt, list) and all(isinstance(token, int) for token in prompt))
+    prompt = members.get("prompt")
+    return prompt is None or _ONE_PROMPT.match(memoryview(prompt)) is not None
+
+
+def is_empty(value: msgspec.Raw | None) -> bool:
+    """Whether a value is missing, or means the same."""
+    return text_of(value) in _EMPTY

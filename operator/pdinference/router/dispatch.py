@@ -12,7 +12,7 @@ from uuid import uuid4
 import aiohttp
 import msgspec
 
-from pdinference.api.names import Role
+from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.router import WhenNoPrefill
 from pdinference.engine.connectors.handover import Handover, HandoverError, Prefill, TransferParams
 from pdinference.router.calls import Call
@@ -92,6 +92,12 @@ class Dispatcher:
         """Refuse the requests that wait, and those that would: the process ends."""
         self._ending.set()
 
+    @property
+    def can_answer(self) -> bool:
+        """Whether each role that a request needs has a pod that can get it now."""
+        needed = (Role.DECODE,) if self.rules.when_no_prefill == "Serve" else ENGINE_ROLES
+        return all(self.pods.available(role) for role in needed)
+
     @asynccontextmanager
     async def answer(self, call: Call, record: Record) -> AsyncIterator[Whole | Stream]:
         """The answer to a call. Its connection is open until the end of the block.
@@ -105,7 +111,7 @@ class Dispatcher:
         async with AsyncExitStack() as stack:
             while True:
                 params = await self._prefilled(call, record, until) if call.split else None
-                pod = await self._pod(call, failed, until)
+                pod = await self._pod(call, failed, until, record)
                 try:
                     with record.stage("first_token"):
                         sent = await stack.enter_async_context(exchange(pod, self.session, call.tokens))
@@ -130,7 +136,7 @@ class Dispatcher:
             if not pods:
                 if self.rules.when_no_prefill != "Wait":
                     break
-                await self._wait(Role.PARAMETER, until)
+                await self._wait(Role.PARAMETER, until, record)
                 failed.pods.clear()
                 continue
             pod = self.rules.choose[Role.PARAMETER](pods, call)
@@ -157,8 +163,10 @@ class Dispatcher:
         with record.stage("prefill"):
             prefill = await self._prepared(pod, record)
             body = call.for_prefill(handover.to_prefill(prefill), handover.members)
+            headers = call.headers.copy()
+            headers["Content-Type"] = _JSON
             async with exchange(pod, self.session, call.tokens) as sent:
-                answer = await sent.begin("POST", call.path, {**call.headers, "Content-Type": _JSON}, body)
+                answer = await sent.begin("POST", call.path, headers, body)
         if isinstance(answer, Stream):
             raise PodFailure("stream_from_prefill")
         if answer.status != HTTPStatus.OK:
@@ -183,18 +191,18 @@ class Dispatcher:
         # The id is unique even if a client sends the same request id twice.
         return Prefill(f"xfer-{uuid4()}", pod.engine, bootstrap)
 
-    async def _pod(self, call: Call, failed: "_Failed", until: float) -> Pod:
+    async def _pod(self, call: Call, failed: "_Failed", until: float, record: Record) -> Pod:
         """A D pod for a call: one that has not failed it, if there is one."""
         while not self.pods.available(Role.DECODE):
-            await self._wait(Role.DECODE, until)
+            await self._wait(Role.DECODE, until, record)
         pods = self._choices(Role.DECODE, failed) or self.pods.available(Role.DECODE)
         return self.rules.choose[Role.DECODE](pods, call)
 
     def _choices(self, role: Role, failed: "_Failed") -> list[Pod]:
         return [pod for pod in self.pods.available(role) if pod not in failed.pods]
 
-    async def _wait(self, role: Role, until: float) -> None:
-        with self._queue():
+    async def _wait(self, role: Role, until: float, record: Record) -> None:
+        with self._queue(), record.stage("queue"):
             ready = asyncio.ensure_future(self.pods.wait(role, until))
             ending = asyncio.ensure_future(self._ending.wait())
             try:

@@ -9,7 +9,7 @@ from typing import Final
 
 import aiohttp
 import msgspec
-from multidict import CIMultiDict, CIMultiDictProxy
+from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
 
 from pdinference.router import tracing
 from pdinference.router.pods import Pod
@@ -142,8 +142,10 @@ class Exchange:
         return answer
 
     async def _begin(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Whole | Stream:
+        sent = CIMultiDict(headers)
+        sent.update(tracing.headers())
         self._response = response = await self._session.request(
-            method, url, headers={**headers, **tracing.headers()}, data=body, allow_redirects=False
+            method, url, headers=sent, data=body, allow_redirects=False
         )
         if response.content_type == _EVENTS and response.status == HTTPStatus.OK:
             first = await response.content.readany()
@@ -183,9 +185,9 @@ async def exchange(pod: Pod, session: aiohttp.ClientSession, tokens: int) -> Asy
             found.close()
 
 
-def end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:
+def end_to_end(headers: MultiMapping[str]) -> CIMultiDict[str]:
     """The headers that go on to the next hop (RFC 9110, section 7.6.1), without lengths and encodings of bodies."""
-    named = {name.strip().lower() for name in headers.get("Connection", "").split(",")}
+    named = {name.strip().lower() for value in headers.getall("Connection", ()) for name in value.split(",")}
     return CIMultiDict(
         (name, value)
         for name, value in headers.items()

@@ -11,11 +11,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from pdinference.api.api_keys import LONGEST_VALUE, keys_in
+
 _LOG = logging.getLogger(__name__)
 _PERIOD_S: Final = 2.0
 _MOST_NAMES: Final = 100
-_LONGEST_FILE: Final = 16384
-_SHORTEST_KEY: Final = 16
 _BEARER: Final = "bearer "
 
 
@@ -51,8 +51,7 @@ class KeyLimitError(Exception):
 class Keys:
     """The keys that are valid now.
 
-    Each file of the folder has the name of a client, and a key on each line, so that two are valid while one replaces
-    the other. Without a single key, no request is admitted.
+    Each file of the folder has the name of a client, and its keys. Without a single key, no request is admitted.
 
     Args:
         folder: Where the Secret is mounted.
@@ -91,10 +90,9 @@ class Keys:
         files = sorted(path for path in self._folder.iterdir() if not path.name.startswith(".") and path.is_file())
         for path in files[:_MOST_NAMES]:
             with path.open("rb") as file:
-                lines = file.read(_LONGEST_FILE).split()
-            for line in lines:
-                if len(line) >= _SHORTEST_KEY:
-                    yield sha256(line).digest(), path.name
+                value = file.read(LONGEST_VALUE)
+            for key in keys_in(value):
+                yield sha256(key).digest(), path.name
 
     def name(self, headers: Mapping[str, str]) -> str:
         """The name of the client that sent these headers.

@@ -7,11 +7,11 @@ requests end with an error.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
-from pdinference.router.calls import Call
+from pdinference.router.calls import Call, is_empty, text_of
 
 _COMPLETIONS: Final = "/v1/completions"
 _CHAT: Final = "/v1/chat/completions"
@@ -64,6 +64,7 @@ _KEPT: Final = (
     "cache_salt",
     "session_id",
 )
+_ZERO: Final = (b"0", b"0.0")
 _PLAIN_DELTA: Final = frozenset({"role", "content"})
 _TOKEN_IDS: Final = "token_ids"  # noqa: S105 - a member of chunks
 _PROMPT_IDS: Final = "prompt_token_ids"
@@ -76,28 +77,47 @@ class StreamFaultError(Exception):
 
 def can_migrate(call: Call) -> bool:
     """Whether another D pod could continue the stream exactly."""
-    members = call.members
     if not (call.split and call.stream and call.path in {_COMPLETIONS, _CHAT}):
         return False
-    if any(members.get(name) for name in _NOT_EXACT):
+    members = call.members()
+    if not all(is_empty(members.get(name)) for name in _NOT_EXACT):
         return False
-    if (members.get("response_format") or {"type": "text"}) != {"type": "text"}:
+    if not (is_empty(members.get("response_format")) or _fits(members["response_format"], _TextFormat)):
         return False
-    if members.get("seed") is not None and members.get("temperature") != 0:
+    if text_of(members.get("seed")) not in (None, b"null") and text_of(members.get("temperature")) not in _ZERO:
         return False  # another engine begins with another state of its generator
-    return call.path == _COMPLETIONS or all(map(_is_text, members.get("messages") or ()))
+    return call.path == _COMPLETIONS or _fits(members.get("messages", msgspec.Raw(b"[]")), list[_Message])
 
 
-def _is_text(message: Any) -> bool:
-    content = message.get("content") if isinstance(message, dict) else None
-    if isinstance(content, list):
-        return all(isinstance(part, dict) and part.get("type") == "text" for part in content)
-    return isinstance(content, str)
+class _TextPart(msgspec.Struct):
+    """A part of a message."""
+
+    type: Literal["text"]
+
+
+class _Message(msgspec.Struct):
+    """A message of a chat that is text only."""
+
+    content: str | list[_TextPart]
+
+
+class _TextFormat(msgspec.Struct, forbid_unknown_fields=True):
+    """The default of `response_format`."""
+
+    type: Literal["text"]
+
+
+def _fits(value: msgspec.Raw, type_: Any) -> bool:
+    try:
+        msgspec.json.decode(value, type=type_)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def with_token_ids(call: Call) -> Call:
     """The same call, whose chunks have token ids."""
-    return replace(call, members={**call.members, _RETURN_IDS: True})
+    return call.changed({**call.members(), _RETURN_IDS: True})
 
 
 class Progress:
@@ -109,7 +129,7 @@ class Progress:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._ids_wanted = bool(call.members.get(_RETURN_IDS))
+        self._ids_wanted = not is_empty(call.members().get(_RETURN_IDS))
         self._prompt: list[int] = []
         self._tokens: list[int] = []
         self._head: dict[str, Any] = {}
@@ -187,23 +207,24 @@ class Progress:
         if self._finished or (limit is not None and limit <= len(self._tokens)):
             return None
         self._continued = True
-        found = self._call.members
-        members: dict[str, Any] = {name: found[name] for name in _KEPT if name in found} | {
+        found = self._call.members()
+        kept: dict[str, Any] = {name: found[name] for name in _KEPT if name in found}
+        more = {
             "prompt": self._prompt + self._tokens,
             # Without a limit, chat generates up to the end of the context, completions 16 tokens.
             "max_tokens": None if limit is None else limit - len(self._tokens),
-            "min_tokens": max(0, int(found.get("min_tokens") or 0) - len(self._tokens)),
+            "min_tokens": max(0, int(_value(found, "min_tokens") or 0) - len(self._tokens)),
             "stream": True,
             _RETURN_IDS: True,
         }
-        return replace(self._call, path=_COMPLETIONS, body=msgspec.json.encode(members), members=members)
+        return replace(self._call.changed(kept | more), path=_COMPLETIONS)
 
     def _limit(self) -> int | None:
-        found = self._call.members
+        found = self._call.members()
         if self._call.path == _CHAT:
-            limit = found.get("max_completion_tokens") or found.get("max_tokens")
+            limit = _value(found, "max_completion_tokens") or _value(found, "max_tokens")
         else:
-            limit = found.get("max_tokens", _COMPLETIONS_DEFAULT)
+            limit = _value(found, "max_tokens") if "max_tokens" in found else _COMPLETIONS_DEFAULT
         return None if limit is None else int(limit)
 
     def end(self) -> bytes:
@@ -214,9 +235,14 @@ class Progress:
         if not self._finished:
             content: Mapping[str, Any] = {"delta": {"content": ""}} if self._call.path == _CHAT else {"text": ""}
             yield _encoded({**self._head, "choices": [{"index": 0, **content, "finish_reason": "length"}]})
-        if (self._call.members.get("stream_options") or {}).get("include_usage"):
+        if (_value(self._call.members(), "stream_options") or {}).get("include_usage"):
             yield _encoded({**self._head, "choices": [], "usage": self._usage()})
         yield _DONE
+
+
+def _value(members: Mapping[str, msgspec.Raw], name: str) -> Any:
+    """A value that vLLM has accepted; None if there is none."""
+    return msgspec.json.decode(members[name]) if name in members else None
 
 
 def _encoded(chunk: Mapping[str, Any]) -> bytes:

@@ -28,8 +28,8 @@ class Metrics:
         )
         self.stages = Histogram(
             "pdinference_router_stage_seconds",
-            "Duration of the stages of requests: prefill (request to P), first_token (request to D until its first "
-            "bytes), tokens (the rest of the answer).",
+            "Duration of the stages of requests: queue (no pod was ready), prefill (request to P), first_token (the "
+            "request to D until its first bytes: hand-over and first step), tokens (the rest of the answer).",
             ("stage",),
             buckets=_BUCKETS,
             registry=self.registry,

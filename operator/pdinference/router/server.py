@@ -11,7 +11,8 @@ from uuid import uuid4
 
 import aiohttp
 import msgspec
-from aiohttp import web
+from aiohttp import HttpVersion11, web
+from multidict import MultiMapping
 
 from pdinference.router.activity import Activity
 from pdinference.router.bodies import Bodies, FullError
@@ -36,6 +37,8 @@ _KINDS: Final[Mapping[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
 }
+_HEALTH: Final = ("/health", "/readiness")
+"""The second one is for batch runners of version 0.1, which may run on after an upgrade of the router."""
 _MOST_MIGRATIONS: Final = 3
 _CLIENT_CLOSED: Final = 499
 """Status in metrics and logs of a request whose client has gone (nginx's)."""
@@ -91,11 +94,13 @@ class Front:
             response.headers["Connection"] = "close"
 
     def application(self) -> web.Application:
-        """The routes. Every other path is 404, every other method 405."""
+        """The routes. Every other path or method is 404."""
         app = web.Application()
         app.on_response_prepare.append(self._close_when_leaving)
-        app.add_routes([web.post(path, self._post) for path in POST])
-        app.add_routes([web.get(path, self._get) for path in GET])
+        app.add_routes([web.post(path, self._post, expect_handler=_invite) for path in POST])
+        app.add_routes([web.get(path, self._get, expect_handler=_invite) for path in GET])
+        app.add_routes([web.get(path, self._health, expect_handler=_invite) for path in _HEALTH])
+        app.add_routes([web.route("*", "/{path:.*}", _unknown, expect_handler=_invite)])
         return app
 
     async def _post(self, request: web.Request) -> web.StreamResponse:
@@ -103,6 +108,12 @@ class Front:
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
         return await self._admitted(request, self._from_any_pod)
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        """Whether requests are answered now. It needs no key, and is not a request of a client."""
+        if self._dispatcher.can_answer:
+            return web.Response(text="ok")
+        return web.Response(text="No pod is ready.", status=HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def _admitted(self, request: web.Request, handle: _Handle) -> web.StreamResponse:
         """Handle a request within the limits, and record how it ended."""
@@ -117,6 +128,9 @@ class Front:
         except asyncio.CancelledError:
             status, outcome = _CLIENT_CLOSED, "cancelled"
             raise
+        except ConnectionError:  # to the client; those to pods are `PodFailure`
+            status, outcome = _CLIENT_CLOSED, "cancelled"
+            response = web.Response(status=status)  # aiohttp finds that it cannot send it
         finally:
             record.ended(request.path, status, outcome)
             _log(request, record, status, outcome)
@@ -229,6 +243,18 @@ class Front:
         return _error(HTTPStatus.SERVICE_UNAVAILABLE, "No pod is ready.", record), "unavailable"
 
 
+async def _invite(request: web.Request) -> None:
+    """Let a client that asks for it send the body. aiohttp's own function fails with a header that is not UTF-8."""
+    if request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the response has not begun
+
+
+async def _unknown(_request: web.Request) -> web.Response:
+    status = HTTPStatus.NOT_FOUND
+    return web.json_response(_problem(status, "There is no such endpoint."), status=status)
+
+
 def _call(request: web.Request, body: bytes, record: Record) -> Call:
     headers = end_to_end(request.headers)
     for name in _CREDENTIALS:
@@ -238,7 +264,7 @@ def _call(request: web.Request, body: bytes, record: Record) -> Call:
     return read_call(request.path, body, request.content_type, headers, session)
 
 
-def _headers(found: Mapping[str, str], call: Call, record: Record) -> Mapping[str, str]:
+def _headers(found: MultiMapping[str], call: Call, record: Record) -> Mapping[str, str]:
     headers = end_to_end(found)
     headers[_REQUEST_ID] = record.request_id
     if call.split:

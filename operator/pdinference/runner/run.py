@@ -12,13 +12,14 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from pdinference.runner.access import Access, AccessError
 from pdinference.runner.answers import failed
 from pdinference.runner.lines import BatchRequestInput, BatchRequestOutput, PreparedRequest
 from pdinference.runner.progress import Progress
 from pdinference.runner.requests import InvalidInputError, Survey, WrongLine, requests, survey
 from pdinference.runner.results import FullOutputError, OutputAwayError, UnfitOutputError
 from pdinference.runner.room import Room, Share
-from pdinference.runner.sending import Sender, Service, ServiceAwayError
+from pdinference.runner.sending import KeyRefusedError, Sender, Service, ServiceAwayError
 from pdinference.runner.stores import ConfigMapName, Store, opened
 
 _LOG = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ class Exit(IntEnum):
     DONE = 0
     TRY_AGAIN = 1
     UNFIT = 2
-    """A retry does not help: the user must change the input or the output."""
+    """A retry does not help: the user must change the input, the output or the API key."""
     STOPPED = 143
 
 
@@ -51,6 +52,8 @@ class Task:
         report: File for the termination message; None for none.
         input_root: Folder that must contain the input after links are resolved; None for any folder.
         output_root: The same for the output folder.
+        key_file: File with the API key; None for a service without keys.
+        certificate_file: File with the only certificate to trust; None for HTTP, or for that of a known authority.
     """
 
     source: Path
@@ -61,6 +64,8 @@ class Task:
     report: Path | None
     input_root: Path | None = None
     output_root: Path | None = None
+    key_file: Path | None = None
+    certificate_file: Path | None = None
 
 
 async def run(task: Task) -> Exit:
@@ -85,9 +90,9 @@ async def run(task: Task) -> Exit:
 async def _outcome(work: asyncio.Task[None], progress: Progress) -> tuple[Exit, str]:
     try:
         await work
-    except (InvalidInputError, UnfitOutputError) as error:
+    except (InvalidInputError, UnfitOutputError, KeyRefusedError) as error:
         return Exit.UNFIT, str(error)
-    except (OutputAwayError, ServiceAwayError) as error:
+    except (AccessError, OutputAwayError, ServiceAwayError) as error:
         return Exit.TRY_AGAIN, str(error)
     except OSError as error:
         return Exit.TRY_AGAIN, f"A file cannot be read or written: {error}."
@@ -98,6 +103,7 @@ async def _outcome(work: asyncio.Task[None], progress: Progress) -> tuple[Exit, 
 
 
 async def _work(task: Task, progress: Progress) -> None:
+    access = Access(task.key_file, task.certificate_file)
     found = await _surveyed(task)
     progress.total = found.total
     identity = f"sha256:{found.digest} model:{task.service.model or ''}"
@@ -106,7 +112,7 @@ async def _work(task: Task, progress: Progress) -> None:
         progress.completed, progress.failed = done.completed, done.failed
         _LOG.info("%d requests, %d of them done before", found.total, done.completed + done.failed)
         todo = requests(task.source, found, ids=done.ids, lines=done.lines, within=task.input_root)
-        await _send_all(task, _Queue(todo, task.service), _Keeper(store, progress))
+        await _send_all(task, access, _Queue(todo, task.service), _Keeper(store, progress))
 
 
 async def _surveyed(task: Task) -> Survey:
@@ -117,14 +123,14 @@ async def _surveyed(task: Task) -> Survey:
         stopped.set()  # a thread cannot be cancelled, so it must end by itself
 
 
-async def _send_all(task: Task, queue: "_Queue", keeper: "_Keeper") -> None:
+async def _send_all(task: Task, access: Access, queue: "_Queue", keeper: "_Keeper") -> None:
     connector = aiohttp.TCPConnector(limit=task.concurrency)
     try:
         async with (
             aiohttp.ClientSession(connector=connector, auto_decompress=False) as session,
             asyncio.TaskGroup() as senders,
         ):
-            sender = Sender(session, task.service)
+            sender = Sender(session, task.service, access)
             for _ in range(task.concurrency):
                 senders.create_task(_send(sender, queue, keeper))
     except ExceptionGroup as group:

@@ -3,11 +3,13 @@
 import asyncio
 import random
 from dataclasses import dataclass
+from http import HTTPStatus
 from io import BytesIO
 from typing import Any
 
 import aiohttp
 
+from pdinference.runner.access import Access
 from pdinference.runner.answers import HEADERS, InvalidAnswerError, answered, failed
 from pdinference.runner.lines import BatchRequestOutput, PreparedRequest
 from pdinference.runner.room import Share
@@ -17,12 +19,20 @@ _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
 _ROUNDS = 3
 _PROBE_S = 2.0
-_OK = 200
+_KEPT = "The stored responses are kept."
 _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=10)
 
 
 class ServiceAwayError(Exception):
     """The service is unavailable. The request has not failed and stays in the queue."""
+
+
+class KeyRefusedError(Exception):
+    """The service rejects the API key. No request has failed."""
+
+
+class KeyMissingError(KeyRefusedError):
+    """The service requires an API key, and there is none."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +45,7 @@ class Service:
         default_model: Model of requests without one.
         max_retries: Maximum number of retries after a transient error.
         timeout_s: Timeout of one response.
-        patience_s: Maximum time that the service may be unavailable.
+        patience_s: Maximum time that the service may be unavailable, or reject the API key.
         first_pause_s: Pause before the first retry. It doubles with each retry.
     """
 
@@ -55,19 +65,22 @@ class _Attempt:
     Attributes:
         settled: Whether a retry would not help.
         pause_s: Retry-After of the response in seconds.
+        limited: Whether the service only delays the request. Such attempts do not count as retries.
     """
 
     line: BatchRequestOutput
     settled: bool = False
     pause_s: float = 0.0
+    limited: bool = False
 
 
 class Sender:
     """Sends requests to one service."""
 
-    def __init__(self, session: aiohttp.ClientSession, service: Service) -> None:
+    def __init__(self, session: aiohttp.ClientSession, service: Service, access: Access) -> None:
         self._session = session
         self._service = service
+        self._access = access
         self._timeout = aiohttp.ClientTimeout(total=service.timeout_s, sock_connect=10)
 
     async def send(self, request: PreparedRequest, share: Share) -> BatchRequestOutput:
@@ -82,6 +95,7 @@ class Sender:
 
         Raises:
             ServiceAwayError: The service is not ready for longer than `patience_s`.
+            KeyRefusedError: It rejects the API key for longer than that.
         """
         for _ in range(_ROUNDS):
             attempt = await self._round(request, share)
@@ -93,32 +107,70 @@ class Sender:
     async def _round(self, request: PreparedRequest, share: Share) -> _Attempt:
         """Send a request, with retries and exponential backoff after transient errors."""
         pause = self._service.first_pause_s
-        attempt = await self._attempt(request, share)
-        for _ in range(self._service.max_retries):
-            if attempt.settled:
-                break
+        retries = 0
+        while True:
+            attempt = await self._admitted(request, share)
+            if attempt.settled or (retries == self._service.max_retries and not attempt.limited):
+                return attempt
             await asyncio.sleep(max(attempt.pause_s, pause * random.uniform(0.5, 1.0)))  # noqa: S311 - no secret
             pause = min(_LONGEST_PAUSE_S, 2 * pause)
-            attempt = await self._attempt(request, share)
-        return attempt
+            retries += not attempt.limited
+
+    async def _admitted(self, request: PreparedRequest, share: Share) -> _Attempt:
+        """An attempt with a key and a certificate that fit.
+
+        Kubelets update a Secret's files at different times, so those of the router and of this runner may differ.
+        """
+        now = asyncio.get_running_loop().time
+        deadline = now() + self._service.patience_s
+        while True:
+            try:
+                return await self._attempt(request, share)
+            except KeyMissingError:
+                raise
+            except (KeyRefusedError, ServiceAwayError):
+                if now() >= deadline:
+                    raise
+            self._access.reload()
+            await asyncio.sleep(self._service.first_pause_s)
 
     async def _attempt(self, request: PreparedRequest, share: Share) -> _Attempt:
         try:
             async with self._session.post(
                 self._service.url + request.url,
                 data=BytesIO(request.payload),
-                headers={**HEADERS, "Content-Length": str(len(request.payload))},
+                headers={**HEADERS, **self._access.headers, "Content-Length": str(len(request.payload))},
+                ssl=self._access.trust,
                 timeout=self._timeout,
                 allow_redirects=False,
             ) as answer:
+                if answer.status == HTTPStatus.UNAUTHORIZED:
+                    raise self._key_refused()
                 line = await answered(request, answer, share)
-                return _Attempt(line, answer.status not in _PASSING, _asked_pause(answer.headers))
+                limited = answer.status == HTTPStatus.TOO_MANY_REQUESTS and "Retry-After" in answer.headers
+                return _Attempt(line, answer.status not in _PASSING, _asked_pause(answer.headers), limited)
         except TimeoutError:
             return _Attempt(failed(request.custom_id, "timeout", f"no answer within {self._service.timeout_s:g} s"))
+        except aiohttp.ClientSSLError as error:
+            raise ServiceAwayError(
+                f"{self._service.url} has no certificate that this runner trusts ({error}). If spec.router.tls of the "
+                f"PDInference names another Secret than when the batch began, create the PDBatch again. {_KEPT}"
+            ) from error
         except (aiohttp.ClientError, OSError) as error:
             return _Attempt(failed(request.custom_id, "connection_error", str(error) or type(error).__name__))
         except InvalidAnswerError as error:
             return _Attempt(failed(request.custom_id, "invalid_answer", str(error)))
+
+    def _key_refused(self) -> KeyRefusedError:
+        if not self._access.has_key:
+            return KeyMissingError(
+                f"{self._service.url} requires an API key, and this runner has none. If spec.router.apiKeys was added "
+                f"to the PDInference after the batch had begun, create the PDBatch again. {_KEPT}"
+            )
+        return KeyRefusedError(
+            f"{self._service.url} rejected the API key for {self._service.patience_s:g} s. Check whether the key in "
+            f"the Secret is that of spec.router.apiKeys of the PDInference, and create the PDBatch again. {_KEPT}"
+        )
 
     async def _until_ready(self, last: _Attempt) -> None:
         try:
@@ -128,16 +180,19 @@ class Sender:
         except TimeoutError:
             raise ServiceAwayError(
                 f"{self._service.url} was not ready for {self._service.patience_s:g} s: {_reason(last.line)}. "
-                "Check whether the PDInference exists and is Ready. The stored responses are kept."
+                f"Check whether the PDInference exists, is Ready and still has this URL. {_KEPT}"
             ) from None
 
     async def _ready(self) -> bool:
-        """Whether the router has a P and a D pod to send requests to."""
+        """Whether the router has the pods that a request needs."""
         try:
             async with self._session.get(
-                f"{self._service.url}/readiness", timeout=_PROBE_TIMEOUT, allow_redirects=False
+                f"{self._service.url}/health", ssl=self._access.trust, timeout=_PROBE_TIMEOUT, allow_redirects=False
             ) as answer:
-                return answer.status == _OK
+                return answer.status == HTTPStatus.OK
+        except aiohttp.ClientSSLError:
+            self._access.reload()
+            return False
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False
 

@@ -5,6 +5,7 @@ import os
 import socket
 import uuid
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from pdinference.admission.webhook import admission_routes
@@ -13,6 +14,7 @@ from pdinference.batch.reconcile import BatchReconciler
 from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
+from pdinference.cluster.discovery import until_served
 from pdinference.cluster.history.store import History
 from pdinference.cluster.kinds import RESOURCES, Kind, Owner, watched
 from pdinference.cluster.replicas import ReplicaWriter
@@ -23,8 +25,8 @@ from pdinference.controller.status_writer import Reporter
 from pdinference.controller.supervisor import Supervisor
 from pdinference.controller.workers import KindDispatcher, Workers
 from pdinference.examination.client import Examinations
+from pdinference.examination.effective_spec import EffectiveSpecs
 from pdinference.examination.tasks import PROGRAM
-from pdinference.inference.effective_spec import EffectiveSpecs
 from pdinference.inference.execute import Executor
 from pdinference.inference.reconcile import Reconciler
 from pdinference.inference.snapshotter import Snapshotter
@@ -51,6 +53,7 @@ class Application:
         self.metrics = Metrics()
         self.supervisor = Supervisor(self.metrics)
         self.cache = Cache(self._note_unreadable)
+        self.until_served = partial(until_served, api)
         self.kinds = watched(keda=settings.render.keda is not None)
         self._queue: WorkQueue[Owner] = WorkQueue(self.metrics)
         identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
@@ -113,6 +116,7 @@ class Application:
         reporter = Reporter(api, self.cache, events, self.metrics)
         examinations = Examinations(self.isolated.lanes["reconcile"])
         history = History(api, self.cache)
+        specs = EffectiveSpecs(examinations, history)
         snapshotter = Snapshotter(
             self.cache,
             self.load_monitor.measured,
@@ -133,7 +137,7 @@ class Application:
             ),
             reporter=reporter,
             metrics=self.metrics,
-            specs=EffectiveSpecs(examinations, history),
+            specs=specs,
         )
         batches = BatchReconciler(
             api=api,
@@ -143,6 +147,7 @@ class Application:
             metrics=self.metrics,
             settings=settings.render,
             examinations=examinations,
+            specs=specs,
             progress=self.load_monitor.progress,
         )
         return KindDispatcher({names.KIND: inferences, names.BATCH_KIND: batches})

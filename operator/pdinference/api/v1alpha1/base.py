@@ -145,6 +145,11 @@ ObjectName = Annotated[
         "Write an object's name: lower-case letters, digits, dashes and dots.",
     ),
 ]
+NamespaceName = Annotated[
+    str,
+    Field(max_length=63),
+    Matches("^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "Write the name of a namespace, for example team-a."),
+]
 ImageReference = Annotated[
     str,
     Field(max_length=512),

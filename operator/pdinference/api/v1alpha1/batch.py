@@ -8,6 +8,7 @@ from pdinference.api.v1alpha1.base import ApiModel, LabelValue, Matches, Moment,
 from pdinference.api.v1alpha1.model import ConfigMapKey
 from pdinference.api.v1alpha1.resource import Metadata
 from pdinference.api.v1alpha1.roles.role import Resources, Toleration
+from pdinference.api.v1alpha1.router import KeyName
 from pdinference.api.v1alpha1.source import RelativePath
 from pdinference.api.v1alpha1.status import Condition
 
@@ -102,6 +103,7 @@ _FIXED = (
     "inferenceRef",
     "input",
     "output",
+    "apiKeyName",
     "concurrency",
     "maxRetries",
     "requestTimeoutSeconds",
@@ -128,6 +130,9 @@ class BatchSpec(ApiModel):
     """The requests."""
     output: BatchOutput
     """The answers."""
+    api_key_name: KeyName = "batch"
+    """Key of the Secret in spec.router.apiKeys of the PDInference. Its value is the API key that the requests have.
+    Ignored if the PDInference has no API keys."""
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 16
     """Maximum number of concurrent requests. Requests above vLLM's capacity wait in its queue and delay the requests of
     other clients."""

@@ -22,6 +22,7 @@ PINNED: Final = "Pinned"
 AUTOSCALING: Final = "Autoscaling"
 CLIENTS_AUTHENTICATED: Final = "ClientsAuthenticated"
 DECODE_COMPUTES_PROMPTS: Final = "DecodeComputesPrompts"
+ROUTE_ACCEPTED: Final = "RouteAccepted"
 
 IMAGE_PULL: Final = "ImagePullBackOff"
 CRASH_LOOPING: Final = "CrashLooping"
@@ -195,7 +196,8 @@ TABLE: Final = (
             "False": "Clients outside the cluster can send requests without an API key. This is valid.",
         },
         reasons={"True": frozenset({"ApiKeys"}), "False": frozenset({"NoApiKeys"})},
-        present="`router.service.type` or `router.clients` exposes the router to clients outside the cluster",
+        present="`router.service.type`, `router.clients` or `router.route` exposes the router to clients outside the "
+        "cluster",
         module="exposure",
     ),
     ConditionType(
@@ -233,6 +235,22 @@ TABLE: Final = (
         good="False",
         present="D has recently computed prompts in place of P",
         module="status.prompts",
+    ),
+    ConditionType(
+        name=ROUTE_ACCEPTED,
+        when={
+            "True": "Each Gateway in `router.route.parentRefs` accepts the HTTPRoute and finds its Service.",
+            "False": "A Gateway does not, or the HTTPRoute cannot be written.",
+            "Unknown": "A Gateway has no controller that reports on the current HTTPRoute.",
+        },
+        reasons={
+            "True": frozenset({"Accepted"}),
+            "False": _CHILD | {"NotAccepted"},
+            "Unknown": frozenset({"Pending"}),
+        },
+        foreign=f"the Gateway's controller, {_API_SERVER}",
+        present="`router.route` is set",
+        module="status.route",
     ),
 )
 

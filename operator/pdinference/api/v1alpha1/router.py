@@ -5,8 +5,19 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from pdinference.api.v1alpha1.base import ApiModel, ImageReference, LabelValue, Matches, ObjectName, QualifiedName, Rule
+from pdinference.api.names import router_service
+from pdinference.api.v1alpha1.base import (
+    ApiModel,
+    ImageReference,
+    LabelValue,
+    Matches,
+    NamespaceName,
+    ObjectName,
+    QualifiedName,
+    Rule,
+)
 from pdinference.api.v1alpha1.roles.role import Placement, PodTemplate, Resources
+from pdinference.api.v1alpha1.route import Route
 
 RouterPolicy = Literal["random", "round_robin", "cache_aware", "power_of_two", "least_loaded", "consistent_hash"]
 WhenNoPrefill = Literal["Serve", "Wait", "Fail"]
@@ -14,11 +25,6 @@ KeyName = Annotated[
     str,
     Field(max_length=63),
     Matches("^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", "Write a key of the Secret, for example team-a."),
-]
-NamespaceName = Annotated[
-    str,
-    Field(max_length=63),
-    Matches("^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "Write the name of a namespace, for example team-a."),
 ]
 
 
@@ -33,7 +39,7 @@ def _network(value: str) -> str:
     return str(network)
 
 
-HTTP_PORT = 80
+_HTTP_PORT = 80
 _HTTPS_PORT = 443
 _NO_NETWORK = "Write a range of addresses with all bits of the host zero, for example 192.0.2.0/24."
 Cidr = Annotated[
@@ -156,11 +162,13 @@ class Router(ApiModel):
     router's pods (strategic merge)."""
     service: RouterService = Field(default_factory=RouterService)
     """The Service that clients use."""
+    route: Route | None = None
+    """HTTPRoute from a Gateway to the Service. Default: none."""
 
     @property
     def port(self) -> int:
         """Port of the Service."""
-        return self.service.port or (_HTTPS_PORT if self.tls else HTTP_PORT)
+        return self.service.port or self._default_port
 
     @property
     def admits_every_address(self) -> bool:
@@ -168,5 +176,22 @@ class Router(ApiModel):
         networks = [ipaddress.ip_network(client.cidr) for client in self.clients or () if client.cidr is not None]
         v4 = [network for network in networks if isinstance(network, ipaddress.IPv4Network)]
         v6 = [network for network in networks if isinstance(network, ipaddress.IPv6Network)]
-        ranges = (*ipaddress.collapse_addresses(v4), *ipaddress.collapse_addresses(v6))
-        return any(found.prefixlen == 0 for found in ranges)
+        widest = [
+            *(network.prefixlen for network in ipaddress.collapse_addresses(v4)),
+            *(network.prefixlen for network in ipaddress.collapse_addresses(v6)),
+        ]
+        return 0 in widest
+
+    def url(self, namespace: str, name: str) -> str:
+        """Base URL for clients inside the cluster.
+
+        Args:
+            namespace: Namespace of the PDInference.
+            name: Its name.
+        """
+        host = f"{'https' if self.tls else 'http'}://{router_service(name)}.{namespace}.svc"
+        return host if self.port == self._default_port else f"{host}:{self.port}"
+
+    @property
+    def _default_port(self) -> int:
+        return _HTTPS_PORT if self.tls else _HTTP_PORT

@@ -16,9 +16,9 @@ from pdinference.cluster.kinds import CHILD_BY_NAME, ChildKey
 from pdinference.cluster.state.records import ChildRecord, ResourceRecord, comparable
 from pdinference.cluster.verdict import Verdict
 from pdinference.examination.client import Examinations
+from pdinference.examination.effective_spec import EffectiveSpecs
 from pdinference.examination.tasks import tasks
 from pdinference.inference.decide import decide
-from pdinference.inference.effective_spec import EffectiveSpecs
 from pdinference.inference.plan import Plan
 from pdinference.inference.snapshot import Snapshot
 from pdinference.inference.snapshotter import Snapshotter

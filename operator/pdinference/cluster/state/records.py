@@ -13,6 +13,7 @@ from pdinference.api import names
 from pdinference.cluster.kinds import (
     AUTOSCALER,
     DEPLOYMENT,
+    HTTP_ROUTE,
     JOB,
     RESOURCE_BY_NAME,
     SCALED_OBJECT,
@@ -26,8 +27,9 @@ from pdinference.cluster.objects import why_unreadable
 from pdinference.cluster.state.autoscalers import autoscaler_state, scaled_object_state
 from pdinference.cluster.state.devices import gpus_of
 from pdinference.cluster.state.jobs import job_state
+from pdinference.cluster.state.routes import route_parents
 from pdinference.cluster.state.scalers import scaler_state
-from pdinference.planning.observed import AutoscalerState, JobState, PodSummary, WorkloadState
+from pdinference.planning.observed import AutoscalerState, JobState, PodSummary, RouteParent, WorkloadState
 from pdinference.planning.scale_target import ScalerState
 
 Json = Mapping[str, Any]
@@ -100,6 +102,7 @@ class ChildRecord:
     job: JobState | None = None
     autoscaler: AutoscalerState | None = None
     scaler: ScalerState | None = None
+    route: tuple[RouteParent, ...] = ()
 
 
 @dataclass(slots=True)
@@ -177,6 +180,7 @@ def child_record(kind: str, body: Json) -> ChildRecord:
         job=job_state(body) if kind == JOB.name else None,
         autoscaler=_AUTOSCALERS[kind](body) if kind in _AUTOSCALERS else None,
         scaler=scaler_state(body) if kind == SCALER.name else None,
+        route=route_parents(body) if kind == HTTP_ROUTE.name else (),
     )
 
 

@@ -4,9 +4,9 @@
 that computes its result. `build` combines them.
 """
 
-from pdinference.planning.status.build import build_status, service_url
+from pdinference.planning.status.build import build_status
 from pdinference.planning.status.deadline import due
 from pdinference.planning.status.inputs import StatusInputs
 from pdinference.planning.status.left_alone import left_alone_status
 
-__all__ = ["StatusInputs", "build_status", "due", "left_alone_status", "service_url"]
+__all__ = ["StatusInputs", "build_status", "due", "left_alone_status"]

@@ -2,7 +2,6 @@
 
 from datetime import datetime
 
-from pdinference.api import names
 from pdinference.api.names import SERVING_ROLES
 from pdinference.api.v1alpha1 import PlanStatus, RolesStatus, Status
 from pdinference.api.v1alpha1.conditions import (
@@ -13,6 +12,7 @@ from pdinference.api.v1alpha1.conditions import (
     MODEL_READY,
     PINNED,
     READY,
+    ROUTE_ACCEPTED,
 )
 from pdinference.api.v1alpha1.status import ModelStatus
 from pdinference.planning.condition_changes import ROLE_CONDITIONS, build_conditions, carry_over
@@ -27,8 +27,7 @@ from pdinference.planning.status.progressing import kstatus, progressing
 from pdinference.planning.status.prompts import decode_computes_prompts
 from pdinference.planning.status.ready import ready
 from pdinference.planning.status.roles import role_ready, role_status
-
-HTTP_PORT = 80
+from pdinference.planning.status.route import route_accepted
 
 
 def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> Status:
@@ -54,11 +53,12 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         CLIENTS_AUTHENTICATED: inputs.clients_authenticated,
         AUTOSCALING: autoscaling(inputs),
         DECODE_COMPUTES_PROMPTS: decode_computes_prompts(inputs, previous),
+        ROUTE_ACCEPTED: route_accepted(inputs),
     }
     fresh = build_conditions(results, generation=inputs.generation, now=now)
     return Status(
         observed_generation=inputs.generation,
-        url=service_url(inputs.namespace, inputs.name, inputs.port),
+        url=inputs.url,
         revision=inputs.target,
         serving_revision=inputs.rollout.serving,
         roles=RolesStatus(**{role.value: status for role, status in roles.items()}),
@@ -67,12 +67,6 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         last_progress_time=since,
         conditions=carry_over(fresh, previous.conditions),
     )
-
-
-def service_url(namespace: str, name: str, port: int) -> str:
-    """Where clients inside the cluster send requests."""
-    host = f"http://{names.router_service(name)}.{namespace}.svc"
-    return host if port == HTTP_PORT else f"{host}:{port}"
 
 
 def _model(inputs: StatusInputs, previous: Status) -> ModelStatus | None:

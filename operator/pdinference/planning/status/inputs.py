@@ -8,7 +8,7 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.model_report import ModelView
-from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, WorkloadState
+from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, RouteParent, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
 from pdinference.planning.scaling.condition import MeasuredLoad
@@ -20,6 +20,7 @@ class StatusInputs:
     """Everything from which the status of a PDInference is computed.
 
     Attributes:
+        url: Base URL for clients inside the cluster.
         workloads: The live workload of each role in the target revision; absent while it does not exist.
         pods: All live pods of the resource, of any revision.
         failures: Children that could not be applied or pruned in this reconcile.
@@ -27,6 +28,7 @@ class StatusInputs:
         pinned: Whether P is pinned to products; None where P has no accelerator.
         clients_authenticated: Whether clients outside the cluster need an API key; None where they reach no router.
         model: The Job that downloads or inspects the model; None without one.
+        route: The parents of the HTTPRoute; empty while it does not exist, and None without one.
         verifies_model: Whether P and D check their model before vLLM starts.
         autoscalers: The HPA of each autoscaled role; None where there is none yet.
         measured: Metrics of the pods.
@@ -44,7 +46,7 @@ class StatusInputs:
     namespace: str
     name: str
     generation: int
-    port: int
+    url: str
     target: str
     desired: Mapping[Role, int]
     rollout: RolloutPlan
@@ -55,6 +57,7 @@ class StatusInputs:
     pinned: ConditionResult | None = None
     clients_authenticated: ConditionResult | None = None
     model: ModelView | None = None
+    route: tuple[RouteParent, ...] | None = None
     verifies_model: bool = False
     autoscalers: Mapping[Role, AutoscalerState | None] = field(default_factory=dict)
     measured: MeasuredLoad = field(default_factory=MeasuredLoad)
