@@ -86,8 +86,8 @@ def cut_off(cluster: Cluster, pod: dict[str, Any], *others: dict[str, Any], pack
     with _rules(
         cluster,
         pod,
-        f"chain in {{ type filter hook input priority 0; ip saddr {{ {addresses} }} meta l4proto tcp {packets}; }}",
-        f"chain out {{ type filter hook output priority 0; ip daddr {{ {addresses} }} meta l4proto tcp {packets}; }}",
+        f"chain in {{ type filter hook input priority 0; ip saddr {{ {addresses} }} meta l4proto tcp {packets}\n}}",
+        f"chain out {{ type filter hook output priority 0; ip daddr {{ {addresses} }} meta l4proto tcp {packets}\n}}",
     ):
         yield
 
@@ -101,8 +101,8 @@ def answering_500(cluster: Cluster, pod: dict[str, Any]) -> Iterator[None]:
         try:
             assert process.stdout is not None
             process.stdout.readline()  # it listens
-            redirected = f"tcp dport {ENGINE_PORT} redirect to :{_ERRORS_PORT};"
-            with _rules(cluster, pod, f"chain in {{ type nat hook prerouting priority -100; {redirected} }}"):
+            redirected = f"tcp dport {ENGINE_PORT} redirect to :{_ERRORS_PORT}"
+            with _rules(cluster, pod, f"chain in {{ type nat hook prerouting priority -100; {redirected}\n}}"):
                 yield
         finally:
             process.terminate()
@@ -124,7 +124,7 @@ def lost_node(cluster: Cluster, node: str) -> Iterator[None]:
 @contextmanager
 def _rules(cluster: Cluster, pod: dict[str, Any], *chains: str) -> Iterator[None]:
     nft = [*_network_of(cluster, pod), "nft"]
-    run([*nft, "-f", "-"], stdin=f"table ip {_TABLE} {{ {' '.join(chains)} }}")
+    run([*nft, "-f", "-"], stdin="\n".join([f"table ip {_TABLE} {{", *chains, "}"]))
     try:
         yield
     finally:
