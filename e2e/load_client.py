@@ -60,21 +60,20 @@ class Result:
         outcome: `whole`, or how it failed: `refused` (no connection), `lost` (no response), `status_502` etc.,
             `error_event` (the stream ends with an error in OpenAI's form), `cut` (it ends without one), `late`.
         detail: What else is known of a failure.
-        text: Digest of the generated text.
-        tokens: Number of tokens that came.
+        tokens: Number of tokens, which the end of an answer says.
         prefill: The role that computed the prompt, as the router says.
+        parts: The generated text as it came.
     """
 
     outcome: str = "cut"
     detail: str = ""
-    text: str = ""
     tokens: int = 0
     prefill: str = ""
     parts: list[str] = field(default_factory=list)
 
     def line(self) -> dict[str, object]:
         """For the log."""
-        error = "" if self.outcome == "whole" else f"{self.outcome} after {self.tokens} tokens: {self.detail}"
+        error = "" if self.outcome == "whole" else f"{self.outcome} after {len(self.parts)} parts: {self.detail}"
         text = hashlib.sha256("".join(self.parts).encode()).hexdigest()[:12]
         return {"outcome": self.outcome, "error": error, "text": text, "prefill": self.prefill}
 
@@ -104,7 +103,7 @@ def main(settings: Settings) -> None:
 def _send(settings: Settings, request: str, salt: str = "") -> None:
     _print({"request": request, "event": "began", "at": time.monotonic()})
     start = time.monotonic()
-    result = _result(settings, request, salt)
+    result = ask(settings, request, salt)
     now = time.monotonic()
     _print({"request": request, "event": "ended", "at": now, "seconds": now - start, **result.line()})
 
@@ -129,7 +128,8 @@ def _payload(settings: Settings, request: str, salt: str) -> tuple[str, dict[str
     )
 
 
-def _result(settings: Settings, request: str, salt: str) -> Result:
+def ask(settings: Settings, request: str, salt: str = "") -> Result:
+    """Send a request and judge its answer."""
     path, body = _payload(settings, request, salt)
     result = Result("refused")
     connection = http.client.HTTPConnection(urlsplit(settings.url).netloc, timeout=settings.deadline)

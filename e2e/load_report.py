@@ -27,7 +27,7 @@ class Report:
     ended: list[float] = field(default_factory=list)
     open: frozenset[str] = frozenset()
     failures: list[str] = field(default_factory=list)
-    outcomes: Mapping[str, int] = field(default_factory=dict)
+    outcomes: Counter[str] = field(default_factory=Counter)
     texts: Mapping[str, str] = field(default_factory=dict)
     prefilled_by_decode: int = 0
     longest_gap: float = 0.0
@@ -56,7 +56,7 @@ def report(lines: Iterable[dict[str, Any]]) -> Report:
         failures=[
             f"{line['request']} after {line['seconds']:.1f} s: {line['error']}" for line in ended if line["error"]
         ],
-        outcomes=Counter(line["outcome"] for line in ended),
+        outcomes=Counter[str](line["outcome"] for line in ended),
         texts={line["request"]: line["text"] for line in ended if not line["error"]},
         prefilled_by_decode=sum(line["prefill"] == "decode" for line in ended),
         longest_gap=max((after - before for before, after in pairwise(moments)), default=0.0),
