@@ -32,7 +32,7 @@ def cluster_with_images(name: str, *, policies: bool = False) -> tuple[Cluster, 
         ClusterError: This machine cannot run a cluster; the message says why.
         ImageError: An image cannot be built.
     """
-    headline("Kubernetes from its Go modules, and three images")
+    headline("Kubernetes from its Go modules, and the images")
     require()
     if all(cluster.name != name for cluster in Cluster.all()):
         _require_memory()

@@ -1,23 +1,83 @@
-"""Offline work on real parts: a batch through the router of the tiny model, its runner killed half way."""
+"""A router with API keys and TLS on real parts: clients, and a batch whose runner is killed half way."""
 
 import json
+import ssl
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from e2e.conftest import NAME, Serving
 from e2e.install import apply
+from e2e.test_serving import edited, settled
 from e2e.volumes import shared_folder
 from e2e.waiting import wait_until
 from pdinference.api.names import LABEL_BATCH
+from pdinference.serving.authority import KeyMaterial, Lifetimes, renewed
 
 pytestmark = pytest.mark.timeout(2400)
 
 COUNT = 20
 BATCH = "questions"
 CLAIM = "results"
+
+
+CERTIFICATE = "certificate"
+KEYS = "keys"
+KEY = "a-key-of-the-team-0123456789"
+
+
+def secret(name: str, type_: str, **members: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": type_, **members}
+
+
+@pytest.fixture(scope="module")
+def certificate(serving: Serving) -> Iterator[KeyMaterial]:
+    """The router has API keys and this certificate."""
+    found = renewed(None, ("127.0.0.1",), datetime.now(UTC), Lifetimes(), published=False)
+    pair = {name: found.as_secret()[name] for name in ("tls.crt", "tls.key")}
+    apply(serving.kubectl, secret(CERTIFICATE, "kubernetes.io/tls", data=pair))
+    keys = {"team": KEY, "batch": "a-key-of-batches-0123456789"}
+    apply(serving.kubectl, secret(KEYS, "Opaque", stringData=keys))
+    settled(serving)
+    before = serving.kubectl.get("deployment", f"{NAME}-router")["metadata"]["generation"]
+    limits = [{"name": "team", "requestsPerMinute": 5}]
+    door = {"apiKeys": {"secretName": KEYS, "limits": limits}, "tls": {"secretName": CERTIFICATE}}
+    apply(serving.kubectl, edited(serving, router=door))
+
+    def locked() -> bool:
+        router = serving.kubectl.get("deployment", f"{NAME}-router")
+        status = router["status"]
+        newest = status.get("observedGeneration") == router["metadata"]["generation"] > before
+        return bool(
+            newest and status["replicas"] == status.get("updatedReplicas") == status.get("availableReplicas") == 1
+        )
+
+    wait_until("the router with keys", locked, timeout=240)
+    yield found
+    apply(serving.kubectl, serving.example)
+    settled(serving)
+
+
+def test_clients_need_a_key_and_get_the_paths_of_the_api_alone(serving: Serving, certificate: KeyMaterial) -> None:
+    assert serving.resource()["status"]["url"] == f"https://{NAME}.{serving.kubectl.namespace}.svc"
+    body = {"model": NAME, "prompt": "What is the KV cache? " * 20, "max_tokens": 4}
+    trust = ssl.create_default_context(cadata=certificate.bundle.decode())
+    with serving.kubectl.port_forward(f"service/{NAME}", 443) as url, httpx.Client(verify=trust, timeout=120) as client:
+        base = url.replace("http://", "https://")
+
+        def post(path: str = "/v1/completions", key: str = "") -> httpx.Response:
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            return client.post(base + path, json=body, headers=headers)
+
+        assert post().status_code == post(key="another-key-0123456789").status_code == 401
+        answer = post(key=KEY)
+        assert (answer.status_code, answer.headers["X-PDInference-Prefill"]) == (200, "parameter")
+        assert post("/v1/load_lora_adapter", key=KEY).status_code == 404
+        assert {post(key=KEY).status_code for _ in range(6)} == {200, 429}
 
 
 @pytest.fixture
@@ -58,6 +118,7 @@ def runners(serving: Serving) -> list[str]:
     return [pod["metadata"]["name"] for pod in found]
 
 
+@pytest.mark.usefixtures("certificate")
 def test_a_batch_finishes_with_every_answer_although_its_runner_is_killed(serving: Serving, folder: Path) -> None:
     data = {"input.jsonl": questions()}
     apply(serving.kubectl, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": BATCH}, "data": data})

@@ -19,7 +19,7 @@ from tests.conftest import BATCH_EXAMPLE, Golden
 Make = Callable[..., dict[str, Any]]
 GOLDEN = Path(__file__).parent / "golden" / "batch.yaml"
 SERVICE = Service("http://llama.models.svc", "llama")
-LOCKED = Service("https://llama.models.svc", "llama", tls_secret="llama-tls", keys_secret="llama-keys")
+LOCKED = Service("https://llama.models.svc", "llama", "llama-tls", "llama-keys")
 SETTINGS = RenderSettings(
     runner_image="registry.example/operator:1",
     operator_namespace="pdinference-system",

@@ -48,6 +48,14 @@ def test_namespaces_of_the_installation_connect_by_default(resource: Make) -> No
     assert rule["from"] == [SAME_NAMESPACE, namespace("ingress-nginx"), namespace("gateway")]
 
 
+def test_namespaces_of_gateways_connect_by_default(resource: Make) -> None:
+    parents = [{"name": "own"}, {"name": "public", "namespace": "edge"}, {"name": "internal", "namespace": "edge"}]
+    (rule,) = ingress(resource(router={"route": {"parentRefs": parents}}), RenderSettings(client_namespaces=("edge",)))
+    assert rule["from"] == [SAME_NAMESPACE, namespace("edge")]
+    (rule,) = ingress(resource(router={"route": {"parentRefs": parents}, "clients": []}))
+    assert rule["from"] == [RUNNERS]
+
+
 @pytest.mark.parametrize("exposed", EXPOSED, ids=lambda service: service["type"])
 def test_everyone_connects_by_default_where_the_service_is_for_clients_outside(resource: Make, exposed: Json) -> None:
     assert ingress(resource(router={"service": exposed})) == [{"ports": PORT_OF_CLIENTS}]

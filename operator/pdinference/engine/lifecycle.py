@@ -27,8 +27,9 @@ ROUTER_DRAIN_SECONDS = 300
 def pre_stop_seconds(role: Role, drain_seconds: int) -> int:
     """Duration of `preStop`, in which a terminating pod continues to accept requests.
 
-    The router selects P and D of a request together (vllm-router 0.1.17), so a terminating D pod may still get requests
-    that are queued in P. Its `preStop` takes a quarter of the drain time.
+    D has a quarter of the drain time: vllm-router, of earlier releases, selected P and D of a request together, so a
+    terminating D pod still got requests that were queued in P. The router needs only `PRE_STOP_SECONDS`. The value stays
+    until another change restarts D pods anyway.
     """
     return max(PRE_STOP_SECONDS, drain_seconds // _PREFILL_SHARE) if role is Role.DECODE else PRE_STOP_SECONDS
 

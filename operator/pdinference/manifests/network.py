@@ -5,7 +5,7 @@ from typing import Any
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.api.v1alpha1.router import Client, Router
+from pdinference.api.v1alpha1.router import Client
 from pdinference.engine.connectors.registry import connector_of
 from pdinference.manifests.children import child
 from pdinference.manifests.pods.placement import as_api
@@ -39,7 +39,7 @@ def router_network_policy(resource: PDInference, settings: RenderSettings) -> Ma
         resource,
         Role.ROUTER,
         "router-networkpolicy",
-        clients=_clients(resource.spec.router, settings),
+        clients=_clients(resource, settings),
         metrics_readers=_metrics_readers(settings),
     )
 
@@ -72,13 +72,16 @@ def disruption_budget(resource: PDInference, role: Role) -> Manifest:
     return child(resource, role, "poddisruptionbudget", pods=_all_pods(resource, role))
 
 
-def _clients(router: Router, settings: RenderSettings) -> list[Manifest] | None:
+def _clients(resource: PDInference, settings: RenderSettings) -> list[Manifest] | None:
     """The peers that may connect to the router; None for everyone."""
+    router = resource.spec.router
     if router.clients is not None:
         return [_RUNNERS, *map(_client, router.clients)]
     if router.service.type != "ClusterIP":
         return None
-    return [{"podSelector": {}}, *map(_namespace, settings.client_namespaces)]
+    parents = router.route.parent_refs if router.route is not None else ()
+    gateways = [parent.namespace for parent in parents if parent.namespace is not None]
+    return [{"podSelector": {}}, *map(_namespace, dict.fromkeys((*settings.client_namespaces, *gateways)))]
 
 
 def _client(client: Client) -> Manifest:

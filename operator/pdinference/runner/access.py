@@ -1,7 +1,6 @@
 """Access to the service: the API key, and the certificate to trust. The kubelet updates their files."""
 
 import ssl
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -39,7 +38,7 @@ class Access:
         self._certificate_file = certificate_file
         self._certificate = ""
         self.has_key = key_file is not None
-        self.headers: Mapping[str, str] = {}
+        self.headers: dict[str, str] = {}
         self.trust: ssl.SSLContext | bool = True
         self._load_key()
         self._load_certificate()

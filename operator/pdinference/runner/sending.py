@@ -122,13 +122,14 @@ class Sender:
         Kubelets update a Secret's files at different times, so those of the router and of this runner may differ.
         """
         now = asyncio.get_running_loop().time
-        deadline = now() + self._service.patience_s
+        deadline: float | None = None
         while True:
             try:
                 return await self._attempt(request, share)
             except KeyMissingError:
                 raise
             except (KeyRefusedError, ServiceAwayError):
+                deadline = deadline or now() + self._service.patience_s
                 if now() >= deadline:
                     raise
             self._access.reload()

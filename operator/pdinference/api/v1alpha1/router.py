@@ -150,8 +150,8 @@ class Router(ApiModel):
     """TLS for clients. Default: HTTP."""
     clients: Annotated[list[Client] | None, Field(max_length=32)] = None
     """Who may connect to the router (a NetworkPolicy), besides the PDBatches of the namespace. An empty list: nobody.
-    Default: pods of the same namespace and of the namespaces in the chart value `router.clientNamespaces`; for a
-    Service of type NodePort or LoadBalancer, everyone."""
+    Default: pods of the same namespace, of the namespaces in the chart value `router.clientNamespaces`, and of those of
+    `route.parentRefs`; for a Service of type NodePort or LoadBalancer, everyone."""
     placement: Placement = Field(default_factory=Placement)
     """Where router pods may run."""
     resources: Resources = Field(default_factory=Resources)
