@@ -121,7 +121,7 @@ def _payload(settings: Settings, request: str, salt: str) -> tuple[str, dict[str
     path, stream, words = kinds[(client + number) % len(kinds)]
     prompt = f"{settings.first} " + f"{request} " * words
     body: dict[str, Any] = {"model": settings.model, "max_tokens": settings.tokens, "ignore_eos": True}
-    body |= {"temperature": 0, "stream": stream} | ({"cache_salt": salt} if salt else {})
+    body |= {"temperature": 0, "skip_special_tokens": False, "stream": stream} | ({"cache_salt": salt} if salt else {})
     body |= {"stream_options": {"include_usage": True}} if stream else {}
     return path, body | (
         {"prompt": prompt} if path == "/v1/completions" else {"messages": [{"role": "user", "content": prompt}]}
