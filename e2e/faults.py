@@ -1,17 +1,27 @@
-"""Faults: an operator that is killed, as the kernel would when memory runs out; an engine that stands still."""
+"""Faults: processes that are killed or stand still, networks that are cut, a server that answers only with errors."""
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from e2e.cluster import Cluster
 from e2e.cluster.cgroups import processes
+from e2e.cluster.commands import run
+from pdinference.api.names import ENGINE_PORT
 
 _ENGINE = b"VLLM::EngineCore"
 """The title that vLLM gives its process for the model (vllm/v1/engine/core.py)."""
+_PAUSE = b"/pause"
+"""The process of a pod that has its network namespace and no container."""
+_TABLE = "fault"
+_ERRORS_PORT = 9999
+_ERRORS = Path(__file__).with_name("error_server.py")
 
 DRAINS = "[shutdown] EngineCore: draining in-flight requests"
 """What vLLM writes at SIGTERM if, and only if, requests are under way in it (vllm/v1/engine/core.py)."""
@@ -19,42 +29,132 @@ ENDS = "[shutdown] EngineCore: request processing complete"
 """What vLLM writes when it ends by itself, before its deadline and the kubelet's SIGKILL, busy or not."""
 
 
+class Packets(StrEnum):
+    """What happens to packets where a network is cut."""
+
+    DROP = "drop"
+    REJECT = "reject with tcp reset"
+
+
 def kill_operators(cluster: Cluster, at_most: int = 100) -> int:
     """SIGKILL operators of one cluster, and of no other on this machine; how many comes back."""
-    found = sorted(pid for pid in set(processes(cluster.spec)) if _is_operator(pid))[:at_most]
+    found = sorted(pid for pid in set(processes(cluster.spec)) if b"bin/pdinference\0run" in _command(pid))[:at_most]
     for pid in found:
         os.kill(pid, signal.SIGKILL)
     return len(found)
 
 
-@contextmanager
-def standing_still(cluster: Cluster, pod: dict[str, Any]) -> Iterator[None]:
-    """Stop the engine of a vLLM pod (SIGSTOP) and let it go on at the end: what is under way stays so meanwhile.
+def kill(cluster: Cluster, pod: dict[str, Any]) -> None:
+    """SIGKILL all containers of a pod, as the kernel does when memory runs out. The kubelet starts them again."""
+    for pid in _containers(cluster, pod):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
-    The API server in front of it runs on: it takes requests, and notices SIGTERM.
+
+@contextmanager
+def standing_still(cluster: Cluster, pod: dict[str, Any], *, whole: bool = False) -> Iterator[None]:
+    """Stop processes of a vLLM pod (SIGSTOP) and let them go on at the end: what is under way stays so meanwhile.
+
+    Args:
+        cluster: The cluster.
+        pod: The pod.
+        whole: Whether all of its processes stop, or only the engine. Then the API server in front of it runs on: it
+            takes requests, and notices SIGTERM.
 
     Raises:
         ValueError: The pod has no such process, or several.
     """
-    (engine,) = {pid for pid in processes(cluster.spec) if _is_engine(pid, pod["metadata"]["uid"])}
-    os.kill(engine, signal.SIGSTOP)
+    if whole:
+        stopped = _containers(cluster, pod)
+    else:
+        (engine,) = (pid for pid in _containers(cluster, pod) if _command(pid).startswith(_ENGINE))
+        stopped = [engine]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        with suppress(ProcessLookupError):
-            os.kill(engine, signal.SIGCONT)
+        for pid in stopped:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
-def _is_engine(pid: int, pod_uid: str) -> bool:
+@contextmanager
+def cut_off(cluster: Cluster, pod: dict[str, Any], *others: dict[str, Any], packets: Packets) -> Iterator[None]:
+    """Cut the network between a pod and others, also for connections that exist, until the end of the block."""
+    addresses = ", ".join(other["status"]["podIP"] for other in others)
+    with _rules(
+        cluster,
+        pod,
+        f"chain in {{ type filter hook input priority 0; ip saddr {{ {addresses} }} meta l4proto tcp {packets}\n}}",
+        f"chain out {{ type filter hook output priority 0; ip daddr {{ {addresses} }} meta l4proto tcp {packets}\n}}",
+    ):
+        yield
+
+
+@contextmanager
+def answering_500(cluster: Cluster, pod: dict[str, Any]) -> Iterator[None]:
+    """Have a server in a pod's network answer new connections to vLLM: 200 for probes, 500 for all else."""
+    server = [sys.executable, str(_ERRORS), str(_ERRORS_PORT)]
+    inside = _network_of(cluster, pod)
+    with subprocess.Popen([*inside, *server], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            if process.stdout:
+                process.stdout.readline()  # it listens
+            redirected = f"tcp dport {ENGINE_PORT} redirect to :{_ERRORS_PORT}"
+            with _rules(cluster, pod, f"chain in {{ type nat hook prerouting priority -100; {redirected}\n}}"):
+                yield
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def lost_node(cluster: Cluster, node: str) -> Iterator[None]:
+    """Cut a node off from everything, as when its switch fails, until the end of the block."""
+    (found,) = (one for one in cluster.spec.node_specs if one.name == node)
+    # The node's own end would lose its routes.
+    link = ["ip", "-netns", cluster.spec.netns, "link", "set", found.short_name]
+    run([*link, "down"])
     try:
-        titled = Path(f"/proc/{pid}/cmdline").read_bytes().startswith(_ENGINE)
-        return titled and pod_uid in Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8")
-    except (FileNotFoundError, ProcessLookupError):  # it ended
-        return False
+        yield
+    finally:
+        run([*link, "up"])
 
 
-def _is_operator(pid: int) -> bool:
+@contextmanager
+def _rules(cluster: Cluster, pod: dict[str, Any], *chains: str) -> Iterator[None]:
+    nft = [*_network_of(cluster, pod), "nft"]
+    run([*nft, "-f", "-"], stdin="\n".join([f"table ip {_TABLE} {{", *chains, "}"]))
     try:
-        return b"bin/pdinference\0run" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):  # it ended
-        return False
+        yield
+    finally:
+        run([*nft, "delete", "table", "ip", _TABLE])
+
+
+def _network_of(cluster: Cluster, pod: dict[str, Any]) -> list[str]:
+    """Runs a command in the network of a pod, which outlives its containers."""
+    (pause,) = (pid for pid in _of(cluster, pod) if _command(pid).startswith(_PAUSE))
+    return ["nsenter", f"--net=/proc/{pause}/ns/net", "--"]
+
+
+def _containers(cluster: Cluster, pod: dict[str, Any]) -> list[int]:
+    return [pid for pid in _of(cluster, pod) if not _command(pid).startswith(_PAUSE)]
+
+
+def _of(cluster: Cluster, pod: dict[str, Any]) -> list[int]:
+    """All processes of a pod."""
+    return sorted(
+        pid for pid in set(processes(cluster.spec)) if pod["metadata"]["uid"] in _read(pid, "cgroup").decode()
+    )
+
+
+def _command(pid: int) -> bytes:
+    return _read(pid, "cmdline")
+
+
+def _read(pid: int, file: str) -> bytes:
+    """A file of a process in /proc; empty if the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/{file}").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""

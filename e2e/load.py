@@ -1,14 +1,16 @@
-"""Requests from inside the cluster, through DNS, Service and kube-proxy, while something happens to the operator."""
+"""Requests from inside the cluster, through DNS, Service and kube-proxy, while something happens."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from e2e.console import say
 from e2e.kubectl import Kubectl
+from e2e.load_client import Settings
 from e2e.load_report import Report, report
 from e2e.waiting import WaitTimeoutError, wait_until
 
@@ -25,13 +27,13 @@ class Shape:
 
     Attributes:
         clients: Requests at a time.
-        words: Length of a prompt, which is different each time, so that nothing comes from a prefix cache. The default
-            is long enough for several KV blocks.
+        words: Lengths of prompts, in turn. Each prompt is different, so that nothing comes from a prefix cache. The
+            default is one that is long enough for several KV blocks.
         tokens: Length of an answer.
     """
 
     clients: int = 1
-    words: int = 130
+    words: tuple[int, ...] = (130,)
     tokens: int = 48
 
 
@@ -42,14 +44,22 @@ class Load:
     Attributes:
         kubectl: The cluster.
         pod: The client's pod.
+        settings: What it sends.
     """
 
     kubectl: Kubectl
     pod: str
+    settings: Settings
 
     def report(self) -> Report:
         """What became of the requests so far."""
-        return report(json.loads(line) for line in self.kubectl.run("logs", self.pod).splitlines())
+        return report(map(json.loads, self.kubectl.run("logs", self.pod).splitlines()))
+
+    def again(self, requests: Iterable[str]) -> Report:
+        """Send requests once more, now that nothing happens."""
+        words = ("python3", "/client/client.py", json.dumps(asdict(self.settings)), *requests)
+        lines = self.kubectl.run("exec", self.pod, "--", *words, timeout=5 * DEADLINE_SECONDS).splitlines()
+        return report(map(json.loads, lines))
 
     def wait_for(self, more: int) -> None:
         """Wait until so many more requests were answered."""
@@ -66,9 +76,10 @@ class Load:
         with suppress(WaitTimeoutError):
             wait_until("the last requests", lambda: not self.report().open, timeout=DEADLINE_SECONDS + 30)
         found = self.report()
+        counted = ", ".join(f"{number} {outcome}" for outcome, number in sorted(found.outcomes.items()))
         say(
-            f"{found.began} requests began, {found.answered} were answered, {len(found.failures)} failed, "
-            f"{len(found.open)} are open; {found.longest_gap:.1f} s at most without an answer"
+            f"{found.began} requests: {counted}, {len(found.open)} open, {found.prefilled_by_decode} prompts computed "
+            f"by D; {found.longest_gap:.1f} s at most without an answer"
         )
         silence = [f"{found.longest_gap:.0f} s without an answer"] if found.longest_gap > DEADLINE_SECONDS else []
         return [*found.failures, *(f"{request} is open" for request in sorted(found.open)), *silence]
@@ -81,8 +92,11 @@ def load(
     """Run a client; `image` is any with Python 3."""
     kubectl.run("delete", "pod,configmap", pod, "--ignore-not-found", "--now")
     kubectl.run("create", "configmap", pod, f"--from-file=client.py={_CLIENT}")
-    kubectl.run("apply", "-f", "-", stdin=json.dumps(_pod(pod, image, url, model, shape)))
-    running = Load(kubectl, pod)
+    settings = Settings(
+        url, model, _MAX_SECONDS, shape.clients, shape.words, shape.tokens, DEADLINE_SECONDS, uuid4().hex
+    )
+    kubectl.run("apply", "-f", "-", stdin=json.dumps(_pod(pod, image, settings)))
+    running = Load(kubectl, pod, settings)
     try:
         wait_until(
             "the first answer", lambda: _phase(kubectl, pod) == "Running" and running.report().answered > 0, timeout=120
@@ -96,13 +110,12 @@ def _phase(kubectl: Kubectl, pod: str) -> str:
     return kubectl.run("get", "pod", pod, "-o", "jsonpath={.status.phase}")
 
 
-def _pod(name: str, image: str, url: str, model: str, shape: Shape) -> dict[str, Any]:
-    amounts = map(str, (_MAX_SECONDS, shape.clients, shape.words, shape.tokens, DEADLINE_SECONDS))
+def _pod(name: str, image: str, settings: Settings) -> dict[str, Any]:
     container = {
         "name": "client",
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["python3", "/client/client.py", url, model, *amounts],
+        "command": ["python3", "/client/client.py", json.dumps(asdict(settings))],
         "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [{"name": "client", "mountPath": "/client"}],

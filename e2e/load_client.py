@@ -1,29 +1,89 @@
 """Sends requests and prints when each begins and ends; runs in a pod, on Python alone.
 
-    python load_client.py URL MODEL SECONDS CLIENTS WORDS TOKENS DEADLINE
+    python load_client.py SETTINGS [REQUEST...]
 
-Each of so many clients sends one request after another, with so many words in the prompt, for exactly so many tokens,
-which are streamed. Every request is a new connection, so that each may reach another router pod. A request that takes
-longer than the deadline in seconds has failed. After SIGTERM no request begins, and those under way end.
+Each of so many clients sends one request after another, of each kind in turn: chat and completions, streamed and not,
+with each length of prompt. Every request is a new connection, so that each may reach another router pod. After SIGTERM
+no request begins, and those under way end.
+
+With names of requests, it sends only these again. They share no KV cache with the first ones.
 """
 
+import hashlib
 import http.client
 import json
 import signal
 import sys
 import threading
 import time
-import urllib.request
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+from urllib.parse import urlsplit
 
 PAUSE_SECONDS = 0.2
+_OK = 200
 
 
-def main(url: str, model: str, seconds: float, amounts: Iterable[int], deadline: float) -> None:
-    """Print a line when a request begins and one when it ends, until the time is over or SIGTERM comes."""
-    clients, words, tokens = amounts
-    end = time.monotonic() + seconds
+@dataclass(frozen=True)
+class Settings:
+    """What is sent.
+
+    Attributes:
+        url: The router.
+        model: Name of the model.
+        seconds: When the last request begins.
+        clients: Requests at a time.
+        words: Lengths of prompts.
+        tokens: Length of an answer.
+        deadline: Seconds after which a request has failed.
+        first: How all prompts begin, so that none is in a prefix cache.
+    """
+
+    url: str
+    model: str
+    seconds: float
+    clients: int
+    words: Sequence[int]
+    tokens: int
+    deadline: float
+    first: str
+
+
+@dataclass
+class Result:
+    """How a request ended.
+
+    Attributes:
+        outcome: `whole`, or how it failed: `refused` (no connection), `lost` (no response), `status_502` etc.,
+            `error_event` (the stream ends with an error in OpenAI's form), `cut` (it ends without one), `late`.
+        detail: What else is known of a failure.
+        tokens: Number of tokens, which the end of an answer says.
+        prefill: The role that computed the prompt, as the router says.
+        parts: The generated text as it came.
+    """
+
+    outcome: str = "cut"
+    detail: str = ""
+    tokens: int = 0
+    prefill: str = ""
+    parts: list[str] = field(default_factory=list)
+
+    def line(self) -> dict[str, object]:
+        """For the log."""
+        error = "" if self.outcome == "whole" else f"{self.outcome} after {len(self.parts)} parts: {self.detail}"
+        text = hashlib.sha256("".join(self.parts).encode()).hexdigest()[:12]
+        return {"outcome": self.outcome, "error": error, "text": text, "prefill": self.prefill}
+
+
+def main(settings: Settings) -> None:
+    """Print a line when a request begins and one when it ends, until the time is over or SIGTERM comes.
+
+    It ends at the second SIGTERM, so that requests can be sent again from this pod.
+    """
+    end = time.monotonic() + settings.seconds
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
 
@@ -31,17 +91,21 @@ def main(url: str, model: str, seconds: float, amounts: Iterable[int], deadline:
         number = 0
         while time.monotonic() < end and not stopped.is_set():
             number += 1
-            request = f"{name}/{number}"
-            _print({"request": request, "event": "began", "at": time.monotonic()})
-            start = time.monotonic()
-            error = _error(url, model, f"{request} " * words, tokens, deadline)
-            now = time.monotonic()
-            _print({"request": request, "event": "ended", "at": now, "seconds": now - start, "error": error})
+            _send(settings, f"{name}/{number}")
             stopped.wait(PAUSE_SECONDS)
 
-    with ThreadPoolExecutor(clients) as pool:
-        for done in [pool.submit(client, name) for name in range(clients)]:
+    with ThreadPoolExecutor(settings.clients) as pool:
+        for done in [pool.submit(client, name) for name in range(settings.clients)]:
             done.result()
+    signal.pause()
+
+
+def _send(settings: Settings, request: str, salt: str = "") -> None:
+    _print({"request": request, "event": "began", "at": time.monotonic()})
+    start = time.monotonic()
+    result = ask(settings, request, salt)
+    now = time.monotonic()
+    _print({"request": request, "event": "ended", "at": now, "seconds": now - start, **result.line()})
 
 
 def _print(line: dict[str, object]) -> None:
@@ -50,30 +114,89 @@ def _print(line: dict[str, object]) -> None:
     sys.stdout.flush()
 
 
-def _error(url: str, model: str, prompt: str, tokens: int, deadline: float) -> str:
-    """What is wrong with an answer; empty when it is whole and in time."""
-    payload = {"model": model, "prompt": prompt, "max_tokens": tokens, "ignore_eos": True}
-    payload |= {"stream": True, "stream_options": {"include_usage": True}}
-    request = urllib.request.Request(  # noqa: S310
-        f"{url}/v1/completions", json.dumps(payload).encode(), {"Content-Type": "application/json"}
+def _payload(settings: Settings, request: str, salt: str) -> tuple[str, dict[str, Any]]:
+    """Path and body of a request, which follow from its name."""
+    kinds = list(product(("/v1/completions", "/v1/chat/completions"), (True, False), settings.words))
+    client, number = map(int, request.split("/"))
+    path, stream, words = kinds[(client + number) % len(kinds)]
+    prompt = f"{settings.first} " + f"{request} " * words
+    body: dict[str, Any] = {"model": settings.model, "max_tokens": settings.tokens, "ignore_eos": True}
+    body |= {"temperature": 0, "skip_special_tokens": False, "stream": stream} | ({"cache_salt": salt} if salt else {})
+    body |= {"stream_options": {"include_usage": True}} if stream else {}
+    return path, body | (
+        {"prompt": prompt} if path == "/v1/completions" else {"messages": [{"role": "user", "content": prompt}]}
     )
-    latest = time.monotonic() + deadline
-    got, whole = 0, False
+
+
+def ask(settings: Settings, request: str, salt: str = "") -> Result:
+    """Send a request and judge its answer."""
+    path, body = _payload(settings, request, salt)
+    result = Result("refused")
+    connection = http.client.HTTPConnection(urlsplit(settings.url).netloc, timeout=settings.deadline)
+    latest = time.monotonic() + settings.deadline
     try:
-        with urllib.request.urlopen(request, timeout=deadline) as response:  # noqa: S310
-            for line in response:  # the time-out above is of each read
-                if time.monotonic() > latest:
-                    return f"not whole after {deadline:.0f} s: {got} of {tokens} tokens"
-                data = line.removeprefix(b"data:").strip()
-                whole |= data == b"[DONE]"
-                if data.startswith(b"{"):
-                    got = (json.loads(data).get("usage") or {}).get("completion_tokens", got)
-    except urllib.error.HTTPError as error:
-        return f"{error.code}: {error.read().decode(errors='replace')}"
+        connection.connect()
+        result.outcome = "lost"
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        result.prefill = response.headers.get("X-PDInference-Prefill", "")
+        if response.status != _OK:
+            result.outcome, result.detail = f"status_{response.status}", response.read().decode(errors="replace")
+            return result
+        result.outcome = "cut"
+        whole = _streamed(response, result, latest) if body["stream"] else _read(response, result)
+        if whole and result.tokens == settings.tokens:
+            result.outcome = "whole"
+        if time.monotonic() > latest:
+            result.outcome = "late"
     except (OSError, ValueError, http.client.HTTPException) as error:
-        return repr(error)
-    return "" if whole and got == tokens else f"cut off: {got} of {tokens} tokens, {whole=}"
+        result.detail = repr(error)
+        if isinstance(error, TimeoutError):
+            result.outcome = "late"
+    finally:
+        connection.close()
+    return result
+
+
+def _read(response: http.client.HTTPResponse, result: Result) -> bool:
+    """Read an answer in one piece."""
+    _take(json.loads(response.read()), result)
+    return True
+
+
+def _streamed(response: http.client.HTTPResponse, result: Result, latest: float) -> bool:
+    """Read a stream; whether it says that it is complete."""
+    for line in response:
+        data = line.removeprefix(b"data:").strip()
+        if data == b"[DONE]":
+            return True
+        if data.startswith(b"{"):
+            event = json.loads(data)
+            if isinstance(event.get("error"), dict) and event["error"].get("message"):
+                result.outcome, result.detail = "error_event", event["error"]["message"]
+                return False
+            _take(event, result)
+        if time.monotonic() > latest:
+            break
+    return False
+
+
+def _take(answer: Mapping[str, Any], result: Result) -> None:
+    for choice in answer.get("choices") or ():
+        part = choice.get("delta") or choice.get("message") or {}
+        result.parts.append(choice.get("text") or part.get("content") or "")
+    result.tokens = (answer.get("usage") or {}).get("completion_tokens", result.tokens)
+
+
+def again(settings: Settings, requests: Sequence[str]) -> None:
+    """Send these requests again."""
+    with ThreadPoolExecutor(settings.clients) as pool:
+        list(pool.map(lambda request: _send(settings, request, salt="again"), requests))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], float(sys.argv[3]), map(int, sys.argv[4:7]), float(sys.argv[7]))
+    found = Settings(**json.loads(sys.argv[1]))
+    if sys.argv[2:]:
+        again(found, sys.argv[2:])
+    else:
+        main(found)

@@ -1,6 +1,7 @@
 """What became of the requests of a load: those that began count, not only those that ended."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -15,6 +16,9 @@ class Report:
         ended: When each of those that ended did, in seconds on the client's clock.
         open: Requests that neither ended nor failed.
         failures: What the failed ones said, those past the deadline included.
+        outcomes: Number of requests that ended, by how they ended (`load_client.Result`).
+        texts: Digest of the generated text of each request that was answered.
+        prefilled_by_decode: Requests whose prompt D computed.
         longest_gap: The most seconds without an end of any request, between the first beginning and the last end.
         overtaken: Requests that began after an open one and have ended; of that open one for which these are the most.
     """
@@ -23,6 +27,9 @@ class Report:
     ended: list[float] = field(default_factory=list)
     open: frozenset[str] = frozenset()
     failures: list[str] = field(default_factory=list)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    prefilled_by_decode: int = 0
     longest_gap: float = 0.0
     overtaken: int = 0
 
@@ -49,10 +56,9 @@ def report(lines: Iterable[dict[str, Any]]) -> Report:
         failures=[
             f"{line['request']} after {line['seconds']:.1f} s: {line['error']}" for line in ended if line["error"]
         ],
+        outcomes=Counter[str](line["outcome"] for line in ended),
+        texts={line["request"]: line["text"] for line in ended if not line["error"]},
+        prefilled_by_decode=sum(line["prefill"] == "decode" for line in ended),
         longest_gap=max((after - before for before, after in pairwise(moments)), default=0.0),
         overtaken=max((sum(start > at for start in starts) for at in open_at.values()), default=0),
     )
-
-
-def _failure(line: dict[str, Any]) -> str:
-    return f"{line['request']} after {line['seconds']:.1f} s: {line['error']}"

@@ -20,7 +20,7 @@ from pdinference.api.names import ENGINE_ROLES, LABEL_NAME, LABEL_ROLE, Role
 
 pytestmark = pytest.mark.timeout(2400)
 
-_QUEUE = Shape(clients=8, words=250, tokens=2)
+_QUEUE = Shape(clients=8, words=(250,), tokens=2)
 """Long prompts and short answers, more at a time than one P pod can take: they wait in P and nowhere else."""
 
 

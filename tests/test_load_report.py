@@ -10,7 +10,9 @@ def began(request: str, at: float) -> dict[str, Any]:
 
 
 def ended(request: str, at: float, error: str = "") -> dict[str, Any]:
-    return {"request": request, "event": "ended", "at": at, "seconds": 1.0, "error": error}
+    outcome = error.partition(":")[0] or "whole"
+    found = {"request": request, "event": "ended", "at": at, "seconds": 1.0, "error": error, "outcome": outcome}
+    return {**found, "text": "a", "prefill": "parameter"}
 
 
 def test_a_request_that_never_ends_is_open_among_seven_that_do() -> None:

@@ -135,7 +135,7 @@ def host_path(path: str) -> Object:
 
 
 TOKEN = [{"serviceAccountToken": {"path": "token"}}]
-POD_READER = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
+POD_READER = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
 
 
 def history_entry(**place: Any) -> Object:

@@ -44,7 +44,7 @@ NEEDED = [
     *product(["pdinference.io"], ["pdinferences", "pdbatches"], ["list", "watch"]),
     *product(["pdinference.io"], ["pdinferences/status", "pdbatches/status", "pdscalers/status"], ["patch"]),
     *product(["pdinference.io"], ["pdinferences/finalizers", "pdbatches/finalizers"], ["update"]),
-    *product([""], ["pods"], ["get", "list", "watch"]),
+    *product([""], ["pods"], ["list", "watch"]),
     *product(["events.k8s.io"], ["events"], ["create", "patch"]),
     *(
         (kind.group, kind.plural, verb)
@@ -55,7 +55,7 @@ NEEDED = [
 FORBIDDEN = [
     *product([""], ["secrets"], ["get", "list", "watch", "create", "update", "patch", "delete"]),
     *product([""], ["configmaps"], ["get", "list", "watch", "create", "update", "patch", "delete"]),
-    *product([""], ["pods"], ["create", "patch", "delete"]),
+    *product([""], ["pods"], ["get", "create", "patch", "delete"]),
     ("", "pods/exec", "create"),
     ("", "serviceaccounts/token", "create"),
     ("", "serviceaccounts", "impersonate"),

@@ -20,6 +20,10 @@ NAMES = get_args(RouterPolicy)
 
 
 class Sent:
+    began_at = 0.0
+    stream = True
+    waits_for_kv_cache = False
+
     def abort(self, reason: str) -> None: ...
 
 

@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import socket
+import struct
 from collections.abc import Callable
 from itertools import repeat
 from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from pdinference.api.names import METRIC_QUEUED_REQUESTS
 from tests.integration.world import until
@@ -121,6 +124,111 @@ async def test_a_request_waits_for_a_d_that_restarts() -> None:
         await queued(world, 1)
         await world["d"].start()
         assert (await asyncio.wait_for(asked, 30))[0] == 200
+
+
+async def test_p_computes_no_prompt_that_would_wait_for_d() -> None:
+    """P keeps the KV cache for seconds. What D reads after that may belong to another prompt."""
+    async with fleet("p", "d") as world:
+        world.observe("d")
+        asked = asyncio.create_task(world.post())
+        await queued(world, 1)
+        assert world["p"].bodies == []
+        world.observe()
+        code, headers, _ = await asked
+        assert (code, headers["X-PDInference-Prefill"]) == (200, "parameter")
+        assert "kv_transfer_params" in world["d"].bodies[0]
+
+
+async def hang_without_kv_cache(request: Any) -> Any:
+    """Plays a D that cannot read from P."""
+    if "kv_transfer_params" in await request.json():
+        await engines.hang(request)
+    return await stream_or_whole(request)
+
+
+async def stream_or_whole(request: Any) -> Any:
+    if not (await request.json()).get("stream"):
+        return web.json_response({})
+    response = await engines.events(request)
+    for event in EVENTS:
+        await response.write(event)
+    return response
+
+
+@STREAMS
+async def test_d_computes_the_prompt_if_the_kv_cache_does_not_come(stream: bool) -> None:
+    async with fleet("p", "d", silence=0.3, transfer=0.8) as world:
+        world["d"].fault, world["d"].steps = hang_without_kv_cache, repeat(7)
+        code, headers, _ = await asyncio.wait_for(world.post({"stream": stream}), 30)
+        assert (code, headers["X-PDInference-Prefill"]) == (200, "decode")
+        assert await world.metric('pdinference_router_pod_failures_total{reason="kv_cache"') == 1
+        # The next request does not wait for what has just failed.
+        code, headers, _ = await world.post({"stream": stream})
+        assert (code, headers["X-PDInference-Prefill"]) == (200, "decode")
+        assert len(world["p"].bodies) == 1
+
+
+async def test_another_p_is_used_if_the_kv_cache_of_one_does_not_come() -> None:
+    async with fleet("p1", "p2", "d", silence=0.3, transfer=0.8) as world:
+        world["d"].fault, world["d"].steps = hang_without_kv_cache, repeat(7)
+        world.observe("p2")
+        await asyncio.wait_for(world.post(), 30)
+        world["d"].fault = None
+        world.observe()
+        for _ in range(3):
+            assert (await world.post())[1]["X-PDInference-Prefill"] == "parameter"
+        assert (len(world["p1"].bodies), len(world["p2"].bodies)) == (1, 3)
+
+
+async def test_a_stream_that_later_ones_overtake_does_not_wait_for_its_kv_cache() -> None:
+    async with fleet("p", "d", silence=0.3, transfer=0.8) as world:
+        world["d"].fault = hang_without_kv_cache
+        asked = asyncio.create_task(world.post({"stream": True}))
+        await world["d"].arrived.wait()
+        await world.post({"stream": True, "n": 2})  # without P
+        code, headers, _ = await asyncio.wait_for(asked, 30)
+        assert (code, headers["X-PDInference-Prefill"]) == (200, "decode")
+
+
+async def test_if_d_may_not_compute_prompts_the_kv_cache_is_tried_again() -> None:
+    async with fleet("p", "d", silence=0.3, transfer=0.8, rules={"when_no_prefill": "Wait"}) as world:
+        world["d"].fault, world["d"].steps = hang_without_kv_cache, repeat(7)
+        code, _, body = await asyncio.wait_for(world.post(), 30)
+        assert (code, "kv_cache" in body["error"]["message"]) == (502, True)
+        assert len(world["p"].bodies) == 3
+
+
+async def test_a_client_that_leaves_at_the_last_event_has_its_answer() -> None:
+    left = asyncio.Event()
+    async with fleet("p", "d") as world:
+
+        async def last(request: Any) -> Any:
+            response = await stream_or_whole(request)
+            await left.wait()
+            await response.write_eof()  # the router hears of the end first, and then that the client has gone
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+            return response
+
+        world["d"].fault = last
+        loop = asyncio.get_running_loop()
+        client = socket.create_connection(("127.0.0.1", int(world.url.rpartition(":")[2])))
+        client.setblocking(False)
+        body = b'{"prompt": "a", "stream": true}'
+        head = (
+            b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        )
+        await loop.sock_sendall(client, head % len(body) + body)
+        got = b""
+        while b"[DONE]" not in got:
+            got += await loop.sock_recv(client, 65536)
+        left.set()
+
+        async def ended() -> bool:
+            return await world.metric("pdinference_router_requests_total") == 1
+
+        await until(ended, "the request has ended")
+        assert await world.metric('pdinference_router_requests_total{client="",outcome="answered"') == 1
 
 
 async def test_the_wait_is_bounded_in_time_and_number() -> None:

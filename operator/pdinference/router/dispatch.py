@@ -17,7 +17,8 @@ from pdinference.api.v1alpha1.router import WhenNoPrefill
 from pdinference.engine.connectors.handover import Handover, HandoverError, Prefill, TransferParams
 from pdinference.router.calls import Call
 from pdinference.router.choice import Choose
-from pdinference.router.exchange import PodFailure, Stream, Whole, exchange
+from pdinference.router.exchange import NO_KV_CACHE, PodFailure, Stream, Whole, exchange
+from pdinference.router.links import Links
 from pdinference.router.pods import Pod, Pods
 from pdinference.router.record import Record
 
@@ -74,6 +75,19 @@ class Rules:
     migration: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Prefilled:
+    """A prompt that P has computed.
+
+    Attributes:
+        pod: The P pod that has the KV cache.
+        params: With these, D reads it. None: D finds it by the prompt.
+    """
+
+    pod: Pod
+    params: TransferParams | None
+
+
 @dataclass(slots=True)
 class Dispatcher:
     """Sends calls to pods.
@@ -86,6 +100,7 @@ class Dispatcher:
     session: aiohttp.ClientSession
     rules: Rules
     queued: int = field(default=0, init=False)
+    _links: Links = field(default_factory=Links, init=False)
     _ending: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def end(self) -> None:
@@ -108,31 +123,74 @@ class Dispatcher:
         """
         until = asyncio.get_running_loop().time() + self.rules.max_wait
         failed = _Failed()
+        split = call.split
         async with AsyncExitStack() as stack:
             while True:
-                params = await self._prefilled(call, record, until) if call.split else None
-                pod = await self._pod(call, failed, until, record)
+                while not self.pods.available(Role.DECODE):  # before the prefill: P keeps the KV cache for 30 s only
+                    await self._wait(Role.DECODE, until, record)
+                prefilled = await self._prefilled(call, record, until) if split else None
+                pod = self._decode_pod(call, failed, prefilled)
+                if pod is None:
+                    continue
                 try:
-                    with record.stage("first_token"):
-                        sent = await stack.enter_async_context(exchange(pod, self.session, call.tokens))
-                        answer = await sent.begin("POST", call.path, call.headers, call.for_decode(params))
+                    answer = await self._decode(stack, pod, call, record, prefilled)
                     break
                 except PodFailure as failure:
                     await stack.aclose()
-                    self.note(pod, failure, record)
+                    if failure.reason == NO_KV_CACHE and prefilled is not None:
+                        split = not self._lost_on_the_way(prefilled.pod, pod, record)
+                    else:
+                        self.note(pod, failure, record)
                     failed.add(pod, failure)
                     failed.check()
                     await asyncio.sleep(failed.pause)
             self.pods.worked(pod)
+            if prefilled is not None:
+                self._links.worked(prefilled.pod, pod)
             record.decode = pod.observed.name
             yield answer
 
-    async def _prefilled(self, call: Call, record: Record, until: float) -> TransferParams | None:
-        """Let P compute the prompt. None: D finds the KV cache by the prompt, or computes it itself."""
+    def _decode_pod(self, call: Call, failed: "_Failed", prefilled: _Prefilled | None) -> Pod | None:
+        """A D pod: one that has not failed the call and gets KV cache from P, if there is one. None: there is no D."""
+        pods = self._choices(Role.DECODE, failed) or self.pods.available(Role.DECODE)
+        linked = pods if prefilled is None else [pod for pod in pods if self._links.usable(prefilled.pod, pod)]
+        return self.rules.choose[Role.DECODE](linked or pods, call) if pods else None
+
+    async def _decode(
+        self, stack: AsyncExitStack, pod: Pod, call: Call, record: Record, prefilled: _Prefilled | None
+    ) -> Whole | Stream:
+        """The answer of a D pod. Its connection is open until the end of the stack."""
+        params = None
+        if prefilled is not None:
+            self._links.used(prefilled.pod, pod)
+            params = prefilled.params
+        with record.stage("first_token"):
+            sent = await stack.enter_async_context(
+                exchange(pod, self.session, call.tokens, stream=call.stream, reads=params is not None)
+            )
+            return await sent.begin("POST", call.path, call.headers, call.for_decode(params))
+
+    def _lost_on_the_way(self, parameter: Pod, decode: Pod, record: Record) -> bool:
+        """Note that the KV cache of a prompt did not get from P to D. Whether D computes the prompt."""
+        self._links.failed(parameter, decode)
+        record.failed(Role.PARAMETER, NO_KV_CACHE)
+        _LOG.warning(
+            "The KV cache of request %s does not get from %s to %s",
+            record.request_id,
+            parameter.observed.name,
+            decode.observed.name,
+        )
+        if self.rules.when_no_prefill != "Serve":
+            return False
+        record.fell_back(NO_KV_CACHE)
+        return True
+
+    async def _prefilled(self, call: Call, record: Record, until: float) -> _Prefilled | None:
+        """Let P compute the prompt. None: D computes it."""
         failed = _Failed()
         reason = "no_pod"
         while True:
-            pods = self._choices(Role.PARAMETER, failed)
+            pods = [pod for pod in self._choices(Role.PARAMETER, failed) if self._has_link(pod)]
             if not pods:
                 if self.rules.when_no_prefill != "Wait":
                     break
@@ -158,7 +216,12 @@ class Dispatcher:
             return None
         raise UnavailableError(HTTPStatus.SERVICE_UNAVAILABLE, f"No P pod computed the prompt ({reason}).")
 
-    async def _prefill(self, pod: Pod, call: Call, record: Record) -> TransferParams | None:
+    def _has_link(self, parameter: Pod) -> bool:
+        """Whether KV cache gets from a P pod to any D pod. If D may not compute prompts, it is always tried."""
+        decode = self.pods.available(Role.DECODE)
+        return self.rules.when_no_prefill != "Serve" or any(self._links.usable(parameter, pod) for pod in decode)
+
+    async def _prefill(self, pod: Pod, call: Call, record: Record) -> _Prefilled:
         handover = self.rules.handover
         with record.stage("prefill"):
             prefill = await self._prepared(pod, record)
@@ -173,7 +236,7 @@ class Dispatcher:
             raise RefusedError(answer)
         self.pods.worked(pod)
         record.prefilled(pod.observed.name)
-        return handover.to_decode(prefill, _decoded(answer))
+        return _Prefilled(pod, handover.to_decode(prefill, _decoded(answer)))
 
     async def _prepared(self, pod: Pod, record: Record) -> Prefill:
         """A hand-over from a P pod, with the engine that its bootstrap server names."""
@@ -190,13 +253,6 @@ class Dispatcher:
             pod.engine = str(first.get("engine_id") or "") if isinstance(first, dict) else ""
         # The id is unique even if a client sends the same request id twice.
         return Prefill(f"xfer-{uuid4()}", pod.engine, bootstrap)
-
-    async def _pod(self, call: Call, failed: "_Failed", until: float, record: Record) -> Pod:
-        """A D pod for a call: one that has not failed it, if there is one."""
-        while not self.pods.available(Role.DECODE):
-            await self._wait(Role.DECODE, until, record)
-        pods = self._choices(Role.DECODE, failed) or self.pods.available(Role.DECODE)
-        return self.rules.choose[Role.DECODE](pods, call)
 
     def _choices(self, role: Role, failed: "_Failed") -> list[Pod]:
         return [pod for pod in self.pods.available(role) if pod not in failed.pods]

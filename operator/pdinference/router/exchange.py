@@ -21,13 +21,15 @@ _FAULT: Final = HTTPStatus.INTERNAL_SERVER_ERROR
 _RETRIED: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT})
 """Responses below 500 that another pod may answer better."""
 _REFUSED: Final = "refused"
+NO_KV_CACHE: Final = "kv_cache"
 
 
 class PodFailure(Exception):  # noqa: N818 - the field's word
     """A pod did not answer a request, or stopped in the middle of its answer.
 
     Attributes:
-        reason: For metrics and logs: `refused`, `disconnected`, `deleted`, `hung`, `status_503` etc.
+        reason: For metrics and logs: `refused`, `disconnected`, `deleted`, `hung`, `stalled`, `kv_cache` (it does not
+            come from P), `status_503` etc.
         answer: The response of a pod that can answer, but not this request.
     """
 
@@ -79,10 +81,16 @@ class Exchange:
 
     Attributes:
         pod: Where it went.
+        stream: Whether its first byte comes with the first token, and not with the last one.
+        began_at: When it was sent, on the clock of the event loop.
+        waits_for_kv_cache: Whether D may still be reading the KV cache of its prompt from P.
     """
 
-    def __init__(self, pod: Pod, session: aiohttp.ClientSession) -> None:
+    def __init__(self, pod: Pod, session: aiohttp.ClientSession, *, stream: bool, reads: bool) -> None:
         self.pod = pod
+        self.stream = stream
+        self.began_at = asyncio.get_running_loop().time()
+        self.waits_for_kv_cache = reads
         self._session = session
         self._response: aiohttp.ClientResponse | None = None
         self._beginning: asyncio.Task[Any] | None = None
@@ -152,6 +160,8 @@ class Exchange:
         if response.content_type == _EVENTS and response.status == HTTPStatus.OK:
             first = await response.content.readany()
             self.pod.heard()
+            self.waits_for_kv_cache = False
+            self.pod.answered_at = max(self.pod.answered_at, self.began_at)
             if not first or _is_fault(first):
                 raise PodFailure("empty_stream" if not first else "error_event")
             return Stream(self, response, first)
@@ -177,9 +187,19 @@ def _is_fault(first: bytes) -> bool:
 
 
 @asynccontextmanager
-async def exchange(pod: Pod, session: aiohttp.ClientSession, tokens: int) -> AsyncIterator[Exchange]:
-    """A request to a pod that counts as its load until the end of the block."""
-    found = Exchange(pod, session)
+async def exchange(
+    pod: Pod, session: aiohttp.ClientSession, tokens: int, *, stream: bool = False, reads: bool = False
+) -> AsyncIterator[Exchange]:
+    """A request to a pod that counts as its load until the end of the block.
+
+    Args:
+        pod: The pod.
+        session: Connections to pods.
+        tokens: Estimated tokens of the prompt.
+        stream: Whether the answer is a stream.
+        reads: Whether the pod reads the KV cache of the prompt from P.
+    """
+    found = Exchange(pod, session, stream=stream, reads=reads)
     with pod.sending(found, tokens):
         try:
             yield found

@@ -1,4 +1,9 @@
-"""Finds pods that hang (they accept connections but do not answer) or stall (their engine makes no progress)."""
+"""Finds pods that hang (they accept connections but do not answer) or stall (their engine makes no progress).
+
+It also finds requests whose KV cache does not get from P to D. A D engine waits for it without a limit, and P releases
+it 30 s after the last message from D (`kv_lease_duration`). What D reads after that may belong to another prompt, so
+such requests end before (vllm/distributed/kv_transfer/kv_connector/v1/nixl/worker.py).
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -7,6 +12,7 @@ from typing import Final
 
 import aiohttp
 
+from pdinference.router.exchange import NO_KV_CACHE
 from pdinference.router.pods import Pod, Pods
 
 _PROBES: Final = 2
@@ -14,7 +20,7 @@ _PROBES: Final = 2
 _STEPS: Final = b"vllm:iteration_tokens_total_count"
 """Counter of the engine's steps, in vLLM's metrics (vllm/v1/metrics/loggers.py). /health does not reach the engine."""
 _READINGS: Final = 4
-"""Readings of it within the time of a stall."""
+"""Readings of it within the shorter one of the times below."""
 
 
 @dataclass(slots=True)
@@ -43,13 +49,18 @@ class Monitor:
     Args:
         silence: Seconds without a byte for any request after which a pod is probed; also the timeout of the probe.
         stall: Seconds without a step of the engine after which a pod has failed. No single step takes as long.
+        transfer: Seconds that the KV cache may take from P to D while D does nothing else, or answers later requests.
     """
 
-    def __init__(self, pods: Pods, session: aiohttp.ClientSession, *, silence: float, stall: float) -> None:
+    def __init__(
+        self, pods: Pods, session: aiohttp.ClientSession, *, silence: float, stall: float, transfer: float
+    ) -> None:
         self._pods = pods
         self._session = session
         self._silence = silence
         self._stall = stall
+        self._transfer = transfer
+        self._reading = min(stall, transfer) / _READINGS
         self._watches: dict[Pod, _Watch] = {}
 
     async def forever(self) -> None:
@@ -67,6 +78,19 @@ class Monitor:
             if reason:
                 self._pods.failed(pod)
                 pod.lost(reason)
+        for pod in self._pods:
+            self._end_transfers(pod)
+
+    def _end_transfers(self, pod: Pod) -> None:
+        """End the requests to D whose KV cache does not come."""
+        now = asyncio.get_running_loop().time()
+        watch = self._watches.get(pod)
+        idle = watch is not None and watch.steps is not None and now - watch.since >= self._transfer
+        for request in tuple(pod.under_way):
+            if not request.waits_for_kv_cache or now - request.began_at < self._transfer:
+                continue
+            if idle or (request.stream and pod.answered_at > request.began_at):
+                request.abort(NO_KV_CACHE)
 
     async def _fault(self, pod: Pod) -> str:
         """Why a silent pod has failed; empty if it may be computing."""
@@ -75,7 +99,7 @@ class Monitor:
         if watch.failures >= _PROBES:
             return "hung"
         now = asyncio.get_running_loop().time()
-        if watch.failures or now - watch.read_at < self._stall / _READINGS:
+        if watch.failures or now - watch.read_at < self._reading:
             return ""
         watch.read_at, before = now, watch.steps
         watch.steps = _steps(await self._get(pod, "/metrics") or b"")

@@ -34,11 +34,23 @@ class Observed:
 class UnderWay(Protocol):
     """A request that was sent to a pod."""
 
+    @property
+    def began_at(self) -> float:
+        """When it was sent, on the clock of the event loop."""
+
+    @property
+    def waits_for_kv_cache(self) -> bool:
+        """Whether D may still be reading the KV cache of its prompt from P."""
+
+    @property
+    def stream(self) -> bool:
+        """Whether its first byte comes with the first token, and not with the last one."""
+
     def abort(self, reason: str) -> None:
         """End it as a failure of the pod."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Pod:
     """A pod, and what the router knows of it from its own requests.
 
@@ -47,6 +59,7 @@ class Pod:
         under_way: These requests.
         turn: Number of the last of them, of all that were sent to any pod; 0 before the first.
         heard_at: When it last sent something, or got a request without having another, on the clock of the event loop.
+        answered_at: When the last one of the streams was sent that have had their first byte, on the same clock.
         failures: Failures since the last success.
         paused_until: Before this time it gets no requests, because it has failed.
         engine: Id of the engine of a P pod, from its bootstrap server; empty before it was needed.
@@ -57,6 +70,7 @@ class Pod:
     under_way: set[UnderWay] = field(default_factory=set)
     turn: int = 0
     heard_at: float = 0.0
+    answered_at: float = 0.0
     failures: int = 0
     paused_until: float = 0.0
     engine: str = ""

@@ -53,6 +53,7 @@ class Settings:
         drain_seconds: Time for running requests after SIGTERM.
         silence: Seconds after which a silent pod is probed.
         stall: Seconds without a step of its engine after which a silent pod has failed.
+        transfer: Seconds that the KV cache may take from P to a D that is idle or answers later requests.
         keys: API keys of clients; None admits every client.
         spans: Where spans go; None makes none.
         tls_folder: Where the Secret with the certificate for clients is mounted; None for HTTP.
@@ -65,6 +66,7 @@ class Settings:
     drain_seconds: float = 300.0
     silence: float = 3.0
     stall: float = 60.0
+    transfer: float = 15.0
     limits: Limits = field(default_factory=Limits)
     keys: Keys | None = None
     tls_folder: Path | None = None
@@ -121,7 +123,7 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         metrics.queued.set_function(lambda: dispatcher.queued)
         metrics.idle.set_function(lambda: activity.idle_seconds)
         front = Front(dispatcher, activity, Telemetry(metrics, Tracer(settings.spans)), settings.limits, settings.keys)
-        monitor = Monitor(pods, session, silence=settings.silence, stall=settings.stall)
+        monitor = Monitor(pods, session, silence=settings.silence, stall=settings.stall, transfer=settings.transfer)
         tasks = [
             asyncio.create_task(discover(), name="discovery"),
             asyncio.create_task(monitor.forever(), name="monitor"),

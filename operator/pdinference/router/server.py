@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -128,6 +128,9 @@ class Front:
         except asyncio.CancelledError:
             status, outcome = _CLIENT_CLOSED, "cancelled"
             raise
+        except ConnectionResetError:
+            status, outcome = _CLIENT_CLOSED, "cancelled"
+            return web.Response(status=status)
         except ConnectionError:  # to the client; those to pods are `PodFailure`
             status, outcome = _CLIENT_CLOSED, "cancelled"
             response = web.Response(status=status)  # aiohttp finds that it cannot send it
@@ -192,7 +195,8 @@ class Front:
         while fault and relay.can_continue and record.migrations < _MOST_MIGRATIONS:
             fault = await self._migrated(relay, record)
         if not fault:
-            await relay.response.write_eof()
+            with suppress(ConnectionResetError):  # many clients leave at the last event
+                await relay.response.write_eof()
             return relay.response, "answered"
         await relay.fail(_problem(HTTPStatus.BAD_GATEWAY, f"The D pod failed ({fault})."))
         if request.transport is not None:

@@ -1,0 +1,43 @@
+"""Between which P and D pods the KV cache gets through. Its way is not that of requests, so no probe finds a fault."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from pdinference.router.pods import Pod
+
+_PAUSE_S: Final = 60.0
+
+
+class Links:
+    """Links that have failed. All others are taken to work.
+
+    Args:
+        clock: Monotonic clock, in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._paused: WeakKeyDictionary[Pod, WeakKeyDictionary[Pod, float]] = WeakKeyDictionary()
+
+    def usable(self, parameter: Pod, decode: Pod) -> bool:
+        """Whether a request may use the link: it has not failed, or a minute ago."""
+        return self._of(parameter).get(decode, 0.0) <= self._clock()
+
+    def used(self, parameter: Pod, decode: Pod) -> None:
+        """Note that a request uses the link. If it has failed, others wait for the result."""
+        if decode in self._of(parameter):
+            self.failed(parameter, decode)
+
+    def failed(self, parameter: Pod, decode: Pod) -> None:
+        """Pause the link."""
+        self._of(parameter)[decode] = self._clock() + _PAUSE_S
+
+    def worked(self, parameter: Pod, decode: Pod) -> None:
+        """Note that KV cache got through."""
+        self._of(parameter).pop(decode, None)
+
+    def _of(self, parameter: Pod) -> WeakKeyDictionary[Pod, float]:
+        """When the links of a P pod that have failed may be used again."""
+        return self._paused.setdefault(parameter, WeakKeyDictionary())
