@@ -52,7 +52,11 @@ class Known(Pod):
 
 
 class Sent:
-    """A request that counts as load of a pod."""
+    """A request that counts as load of a pod. The policies read nothing of it."""
+
+    began_at = 0.0
+    waits_for_kv_cache = False
+    stream = False
 
     def abort(self, reason: str) -> None:
         """Never called."""
