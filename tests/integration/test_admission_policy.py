@@ -158,7 +158,7 @@ REFUSED: list[tuple[Object, str]] = [
         (role([POD_READER, rule]), "may grant reading pods")
         for rule in (
             {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["create"]},
-            {"apiGroups": [""], "resources": ["pods", "services"], "verbs": ["get"]},
+            {"apiGroups": [""], "resources": ["pods", "services"], "verbs": ["list"]},
             {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["patch"]},
             {"apiGroups": ["batch"], "resources": ["jobs"], "resourceNames": ["a", "b"], "verbs": ["patch"]},
             {"apiGroups": ["batch"], "resources": ["jobs"], "resourceNames": ["a"], "verbs": ["patch", "delete"]},

@@ -1,0 +1,1 @@
+"""The router in front of real vLLMs on one GPU, beside vllm-router."""
