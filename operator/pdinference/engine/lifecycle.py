@@ -28,8 +28,8 @@ def pre_stop_seconds(role: Role, drain_seconds: int) -> int:
     """Duration of `preStop`, in which a terminating pod continues to accept requests.
 
     D has a quarter of the drain time: vllm-router, of earlier releases, selected P and D of a request together, so a
-    terminating D pod still got requests that were queued in P. The router needs only `PRE_STOP_SECONDS`. The value stays
-    until another change restarts D pods anyway.
+    terminating D pod still got requests that were queued in P. The router needs only `PRE_STOP_SECONDS`. The value
+    stays until another change restarts D pods anyway.
     """
     return max(PRE_STOP_SECONDS, drain_seconds // _PREFILL_SHARE) if role is Role.DECODE else PRE_STOP_SECONDS
 
