@@ -54,6 +54,10 @@ class Known(Pod):
 class Sent:
     """A request that counts as load of a pod."""
 
+    began_at = 0.0
+    stream = True
+    waits_for_kv_cache = False
+
     def abort(self, reason: str) -> None:
         """Never called."""
 
