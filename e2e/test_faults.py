@@ -124,10 +124,16 @@ def test_no_request_waits_for_kv_cache_that_does_not_come(one_of_each: Serving) 
 
 def test_with_one_d_pod_only_begun_streams_fail_and_say_so(one_of_each: Serving) -> None:
     serving = one_of_each
-    (decode,) = running(serving, Role.DECODE)
+    (decode,), (router,) = running(serving, Role.DECODE), running(serving, Role.ROUTER)
+    found = f"decode pod {decode['metadata']['name']} failed request"
     with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=_LONG) as client:
+        before = serving.kubectl.run("logs", router["metadata"]["name"]).count(found)
         with standing_still(serving.cluster, decode, whole=True):
-            wait_until("an error event", lambda: client.report().outcomes["error_event"], timeout=120)
+            wait_until(
+                "the router to find the fault",
+                lambda: serving.kubectl.run("logs", router["metadata"]["name"]).count(found) > before,
+                timeout=120,
+            )
         client.wait_for(more=6)
         with killed(serving, Role.DECODE):
             pass

@@ -58,6 +58,10 @@ class Sent:
     waits_for_kv_cache = False
     stream = False
 
+    began_at = 0.0
+    stream = True
+    waits_for_kv_cache = False
+
     def abort(self, reason: str) -> None:
         """Never called."""
 
