@@ -142,7 +142,11 @@ def ask(settings: Settings, request: str, salt: str = "") -> Result:
     result = Result("refused")
     router = urlsplit(settings.url)
     latest = time.monotonic() + settings.deadline
-    connection = http.client.HTTPConnection(_address(router.hostname or ""), router.port, timeout=settings.deadline)
+    try:
+        address = _address(router.hostname or "")
+    except OSError as error:
+        return Result("refused", repr(error))
+    connection = http.client.HTTPConnection(address, router.port, timeout=settings.deadline)
     try:
         connection.connect()
         result.outcome = "lost"
