@@ -13,12 +13,14 @@ import hashlib
 import http.client
 import json
 import signal
+import socket
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
 from typing import Any
 from urllib.parse import urlsplit
@@ -128,12 +130,23 @@ def _payload(settings: Settings, request: str, salt: str) -> tuple[str, dict[str
     )
 
 
+@cache
+def _address(host: str) -> str:
+    """The address of a Service, which stays. On a busy machine, the cluster's DNS does not always answer."""
+    return socket.gethostbyname(host)
+
+
 def ask(settings: Settings, request: str, salt: str = "") -> Result:
     """Send a request and judge its answer."""
     path, body = _payload(settings, request, salt)
     result = Result("refused")
-    connection = http.client.HTTPConnection(urlsplit(settings.url).netloc, timeout=settings.deadline)
+    router = urlsplit(settings.url)
     latest = time.monotonic() + settings.deadline
+    try:
+        address = _address(router.hostname or "")
+    except OSError as error:
+        return Result("refused", repr(error))
+    connection = http.client.HTTPConnection(address, router.port, timeout=settings.deadline)
     try:
         connection.connect()
         result.outcome = "lost"
