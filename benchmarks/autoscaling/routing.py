@@ -55,10 +55,6 @@ class Sent:
     """A request that counts as load of a pod. The policies read nothing of it."""
 
     began_at = 0.0
-    waits_for_kv_cache = False
-    stream = False
-
-    began_at = 0.0
     stream = True
     waits_for_kv_cache = False
 

@@ -53,7 +53,8 @@ class Settings:
         drain_seconds: Time for running requests after SIGTERM.
         silence: Seconds after which a silent pod is probed.
         stall: Seconds without a step of its engine after which a silent pod has failed.
-        transfer: Seconds that the KV cache may take from P to a D that is idle or answers later requests.
+        transfer: Seconds that the KV cache may take from P to a D that is idle or answers later requests. With the time
+            until it is noticed, below the 30 s after which P releases the blocks (vLLM's kv_lease_duration).
         keys: API keys of clients; None admits every client.
         spans: Where spans go; None makes none.
         tls_folder: Where the Secret with the certificate for clients is mounted; None for HTTP.
@@ -66,7 +67,7 @@ class Settings:
     drain_seconds: float = 300.0
     silence: float = 3.0
     stall: float = 60.0
-    transfer: float = 15.0
+    transfer: float = 20.0
     limits: Limits = field(default_factory=Limits)
     keys: Keys | None = None
     tls_folder: Path | None = None
