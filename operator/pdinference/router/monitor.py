@@ -15,7 +15,7 @@ import aiohttp
 from pdinference.router.exchange import NO_KV_CACHE
 from pdinference.router.pods import Pod, Pods
 
-_PROBES: Final = 2
+_PROBES: Final = 3
 """Number of probes in a row that have to fail."""
 _STEPS: Final = b"vllm:iteration_tokens_total_count"
 """Counter of the engine's steps, in vLLM's metrics (vllm/v1/metrics/loggers.py). /health does not reach the engine."""
