@@ -213,3 +213,13 @@ async def test_a_client_that_reads_slowly_gets_all(world: Fleet) -> None:
         while chunk := await answer.content.read(7):
             got += chunk
     assert got.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize(
+    "headers", [{f"X-{number}": "a" for number in range(80)}, {"X-Long": "a" * 9000}], ids=["many", "long"]
+)
+async def test_headers_are_bounded(world: Fleet, headers: dict[str, str]) -> None:
+    """Everyone who can connect can send them, with or without a key."""
+    async with world.client.post(f"{world.url}/v1/completions", json={"prompt": "a"}, headers=headers) as answer:
+        assert answer.status in {400, 431}
+    assert (await world.post())[0] == 200

@@ -29,7 +29,9 @@ from pdinference.router.tracing import Tracer
 from pdinference.serving.tls_context import CertificateError, TLSContext
 
 _LOG = logging.getLogger(__name__)
-_HEADER_BYTES: Final = 16384
+_HEADER_BYTES: Final = 8192
+_HEADERS: Final = 64
+"""Anyone who can connect can leave this much in an unfinished request, before keys are checked."""
 _IDLE_CLIENT_S: Final = 75.0
 _BACKLOG: Final = 1024
 _CERTIFICATE_S: Final = 2.0
@@ -187,6 +189,7 @@ async def _server(
         keepalive_timeout=_IDLE_CLIENT_S,
         max_line_size=_HEADER_BYTES,
         max_field_size=_HEADER_BYTES,
+        max_headers=_HEADERS,
     )
     await runner.setup()
     listener = socket.create_server((host, port), family=_family(host), backlog=_BACKLOG)
