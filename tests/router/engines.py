@@ -139,6 +139,16 @@ async def abort(request: web.Request) -> web.Response:
     return web.Response()
 
 
+async def give_up(request: web.Request) -> web.StreamResponse:
+    """End the request as vLLM does with one that comes after SIGTERM."""
+    body = '{"choices":[{"text":"","finish_reason":"abort"}]}'
+    if not json.loads(await request.read()).get("stream"):
+        return web.Response(text=body, content_type="application/json")
+    response = await events(request)
+    await response.write(f"data: {body}\n\ndata: [DONE]\n\n".encode())
+    return response
+
+
 async def abort_after_headers(request: web.Request) -> web.StreamResponse:
     """Dies between headers and first token."""
     response = await events(request)

@@ -20,6 +20,7 @@ from tests.router.engines import EVENTS, Engine, Fleet, fleet, status
 BEFORE_THE_FIRST_BYTE: dict[str, Callable[..., Any]] = {
     "dies": engines.abort,
     "dies after the headers": engines.abort_after_headers,
+    "gives up": engines.give_up,
     "answers 500": status(500),
     "answers 503": status(503),
     "hangs": engines.hang,
@@ -302,6 +303,26 @@ async def test_a_stream_that_breaks_off_ends_with_an_error() -> None:
         assert (first + b"\n\n", rest) == (EVENTS[0], b""), "a part of an event is left out"
         assert json.loads(error.removeprefix(b"data: "))["error"]["code"] == 502
         assert len(world["d1"].bodies) + len(world["d2"].bodies) == 1
+
+
+async def test_a_stream_that_vllm_aborts_ends_with_an_error() -> None:
+    async with fleet("p", "d") as world:
+
+        async def begun() -> bool:
+            return any(pod.answered_at for pod in world.pods)
+
+        async def give_up(request: Any) -> Any:
+            response = await engines.events(request)
+            await response.write(EVENTS[0])
+            await until(begun, "the router has the first token")
+            await response.write(b'data: {"choices":[{"text":"","finish_reason":"abort"}]}\n\ndata: [DONE]\n\n')
+            return response
+
+        world["d"].fault = give_up
+        got = await cut_stream(world)
+        assert b'"error"' in got
+        assert b"aborted" in got
+        assert b"[DONE]" not in got
 
 
 async def test_a_stream_that_stalls_at_a_hanging_pod_ends_with_an_error() -> None:

@@ -21,6 +21,9 @@ _FAULT: Final = HTTPStatus.INTERNAL_SERVER_ERROR
 _RETRIED: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT})
 """Responses below 500 that another pod may answer better."""
 _REFUSED: Final = "refused"
+_ABORTED: Final = b'"finish_reason":"abort"'
+"""vLLM ended the request itself, although no client left, for example because it came after SIGTERM
+(vllm/v1/engine/core.py). The response is 200. A text cannot contain these bytes: its quotes are escaped."""
 NO_KV_CACHE: Final = "kv_cache"
 
 
@@ -149,6 +152,7 @@ class Exchange:
             self._beginning = None
         if isinstance(answer, Whole) and (answer.status >= _FAULT or answer.status in _RETRIED):
             raise PodFailure(f"status_{answer.status}", answer)
+        check_not_aborted(answer.body if isinstance(answer, Whole) else answer.first)
         return answer
 
     async def _begin(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Whole | Stream:
@@ -173,6 +177,19 @@ class Exchange:
             if length > _LONGEST_ANSWER:
                 raise PodFailure("answer_too_large")
         return Whole(response.status, response.headers, b"".join(chunks))
+
+
+def check_not_aborted(data: bytes) -> None:
+    """Raise an error if vLLM has aborted the request.
+
+    Args:
+        data: An answer, or whole events of a stream.
+
+    Raises:
+        PodFailure: It has.
+    """
+    if _ABORTED in data:
+        raise PodFailure("aborted")
 
 
 def _is_fault(first: bytes) -> bool:

@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import web
 
 from pdinference.router.calls import Call
-from pdinference.router.exchange import Stream
+from pdinference.router.exchange import Stream, check_not_aborted
 from pdinference.router.migration import Progress
 from pdinference.router.record import Record
 
@@ -64,6 +64,7 @@ class Relay:
     async def _write(self, data: bytes) -> None:
         """Send whole events: a client could not read an error after a part of one."""
         data = self._whole(data)
+        check_not_aborted(data)
         if self._progress is not None:
             data = self._progress.take(data)
         if data:
