@@ -1,4 +1,4 @@
-"""An upgrade from commit 2b1f09f: this operator takes over the existing objects, and no pod of P or D restarts.
+"""An upgrade from commit 2b1f09f: this operator takes over the existing objects, and P and D go on.
 
 The recordings in `upgrade/` are what the earlier operator wrote; the API server, its controllers and this operator are
 real. What may change is in the CHANGELOG: the pods of the router restart once.
@@ -145,14 +145,29 @@ async def test_a_roll_out_goes_on_with_as_many_pods_as_serve(world: World, opera
     await becomes(world, **{f"llama-decode-{earlier.revision}": 3, f"llama-parameter-{earlier.revision}": 2})
 
 
-async def test_an_instance_of_several_nodes_stays_whole(world: World, operators: Operators) -> None:
+async def test_pipeline_stages_roll_out_once_beside_what_serves(world: World, operators: Operators) -> None:
+    """D of an instance with stages runs vLLM's own connector now."""
     earlier = Earlier(world, "several-nodes")
     await earlier.install()
-    operator = await taken_over(world, operators, earlier)
+    before, pods = await workloads(world), await engine_pods(world)
+    operator = await operators.start()
+    await operator.until_looked()
+    await calm(world, QUIET_S)
+    assert templates(before).items() <= templates(await workloads(world)).items()
+    assert pods <= await engine_pods(world)
+    status = await world.status()
+    revision = status["revision"]
+    assert status["servingRevision"] == earlier.serving != revision
+
+    async def alone() -> bool:
+        await earlier.make_ready(revision)  # the router's new pods come one after the other
+        left = {name for name in await workloads(world) if name != ROUTER}
+        return left == {f"llama-{part}-{revision}" for part in ("parameter", "node1", "decode")}
+
+    await until(alone, "the new revision serves and the old one is gone")
     await expect_scalers(world, {Role.PARAMETER: 2})
     kind, name = scale_target((await hpas(world))["llama-parameter"])
     await scale(world, kind, name, 3)
-    revision = earlier.serving
     await becomes(world, **{f"llama-parameter-{revision}": 3, f"llama-node1-{revision}": 3})
     await calm(world)
     await expect_quiet_restart(world, operators, operator)
