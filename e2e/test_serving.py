@@ -214,7 +214,7 @@ def test_what_is_deleted_or_edited_by_hand_comes_back(serving: Serving) -> None:
     def back() -> bool:
         found = serving.kubectl.get("services,networkpolicies,poddisruptionbudgets", "-l", f"{LABEL_NAME}={NAME}")
         router = serving.kubectl.get("deployment", f"{NAME}-router")
-        return len(found["items"]) == 7 and router["spec"]["replicas"] == 1
+        return len(found["items"]) == 8 and router["spec"]["replicas"] == 1
 
     wait_until("all children to be back", back)
     wait_ready(serving.kubectl, NAME)
