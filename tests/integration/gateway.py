@@ -1,14 +1,10 @@
 """The Gateway API's own definitions, and what a Gateway's controller writes."""
 
-import json
-import subprocess
-from pathlib import Path
 from typing import Any, Final
-
-import yaml
 
 from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import HTTP_ROUTE
+from tests.integration.go_modules import yaml_of
 from tests.integration.world import CRD_PATH, World, until
 
 _MODULE: Final = "sigs.k8s.io/gateway-api@v1.6.0"
@@ -25,11 +21,7 @@ async def install_gateway_api(world: World) -> None:
 
 
 def _definition() -> Json:
-    answer = subprocess.run(["go", "mod", "download", "-json", _MODULE], check=True, capture_output=True, text=True)
-    module = json.loads(answer.stdout)
-    assert module["Sum"] == _SUM
-    definition: Json = yaml.safe_load((Path(module["Dir"]) / _CRD).read_text(encoding="utf-8"))
-    return definition
+    return yaml_of(_MODULE, _SUM, _CRD)
 
 
 async def uninstall_gateway_api(world: World) -> None:

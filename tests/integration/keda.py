@@ -1,15 +1,12 @@
 """The real KEDA, and its definition of a ScaledObject."""
 
 import asyncio
-import json
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import aiohttp
-import yaml
 
 from e2e.cluster.build import binary
 from pdinference.api.names import Role, keda_autoscaler
@@ -17,6 +14,7 @@ from pdinference.cluster.client import Json
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
 from tests.integration.external_metrics import ExternalMetrics
+from tests.integration.go_modules import yaml_of
 from tests.integration.operator_process import free_port
 from tests.integration.world import World, until
 
@@ -95,8 +93,4 @@ async def remove_scaled_object(world: World) -> None:
 
 
 def _definition() -> Json:
-    answer = subprocess.run(["go", "mod", "download", "-json", _MODULE], check=True, capture_output=True, text=True)
-    module = json.loads(answer.stdout)
-    assert module["Sum"] == _SUM
-    definition: Json = yaml.safe_load((Path(module["Dir"]) / _CRD).read_text(encoding="utf-8"))
-    return definition
+    return yaml_of(_MODULE, _SUM, _CRD)

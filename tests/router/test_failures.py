@@ -32,6 +32,15 @@ async def hung(world: Fleet, name: str) -> None:
     world[name].healthy = world[name].fault is not engines.hang
 
 
+async def under_way(world: Fleet, name: str, *, without: str, **body: object) -> asyncio.Task[Any]:
+    """A request that a pod has. The other pod of its role becomes known only then."""
+    world.observe(without)
+    asked = asyncio.create_task(world.post(body))
+    await world[name].arrived.wait()
+    world.observe()
+    return asked
+
+
 async def refuse(engine: Engine) -> None:
     await engine.stop()
 
@@ -42,10 +51,7 @@ async def test_another_d_answers_after_a_fault(fault: str, stream: bool) -> None
     async with fleet("p", "d1", "d2", silence=0.5) as world:
         world["d1"].fault = BEFORE_THE_FIRST_BYTE[fault]
         await hung(world, "d1")
-        world.observe("d2")
-        asked = asyncio.create_task(world.post({"stream": stream}))
-        await world["d1"].arrived.wait()
-        world.observe()
+        asked = await under_way(world, "d1", without="d2", stream=stream)
         code, _, body = await asyncio.wait_for(asked, 30)
         assert code == 200
         assert body == b"".join(EVENTS) if stream else body["by"] == "d2"
@@ -59,10 +65,7 @@ async def test_another_p_computes_the_prompt_after_a_fault(fault: str) -> None:
     async with fleet("p1", "p2", "d", silence=0.5) as world:
         world["p1"].fault = BEFORE_THE_FIRST_BYTE[fault]
         await hung(world, "p1")
-        world.observe("p2")
-        asked = asyncio.create_task(world.post())
-        await world["p1"].arrived.wait()
-        world.observe()
+        asked = await under_way(world, "p1", without="p2")
         code, headers, _ = await asyncio.wait_for(asked, 30)
         assert (code, headers["X-PDInference-Prefill"]) == (200, "parameter")
         assert len(world["d"].bodies) == 1
@@ -341,10 +344,7 @@ async def test_a_stream_that_stalls_at_a_hanging_pod_ends_with_an_error() -> Non
 async def test_a_stalled_engine_behind_a_healthy_server_fails() -> None:
     async with fleet("p", "d1", "d2", silence=0.3, stall=1.2) as world:
         world["d1"].fault, world["d1"].steps = engines.hang, repeat(7)
-        world.observe("d2")
-        asked = asyncio.create_task(world.post())
-        await world["d1"].arrived.wait()
-        world.observe()
+        asked = await under_way(world, "d1", without="d2")
         code, _, body = await asyncio.wait_for(asked, 30)
         assert (code, body["by"]) == (200, "d2")
         assert await world.metric('pdinference_router_pod_failures_total{reason="stalled"') == 1
@@ -392,9 +392,7 @@ async def test_a_long_prompt_is_no_hanging_pod() -> None:
 async def test_a_deleted_pod_ends_its_requests_at_once() -> None:
     async with fleet("p", "d1", "d2") as world:
         world["d1"].fault = engines.hang
-        world.observe("d2")
-        asked = asyncio.create_task(world.post())
-        await world["d1"].arrived.wait()
+        asked = await under_way(world, "d1", without="d2")
         world.observe("d1")
         code, _, body = await asyncio.wait_for(asked, 10)
         assert (code, body["by"]) == (200, "d2")

@@ -66,6 +66,14 @@ labels:
 {{- end -}}
 {{- end -}}
 
+{{/* Reference of a version of the operator's image; takes a list of the image's values and the root. */}}
+{{- define "pdinference-operator.ownImage" -}}
+{{- $image := index . 0 -}}
+{{- $root := index . 1 -}}
+{{- $repository := default $root.Values.image.repository $image.repository -}}
+{{- include "pdinference-operator.image" (list (merge (dict "repository" $repository) $image) $root.Chart.AppVersion) -}}
+{{- end -}}
+
 {{/* Port of /healthz, /readyz and /metrics inside the pod. */}}
 {{- define "pdinference-operator.port" -}}
 8080

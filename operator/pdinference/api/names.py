@@ -22,6 +22,9 @@ SCALER_PLURAL = "pdscalers"
 SCALER_SINGULAR = "pdscaler"
 SCALER_SHORT_NAME = "pds"
 
+GATEWAY_GROUP = "gateway.networking.k8s.io"
+"""API group of the Gateway API."""
+
 FIELD_MANAGER = "pdinference-operator"
 """Field manager of server-side apply, and the reporting component of Events."""
 
@@ -127,7 +130,8 @@ DISK_TIER_CONTAINER = "kv-disk-tier"
 DEFAULT_OPERATOR_IMAGE = "ghcr.io/pdinference/operator:0.1.0"
 """Default image of batch runners: the operator image."""
 DEFAULT_ROUTER_IMAGE = "ghcr.io/pdinference/operator:0.1.0"
-"""Default router image: the operator image."""
+"""Default router image: the operator image. Raise it only when the router changes, because another image replaces the
+router pods of all resources."""
 
 DEFAULT_MODEL_IMAGE = "ghcr.io/pdinference/operator:0.1.0"
 """Default image that downloads and verifies models. Raise it only when that code changes, not with each release: P and

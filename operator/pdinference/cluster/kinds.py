@@ -62,7 +62,7 @@ SCALER = Kind(names.SCALER_KIND, names.GROUP, names.VERSION, names.SCALER_PLURAL
 SCALED_OBJECT = Kind("ScaledObject", "keda.sh", "v1alpha1", "scaledobjects", optional=True)
 """A kind of KEDA. The operator has access only if it is installed with KEDA support."""
 
-HTTP_ROUTE = Kind("HTTPRoute", "gateway.networking.k8s.io", "v1", "httproutes", optional=True)
+HTTP_ROUTE = Kind("HTTPRoute", names.GATEWAY_GROUP, "v1", "httproutes", optional=True)
 """A kind of the Gateway API. Its CRDs may be installed while the operator runs."""
 
 CHILDREN = (

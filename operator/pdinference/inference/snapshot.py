@@ -120,8 +120,8 @@ class Snapshot:
     @property
     def route(self) -> tuple[RouteParent, ...] | None:
         """The parents of the HTTPRoute, none of them while it does not exist; None if the spec has no route."""
-        key = next((key for key in self.desired.fingerprints if key.kind == HTTP_ROUTE.name), None)
-        if key is None:
+        key = ChildKey(HTTP_ROUTE.name, self.owner.namespace, names.router_service(self.owner.name))
+        if key not in self.desired.fingerprints:
             return None
         record = self.own(key)
         return record.route if record is not None else ()

@@ -124,32 +124,29 @@ class RouterMonitor:
 
     def _targets(self) -> Mapping[str, Sequence[PodRecord]]:
         """The router pods to read now, by namespace."""
-        routers = [pod for _, pod in self._cache.pods.items() if self._is_router(pod)]
-        live = {pod.uid for pod in routers}
+        owners = {pod.owner for _, pod in self._cache.pods.items() if pod.summary.role is Role.ROUTER}
+        routers = {
+            owner: pods
+            for owner in owners
+            if owner is not None and self._cache.resources.get(owner) is not None and (pods := self._routers(owner))
+        }
+        live = {pod.uid for pods in routers.values() for pod in pods}
         self._reports = {uid: report for uid, report in self._reports.items() if uid in live}
         self._read_at = {uid: at for uid, at in self._read_at.items() if uid in live}
-        owners = {pod.owner for pod in routers if pod.owner is not None}
+        self._views = {owner: view for owner, view in self._views.items() if owner in routers}
         # The pods show whether a resource has scaleToZero. The stored spec may be invalid and not in effect.
-        self._sleepers = {pod.owner for pod in routers if pod.owner is not None and pod.scales_to_zero}
-        self._views = {owner: view for owner, view in self._views.items() if owner in owners}
+        self._sleepers = {owner for owner, pods in routers.items() if any(pod.scales_to_zero for pod in pods)}
         self._owners = defaultdict(list)
         found: defaultdict[str, list[PodRecord]] = defaultdict(list)
-        for owner in owners:
+        for owner, pods in routers.items():
             self._owners[owner.namespace].append(owner)
-        for pod in routers:
-            if pod.owner in self._sleepers or self._clock() - self._read_at.get(pod.uid, -math.inf) >= _OTHERS_S:
-                found[pod.namespace].append(pod)
+            if due := [pod for pod in pods if owner in self._sleepers or self._is_due(pod)]:
+                found[owner.namespace] += due
         self._note_first()
         return found
 
-    def _is_router(self, pod: PodRecord) -> bool:
-        owner = pod.owner
-        return (
-            pod.summary.role is Role.ROUTER
-            and not pod.summary.gone
-            and owner is not None
-            and self._cache.resources.get(owner) is not None
-        )
+    def _is_due(self, pod: PodRecord) -> bool:
+        return self._clock() - self._read_at.get(pod.uid, -math.inf) >= _OTHERS_S
 
     def _note(self, namespace: str) -> None:
         """Report changes after a round of a namespace."""

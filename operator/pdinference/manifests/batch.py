@@ -22,7 +22,7 @@ from pdinference.engine.batch import (
 )
 from pdinference.manifests.children import command_values, owner_reference
 from pdinference.manifests.pods.hardening import require_restricted
-from pdinference.manifests.pods.own_volumes import token_mount, token_volume
+from pdinference.manifests.pods.own_volumes import secret_mount, token_mount, token_volume
 from pdinference.manifests.pods.placement import as_api
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
@@ -149,4 +149,4 @@ def _secret(name: str, secret: str, key: str, path: str) -> tuple[Manifest, Mani
     items = [{"key": key, "path": key}]
     # Optional, so that the runner starts and reports a missing key. The kubelet would only report it as an Event.
     source = {"secretName": secret, "items": items, "defaultMode": _READABLE_BY_GROUP, "optional": True}
-    return {"name": name, "secret": source}, {"name": name, "mountPath": path, "readOnly": True}
+    return {"name": name, "secret": source}, secret_mount(name, path)

@@ -128,8 +128,8 @@ def decode_deployment(resource: PDInference, pod: Manifest, revision: str) -> Ma
 def router_deployment(resource: PDInference, settings: RenderSettings, revision: str) -> Manifest:
     """The Deployment of the router, which sends requests to the pods of one revision."""
     router, name = resource.spec.router, resource.metadata.name
-    secrets = {API_KEYS_VOLUME: (router.api_keys, API_KEYS_MOUNT), TLS_VOLUME: (router.tls, TLS_MOUNT)}
-    mounted = {volume: (part.secret_name, path) for volume, (part, path) in secrets.items() if part is not None}
+    secrets = ((API_KEYS_VOLUME, router.api_keys, API_KEYS_MOUNT), (TLS_VOLUME, router.tls, TLS_MOUNT))
+    mounted = [(volume, source.secret_name, path) for volume, source, path in secrets if source is not None]
     deployment = child(
         resource,
         Role.ROUTER,
@@ -144,8 +144,8 @@ def router_deployment(resource: PDInference, settings: RenderSettings, revision:
         resources=router_resources(router.resources),
         scheduling=scheduling(name, Role.ROUTER, router.placement),
         grace_seconds=lifecycle.grace_seconds(lifecycle.ROUTER_DRAIN_SECONDS),
-        volumes=[token_volume(), *(secret_volume(volume, secret) for volume, (secret, _) in mounted.items())],
-        mounts=[token_mount(), *(secret_mount(volume, path) for volume, (_, path) in mounted.items())],
+        volumes=[token_volume(), *(secret_volume(volume, secret) for volume, secret, _ in mounted)],
+        mounts=[token_mount(), *(secret_mount(volume, path) for volume, _, path in mounted)],
     )
     deployment["spec"]["template"] = hardened(merged(deployment["spec"]["template"], router.pod_template))
     return deployment

@@ -12,6 +12,8 @@ from typing import Final
 
 import aiohttp
 
+from pdinference.loadmetrics.scraping.text_format import name_of, sample
+from pdinference.loadmetrics.scraping.unreadable import UnreadableError
 from pdinference.router.exchange import NO_KV_CACHE
 from pdinference.router.pods import Pod, Pods
 
@@ -120,7 +122,7 @@ class Monitor:
 def _steps(metrics: bytes) -> float | None:
     """The engine's steps, over all engines of a server; None if it does not report them."""
     try:
-        found = [float(line.rsplit(b" ", 1)[1]) for line in metrics.splitlines() if line.startswith(_STEPS)]
-    except (ValueError, IndexError):
+        found = [sample(line).value for line in metrics.splitlines() if name_of(line) == _STEPS]
+    except UnreadableError:
         return None
     return sum(found) if found else None

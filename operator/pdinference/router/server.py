@@ -12,7 +12,7 @@ from uuid import uuid4
 import aiohttp
 import msgspec
 from aiohttp import HttpVersion11, web
-from multidict import MultiMapping
+from multidict import CIMultiDict, MultiMapping
 
 from pdinference.router.activity import Activity
 from pdinference.router.bodies import Bodies, FullError
@@ -128,9 +128,6 @@ class Front:
         except asyncio.CancelledError:
             status, outcome = _CLIENT_CLOSED, "cancelled"
             raise
-        except ConnectionResetError:
-            status, outcome = _CLIENT_CLOSED, "cancelled"
-            return web.Response(status=status)
         except ConnectionError:  # to the client; those to pods are `PodFailure`
             status, outcome = _CLIENT_CLOSED, "cancelled"
             response = web.Response(status=status)  # aiohttp finds that it cannot send it
@@ -179,8 +176,7 @@ class Front:
             return _error(error.status, str(error), record), "unavailable"
         except RefusedError as error:
             refused = error.answer
-            headers = end_to_end(refused.headers)
-            headers[_REQUEST_ID] = record.request_id
+            headers = _from_pod(refused.headers, record)
             return web.Response(status=refused.status, headers=headers, body=refused.body), "refused"
 
     async def _sent(self, request: web.Request, call: Call, record: Record) -> tuple[web.StreamResponse, str]:
@@ -268,9 +264,15 @@ def _call(request: web.Request, body: bytes, record: Record) -> Call:
     return read_call(request.path, body, request.content_type, headers, session)
 
 
-def _headers(found: MultiMapping[str], call: Call, record: Record) -> Mapping[str, str]:
+def _from_pod(found: MultiMapping[str], record: Record) -> CIMultiDict[str]:
+    """The headers of a pod's response, for the client."""
     headers = end_to_end(found)
     headers[_REQUEST_ID] = record.request_id
+    return headers
+
+
+def _headers(found: MultiMapping[str], call: Call, record: Record) -> Mapping[str, str]:
+    headers = _from_pod(found, record)
     if call.split:
         headers[_PREFILLED_BY] = "decode" if record.fallback else "parameter"
     return headers

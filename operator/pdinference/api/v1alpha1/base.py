@@ -125,7 +125,12 @@ LabelValue = Annotated[
 ]
 
 
-def _each_once(values: list[str]) -> list[str]:
+def each_once(values: list[str]) -> list[str]:
+    """The values.
+
+    Raises:
+        ValueError: One occurs several times.
+    """
     for value in values:
         if (count := values.count(value)) > 1:
             raise ValueError(f"{value} occurs {count} times. Write it once.")
@@ -135,7 +140,7 @@ def _each_once(values: list[str]) -> list[str]:
 LabelValues = Annotated[
     list[LabelValue],
     Field(max_length=16, json_schema_extra={"x-kubernetes-list-type": "set"}),
-    AfterValidator(_each_once),
+    AfterValidator(each_once),
 ]
 ObjectName = Annotated[
     str,

@@ -6,9 +6,8 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
+from pdinference.api.names import GATEWAY_GROUP
 from pdinference.api.v1alpha1.base import ApiModel, Matches, NamespaceName, ObjectName, Rule
-
-GATEWAY_GROUP: Final = "gateway.networking.k8s.io"
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = f"{_LABEL}(\\.{_LABEL})*"
@@ -36,7 +35,7 @@ class ParentRef(ApiModel):
     group: Annotated[
         str,
         Field(max_length=253),
-        Matches(f"^({_NAME})?$", "Write an API group, for example gateway.networking.k8s.io."),
+        Matches(f"^({_NAME})?$", f"Write an API group, for example {GATEWAY_GROUP}."),
     ] = GATEWAY_GROUP
     """API group of the parent."""
     kind: Annotated[

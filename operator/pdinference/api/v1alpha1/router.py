@@ -15,6 +15,7 @@ from pdinference.api.v1alpha1.base import (
     ObjectName,
     QualifiedName,
     Rule,
+    each_once,
 )
 from pdinference.api.v1alpha1.roles.role import Placement, PodTemplate, Resources
 from pdinference.api.v1alpha1.route import Route
@@ -62,10 +63,7 @@ class ApiKeyLimit(ApiModel):
 
 
 def _once(limits: list[ApiKeyLimit]) -> list[ApiKeyLimit]:
-    names = [limit.name for limit in limits]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"{name} occurs {names.count(name)} times. Write it once.")
+    each_once([limit.name for limit in limits])
     return limits
 
 
