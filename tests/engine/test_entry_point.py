@@ -1,4 +1,4 @@
-"""Options of vLLM that only `vllm serve` honours: other entry points accept them, and start as if they were not there."""
+"""Options of vLLM that only `vllm serve` honours; other entry points accept them and ignore them."""
 
 import importlib.metadata
 import runpy
