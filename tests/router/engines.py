@@ -45,6 +45,9 @@ class Engine:
         self.left = asyncio.Event()
         self.healthy = True
         self.steps: Iterator[int] = count()
+        self.counters: dict[str, float] = {}
+        self.metrics = ""
+        self.readings = 0
         self._runner: web.AppRunner | None = None
 
     @property
@@ -80,7 +83,10 @@ class Engine:
         return web.Response()
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(text=f'vllm:iteration_tokens_total_count{{engine="0"}} {next(self.steps)}\n')
+        self.readings += 1
+        lines = [f'vllm:iteration_tokens_total_count{{engine="0"}} {next(self.steps)}']
+        lines += [f"{name} {value}" for name, value in self.counters.items()]
+        return web.Response(text=self.metrics or "".join(f"{line}\n" for line in lines))
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()

@@ -26,6 +26,7 @@ from pdinference.router.pods import Pods
 from pdinference.router.record import Metrics, Telemetry
 from pdinference.router.server import Front, Limits, client_session
 from pdinference.router.tracing import Tracer
+from pdinference.router.transfers import Transfers
 from pdinference.serving.tls_context import CertificateError, TLSContext
 
 _LOG = logging.getLogger(__name__)
@@ -127,9 +128,12 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         metrics.idle.set_function(lambda: activity.idle_seconds)
         front = Front(dispatcher, activity, Telemetry(metrics, Tracer(settings.spans)), settings.limits, settings.keys)
         monitor = Monitor(pods, session, silence=settings.silence, stall=settings.stall, transfer=settings.transfer)
+        transfers = Transfers(pods)
+        metrics.registry.register(transfers)
         tasks = [
             asyncio.create_task(discover(), name="discovery"),
             asyncio.create_task(monitor.forever(), name="monitor"),
+            asyncio.create_task(transfers.forever(), name="transfers"),
         ]
         if settings.keys is not None:
             tasks.append(asyncio.create_task(settings.keys.forever(), name="keys"))
