@@ -22,7 +22,7 @@ from pdinference.planning.exposure import clients_authenticated
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.pinning import pinned
 from pdinference.planning.scaling.scale_spec import ScaleSpec
-from pdinference.planning.transfer import Path
+from pdinference.planning.transfer import ON_CPU, Path
 
 _COMMIT, _SHORT_COMMIT = 40, 7
 
@@ -86,7 +86,7 @@ class Desired:
         progress_deadline: How long a roll-out may make no progress.
         sleeps_after: Seconds without a request until P and D scale to zero; None for never.
         decode_computes_prompts: Whether D computes prompts while no P pod is ready.
-        transfer_path: How the KV cache goes from P to D.
+        transfer_path: How the KV cache goes from P to D; None if it does not.
     """
 
     uid: str
@@ -107,7 +107,7 @@ class Desired:
     verifies_model: bool = False
     sleeps_after: int | None = None
     decode_computes_prompts: bool = True
-    transfer_path: Path = Path()
+    transfer_path: Path | None = ON_CPU
 
     @property
     def autoscaled(self) -> tuple[Role, ...]:

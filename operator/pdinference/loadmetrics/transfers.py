@@ -4,11 +4,12 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Final
+from typing import Any, Final
 
 from pdinference.api import names
+from pdinference.api.names import KvSource, TransferResult, Verification
 from pdinference.loadmetrics.scraping.text_format import Sample, name_of, sample
-from pdinference.planning.transfer import FAULTS, WINDOW_S, Canary, Counted, TransferFacts, Verification
+from pdinference.planning.transfer import FAULTS, WINDOW_S, Canary, Counted, TransferFacts
 
 _SHORTEST_S: Final = 25.0
 """Least time between two readings that are kept; routers of a resource with scaleToZero are read every second."""
@@ -22,24 +23,24 @@ _Series = tuple[str, str]
 _LABELS: Final = {
     names.METRIC_KV_PROMPT_TOKENS: b"source",
     names.METRIC_KV_TRANSFERS: b"result",
-    f"{names.METRIC_STAGE_SECONDS}_sum": b"stage",
-    f"{names.METRIC_STAGE_SECONDS}_count": b"stage",
+    f"{names.METRIC_STAGES}_sum": b"stage",
+    f"{names.METRIC_STAGES}_count": b"stage",
     names.METRIC_VERIFICATION: b"state",
 }
 _COUNTERS: Final[dict[_Series, str]] = {
-    (names.METRIC_KV_PROMPT_TOKENS, "parameter"): "parameter_tokens",
-    (names.METRIC_KV_PROMPT_TOKENS, "decode"): "decode_tokens",
-    (names.METRIC_KV_PROMPT_TOKENS, "cache"): "cached_tokens",
-    (names.METRIC_KV_TRANSFERS, "complete"): "complete",
-    (names.METRIC_KV_TRANSFERS, "failed"): "failed",
-    (names.METRIC_KV_TRANSFERS, "expired"): "expired",
+    (names.METRIC_KV_PROMPT_TOKENS, KvSource.PARAMETER): "parameter_tokens",
+    (names.METRIC_KV_PROMPT_TOKENS, KvSource.DECODE): "decode_tokens",
+    (names.METRIC_KV_PROMPT_TOKENS, KvSource.CACHE): "cached_tokens",
+    (names.METRIC_KV_TRANSFERS, TransferResult.COMPLETE): "complete",
+    (names.METRIC_KV_TRANSFERS, TransferResult.FAILED): "failed",
+    (names.METRIC_KV_TRANSFERS, TransferResult.EXPIRED): "expired",
     (names.METRIC_KV_BYTES, ""): "bytes",
     (names.METRIC_KV_TRANSFER_SECONDS, ""): "transfer_seconds",
-    (names.METRIC_FIRST_TOKEN_WAIT_SECONDS, ""): "waiting_seconds",
-    (f"{names.METRIC_STAGE_SECONDS}_count", "first_token"): "first_tokens",
-    (f"{names.METRIC_STAGE_SECONDS}_sum", "queue"): "first_token_seconds",
-    (f"{names.METRIC_STAGE_SECONDS}_sum", "prefill"): "first_token_seconds",
-    (f"{names.METRIC_STAGE_SECONDS}_sum", "first_token"): "first_token_seconds",
+    (names.METRIC_DECODE_WAIT, ""): "waiting_seconds",
+    (f"{names.METRIC_STAGES}_count", "first_token"): "first_tokens",
+    (f"{names.METRIC_STAGES}_sum", "queue"): "first_token_seconds",
+    (f"{names.METRIC_STAGES}_sum", "prefill"): "first_token_seconds",
+    (f"{names.METRIC_STAGES}_sum", "first_token"): "first_token_seconds",
 }
 """Field of `Counted` of each series; the times to the first token add up."""
 _CANARY: Final = {
@@ -113,8 +114,8 @@ class TransferWindow:
     """
 
     def __init__(self, first: TransferReading) -> None:
-        self._readings: deque[TransferReading] = deque(maxlen=_MOST)
-        self._restart(first)
+        self.since, self.latest = first.at, first
+        self._readings = deque([first], maxlen=_MOST)
 
     def add(self, reading: TransferReading) -> None:
         """Add a reading. If a counter decreased or vanished, it is of a new process."""
@@ -138,16 +139,14 @@ class TransferWindow:
     def counted(self) -> Counted:
         """The counts within it. A counter that appeared within it began at 0."""
         first, last = self._readings[0].counted, self._readings[-1].counted
-        return Counted(
-            **{
-                field: None if (now := getattr(last, field)) is None else now - (getattr(first, field) or 0.0)
-                for field in _FIELDS
-            }
-        )
+        moved: dict[str, Any] = {
+            field: None if (now := getattr(last, field)) is None else now - (getattr(first, field) or 0.0)
+            for field in _FIELDS
+        }
+        return Counted(**moved)
 
     def _restart(self, first: TransferReading) -> None:
-        self.since = first.at
-        self.latest = first
+        self.since, self.latest = first.at, first
         self._readings.clear()
         self._readings.append(first)
 

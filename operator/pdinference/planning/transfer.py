@@ -3,8 +3,9 @@
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
+
+from pdinference.api.names import Verification
 
 WINDOW_S: Final = 300.0
 """Length of the window of measurements."""
@@ -14,18 +15,6 @@ _STEPS: Final = 20
 """Steps of a share in an outline."""
 _LEAST_BYTES: Final = 1e8
 """Bytes in the window from which on a speed is computed. In small transfers the latency counts, not the speed."""
-
-
-class Verification(StrEnum):
-    """Result of the last canary of a router pod: the label `state` of its metric."""
-
-    OFF = "off"
-    PENDING = "pending"
-    VERIFIED = "verified"
-    WRONG_ANSWER = "wrong_answer"
-    COMPUTED_BY_DECODE = "computed_by_decode"
-    FAILED = "failed"
-    NOT_APPLICABLE = "not_applicable"
 
 
 FAULTS: Final = (Verification.WRONG_ANSWER, Verification.COMPUTED_BY_DECODE, Verification.FAILED)
@@ -47,6 +36,9 @@ class Path:
     ranks: int = 1
 
 
+ON_CPU: Final = Path()
+
+
 @dataclass(frozen=True, slots=True)
 class Canary:
     """The last canary of a router pod; None where it did not report a number.
@@ -57,7 +49,7 @@ class Canary:
         age: Seconds since then.
         tokens: Tokens of its prompt.
         distance: How far the answer through P and D was from the answer of P alone.
-        limit: Largest distance of a right answer.
+        limit: From this distance on, the answer is wrong.
     """
 
     state: Verification = Verification.OFF
@@ -176,7 +168,7 @@ def rates(facts: TransferFacts, path: Path, decode_pods: int) -> Rates | None:
 
 def outline(facts: TransferFacts) -> Hashable:
     """Coarse steps of the facts. As long as they stay, the status does not change because of them."""
-    found = rates(facts, Path(), decode_pods=1)
+    found = rates(facts, ON_CPU, decode_pods=1)
     if found is None:
         return facts.revision, facts.canary.state
     shares = (found.by_decode, found.failed, found.expired, found.busy)

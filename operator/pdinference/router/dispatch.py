@@ -164,7 +164,7 @@ class Dispatcher:
         if prefilled is not None:
             self._links.used(prefilled.pod, pod)
             params = prefilled.params
-        with record.stage("first_token"):
+        with record.stage("first_token"), record.telemetry.metrics.decode_wait.one():
             sent = await stack.enter_async_context(
                 exchange(pod, self.session, call.tokens, stream=call.stream, reads=params is not None)
             )

@@ -172,11 +172,11 @@ class VerificationStatus(ApiModel):
     distance: Rate | None = None
     """Distance between the two answers."""
     limit: Rate | None = None
-    """Largest distance of a right answer."""
+    """From this distance on, the answer is wrong."""
 
 
 class TransferStatus(ApiModel):
-    """Measurements of the KV transfer, of the last five minutes with requests. Absent: not reported by the connector."""
+    """Measurements of the KV transfer in the last five minutes with requests. Numbers that are not known are absent."""
 
     revision: str = ""
     """Revision of P and D that they are of."""

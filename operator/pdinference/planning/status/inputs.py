@@ -13,7 +13,7 @@ from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.limited import LimitReason
-from pdinference.planning.transfer import Path, TransferFacts
+from pdinference.planning.transfer import ON_CPU, Path, TransferFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class StatusInputs:
     decode_computes_prompts: bool = False
     fell_back: bool | None = None
     transfer: TransferFacts | None = None
-    transfer_path: Path | None = Path()
+    transfer_path: Path | None = ON_CPU
     asleep: bool = False
     activity_known: bool = True
     invalid: str = ""

@@ -6,7 +6,7 @@ At rest nothing changes: the numbers of the last window with requests remain, wi
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from pdinference.api.names import Role
+from pdinference.api.names import Role, Verification
 from pdinference.api.v1alpha1 import Status
 from pdinference.api.v1alpha1.conditions import KV_TRANSFER
 from pdinference.api.v1alpha1.status import TransferStatus
@@ -32,7 +32,6 @@ from pdinference.planning.transfer import (
     Path,
     Rates,
     TransferFacts,
-    Verification,
     rates,
 )
 
@@ -127,6 +126,10 @@ def _of_requests(canary: Canary, found: Rates, path: Path, before: str) -> str:
     slowest = (_RDMA_SPEED if path.rdma else _TCP_SPEED).of(SLOW, before)
     if path.gpus and found.speed is not None and found.speed < slowest:
         return SLOW
+    return _without_fault(canary, before)
+
+
+def _without_fault(canary: Canary, before: str) -> str:
     if canary.state is Verification.VERIFIED:
         return VERIFIED
     if canary.state is Verification.PENDING and before in {VERIFIED, WRONG_ANSWERS}:

@@ -6,9 +6,10 @@ Messages have only numbers of `status.transfer`, so that they change with these 
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from pdinference.api.names import Verification
 from pdinference.api.v1alpha1.status import TransferStatus, VerificationStatus
 from pdinference.planning.condition_changes import ConditionResult
-from pdinference.planning.transfer import Path, Verification
+from pdinference.planning.transfer import Path
 
 NO_REQUESTS: Final = "NoRequestsYet"
 TRANSFERRING: Final = "Transferring"
@@ -92,8 +93,8 @@ def _failing(numbers: TransferStatus, _path: Path) -> ConditionResult:
     found = (
         f"A test request through P and D{_revision(numbers)} failed"
         if numbers.verification.state == Verification.FAILED
-        else f"{_number(numbers.failed_percent)} % of KV transfers failed, and for {_number(numbers.expired_percent)} % "
-        "P released the KV cache before D had read it"
+        else f"{_number(numbers.failed_percent)} % of KV transfers failed, and {_number(numbers.expired_percent)} % "
+        "expired: P released the KV cache before D had read it"
     )
     return ConditionResult(
         "False", FAILING, f"{found}. Check the network between P and D, and the logs of D. {_see('failing')}"
