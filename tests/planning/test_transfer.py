@@ -189,8 +189,8 @@ def test_wrong_answers_stay_until_a_canary_shows_otherwise() -> None:
 
 def test_a_condition_of_a_later_version_is_no_obstacle() -> None:
     status = after(facts())
-    of(status).reason = "Later"
-    assert of(built(inputs(facts()), status)).reason == "Verified"
+    later = status.model_copy(update={"conditions": [of(status).model_copy(update={"reason": "Later"})]})
+    assert of(built(inputs(facts()), later)).reason == "Verified"
 
 
 def test_without_a_transfer_there_is_no_condition() -> None:

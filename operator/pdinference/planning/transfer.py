@@ -13,6 +13,8 @@ WINDOW_S: Final = 300.0
 GIGA: Final = 1e9
 _STEPS: Final = 20
 """Steps of a share in an outline."""
+_LARGEST: Final = 1e15
+"""Largest rate. The counts of pods are untrusted."""
 _LEAST_BYTES: Final = 1e8
 """Bytes in the window from which on a speed is computed. In small transfers the latency counts, not the speed."""
 
@@ -159,7 +161,7 @@ def rates(facts: TransferFacts, path: Path, decode_pods: int) -> Rates | None:
         expired=expired / transfers if transfers else 0.0,
         speed=_speed(counted.bytes, durations, counted.waiting_seconds),
         carried=counted.bytes / facts.seconds,
-        size=counted.bytes * path.ranks / counted.complete if counted.complete else None,
+        size=min(_LARGEST, counted.bytes * path.ranks / counted.complete) if counted.complete else None,
         under_way=under_way,
         busy=min(1.0, under_way, (counted.waiting_seconds or facts.seconds) / facts.seconds),
         of_first_token=_of_first_token(counted),
@@ -184,11 +186,15 @@ def _speed(moved: float, durations: float, waiting: float | None) -> float | Non
     """
     if moved < _LEAST_BYTES or durations <= 0:
         return None
-    return moved / min(durations, waiting) if waiting else moved / durations
+    return min(_LARGEST, moved / min(durations, waiting or durations))
 
 
 def _of_first_token(counted: Counted) -> float | None:
-    if not counted.complete or counted.transfer_seconds is None or counted.first_token_seconds <= 0:
+    if (
+        not counted.complete
+        or counted.transfer_seconds is None
+        or min(counted.first_tokens, counted.first_token_seconds) <= 0
+    ):
         return None
-    first_token = counted.first_token_seconds / counted.first_tokens
-    return min(1.0, counted.transfer_seconds / counted.complete / first_token)
+    transfer = counted.transfer_seconds / counted.complete
+    return min(1.0, transfer * counted.first_tokens / counted.first_token_seconds)
