@@ -5,7 +5,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from types import MappingProxyType
 from typing import Any
@@ -188,6 +188,7 @@ class Fleet:
     url: str = ""
     state: str = ""
     serving: Serving | None = None
+    settings: Settings | None = None
     _router: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def stop(self) -> None:
@@ -196,10 +197,17 @@ class Fleet:
 
     async def start(self, settings: Settings) -> None:
         """Start the router."""
+        self.settings = settings
         self.serving = await self._router.enter_async_context(serving(settings, self.pods, _nothing))
         self.url, self.state = (
             f"http://{settings.host}:{port}" for port in (self.serving.port, self.serving.state_port)
         )
+
+    async def restart(self, **settings: Any) -> None:
+        """Start the router again, with other settings."""
+        assert self.settings is not None
+        await self.stop()
+        await self.start(replace(self.settings, **settings))
 
     def __getitem__(self, name: str) -> Engine:
         return self.engines[name]
