@@ -73,6 +73,7 @@ class KvModel:
         for_decode: The prompts that P computed for D.
         alone: The prompts that P answered itself.
         refuses: Whether P refuses a request, by path and body.
+        d_refuses: Whether D refuses a request, by its body.
     """
 
     def __init__(self, world: Fleet, transfer: Transfer | None = None) -> None:
@@ -85,6 +86,7 @@ class KvModel:
         self.for_decode: list[Kv] = []
         self.alone: list[Kv] = []
         self.refuses: Callable[[str, dict[str, Any]], bool] = lambda _path, _body: False
+        self.d_refuses: Callable[[dict[str, Any]], bool] = lambda _body: False
         self._decode = world["d"]
         world["p"].fault = self._in_parameter
         world["d"].fault = self._in_decode
@@ -108,6 +110,8 @@ class KvModel:
         if request.path == "/v1/models":
             return web.json_response({"data": [{"id": "m", "max_model_len": self.longest}]})
         body = json.loads(await request.read())
+        if self.d_refuses(body):
+            return web.json_response({"error": {"message": "by the test", "code": 400}}, status=400)
         if (found := body.get("kv_transfer_params")) is None:
             return self._answer(_kv(body["prompt"]), self.noise, body)
         number = found["number"]

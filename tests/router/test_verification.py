@@ -128,9 +128,13 @@ async def test_without_counters_and_differences_nothing_is_claimed() -> None:
         assert (await sent(world, by)).state is Verification.NOT_APPLICABLE
 
 
-async def test_a_model_without_probabilities_is_judged_by_counters() -> None:
+@pytest.mark.parametrize("role", ["p", "d"])
+async def test_a_model_without_probabilities_is_judged_by_counters(role: str) -> None:
     async with model() as (world, served, by):
-        served.refuses = lambda _path, body: "logprobs" in body
+        if role == "p":
+            served.refuses = lambda _path, body: "logprobs" in body
+        else:
+            served.d_refuses = lambda body: "logprobs" in body
         found = await sent(world, by)
         assert found.state is Verification.VERIFIED
         assert math.isnan(found.distance)

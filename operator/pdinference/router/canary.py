@@ -126,7 +126,7 @@ class Canary:
 
     async def _send(self, parameter: Pod, decode: Pod) -> Outcome:
         part = await self._part(decode)
-        logprobs = await self._logprobs(parameter)
+        logprobs = await self._logprobs(parameter, decode)
         first, second = await prompts(part, _Tokenizer(self.dispatcher.session, parameter))
         before = await read_counts(decode, self.share)
         # P computes each prompt for D first: its own answer, after that, is from no other KV cache than the one that
@@ -147,13 +147,15 @@ class Canary:
             raise _NotApplicableError(f"the maximum length of {longest} tokens is below {length(part) + 1}")
         return part
 
-    async def _logprobs(self, parameter: Pod) -> int | None:
-        """Number of probabilities that the model may be asked for; None for none."""
-        for number in (_MOST_LIKELY, None):
-            answer = await self._completion(parameter, {**_body([0], number), "prompt": "a"})
-            if answer.status == HTTPStatus.OK:
-                return number
-        raise _NotApplicableError(f"{_COMPLETIONS} answers with status {answer.status}")
+    async def _logprobs(self, parameter: Pod, decode: Pod) -> int | None:
+        """Number of probabilities that both pods may be asked for; None for none."""
+        answers = [await self._completion(pod, _body("a", _MOST_LIKELY)) for pod in (parameter, decode)]
+        if all(answer.status == HTTPStatus.OK for answer in answers):
+            return _MOST_LIKELY
+        answer = await self._completion(parameter, _body("a", None))
+        if answer.status != HTTPStatus.OK:
+            raise _NotApplicableError(f"{_COMPLETIONS} answers with status {answer.status}")
+        return None
 
     async def _through(self, parameter: Pod, decode: Pod, body: Mapping[str, Any]) -> Distribution | None:
         """The answer through P and D."""
@@ -169,8 +171,8 @@ class Canary:
         """The answer of P. The salt keeps it from KV cache that it has."""
         return _distribution(_accepted(await self._completion(parameter, {**body, "cache_salt": str(uuid4())})))
 
-    async def _completion(self, parameter: Pod, body: Mapping[str, Any]) -> Whole:
-        return await _ask(self.dispatcher.session, parameter, "POST", _COMPLETIONS, body)
+    async def _completion(self, pod: Pod, body: Mapping[str, Any]) -> Whole:
+        return await _ask(self.dispatcher.session, pod, "POST", _COMPLETIONS, body)
 
     async def _arrived(self, decode: Pod, before: Counts, tokens: int) -> bool | None:
         """Whether D counted at least so many tokens whose KV cache came from P; None if it does not count them."""
@@ -223,8 +225,8 @@ def distance(one: Distribution | None, other: Distribution | None) -> float:
     return sum(abs(one.get(token, 0.0) - other.get(token, 0.0)) for token in one.keys() | other.keys()) / 2
 
 
-def _body(ids: list[int], logprobs: int | None) -> dict[str, Any]:
-    body = {"prompt": ids, "max_tokens": 1, "temperature": 0, "ignore_eos": True}
+def _body(prompt: list[int] | str, logprobs: int | None) -> dict[str, Any]:
+    body = {"prompt": prompt, "max_tokens": 1, "temperature": 0, "ignore_eos": True}
     return body if logprobs is None else {**body, "logprobs": logprobs, "return_tokens_as_token_ids": True}
 
 
