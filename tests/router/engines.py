@@ -5,7 +5,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from types import MappingProxyType
 from typing import Any
@@ -44,6 +44,7 @@ class Engine:
         self.arrived = asyncio.Event()
         self.left = asyncio.Event()
         self.healthy = True
+        self.engine_id = ENGINE_ID
         self.steps: Iterator[int] = count()
         self.counters: dict[str, float] = {}
         self.metrics = ""
@@ -105,7 +106,7 @@ class Engine:
                 return found
             await self.go_on.wait()
             if request.path == "/query":
-                return web.json_response({"0": {"engine_id": ENGINE_ID, "worker_addr": {}}})
+                return web.json_response({"0": {"engine_id": self.engine_id, "worker_addr": {}}})
             if self.role is P and self.bodies:
                 return web.json_response({"choices": [{"text": "0"}], "kv_transfer_params": PARAMS})
             return await self.answer(request)
@@ -188,6 +189,7 @@ class Fleet:
     url: str = ""
     state: str = ""
     serving: Serving | None = None
+    settings: Settings | None = None
     _router: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def stop(self) -> None:
@@ -196,10 +198,17 @@ class Fleet:
 
     async def start(self, settings: Settings) -> None:
         """Start the router."""
+        self.settings = settings
         self.serving = await self._router.enter_async_context(serving(settings, self.pods, _nothing))
         self.url, self.state = (
             f"http://{settings.host}:{port}" for port in (self.serving.port, self.serving.state_port)
         )
+
+    async def restart(self, **settings: Any) -> None:
+        """Start the router again, with other settings."""
+        assert self.settings is not None
+        await self.stop()
+        await self.start(replace(self.settings, **settings))
 
     def __getitem__(self, name: str) -> Engine:
         return self.engines[name]

@@ -14,6 +14,7 @@ from pdinference.api.names import (
     KvSource,
     TransferResult,
 )
+from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.loadmetrics.scraping.http_answer import LONGEST_BODY
 from pdinference.router import transfers
 from pdinference.router.transfers import Transfers
@@ -36,7 +37,7 @@ class Read:
     def __init__(self, world: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(transfers, "_AT_REST_S", 0.0)
         monkeypatch.setattr(transfers, "_BUSY_S", 0.0)
-        self._transfers = Transfers(world.pods)
+        self._transfers = Transfers(world.pods, Share())
         self._registry = CollectorRegistry()
         self._registry.register(self._transfers)
 
@@ -141,7 +142,7 @@ async def test_an_answer_without_end_or_sense_changes_nothing(text: str, monkeyp
 
 async def test_pods_without_requests_are_read_seldom() -> None:
     async with fleet("p", "d") as world:
-        found = Transfers(world.pods)
+        found = Transfers(world.pods, Share())
         for _ in range(3):
             await found.round()
         # The router of the fleet has read each pod, too.

@@ -46,7 +46,7 @@ class KvSource(StrEnum):
     """Where the KV cache of a prompt token in D is from; the label `source` of `METRIC_KV_PROMPT_TOKENS`."""
 
     PARAMETER = "parameter"
-    """From outside of D: a P pod, or a cache server."""
+    """vLLM's connector: from a P pod, a cache server, or a tier of D."""
     DECODE = "decode"
     """D computed it."""
     CACHE = "cache"

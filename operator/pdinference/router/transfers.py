@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -81,9 +81,9 @@ class Transfers(Collector):
     What a pod counted before its first reading is left out: it may be from before the router started.
     """
 
-    def __init__(self, pods: Pods) -> None:
+    def __init__(self, pods: Pods, share: Share) -> None:
         self._pods = pods
-        self._share = Share()
+        self._share = share
         self._readings: dict[Pod, _Reading] = {}
         self._totals: dict[Counter, float] = {}
 
@@ -151,12 +151,21 @@ async def read_counts(pod: Pod, share: Share) -> Counts:
         if counter is not None:
             found[counter] = found.get(counter, 0.0) + one.value  # over engines; NaN stays NaN
 
-    host, _, port = pod.observed.address.rpartition(":")
     try:
-        await fetch(host.strip("[]"), int(port), take, prefix=_PREFIX, share=share, seconds=_TIMEOUT_S)
+        await fetch_metrics(pod, take, share)
     except UnreadableError:
         return {}
     return {counter: value for counter, value in found.items() if not math.isnan(value)}
+
+
+async def fetch_metrics(pod: Pod, take: Callable[[bytes], None], share: Share) -> None:
+    """Call `take` with each line of vLLM's metrics of a pod.
+
+    Raises:
+        UnreadableError: The response is missing or cannot be used.
+    """
+    host, _, port = pod.observed.address.rpartition(":")
+    await fetch(host.strip("[]"), int(port), take, prefix=_PREFIX, share=share, seconds=_TIMEOUT_S)
 
 
 def _prompt_tokens(pod: Pod, labels: Mapping[bytes, bytes]) -> Counter | None:
