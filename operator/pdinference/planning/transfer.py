@@ -75,8 +75,8 @@ class Counted:
         expired: Requests whose KV cache P released before D had read it.
         bytes: Bytes of KV cache that D received.
         transfer_seconds: Sum of the durations of transfers.
-        waiting_seconds: Time in which at least one request waited for its first token from D.
-        first_tokens: Requests that had their first token.
+        waiting_seconds: Time in which at least one request or canary waited for its first token from D.
+        first_tokens: Requests, without canaries, that had their first token.
         first_token_seconds: Sum of their times to the first token.
     """
 
@@ -143,8 +143,7 @@ def rates(facts: TransferFacts, path: Path, decode_pods: int) -> Rates | None:
     """The numbers of the window; None without prompts in it."""
     counted = facts.counted
     prompts = counted.parameter_tokens + counted.decode_tokens + counted.cached_tokens
-    requests = counted.first_tokens > 0 or (counted.waiting_seconds or 0.0) > 0
-    if facts.seconds <= 0 or prompts <= 0 or not requests:  # a canary is no request
+    if facts.seconds <= 0 or prompts <= 0 or counted.first_tokens <= 0:  # a canary alone has no first token
         return None
     shares = Rates(counted.parameter_tokens / prompts, counted.decode_tokens / prompts)
     if counted.complete is None or counted.bytes is None or counted.transfer_seconds is None:

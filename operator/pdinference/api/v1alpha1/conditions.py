@@ -240,7 +240,7 @@ TABLE: Final = (
     ConditionType(
         name=KV_TRANSFER,
         when={
-            "True": "KV cache gets from P to D. `Verified`: a test request through both got the same answer as from P "
+            "True": "KV cache gets from P to D. `Verified`: a canary through both got the same answer as from P "
             "alone. `Transferring`: requests show it; its contents were not verified.",
             "False": "KV cache arrives wrong (`WrongAnswers`), transfers fail (`Failing`), D computes the prompts "
             "(`ComputedByDecode`), or the transfer is the bottleneck (`Saturated`) or slower than the hardware "

@@ -161,7 +161,7 @@ Rate = Annotated[float, Field(ge=0, le=1e15)]
 
 
 class VerificationStatus(ApiModel):
-    """The last test request of a router: through P and D, and through P alone."""
+    """The last canary of a router: through P and D, and through P alone."""
 
     state: str = ""
     """off, pending, verified, wrong_answer, computed_by_decode, failed or not_applicable."""
@@ -205,7 +205,7 @@ class TransferStatus(ApiModel):
     inferred_transport: str = ""
     """TCP or NVLinkOrRDMA, inferred from the speed between GPUs; empty if unknown."""
     verification: VerificationStatus = Field(default_factory=VerificationStatus)
-    """The last test request."""
+    """The last canary."""
 
 
 class Status(ApiModel):

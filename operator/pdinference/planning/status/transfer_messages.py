@@ -50,7 +50,7 @@ def _verified(numbers: TransferStatus, _path: Path) -> ConditionResult:
     return ConditionResult(
         "True",
         VERIFIED,
-        f"A test request through P and D{_revision(numbers)} got the answer of P alone{_compared(numbers)}.",
+        f"A canary through P and D{_revision(numbers)} got the answer of P alone{_compared(numbers)}.",
     )
 
 
@@ -78,7 +78,7 @@ def _slow(numbers: TransferStatus, path: Path) -> ConditionResult:
 
 def _computed_by_decode(numbers: TransferStatus, _path: Path) -> ConditionResult:
     found = (
-        f"D computed the prompt of a test request{_revision(numbers)}"
+        f"D computed the prompt of a canary{_revision(numbers)}"
         if numbers.verification.state == Verification.COMPUTED_BY_DECODE
         else f"D computed {_number(numbers.by_decode_percent)} % of its prompt tokens itself"
     )
@@ -91,7 +91,7 @@ def _computed_by_decode(numbers: TransferStatus, _path: Path) -> ConditionResult
 
 def _failing(numbers: TransferStatus, _path: Path) -> ConditionResult:
     found = (
-        f"A test request through P and D{_revision(numbers)} failed"
+        f"A canary through P and D{_revision(numbers)} failed"
         if numbers.verification.state == Verification.FAILED
         else f"{_number(numbers.failed_percent)} % of KV transfers failed, and {_number(numbers.expired_percent)} % "
         "expired: P released the KV cache before D had read it"
@@ -105,7 +105,7 @@ def _wrong_answers(numbers: TransferStatus, _path: Path) -> ConditionResult:
     return ConditionResult(
         "False",
         WRONG_ANSWERS,
-        f"A test request through P and D{_revision(numbers)} did not get the answer of P alone{_compared(numbers)}, so "
+        f"A canary through P and D{_revision(numbers)} did not get the answer of P alone{_compared(numbers)}, so "
         f"KV cache arrives wrong. Use another connector or version of vLLM. {_see('wrong-answers')}",
     )
 
