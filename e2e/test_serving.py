@@ -7,9 +7,12 @@ import copy
 import uuid
 from typing import Any
 
+import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.conftest import NAME, Serving
+from e2e.console import say
 from e2e.faults import kill_operators
 from e2e.install import OPERATOR_NAMESPACE, RELEASE, apply, install_operator
 from e2e.kubectl import KubectlError
@@ -17,7 +20,18 @@ from e2e.load import load
 from e2e.requests import chat, complete, load_adapter
 from e2e.transfer import transfer
 from e2e.waiting import conditions, wait_ready, wait_until
-from pdinference.api.names import ENGINE_PORT, ENGINE_ROLES, LABEL_NAME, LABEL_REVISION, LABEL_ROLE
+from pdinference.api.names import (
+    ENGINE_PORT,
+    ENGINE_ROLES,
+    LABEL_NAME,
+    LABEL_REVISION,
+    LABEL_ROLE,
+    METRIC_VERIFICATION,
+    METRIC_VERIFICATION_DISTANCE,
+    METRIC_VERIFICATION_LIMIT,
+    ROUTER_STATE_PORT,
+    Verification,
+)
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -73,6 +87,18 @@ def test_a_chat_completion_is_answered_and_its_kv_cache_moved_from_p_to_d(servin
     assert moved.computed_on_decode < BLOCK, "D computes at most what does not fill a block"
     assert moved.bytes > 0
     assert moved.failed == 0
+
+
+def test_the_router_tried_the_transfer_before_requests_came(serving: Serving) -> None:
+    (router,) = serving.kubectl.get("pods", "-l", f"{LABEL_NAME}={NAME},{LABEL_ROLE}=router")["items"]
+    with serving.kubectl.port_forward(f"pod/{router['metadata']['name']}", ROUTER_STATE_PORT) as url:
+        found = httpx.get(f"{url}/metrics", timeout=60, trust_env=False).raise_for_status().text
+    samples = [one for family in text_string_to_metric_families(found) for one in family.samples]
+    (state,) = (one.labels["state"] for one in samples if one.name == METRIC_VERIFICATION and one.value)
+    value = {one.name: one.value for one in samples if not one.labels}
+    say(f"{state}: {value[METRIC_VERIFICATION_DISTANCE]:.3g}, limit {value[METRIC_VERIFICATION_LIMIT]:.3g}")
+    assert state == Verification.VERIFIED
+    assert value[METRIC_VERIFICATION_DISTANCE] < value[METRIC_VERIFICATION_LIMIT]
 
 
 def test_the_status_has_what_vllm_measured_beside_what_was_planned(serving: Serving) -> None:

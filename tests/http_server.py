@@ -9,7 +9,11 @@ from aiohttp import web
 
 @asynccontextmanager
 async def served(
-    routes: Iterable[web.AbstractRouteDef], *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+    routes: Iterable[web.AbstractRouteDef],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
     """The port of a server with these routes."""
     app = web.Application()
@@ -17,8 +21,7 @@ async def served(
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, 0, ssl_context=tls).start()
-        port: int = runner.addresses[0][1]
-        yield port
+        await web.TCPSite(runner, host, port, ssl_context=tls).start()
+        yield runner.addresses[0][1]
     finally:
         await runner.cleanup()

@@ -133,6 +133,7 @@ CERT_MANAGER: Values = {"webhook": {"certManager": {"enabled": True}}}
 WITH_MONITOR: Values = {
     "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
     "dashboard": {"enabled": True, "labels": {"team": "serving"}},
+    "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
 }
 BATCH_CONFIG_MAPS: Values = {"rbac": {"batchConfigMaps": True}}
 KEDA: Values = {"autoscaling": {"keda": {"enabled": True, "prometheus": "http://prometheus.monitoring:9090"}}}

@@ -56,6 +56,11 @@ def test_it_gets_the_settings_of_the_spec(resource: Make, spec: dict[str, Any], 
     assert parsed(resource(router=spec)).items() >= options.items()
 
 
+@pytest.mark.parametrize("transfer", [{}, {"verification": "Warn"}, {"verification": "Off"}])
+def test_it_verifies_the_transfer_as_the_spec_says(resource: Make, transfer: dict[str, Any]) -> None:
+    assert parsed(resource(transfer=transfer))["verification"] == transfer.get("verification", "Required")
+
+
 def test_requests_wait_as_long_as_scale_to_zero_says(resource: Make) -> None:
     without, scaled = parsed(resource()), parsed(resource(**SLEEPY))
     assert (without["max_queued_requests"], without["max_wait_seconds"]) == (1000, 600)

@@ -61,7 +61,13 @@ class RouterProcess:
 @asynccontextmanager
 async def router(world: World, kubeconfig: Path, log: Path) -> AsyncIterator[RouterProcess]:
     port, state = free_port(), free_port()
-    line = [str(Path(sys.executable).with_name("pdinference")), "router", "run", "--host=127.0.0.1"]
+    line = [
+        str(Path(sys.executable).with_name("pdinference")),
+        "router",
+        "run",
+        "--host=127.0.0.1",
+        "--verification=Off",
+    ]
     line += [f"--port={port}", f"--state-port={state}", "--policy=round_robin"]
     line += [f"--namespace={world.namespace}", "--name=llama", f"--revision={REVISION}"]
     with log.open("wb") as output:

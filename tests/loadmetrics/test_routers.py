@@ -7,7 +7,16 @@ import pytest
 from aiohttp import web
 
 from pdinference.api import names
-from pdinference.api.names import METRIC_FALLBACK_AGE_SECONDS, METRIC_IDLE_SECONDS, METRIC_QUEUED_REQUESTS, Role
+from pdinference.api.names import (
+    METRIC_FALLBACK_AGE_SECONDS,
+    METRIC_IDLE_SECONDS,
+    METRIC_KV_PROMPT_TOKENS,
+    METRIC_QUEUED_REQUESTS,
+    METRIC_STAGES,
+    METRIC_VERIFICATION,
+    Role,
+    Verification,
+)
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import POD, RESOURCE, Owner
 from pdinference.loadmetrics.routers import RouterMonitor
@@ -24,6 +33,7 @@ class Routers:
     def __init__(self) -> None:
         self.held, self.idle, self.status = 0, 7.5, 200
         self.fallback_age = "+Inf"
+        self.transfer = ""
         self.asked = 0
         self.cache = Cache()
         self.changed: list[Owner] = []
@@ -37,7 +47,7 @@ class Routers:
         text = f"# TYPE {METRIC_QUEUED_REQUESTS} gauge\n{METRIC_QUEUED_REQUESTS} {self.held}\n"
         text += f"# TYPE {METRIC_IDLE_SECONDS} gauge\n{METRIC_IDLE_SECONDS} {self.idle}\n"
         text += f"# TYPE {METRIC_FALLBACK_AGE_SECONDS} gauge\n{METRIC_FALLBACK_AGE_SECONDS} {self.fallback_age}\n"
-        return web.Response(text=text, status=self.status)
+        return web.Response(text=text + self.transfer, status=self.status)
 
     def resource(self, **autoscaling: Any) -> None:
         body = {"metadata": self._metadata("llama"), "spec": {"autoscaling": autoscaling}}
@@ -168,3 +178,53 @@ async def test_what_is_no_number_is_not_known(routers: Routers, monitor: RouterM
     routers.idle = lie  # type: ignore[assignment]
     await rounds(monitor)
     assert monitor.activity(OWNER) is None
+
+
+def transfer(tokens: int, state: str = "verified") -> str:
+    return (
+        f'{METRIC_KV_PROMPT_TOKENS}{{source="parameter"}} {tokens}\n'
+        f'{METRIC_STAGES}_count{{stage="first_token"}} {tokens}\n'
+        f'{METRIC_VERIFICATION}{{state="{state}"}} 1\n'
+    )
+
+
+async def test_the_kv_transfer_is_what_one_router_pod_counts(routers: Routers, monitor: RouterMonitor) -> None:
+    routers.resource()
+    routers.pod()
+    await rounds(monitor)
+    assert monitor.transfer(OWNER) is None, "an older router"
+    routers.pod("router-1")
+    for tokens in (1000, 1500, 2000):
+        routers.now += 31
+        routers.transfer = transfer(tokens)
+        await rounds(monitor)
+    found = monitor.transfer(OWNER)
+    assert found is not None
+    assert (found.revision, found.canary.state, found.seconds) == ("rev", Verification.VERIFIED, 62)
+    assert (found.counted.parameter_tokens, found.counted.first_tokens) == (1000, 2000), "both pods have the same pods"
+    routers.status = 500
+    routers.now += 62
+    await rounds(monitor)
+    assert monitor.transfer(OWNER) is None
+
+
+async def test_a_change_of_the_kv_transfer_is_reported_and_rest_is_not(
+    routers: Routers, monitor: RouterMonitor
+) -> None:
+    routers.resource()
+    routers.pod()
+    routers.transfer = transfer(0, "pending")
+
+    async def changes(count: int) -> int:
+        routers.changed.clear()
+        for _ in range(count):
+            routers.now += 31
+            await rounds(monitor)
+        return len(routers.changed)
+
+    assert await changes(5) == 1, "known"
+    routers.transfer = transfer(0)
+    assert await changes(1) == 1, "verified"
+    routers.transfer = transfer(5000)
+    assert await changes(1) == 1, "requests"
+    assert await changes(30) <= 5, "their end, and once for each window"

@@ -5,7 +5,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from types import MappingProxyType
 from typing import Any
@@ -46,6 +46,9 @@ class Engine:
         self.healthy = True
         self.engine_id = ENGINE_ID
         self.steps: Iterator[int] = count()
+        self.counters: dict[str, float] = {}
+        self.metrics = ""
+        self.readings = 0
         self._runner: web.AppRunner | None = None
 
     @property
@@ -81,7 +84,10 @@ class Engine:
         return web.Response()
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(text=f'vllm:iteration_tokens_total_count{{engine="0"}} {next(self.steps)}\n')
+        self.readings += 1
+        lines = [f'vllm:iteration_tokens_total_count{{engine="0"}} {next(self.steps)}']
+        lines += [f"{name} {value}" for name, value in self.counters.items()]
+        return web.Response(text=self.metrics or "".join(f"{line}\n" for line in lines))
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
@@ -183,6 +189,7 @@ class Fleet:
     url: str = ""
     state: str = ""
     serving: Serving | None = None
+    settings: Settings | None = None
     _router: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def stop(self) -> None:
@@ -191,10 +198,17 @@ class Fleet:
 
     async def start(self, settings: Settings) -> None:
         """Start the router."""
+        self.settings = settings
         self.serving = await self._router.enter_async_context(serving(settings, self.pods, _nothing))
         self.url, self.state = (
             f"http://{settings.host}:{port}" for port in (self.serving.port, self.serving.state_port)
         )
+
+    async def restart(self, **settings: Any) -> None:
+        """Start the router again, with other settings."""
+        assert self.settings is not None
+        await self.stop()
+        await self.start(replace(self.settings, **settings))
 
     def __getitem__(self, name: str) -> Engine:
         return self.engines[name]

@@ -27,7 +27,13 @@ async def test_it_takes_as_many_files_as_the_container_allows() -> None:
         pods = [
             f"--{name}=127.0.0.1:{engine.port}" for name, engine in zip(("prefill", "decode"), engines, strict=True)
         ]
-        line = [str(Path(sys.executable).with_name("pdinference")), "router", "run", "--host=127.0.0.1"]
+        line = [
+            str(Path(sys.executable).with_name("pdinference")),
+            "router",
+            "run",
+            "--host=127.0.0.1",
+            "--verification=Off",
+        ]
         line += [f"--port={port}", f"--state-port={state}", "--drain-seconds=1", *pods]
         router = await asyncio.create_subprocess_exec("sh", "-c", f'ulimit -S -n {_FILES}; exec "$@"', "-", *line)
         stack.push_async_callback(router.wait)

@@ -136,6 +136,7 @@ def _printer_columns() -> list[Schema]:
         _column("URL", ".status.url", "Base URL for clients inside the cluster."),
         _column("P-Scaling", ".status.roles.parameter.scaling", "P: load per pod/target, range of pods.", priority=1),
         _column("D-Scaling", ".status.roles.decode.scaling", "D: load per pod/target, range of pods.", priority=1),
+        _column("KV", '.status.conditions[?(@.type=="KVTransfer")].reason', "KV transfer from P to D.", priority=1),
         _column(
             "Status",
             '.status.conditions[?(@.type=="Ready")].message',

@@ -41,6 +41,46 @@ class Role(StrEnum):
 ENGINE_ROLES = (Role.PARAMETER, Role.DECODE)
 SERVING_ROLES = (*ENGINE_ROLES, Role.ROUTER)
 
+
+class KvSource(StrEnum):
+    """Where the KV cache of a prompt token in D is from; the label `source` of `METRIC_KV_PROMPT_TOKENS`."""
+
+    PARAMETER = "parameter"
+    """vLLM's connector: from a P pod, a cache server, or a tier of D."""
+    DECODE = "decode"
+    """D computed it."""
+    CACHE = "cache"
+    """D had it from an earlier prompt."""
+
+
+class TransferResult(StrEnum):
+    """End of a transfer of KV cache; the label `result` of `METRIC_KV_TRANSFERS`."""
+
+    COMPLETE = "complete"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    """P released KV cache that no D pod had read in time."""
+
+
+class Verification(StrEnum):
+    """State of the verification of the KV transfer; the label `state` of `METRIC_VERIFICATION`."""
+
+    OFF = "off"
+    """The spec turns it off."""
+    PENDING = "pending"
+    """No canary has ended yet."""
+    VERIFIED = "verified"
+    """D's answer with the KV cache of P was right, and D computed none of what it could get."""
+    WRONG_ANSWER = "wrong_answer"
+    """D's answer with the KV cache of P differs from that of P alone."""
+    COMPUTED_BY_DECODE = "computed_by_decode"
+    """D computed the prompt itself: KV cache does not get from P to D. The answer is right."""
+    FAILED = "failed"
+    """The canary got no answer."""
+    NOT_APPLICABLE = "not_applicable"
+    """The model cannot be asked: no completions, or its maximum length is too short."""
+
+
 # Kubernetes' recommended labels, for users and dashboards.
 LABEL_APP = "app.kubernetes.io/name"
 LABEL_APP_INSTANCE = "app.kubernetes.io/instance"
@@ -108,6 +148,29 @@ METRIC_IDLE_SECONDS = "pdinference_router_idle_seconds"
 """Gauge of a router pod: seconds since its last request ended; 0 during requests."""
 METRIC_FALLBACK_AGE_SECONDS = "pdinference_router_last_prefill_fallback_seconds"
 """Gauge of a router pod: seconds since D last computed a prompt in place of P; infinite before."""
+METRIC_KV_PROMPT_TOKENS = "pdinference_router_kv_prompt_tokens_total"
+"""Counter of a router pod: prompt tokens of D by `source` of their KV cache, a `KvSource`. It and the next three sum
+up the counters of vLLM in all P and D pods of the revision since the router started. Absent if vLLM does not count."""
+METRIC_KV_TRANSFERS = "pdinference_router_kv_transfers_total"
+"""Counter of a router pod: transfers of KV cache by `result`, a `TransferResult`. Only the Nixl connector counts."""
+METRIC_KV_BYTES = "pdinference_router_kv_bytes_total"
+"""Counter of a router pod: bytes of KV cache in complete transfers."""
+METRIC_KV_TRANSFER_SECONDS = "pdinference_router_kv_transfer_seconds_total"
+"""Counter of a router pod: sum of the durations of complete transfers."""
+METRIC_DECODE_WAIT = "pdinference_router_decode_wait_seconds_total"
+"""Counter of a router pod: seconds in which at least one request to D waited for its first token."""
+METRIC_STAGES = "pdinference_router_stage_seconds"
+"""Histogram of a router pod: duration of the stages of requests."""
+METRIC_VERIFICATION = "pdinference_router_verification"
+"""Gauge of a router pod: 1 for the `state` that the verification of the KV transfer has, a `Verification`, else 0."""
+METRIC_VERIFICATION_AGE_SECONDS = "pdinference_router_verification_age_seconds"
+"""Gauge of a router pod: seconds since the last canary ended; infinite before."""
+METRIC_VERIFICATION_TOKENS = "pdinference_router_verification_tokens"
+"""Gauge of a router pod: prompt tokens of the last canary; 0 before."""
+METRIC_VERIFICATION_DISTANCE = "pdinference_router_verification_distance"
+"""Gauge of a router pod: distance between the answer through P and D and that of P alone, 0 to 1; NaN if unknown."""
+METRIC_VERIFICATION_LIMIT = "pdinference_router_verification_limit"
+"""Gauge of a router pod: distance from which on the answer counts as wrong; NaN if the model cannot show it."""
 
 OPERATOR_TLS_PORT = 8443
 """HTTPS port of the operator for the API server: admission webhooks and the external metrics API."""

@@ -10,6 +10,7 @@ import click
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.router import RouterPolicy, WhenNoPrefill
+from pdinference.api.v1alpha1.transfer import VerificationMode
 from pdinference.engine.connectors.handover import HANDOVERS
 
 if TYPE_CHECKING:
@@ -38,6 +39,13 @@ def router_command() -> None:
 @click.option("--prefill", multiple=True, metavar="HOST:PORT", help="A P server, in place of watched pods.")
 @click.option("--decode", multiple=True, metavar="HOST:PORT", help="A D server, in place of watched pods.")
 @click.option("--handover", type=click.Choice(tuple(HANDOVERS)), default="nixl", show_default=True)
+@click.option(
+    "--verification",
+    type=click.Choice(get_args(VerificationMode)),
+    default="Required",
+    show_default=True,
+    help="Whether the router becomes ready only after prompts of its own went through P and D with right answers.",
+)
 @click.option("--policy", type=click.Choice(get_args(RouterPolicy)), default="least_loaded", show_default=True)
 @click.option(
     "--when-no-prefill",
@@ -84,6 +92,7 @@ def run_command(
     prefill: tuple[str, ...],
     decode: tuple[str, ...],
     handover: str,
+    verification: VerificationMode,
     policy: str,
     when_no_prefill: str,
     max_wait_seconds: float,
@@ -115,7 +124,17 @@ def run_command(
     rules = Rules(HANDOVERS[handover], policies(policy), without, max_wait_seconds, max_queued_requests, migration)
     keys = None if api_keys_folder is None else Keys(api_keys_folder, dict(map(_key_limits, api_key_limit)))
     spans = exporting(otlp_endpoint) if otlp_endpoint else None
-    settings = Settings(rules, host, port, state_port, drain_seconds, keys=keys, tls_folder=tls_folder, spans=spans)
+    settings = Settings(
+        rules,
+        host,
+        port,
+        state_port,
+        drain_seconds,
+        verification=verification,
+        keys=keys,
+        tls_folder=tls_folder,
+        spans=spans,
+    )
 
     pods = Pods()
 

@@ -4,6 +4,8 @@ from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
 
+from pdinference.planning.scaling.gauges import LABEL_NAME, LABEL_NAMESPACE
+
 _FAST_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
@@ -33,6 +35,13 @@ class Metrics:
             "background_task_failures", "Long-lived tasks that ended by themselves; /healthz fails then.", "task"
         )
         self.resources = self._gauge("resources", "PDInferences, by whether they answer requests.", "ready")
+        self.kv_transfer = self._gauge(
+            "kv_transfer",
+            "1 for the reason of the condition KVTransfer of each PDInference.",
+            LABEL_NAMESPACE,
+            LABEL_NAME,
+            "reason",
+        )
         Info("pdinference_build", "The operator's version.", registry=self.registry).info(
             {"version": version("pdinference")}
         )

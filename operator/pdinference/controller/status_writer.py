@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from pdinference.api.names import Role
-from pdinference.api.v1alpha1 import Status
+from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.api.v1alpha1.base import ApiModel
-from pdinference.api.v1alpha1.conditions import READY
+from pdinference.api.v1alpha1.conditions import KV_TRANSFER, READY
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
@@ -18,6 +18,7 @@ from pdinference.cluster.kinds import RESOURCE_BY_NAME, Owner
 from pdinference.cluster.state.records import ResourceRecord
 from pdinference.controller.events import EventRecorder
 from pdinference.controller.metrics import Metrics
+from pdinference.planning.condition_changes import find
 from pdinference.planning.transitions import Transition, transitions
 
 _LOG = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class Reporter:
         self._events = events
         self._metrics = metrics
         self._ready: dict[Owner, bool] = {}
+        self._kv_transfer: dict[Owner, str] = {}
 
     async def report(
         self, resource: ResourceRecord, status: Status, *, loads: Mapping[Role, str] | None = None
@@ -46,6 +48,7 @@ class Reporter:
             loads: The load of each role on which its HPA based the current count, if known.
         """
         self._note_readiness(resource.owner, status)
+        self._note_kv_transfer(resource.owner, find(status.conditions, KV_TRANSFER))
         happened = transitions(status_of(resource), status, loads=loads or {})
         return await self.publish(resource, status, happened, revision=status.revision)
 
@@ -75,6 +78,7 @@ class Reporter:
     def forget(self, owner: Owner) -> None:
         """Drop a deleted resource from the metrics."""
         self._ready.pop(owner, None)
+        self._note_kv_transfer(owner, None)
         self._count()
 
     async def _write(self, resource: ResourceRecord, patch: dict[str, Any]) -> bool:
@@ -96,6 +100,14 @@ class Reporter:
     def _note_readiness(self, owner: Owner, status: Status) -> None:
         self._ready[owner] = any(c.type == READY and c.status == "True" for c in status.conditions)
         self._count()
+
+    def _note_kv_transfer(self, owner: Owner, condition: Condition | None) -> None:
+        before = self._kv_transfer.pop(owner, None)
+        if before is not None and (condition is None or condition.reason != before):
+            self._metrics.kv_transfer.remove(owner.namespace, owner.name, before)
+        if condition is not None:
+            self._kv_transfer[owner] = condition.reason
+            self._metrics.kv_transfer.labels(owner.namespace, owner.name, condition.reason).set(1)
 
     def _count(self) -> None:
         ready = sum(self._ready.values())

@@ -30,6 +30,7 @@ def router_command(resource: PDInference, revision: str, *, otlp_endpoint: str =
         "name": resource.metadata.name,
         "revision": revision,
         "handover": connector_of(resource.spec.transfer).handover.name,
+        "verification": resource.spec.transfer.verification,
         "policy": router.policy,
         "when-no-prefill": router.when_no_prefill,
         "max-wait-seconds": zero.max_wait_seconds if zero else _MAX_WAIT_SECONDS,

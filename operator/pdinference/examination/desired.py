@@ -8,7 +8,7 @@ from typing import Any
 
 from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.api.v1alpha1 import PDInference, defaults
+from pdinference.api.v1alpha1 import PDInference, Spec, defaults
 from pdinference.api.v1alpha1.model import Model
 from pdinference.checks import examine
 from pdinference.cluster.child import Child
@@ -22,6 +22,7 @@ from pdinference.planning.exposure import clients_authenticated
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.pinning import pinned
 from pdinference.planning.scaling.scale_spec import ScaleSpec
+from pdinference.planning.transfer import ON_CPU, Path
 
 _COMMIT, _SHORT_COMMIT = 40, 7
 
@@ -85,6 +86,7 @@ class Desired:
         progress_deadline: How long a roll-out may make no progress.
         sleeps_after: Seconds without a request until P and D scale to zero; None for never.
         decode_computes_prompts: Whether D computes prompts while no P pod is ready.
+        transfer_path: How the KV cache goes from P to D; None if it does not.
     """
 
     uid: str
@@ -105,6 +107,7 @@ class Desired:
     verifies_model: bool = False
     sleeps_after: int | None = None
     decode_computes_prompts: bool = True
+    transfer_path: Path | None = ON_CPU
 
     @property
     def autoscaled(self) -> tuple[Role, ...]:
@@ -169,6 +172,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         progress_deadline=timedelta(seconds=defaults.progress_deadline_seconds(spec)),
         sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
         decode_computes_prompts=spec.router.when_no_prefill == "Serve",
+        transfer_path=_path(spec),
     )
     return desired, children
 
@@ -189,6 +193,15 @@ def _service(resource: PDInference) -> Service:
         model=served_model_name(resource),
         tls_secret=router.tls.secret_name if router.tls else "",
         keys_secret=router.api_keys.secret_name if router.api_keys else "",
+    )
+
+
+def _path(spec: Spec) -> Path:
+    """How the KV cache goes from P to D."""
+    return Path(
+        gpus="CPU" not in {spec.parameter.accelerator.type, spec.decode.accelerator.type},
+        rdma=spec.transfer.rdma is not None,
+        ranks=spec.decode.parallelism.tensor,
     )
 
 

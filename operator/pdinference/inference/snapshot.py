@@ -25,6 +25,7 @@ from pdinference.planning.scale_target import ScalerState
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.fleet import Fleet
 from pdinference.planning.scaling.sleep_and_wake import Activity
+from pdinference.planning.transfer import TransferFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Snapshot:
         activity: Its requests, if it may scale to zero; None when unknown.
         now: Current time.
         fell_back: Whether D has recently computed prompts in place of P; None when unknown.
+        transfer: What the routers report of the KV transfer; None when unknown.
         invalid: The error of the stored spec; `desired` then follows from the last valid spec. Empty if it is valid.
         history_due: Whether to write the stored spec as the newest entry of the history, or to delete entries.
     """
@@ -54,6 +56,7 @@ class Snapshot:
     activity: Activity | None
     now: datetime
     fell_back: bool | None = None
+    transfer: TransferFacts | None = None
     invalid: str = ""
     history_due: bool = False
 

@@ -12,6 +12,7 @@ from pdinference.examination.desired import Desired
 from pdinference.inference.snapshot import Snapshot
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.sleep_and_wake import Activity
+from pdinference.planning.transfer import TransferFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Snapshotter:
         measured: Metrics of a resource's pods.
         activity: The requests of a resource; None when unknown.
         fell_back: Whether D has recently computed prompts of a resource in place of P; None when unknown.
+        transfer: What the routers of a resource report of its KV transfer; None when unknown.
         now: Current time.
         history_due: Whether a resource's history has to be written.
     """
@@ -31,6 +33,7 @@ class Snapshotter:
     measured: Callable[[Owner], MeasuredLoad] = lambda _: MeasuredLoad()
     activity: Callable[[Owner], Activity | None] = lambda _: None
     fell_back: Callable[[Owner], bool | None] = lambda _: None
+    transfer: Callable[[Owner], TransferFacts | None] = lambda _: None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     history_due: Callable[[ResourceRecord], bool] = lambda _: False
 
@@ -53,6 +56,7 @@ class Snapshotter:
             measured=self.measured(owner),
             activity=self.activity(owner),
             fell_back=self.fell_back(owner),
+            transfer=self.transfer(owner),
             now=self.now(),
             invalid=invalid,
             history_due=self.history_due(resource),

@@ -40,6 +40,8 @@ def _inputs(snapshot: Snapshot, plan: Plan, executed: ExecutionResult) -> Status
         scales_to_zero=desired.sleeps_after is not None,
         decode_computes_prompts=desired.decode_computes_prompts,
         fell_back=snapshot.fell_back,
+        transfer=snapshot.transfer,
+        transfer_path=desired.transfer_path,
         invalid=snapshot.invalid,
         activity_known=snapshot.activity is not None,
         asleep=plan.asleep and after.empty,

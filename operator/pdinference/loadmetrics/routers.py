@@ -1,10 +1,10 @@
-"""Reads the state of router pods: their requests, and whether D computes prompts in place of P."""
+"""Reads the state of router pods: their requests, whether D computes prompts in place of P, and the KV transfer."""
 
 import asyncio
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pdinference.api.names import (
@@ -21,7 +21,9 @@ from pdinference.loadmetrics.scraping.fetch import Share, fetch
 from pdinference.loadmetrics.scraping.rounds import Rounds
 from pdinference.loadmetrics.scraping.text_format import name_of, sample
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
+from pdinference.loadmetrics.transfers import TransferExposition, TransferWindow, transfer_facts
 from pdinference.planning.scaling.sleep_and_wake import Activity
+from pdinference.planning.transfer import WINDOW_S, TransferFacts, outline
 
 INTERVAL_S: Final = 1.0
 """Time between two rounds. A waiting request of a resource with scaleToZero is detected within this time."""
@@ -56,6 +58,7 @@ class _View(NamedTuple):
 
     queued: bool | None
     fell_back: bool | None
+    transfer: Hashable = None
 
 
 class RouterMonitor:
@@ -63,7 +66,7 @@ class RouterMonitor:
 
     Args:
         on_change: Called with a resource when its waiting requests appear, disappear, or become known or unknown, and
-            when D begins or ceases to compute prompts in place of P.
+            when D begins or ceases to compute prompts in place of P, and when the KV transfer changes.
         interval: Seconds between two rounds.
         port: Port of the routers' state.
         clock: Monotonic clock, in seconds.
@@ -87,6 +90,7 @@ class RouterMonitor:
         self._port = port
         self._clock = clock
         self._reports: dict[str, _Report] = {}
+        self._transfers: dict[str, TransferWindow] = {}
         self._read_at: dict[str, float] = {}
         self._views: dict[Owner, _View] = {}
         self._owners: defaultdict[str, list[Owner]] = defaultdict(list)
@@ -122,6 +126,32 @@ class RouterMonitor:
         known = [report.fell_back for report in reports if report is not None and report.at >= oldest]
         return any(known) if known else None
 
+    def transfer(self, owner: Owner) -> TransferFacts | None:
+        """What the routers report of the KV transfer; None if no router pod has reported it recently."""
+        found = self._windows(owner)
+        if not found:
+            return None
+        (pod, window), *others = found
+        return transfer_facts(pod.summary.revision, window, (other for _, other in others))
+
+    def _windows(self, owner: Owner) -> list[tuple[PodRecord, TransferWindow]]:
+        """The router pods that report the KV transfer. The one whose counts are used is first, and stays so."""
+        oldest = self._clock() - _OTHERS_S - _FRESH_S
+        found = [
+            (pod, window)
+            for pod in self._routers(owner)
+            if (window := self._transfers.get(pod.uid)) is not None and window.latest.at >= oldest
+        ]
+        return sorted(found, key=lambda one: (one[0].summary.terminating, one[1].since, one[0].uid))
+
+    def _transfer_view(self, owner: Owner) -> Hashable:
+        """Changes when the status may have to: with what is reported, and each time a window has passed."""
+        facts = self.transfer(owner)
+        if facts is None:
+            return None
+        windows = int((self._clock() - self._windows(owner)[0][1].since) / WINDOW_S)
+        return outline(facts), windows
+
     def _targets(self) -> Mapping[str, Sequence[PodRecord]]:
         """The router pods to read now, by namespace."""
         owners = {pod.owner for _, pod in self._cache.pods.items() if pod.summary.role is Role.ROUTER}
@@ -132,6 +162,7 @@ class RouterMonitor:
         }
         live = {pod.uid for pods in routers.values() for pod in pods}
         self._reports = {uid: report for uid, report in self._reports.items() if uid in live}
+        self._transfers = {uid: window for uid, window in self._transfers.items() if uid in live}
         self._read_at = {uid: at for uid, at in self._read_at.items() if uid in live}
         self._views = {owner: view for owner, view in self._views.items() if owner in routers}
         # The pods show whether a resource has scaleToZero. The stored spec may be invalid and not in effect.
@@ -152,7 +183,7 @@ class RouterMonitor:
         """Report changes after a round of a namespace."""
         for owner in self._owners.get(namespace, ()):
             found = self.activity(owner) if owner in self._sleepers else None
-            view = _View(None if found is None else found.held, self.fell_back(owner))
+            view = _View(None if found is None else found.held, self.fell_back(owner), self._transfer_view(owner))
             if view != self._views.setdefault(owner, _View(None, None)):
                 self._views[owner] = view
                 self._on_change(owner)
@@ -172,8 +203,10 @@ class RouterMonitor:
             return
         self._read_at[pod.uid] = self._clock()
         values: dict[bytes, float] = {}
+        transfer = TransferExposition()
 
         def take(line: bytes) -> None:
+            transfer.take(line)
             if name_of(line) in {_QUEUED, _IDLE, _FALLBACK_AGE}:
                 found = sample(line)
                 values[found.name] = found.value
@@ -182,8 +215,19 @@ class RouterMonitor:
             await fetch(pod.address, self._port, take, prefix=_PREFIX, share=share, seconds=_TIMEOUT_S)
         except UnreadableError:
             return
+        self._note_transfer(pod, transfer)
         queued, idle = values.get(_QUEUED, math.nan), values.get(_IDLE, math.nan)
         activity = None if math.isnan(queued) or math.isnan(idle) else Activity(queued > 0, idle)
         fell_back = values.get(_FALLBACK_AGE, math.inf) <= _RECENT_S  # infinity is read as NaN
         if _FALLBACK_AGE in values or activity is not None:
             self._reports[pod.uid] = _Report(self._clock(), activity, fell_back)
+
+    def _note_transfer(self, pod: PodRecord, exposition: TransferExposition) -> None:
+        reading = exposition.reading(self._clock(), pod.summary.revision)
+        window = self._transfers.get(pod.uid)
+        if reading is None:
+            self._transfers.pop(pod.uid, None)
+        elif window is None:
+            self._transfers[pod.uid] = TransferWindow(reading)
+        else:
+            window.add(reading)

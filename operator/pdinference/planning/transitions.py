@@ -12,6 +12,7 @@ from pdinference.api.v1alpha1.conditions import (
     DEADLINE_REASONS,
     FINAL_REASONS,
     INVALID,
+    KV_TRANSFER,
     MODEL_READY,
     PROGRESSING,
     READY,
@@ -58,6 +59,7 @@ def transitions(old: Status, new: Status, *, loads: Mapping[Role, str] = _NO_LOA
     yield from _inactivity(_find(old, AUTOSCALING), _find(new, AUTOSCALING))
     yield from _limits(_find(old, AUTOSCALING), _find(new, AUTOSCALING))
     yield from _route(_find(old, ROUTE_ACCEPTED), _find(new, ROUTE_ACCEPTED))
+    yield from _transfer(_find(old, KV_TRANSFER), _find(new, KV_TRANSFER))
 
 
 def _rollout_started(old: Status, new: Status) -> Transition:
@@ -145,6 +147,16 @@ def _route(old: Condition | None, new: Condition | None) -> Iterator[Transition]
         yield Transition("Normal", "RouteAccepted", new.message)
     elif new.status == "False":
         yield Transition("Warning", "RouteNotAccepted", new.message)
+
+
+def _transfer(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
+    """A fault of the KV transfer was found, or is over."""
+    if new is None or (old is not None and old.reason == new.reason):
+        return
+    if new.status == "False":
+        yield Transition("Warning", f"KVTransfer{new.reason}", new.message)
+    elif new.status == "True" and old is not None and old.status == "False":
+        yield Transition("Normal", "KVTransferRecovered", new.message)
 
 
 def _find(status: Status, type_: str) -> Condition | None:

@@ -76,7 +76,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prefilled:
+class Prefilled:
     """A prompt that P has computed.
 
     Attributes:
@@ -133,7 +133,7 @@ class Dispatcher:
                 if pod is None:
                     continue
                 try:
-                    answer = await self._decode(stack, pod, call, record, prefilled)
+                    answer = await self.decode(stack, pod, call, record, prefilled)
                     break
                 except PodFailure as failure:
                     await stack.aclose()
@@ -150,21 +150,25 @@ class Dispatcher:
             record.decode = pod.observed.name
             yield answer
 
-    def _decode_pod(self, call: Call, failed: "_Failed", prefilled: _Prefilled | None) -> Pod | None:
+    def _decode_pod(self, call: Call, failed: "_Failed", prefilled: Prefilled | None) -> Pod | None:
         """A D pod: one that has not failed the call and gets KV cache from P, if there is one. None: there is no D."""
         pods = self._choices(Role.DECODE, failed) or self.pods.available(Role.DECODE)
         linked = pods if prefilled is None else [pod for pod in pods if self._links.usable(prefilled.pod, pod)]
         return self.rules.choose[Role.DECODE](linked or pods, call) if pods else None
 
-    async def _decode(
-        self, stack: AsyncExitStack, pod: Pod, call: Call, record: Record, prefilled: _Prefilled | None
+    async def decode(
+        self, stack: AsyncExitStack, pod: Pod, call: Call, record: Record, prefilled: Prefilled | None
     ) -> Whole | Stream:
-        """The answer of a D pod. Its connection is open until the end of the stack."""
+        """The answer of a D pod. Its connection is open until the end of the stack.
+
+        Raises:
+            PodFailure: It failed.
+        """
         params = None
         if prefilled is not None:
             self._links.used(prefilled.pod, pod)
             params = prefilled.params
-        with record.stage("first_token"):
+        with record.stage("first_token"), record.telemetry.metrics.decode_wait.one():
             sent = await stack.enter_async_context(
                 exchange(pod, self.session, call.tokens, stream=call.stream, reads=params is not None)
             )
@@ -185,7 +189,7 @@ class Dispatcher:
         record.fell_back(NO_KV_CACHE)
         return True
 
-    async def _prefilled(self, call: Call, record: Record, until: float) -> _Prefilled | None:
+    async def _prefilled(self, call: Call, record: Record, until: float) -> Prefilled | None:
         """Let P compute the prompt. None: D computes it."""
         failed = _Failed()
         reason = "no_pod"
@@ -199,7 +203,7 @@ class Dispatcher:
                 continue
             pod = self.rules.choose[Role.PARAMETER](pods, call)
             try:
-                return await self._prefill(pod, call, record)
+                return await self.prefill(pod, call, record)
             except HandoverError:
                 reason = "no_handover"
                 break
@@ -221,7 +225,14 @@ class Dispatcher:
         decode = self.pods.available(Role.DECODE)
         return self.rules.when_no_prefill != "Serve" or any(self._links.usable(parameter, pod) for pod in decode)
 
-    async def _prefill(self, pod: Pod, call: Call, record: Record) -> _Prefilled:
+    async def prefill(self, pod: Pod, call: Call, record: Record) -> Prefilled:
+        """Let a P pod compute the prompt.
+
+        Raises:
+            HandoverError: Its answer does not say where the KV cache is.
+            PodFailure: It failed.
+            RefusedError: It answered with an error.
+        """
         handover = self.rules.handover
         with record.stage("prefill"):
             prefill = await self._prepared(pod, record)
@@ -236,7 +247,7 @@ class Dispatcher:
             raise RefusedError(answer)
         self.pods.worked(pod)
         record.prefilled(pod.observed.name)
-        return _Prefilled(pod, handover.to_decode(prefill, _decoded(answer)))
+        return Prefilled(pod, handover.to_decode(prefill, _decoded(answer)))
 
     async def _prepared(self, pod: Pod, record: Record) -> Prefill:
         """A hand-over from a P pod, with the engine that its bootstrap server names.

@@ -9,10 +9,43 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from pdinference.api.names import METRIC_FALLBACK_AGE_SECONDS, METRIC_IDLE_SECONDS, METRIC_QUEUED_REQUESTS, Role
+from pdinference.api.names import (
+    METRIC_DECODE_WAIT,
+    METRIC_FALLBACK_AGE_SECONDS,
+    METRIC_IDLE_SECONDS,
+    METRIC_QUEUED_REQUESTS,
+    Role,
+)
 from pdinference.router.tracing import Tracer
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+
+class Overlap:
+    """Counts the time in which at least one of several activities is under way. Those that overlap count once."""
+
+    def __init__(self, seconds: Counter) -> None:
+        self._seconds = seconds
+        self._under_way = 0
+        self._counted_until = 0.0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """One activity."""
+        self.count()
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self.count()
+            self._under_way -= 1
+
+    def count(self) -> None:
+        """Count until now."""
+        now = time.monotonic()
+        if self._under_way:
+            self._seconds.inc(now - self._counted_until)
+        self._counted_until = now
 
 
 class Metrics:
@@ -33,6 +66,13 @@ class Metrics:
             ("stage",),
             buckets=_BUCKETS,
             registry=self.registry,
+        )
+        self.decode_wait = Overlap(
+            Counter(
+                METRIC_DECODE_WAIT.removesuffix("_total"),
+                "Seconds in which at least one request to D waited for its first bytes.",
+                registry=self.registry,
+            )
         )
         self.failures = Counter(
             "pdinference_router_pod_failures",

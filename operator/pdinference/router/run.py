@@ -18,7 +18,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 from opentelemetry import trace
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from pdinference.api.v1alpha1.transfer import VerificationMode
+from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.router.activity import Activity
+from pdinference.router.canary import Canary
 from pdinference.router.dispatch import Dispatcher, Rules
 from pdinference.router.keys import Keys
 from pdinference.router.monitor import Monitor
@@ -26,6 +29,8 @@ from pdinference.router.pods import Pods
 from pdinference.router.record import Metrics, Telemetry
 from pdinference.router.server import Front, Limits, client_session
 from pdinference.router.tracing import Tracer
+from pdinference.router.transfers import Transfers
+from pdinference.router.verification import Verifier
 from pdinference.serving.tls_context import CertificateError, TLSContext
 
 _LOG = logging.getLogger(__name__)
@@ -57,6 +62,7 @@ class Settings:
         stall: Seconds without a step of its engine after which a silent pod has failed.
         transfer: Seconds that the KV cache may take from P to a D that is idle or answers later requests. With the time
             until it is noticed, below the 30 s after which P releases the blocks (vLLM's kv_lease_duration).
+        verification: Whether the process becomes ready only after a canary has gone through.
         keys: API keys of clients; None admits every client.
         spans: Where spans go; None makes none.
         tls_folder: Where the Secret with the certificate for clients is mounted; None for HTTP.
@@ -71,6 +77,7 @@ class Settings:
     stall: float = 60.0
     transfer: float = 20.0
     limits: Limits = field(default_factory=Limits)
+    verification: VerificationMode = "Off"
     keys: Keys | None = None
     tls_folder: Path | None = None
     spans: trace.TracerProvider | None = None
@@ -125,16 +132,24 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         activity = Activity(pods, settings.rules.max_wait)
         metrics.queued.set_function(lambda: dispatcher.queued)
         metrics.idle.set_function(lambda: activity.idle_seconds)
-        front = Front(dispatcher, activity, Telemetry(metrics, Tracer(settings.spans)), settings.limits, settings.keys)
+        telemetry = Telemetry(metrics, Tracer(settings.spans))
+        front = Front(dispatcher, activity, telemetry, settings.limits, settings.keys)
         monitor = Monitor(pods, session, silence=settings.silence, stall=settings.stall, transfer=settings.transfer)
+        share = Share()
+        transfers = Transfers(pods, share)
+        verifier = Verifier(pods, Canary(dispatcher, telemetry, share), settings.verification)
+        metrics.registry.register(transfers)
+        metrics.registry.register(verifier)
         tasks = [
             asyncio.create_task(discover(), name="discovery"),
             asyncio.create_task(monitor.forever(), name="monitor"),
+            asyncio.create_task(transfers.forever(), name="transfers"),
+            asyncio.create_task(verifier.forever(), name="verification"),
         ]
         if settings.keys is not None:
             tasks.append(asyncio.create_task(settings.keys.forever(), name="keys"))
         stack.push_async_callback(_cancel, tasks)
-        state = await _server(_state(pods, metrics), settings.host, settings.state_port, drain_seconds=1.0)
+        state = await _server(_state(pods, verifier, metrics), settings.host, settings.state_port, drain_seconds=1.0)
         stack.push_async_callback(state.cleanup)
         tls = TLSContext()
         if settings.tls_folder is not None:
@@ -214,7 +229,7 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
-def _state(pods: Pods, metrics: Metrics) -> web.Application:
+def _state(pods: Pods, verifier: Verifier, metrics: Metrics) -> web.Application:
     async def measured(_request: web.Request) -> web.Response:
         return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
@@ -222,9 +237,11 @@ def _state(pods: Pods, metrics: Metrics) -> web.Application:
         return web.Response(text="ok")
 
     async def ready(_request: web.Request) -> web.Response:
-        if pods.first_complete is not None:
-            return web.Response(text="ok")
-        return web.Response(text="The router has not had a P pod and a D pod yet.", status=503)
+        if pods.first_complete is None:
+            return web.Response(text="The router has not had a P pod and a D pod yet.", status=503)
+        if verifier.refusal:
+            return web.Response(text=verifier.refusal, status=503)
+        return web.Response(text="ok")
 
     app = web.Application()
     app.add_routes([web.get("/metrics", measured), web.get("/healthz", healthy), web.get("/readyz", ready)])

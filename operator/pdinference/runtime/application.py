@@ -121,6 +121,7 @@ class Application:
             self.load_monitor.measured,
             self.load_monitor.activity,
             self.load_monitor.fell_back,
+            self.load_monitor.transfer,
             history_due=history.is_due,
         )
         inferences = Reconciler(

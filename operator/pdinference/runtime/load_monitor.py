@@ -26,6 +26,7 @@ from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.planning.batch import Progress
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.sleep_and_wake import Activity
+from pdinference.planning.transfer import TransferFacts
 from pdinference.runtime.settings import OperatorSettings
 from pdinference.runtime.tls_endpoint import TlsEndpoint
 
@@ -105,6 +106,10 @@ class LoadMonitor:
     def fell_back(self, owner: Owner) -> bool | None:
         """Whether D has recently computed prompts of a resource in place of P; None when unknown."""
         return self._routers.fell_back(owner)
+
+    def transfer(self, owner: Owner) -> TransferFacts | None:
+        """What the routers of a resource report of its KV transfer; None when unknown."""
+        return self._routers.transfer(owner)
 
     def progress(self, owner: Owner) -> Progress | None:
         """Counts of a batch; None while its runner does not report them."""

@@ -23,6 +23,7 @@ AUTOSCALING: Final = "Autoscaling"
 CLIENTS_AUTHENTICATED: Final = "ClientsAuthenticated"
 DECODE_COMPUTES_PROMPTS: Final = "DecodeComputesPrompts"
 ROUTE_ACCEPTED: Final = "RouteAccepted"
+KV_TRANSFER: Final = "KVTransfer"
 
 IMAGE_PULL: Final = "ImagePullBackOff"
 CRASH_LOOPING: Final = "CrashLooping"
@@ -235,6 +236,24 @@ TABLE: Final = (
         good="False",
         present="D has recently computed prompts in place of P",
         module="status.prompts",
+    ),
+    ConditionType(
+        name=KV_TRANSFER,
+        when={
+            "True": "KV cache gets from P to D. `Verified`: a canary through both got the same answer as from P "
+            "alone. `Transferring`: requests show it; its contents were not verified.",
+            "False": "KV cache arrives wrong (`WrongAnswers`), transfers fail (`Failing`), D computes the prompts "
+            "(`ComputedByDecode`), or the transfer is the bottleneck (`Saturated`) or slower than the hardware "
+            "(`Slow`).",
+            "Unknown": "Nothing was measured yet.",
+        },
+        reasons={
+            "True": frozenset({"Verified", "Transferring"}),
+            "False": frozenset({"WrongAnswers", "Failing", "ComputedByDecode", "Saturated", "Slow"}),
+            "Unknown": frozenset({"NoRequestsYet"}),
+        },
+        present="router pods report the KV transfer",
+        module="status.transfer",
     ),
     ConditionType(
         name=ROUTE_ACCEPTED,

@@ -154,6 +154,60 @@ class PlanStatus(ApiModel):
     """A device of D."""
 
 
+Percent = Annotated[int, Field(ge=0, le=100)]
+Share = Annotated[float, Field(ge=0, le=100)]
+"""A share in percent, with decimals."""
+Rate = Annotated[float, Field(ge=0, le=1e15)]
+
+
+class VerificationStatus(ApiModel):
+    """The last canary of a router: through P and D, and through P alone."""
+
+    state: str = ""
+    """off, pending, verified, wrong_answer, computed_by_decode, failed or not_applicable."""
+    revision: str = ""
+    """Revision that it went through."""
+    prompt_tokens: Count | None = None
+    """Tokens of its prompt."""
+    distance: Rate | None = None
+    """Distance between the two answers."""
+    limit: Rate | None = None
+    """From this distance on, the answer is wrong."""
+
+
+class TransferStatus(ApiModel):
+    """Measurements of the KV transfer in the last five minutes with requests. Numbers that are not known are absent."""
+
+    revision: str = ""
+    """Revision of P and D that they are of."""
+    observed_time: Moment | None = None
+    """Time of the last update. Small changes cause none."""
+    from_parameter_percent: Percent | None = None
+    """Share of D's prompt tokens whose KV cache came from P."""
+    by_decode_percent: Percent | None = None
+    """Share that D computed. The rest was in D's cache."""
+    failed_percent: Share | None = None
+    """Share of transfers that failed."""
+    expired_percent: Share | None = None
+    """Share of transfers whose KV cache P released before D had read it."""
+    gigabytes_per_second: Rate | None = None
+    """Speed while transfers are under way, at least."""
+    carried_gigabytes_per_second: Rate | None = None
+    """Mean over the five minutes."""
+    gigabytes_per_transfer: Rate | None = None
+    """Mean size of a transfer."""
+    concurrent_transfers: Rate | None = None
+    """Mean number of transfers under way for each D pod."""
+    busy_percent: Percent | None = None
+    """Share of time in which transfers are under way, at most."""
+    first_token_percent: Percent | None = None
+    """Share of the time to the first token that is transfer."""
+    inferred_transport: str = ""
+    """TCP or NVLinkOrRDMA, inferred from the speed between GPUs; empty if unknown."""
+    verification: VerificationStatus = Field(default_factory=VerificationStatus)
+    """The last canary."""
+
+
 class Status(ApiModel):
     """Observed state of a PDInference."""
 
@@ -171,6 +225,8 @@ class Status(ApiModel):
     """State of the model, if a Job downloads or inspects it."""
     plan: PlanStatus | None = None
     """Memory plan, if the facts about the model are known."""
+    transfer: TransferStatus | None = None
+    """Measurements of the KV transfer, if the routers report them."""
     last_progress_time: Moment | None = None
     """Time of the last progress of an unfinished roll-out."""
     conditions: Annotated[

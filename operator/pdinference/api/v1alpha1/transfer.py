@@ -12,6 +12,7 @@ NetworkDevice = Annotated[
     Field(max_length=64),
     Matches("^[A-Za-z0-9][A-Za-z0-9_.-]*(:[0-9]+)?$", "Write an RDMA device with its port, for example mlx5_0:1."),
 ]
+VerificationMode = Literal["Required", "Warn", "Off"]
 
 
 class RDMA(ApiModel):
@@ -75,6 +76,10 @@ class Transfer(ApiModel):
     on_failure: Literal["Recompute", "Fail"] = "Recompute"
     """What D does if the KV cache of a request does not arrive. Recompute: D prefills the prompt itself, which delays
     the answer. Fail: the request fails."""
+    verification: VerificationMode = "Required"
+    """Whether the KV transfer of a new revision is tried before requests go there: the router sends two prompts through
+    P and D and to P alone, and compares the answers. Required: a revision gets requests only after its answers were
+    right and D had the KV cache from P. Warn: the result is only reported. Off: nothing is tried."""
     rdma: RDMA | None = None
     """RDMA devices for P and D pods. Default: none; the KV cache moves over the pod network or within a node."""
     mooncake: Mooncake = Field(default_factory=Mooncake)

@@ -42,11 +42,13 @@ class Handover(ABC):
         name: Value of the router's option `--handover`.
         bootstrap_port: Port at which P names its engines (`GET /query`); None if the connector has no such server.
         members: Further members of the request to P.
+        chunk: Tokens of a prompt that move together, beside vLLM's blocks.
     """
 
     name: ClassVar[str]
     bootstrap_port: ClassVar[int | None] = None
     members: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    chunk: ClassVar[int] = 1
 
     @abstractmethod
     def to_prefill(self, prefill: Prefill) -> TransferParams | None:
@@ -125,6 +127,7 @@ class PromptHandover(Handover):
     """D finds the KV cache by the tokens of the prompt: SharedStorage, LMCache."""
 
     name = "prompt"
+    chunk = 256  # LMCache's default
 
     def to_prefill(self, _prefill: Prefill) -> None:
         """P stores the KV cache of every prompt."""

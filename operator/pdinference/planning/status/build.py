@@ -8,6 +8,7 @@ from pdinference.api.v1alpha1.conditions import (
     AUTOSCALING,
     CLIENTS_AUTHENTICATED,
     DECODE_COMPUTES_PROMPTS,
+    KV_TRANSFER,
     MEMORY_FITS,
     MODEL_READY,
     PINNED,
@@ -28,6 +29,7 @@ from pdinference.planning.status.prompts import decode_computes_prompts
 from pdinference.planning.status.ready import ready
 from pdinference.planning.status.roles import role_ready, role_status
 from pdinference.planning.status.route import route_accepted
+from pdinference.planning.status.transfer import transfer
 
 
 def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> Status:
@@ -43,6 +45,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         model_failure=model_failure(inputs, previous),
         late=late(since, inputs.progress_deadline, now),
     )
+    kv_transfer, transfer_numbers = transfer(inputs, previous, now)
     results = {
         READY: ready(inputs, first),
         **{ROLE_CONDITIONS[role]: role_ready(role, roles[role], problems[role]) for role in SERVING_ROLES},
@@ -53,6 +56,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         CLIENTS_AUTHENTICATED: inputs.clients_authenticated,
         AUTOSCALING: autoscaling(inputs),
         DECODE_COMPUTES_PROMPTS: decode_computes_prompts(inputs, previous),
+        KV_TRANSFER: kv_transfer,
         ROUTE_ACCEPTED: route_accepted(inputs),
     }
     fresh = build_conditions(results, generation=inputs.generation, now=now)
@@ -64,6 +68,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         roles=RolesStatus(**{role.value: status for role, status in roles.items()}),
         plan=_plan(inputs, previous),
         model=_model(inputs, previous),
+        transfer=transfer_numbers,
         last_progress_time=since,
         conditions=carry_over(fresh, previous.conditions),
     )

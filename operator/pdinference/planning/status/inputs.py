@@ -13,6 +13,7 @@ from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.limited import LimitReason
+from pdinference.planning.transfer import ON_CPU, Path, TransferFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class StatusInputs:
         scales_to_zero: Whether P and D may have no pods because no requests arrived.
         decode_computes_prompts: Whether D computes prompts while no P pod is ready (`router.whenNoPrefill: Serve`).
         fell_back: Whether D has recently computed prompts in place of P; None when unknown.
+        transfer: What the routers report of the KV transfer; None when unknown.
+        transfer_path: How the KV cache goes from P to D; None if it does not.
         asleep: Whether P and D have no pods because no requests arrived.
         invalid: The error of the stored spec; the other inputs then follow from the last valid spec. Empty if valid.
         activity_known: Whether all router pods report their requests.
@@ -66,6 +69,8 @@ class StatusInputs:
     scales_to_zero: bool = False
     decode_computes_prompts: bool = False
     fell_back: bool | None = None
+    transfer: TransferFacts | None = None
+    transfer_path: Path | None = ON_CPU
     asleep: bool = False
     activity_known: bool = True
     invalid: str = ""
@@ -83,6 +88,11 @@ class StatusInputs:
     def current_pods(self, role: Role) -> list[PodSummary]:
         """The role's pods of the target revision."""
         return [pod for pod in self.pods if pod.role is role and pod.revision == self.target and not pod.gone]
+
+    def ready_leaders(self, role: Role, revision: str) -> int:
+        """Number of ready pods of a role in a revision, without worker nodes."""
+        found = (pod for pod in self.pods if pod.role is role and pod.revision == revision and pod.node_rank == 0)
+        return sum(pod.ready for pod in found)
 
     @property
     def stopped(self) -> bool:

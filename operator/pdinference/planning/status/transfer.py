@@ -1,0 +1,148 @@
+"""The condition KVTransfer and `status.transfer`: whether KV cache gets from P to D, right and fast enough.
+
+At rest nothing changes: the numbers of the last window with requests remain, with their time.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from pdinference.api.names import Role, Verification
+from pdinference.api.v1alpha1 import Status
+from pdinference.api.v1alpha1.conditions import KV_TRANSFER
+from pdinference.api.v1alpha1.status import TransferStatus
+from pdinference.planning.condition_changes import ConditionResult, find
+from pdinference.planning.status.inputs import StatusInputs
+from pdinference.planning.status.transfer_messages import (
+    COMPUTED_BY_DECODE,
+    FAILING,
+    NO_REQUESTS,
+    SATURATED,
+    SLOW,
+    TRANSFERRING,
+    VERIFIED,
+    WRONG_ANSWERS,
+    condition,
+)
+from pdinference.planning.status.transfer_numbers import has_moved, transfer_numbers
+from pdinference.planning.transfer import (
+    FAULTS,
+    GIGA,
+    WINDOW_S,
+    Canary,
+    Path,
+    Rates,
+    TransferFacts,
+    rates,
+)
+
+_SEVERITY: Final = (
+    NO_REQUESTS,
+    TRANSFERRING,
+    VERIFIED,
+    SATURATED,
+    SLOW,
+    COMPUTED_BY_DECODE,
+    FAILING,
+    WRONG_ANSWERS,
+)
+"""The reasons. A later one takes precedence."""
+_OF_CANARY: Final = dict(zip(FAULTS, (WRONG_ANSWERS, COMPUTED_BY_DECODE, FAILING), strict=True))
+_PAUSE: Final = timedelta(seconds=WINDOW_S)
+"""Time between two writes, except for a more severe reason or a new revision."""
+
+
+class _Limit(NamedTuple):
+    """A limit with hysteresis: where a reason begins, and where it ends."""
+
+    begins: float
+    ends: float
+
+    def of(self, reason: str, before: str) -> float:
+        """The limit while `before` is the reason."""
+        return self.ends if reason == before else self.begins
+
+
+_FAILED: Final = _Limit(0.01, 0.005)
+_BY_DECODE: Final = _Limit(0.2, 0.1)
+_BUSY: Final = _Limit(0.8, 0.6)
+_TCP_SPEED: Final = _Limit(1.0 * GIGA, 1.25 * GIGA)
+"""TCP between two pods with GPUs carries 2.6 to 3.2 GB/s (docs/tuning.md)."""
+_RDMA_SPEED: Final = _Limit(5.0 * GIGA, 6.0 * GIGA)
+"""Slower RDMA is no faster than TCP."""
+
+
+def transfer(
+    inputs: StatusInputs, previous: Status, now: datetime
+) -> tuple[ConditionResult | None, TransferStatus | None]:
+    """The condition and the numbers; as last written while no router pod reports."""
+    path, facts = inputs.transfer_path, inputs.transfer
+    if path is None:
+        return None, None
+    last = find(previous.conditions, KV_TRANSFER)
+    if facts is None:
+        return None if last is None else ConditionResult(last.status, last.reason, last.message), previous.transfer
+    known = previous.transfer if last is not None and _is_of(previous.transfer, facts) else None
+    before = last.reason if known is not None and last is not None and last.reason in _SEVERITY else NO_REQUESTS
+    found = rates(facts, path, inputs.ready_leaders(Role.DECODE, facts.revision))
+    reason = _judge(facts.canary, found, path, before)
+    numbers = transfer_numbers(facts, found, path, known, now)
+    if known is not None and _is_kept(reason, before, numbers, known, now):
+        reason, numbers = before, known
+    return condition(reason, numbers, path), numbers
+
+
+def _is_of(known: TransferStatus | None, facts: TransferFacts) -> bool:
+    return known is not None and known.revision == facts.revision
+
+
+def _judge(canary: Canary, found: Rates | None, path: Path, before: str) -> str:
+    """The reason of the condition, from the last canary and the requests of the window."""
+    of_canary = _OF_CANARY.get(canary.state, NO_REQUESTS)
+    of_requests = _at_rest(canary, before) if found is None else _of_requests(canary, found, path, before)
+    return max(of_canary, of_requests, key=_SEVERITY.index)
+
+
+def _at_rest(canary: Canary, before: str) -> str:
+    """The reason while no request comes: what was found last, until a canary finds something else."""
+    if canary.state is Verification.VERIFIED:
+        newer = canary.age is not None and canary.age < WINDOW_S
+        # A canary is too small to measure a speed.
+        return before if before == SLOW or (before in {COMPUTED_BY_DECODE, FAILING} and not newer) else VERIFIED
+    if before == SATURATED:
+        return TRANSFERRING
+    if before in {VERIFIED, WRONG_ANSWERS} and canary.state is not Verification.PENDING:
+        return NO_REQUESTS
+    return before
+
+
+def _of_requests(canary: Canary, found: Rates, path: Path, before: str) -> str:
+    """The reason while requests come."""
+    if (found.failed or 0.0) + (found.expired or 0.0) >= _FAILED.of(FAILING, before):
+        return FAILING
+    if found.by_decode >= _BY_DECODE.of(COMPUTED_BY_DECODE, before) * (found.from_parameter + found.by_decode) > 0:
+        return COMPUTED_BY_DECODE
+    if (found.busy or 0.0) > _BUSY.of(SATURATED, before):
+        return SATURATED
+    slowest = (_RDMA_SPEED if path.rdma else _TCP_SPEED).of(SLOW, before)
+    if path.gpus and found.speed is not None and found.speed < slowest:
+        return SLOW
+    return _without_fault(canary, before)
+
+
+def _without_fault(canary: Canary, before: str) -> str:
+    if canary.state is Verification.VERIFIED:
+        return VERIFIED
+    if canary.state is Verification.PENDING and before in {VERIFIED, WRONG_ANSWERS}:
+        return before  # the router pod has restarted
+    return TRANSFERRING
+
+
+def _is_kept(reason: str, before: str, fresh: TransferStatus, known: TransferStatus, now: datetime) -> bool:
+    """Whether the written status stays, so that a load that varies a little causes no write."""
+    if _SEVERITY.index(reason) > _SEVERITY.index(before):
+        return False
+    if known.from_parameter_percent is None and fresh.from_parameter_percent is not None:
+        return False
+    if known.observed_time is not None and timedelta() <= now - known.observed_time < _PAUSE:
+        return True
+    return reason == before and not has_moved(fresh, known)

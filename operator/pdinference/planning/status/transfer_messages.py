@@ -1,0 +1,152 @@
+"""The reasons of the condition KVTransfer, and their messages.
+
+Messages have only numbers of `status.transfer`, so that they change with these alone.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pdinference.api.names import Verification
+from pdinference.api.v1alpha1.status import TransferStatus, VerificationStatus
+from pdinference.planning.condition_changes import ConditionResult
+from pdinference.planning.transfer import Path
+
+NO_REQUESTS: Final = "NoRequestsYet"
+TRANSFERRING: Final = "Transferring"
+VERIFIED: Final = "Verified"
+SATURATED: Final = "Saturated"
+SLOW: Final = "Slow"
+COMPUTED_BY_DECODE: Final = "ComputedByDecode"
+FAILING: Final = "Failing"
+WRONG_ANSWERS: Final = "WrongAnswers"
+
+
+def condition(reason: str, numbers: TransferStatus, path: Path) -> ConditionResult:
+    """The condition with a reason.
+
+    Args:
+        reason: One of those above.
+        numbers: What is written beside it.
+        path: How the KV cache goes.
+    """
+    return _CONDITIONS[reason](numbers, path)
+
+
+def _no_requests(numbers: TransferStatus, _path: Path) -> ConditionResult:
+    return ConditionResult(
+        "Unknown",
+        NO_REQUESTS,
+        f"No KV transfer of revision {numbers.revision} was measured yet{_state(numbers)}.",
+    )
+
+
+def _transferring(numbers: TransferStatus, _path: Path) -> ConditionResult:
+    return ConditionResult(
+        "True", TRANSFERRING, f"KV cache comes from P. Whether it is right was not verified{_state(numbers)}."
+    )
+
+
+def _verified(numbers: TransferStatus, _path: Path) -> ConditionResult:
+    return ConditionResult(
+        "True",
+        VERIFIED,
+        f"A canary through P and D{_revision(numbers)} got the answer of P alone{_compared(numbers)}.",
+    )
+
+
+def _saturated(numbers: TransferStatus, _path: Path) -> ConditionResult:
+    return ConditionResult(
+        "False",
+        SATURATED,
+        f"KV transfers are under way {_number(numbers.busy_percent)} % of the time, "
+        f"{_number(numbers.concurrent_transfers)} at a time for each D pod. They carry "
+        f"{_number(numbers.carried_gigabytes_per_second)} GB/s, and each one has "
+        f"{_number(numbers.gigabytes_per_transfer)} GB. Requests wait for them before their first token."
+        f"{_transport(numbers)} {_see('saturated')}",
+    )
+
+
+def _slow(numbers: TransferStatus, path: Path) -> ConditionResult:
+    expected = "RDMA should give more than the 5 GB/s" if path.rdma else "2.6 to 3.2 GB/s were measured"
+    return ConditionResult(
+        "False",
+        SLOW,
+        f"KV cache moves at {_number(numbers.gigabytes_per_second)} GB/s; {expected} of TCP between pods with GPUs."
+        f"{_transport(numbers)} {_see('slow')}",
+    )
+
+
+def _computed_by_decode(numbers: TransferStatus, _path: Path) -> ConditionResult:
+    found = (
+        f"D computed the prompt of a canary{_revision(numbers)}"
+        if numbers.verification.state == Verification.COMPUTED_BY_DECODE
+        else f"D computed {_number(numbers.by_decode_percent)} % of its prompt tokens itself"
+    )
+    return ConditionResult(
+        "False",
+        COMPUTED_BY_DECODE,
+        f"{found}. Such requests take longer, and delay others on D. {_see('computed-by-decode')}",
+    )
+
+
+def _failing(numbers: TransferStatus, _path: Path) -> ConditionResult:
+    found = (
+        f"A canary through P and D{_revision(numbers)} failed"
+        if numbers.verification.state == Verification.FAILED
+        else f"{_number(numbers.failed_percent)} % of KV transfers failed, and {_number(numbers.expired_percent)} % "
+        "expired: P released the KV cache before D had read it"
+    )
+    return ConditionResult(
+        "False", FAILING, f"{found}. Check the network between P and D, and the logs of D. {_see('failing')}"
+    )
+
+
+def _wrong_answers(numbers: TransferStatus, _path: Path) -> ConditionResult:
+    return ConditionResult(
+        "False",
+        WRONG_ANSWERS,
+        f"A canary through P and D{_revision(numbers)} did not get the answer of P alone{_compared(numbers)}, so "
+        f"KV cache arrives wrong. Use another connector or version of vLLM. {_see('wrong-answers')}",
+    )
+
+
+_CONDITIONS: Final[Mapping[str, Callable[[TransferStatus, Path], ConditionResult]]] = {
+    NO_REQUESTS: _no_requests,
+    TRANSFERRING: _transferring,
+    VERIFIED: _verified,
+    SATURATED: _saturated,
+    SLOW: _slow,
+    COMPUTED_BY_DECODE: _computed_by_decode,
+    FAILING: _failing,
+    WRONG_ANSWERS: _wrong_answers,
+}
+
+
+def _state(numbers: TransferStatus) -> str:
+    state = numbers.verification.state
+    return f" (transfer.verification: {state.replace('_', ' ')})" if state else ""
+
+
+def _revision(numbers: TransferStatus) -> str:
+    revision = numbers.verification.revision
+    return f" of revision {revision}" if revision else ""
+
+
+def _compared(numbers: TransferStatus) -> str:
+    """What was compared, in brackets; empty if unknown."""
+    test: VerificationStatus = numbers.verification
+    if test.prompt_tokens is None or test.distance is None or test.limit is None:
+        return ""
+    return f" ({test.prompt_tokens} prompt tokens; distance {test.distance:g}, limit {test.limit:g})"
+
+
+def _transport(numbers: TransferStatus) -> str:
+    return f" The speed suggests {numbers.inferred_transport}." if numbers.inferred_transport else ""
+
+
+def _number(number: float | None) -> str:
+    return "?" if number is None else f"{number:g}"
+
+
+def _see(section: str) -> str:
+    return f"See docs/runbooks.md#{section}."

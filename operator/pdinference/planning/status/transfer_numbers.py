@@ -1,0 +1,107 @@
+"""`status.transfer`: the numbers of the KV transfer, rounded, and when they are worth a write."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from pdinference.api.v1alpha1.status import TransferStatus, VerificationStatus
+from pdinference.planning.transfer import GIGA, Path, Rates, TransferFacts
+
+_FASTEST_TCP: Final = 5.0
+"""GB/s. A faster transfer does not go by TCP."""
+_POINTS: Final = 10
+_RATIO: Final = 1.3
+
+
+def transfer_numbers(
+    facts: TransferFacts, found: Rates | None, path: Path, known: TransferStatus | None, now: datetime
+) -> TransferStatus:
+    """The numbers to write; those of the last window with requests if there are none now."""
+    fresh: dict[str, Any] = {
+        "revision": facts.revision,
+        "observed_time": now.replace(microsecond=0),
+        "verification": VerificationStatus(
+            state=facts.canary.state,
+            revision=facts.canary.revision,
+            prompt_tokens=_whole(facts.canary.tokens),
+            distance=_figures(facts.canary.distance),
+            limit=_figures(facts.canary.limit),
+        ),
+    }
+    if found is None:
+        return (known or TransferStatus()).model_copy(update=fresh)
+    speed = _figures(found.speed, GIGA)
+    return TransferStatus(
+        **fresh,
+        from_parameter_percent=round(100 * found.from_parameter),
+        by_decode_percent=round(100 * found.by_decode),
+        failed_percent=_small(found.failed),
+        expired_percent=_small(found.expired),
+        gigabytes_per_second=speed,
+        carried_gigabytes_per_second=_figures(found.carried, GIGA),
+        gigabytes_per_transfer=_figures(found.size, GIGA),
+        concurrent_transfers=_figures(found.under_way),
+        busy_percent=None if found.busy is None else round(100 * found.busy),
+        first_token_percent=None if found.of_first_token is None else round(100 * found.of_first_token),
+        inferred_transport=_transport(speed, path),
+    )
+
+
+def has_moved(fresh: TransferStatus, known: TransferStatus) -> bool:
+    """Whether numbers differ so far from the written ones that they are written again."""
+    if fresh.verification.state != known.verification.state:
+        return True
+    return any(is_far(getattr(known, name), getattr(fresh, name)) for name, is_far in _DISTANCES.items())
+
+
+def _far_in_points(old: float | None, new: float | None) -> bool:
+    return _appeared(old, new) or abs((old or 0) - (new or 0)) >= _POINTS
+
+
+def _far_in_failures(old: float | None, new: float | None) -> bool:
+    return _appeared(old, new) or ((old or 0) > 0) != ((new or 0) > 0) or abs((old or 0) - (new or 0)) >= 1
+
+
+def _far_in_ratio(old: float | None, new: float | None) -> bool:
+    if old is None or new is None:
+        return _appeared(old, new)
+    return max(old, new) > _RATIO * min(old, new)
+
+
+def _appeared(old: float | None, new: float | None) -> bool:
+    """Whether a number is there now that was not. One that lacks now, because little was moved, is no news."""
+    return old is None and new is not None
+
+
+_DISTANCES: Final[Mapping[str, Callable[[float | None, float | None], bool]]] = {
+    "from_parameter_percent": _far_in_points,
+    "by_decode_percent": _far_in_points,
+    "failed_percent": _far_in_failures,
+    "expired_percent": _far_in_failures,
+    "gigabytes_per_second": _far_in_ratio,
+    "busy_percent": _far_in_points,
+    "first_token_percent": _far_in_points,
+}
+"""When a number has moved so far that it is written again."""
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else round(number)
+
+
+def _figures(number: float | None, unit: float = 1.0) -> float | None:
+    """A number with two significant digits."""
+    return None if number is None else float(f"{number / unit:.2g}")
+
+
+def _small(share: float | None) -> float | None:
+    """A share in percent, in steps of 0.1; not 0 if it is not 0."""
+    return None if share is None else max(round(100 * share, 1), 0.1 if share > 0 else 0.0)
+
+
+def _transport(speed: float | None, path: Path) -> Literal["", "TCP", "NVLinkOrRDMA"]:
+    if speed is None or not path.gpus:
+        return ""
+    if speed > _FASTEST_TCP:
+        return "NVLinkOrRDMA"
+    return "" if path.rdma else "TCP"

@@ -1,0 +1,199 @@
+"""The KV transfer of a resource: what its routers measured over some minutes, and the numbers that follow from it."""
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Final
+
+from pdinference.api.names import Verification
+
+WINDOW_S: Final = 300.0
+"""Length of the window of measurements."""
+
+GIGA: Final = 1e9
+_STEPS: Final = 20
+"""Steps of a share in an outline."""
+_LARGEST: Final = 1e15
+"""Largest rate. The counts of pods are untrusted."""
+_LEAST_BYTES: Final = 1e8
+"""Bytes in the window from which on a speed is computed. In small transfers the latency counts, not the speed."""
+
+
+FAULTS: Final = (Verification.WRONG_ANSWER, Verification.COMPUTED_BY_DECODE, Verification.FAILED)
+"""Faults that a canary finds, the worst one first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """How the KV cache goes from P to D.
+
+    Attributes:
+        gpus: Whether P and D both have GPUs. The speed between CPUs is not judged.
+        rdma: Whether the spec has `transfer.rdma`.
+        ranks: Tensor-parallel ranks of a D pod, which transfer at the same time.
+    """
+
+    gpus: bool = False
+    rdma: bool = False
+    ranks: int = 1
+
+
+ON_CPU: Final = Path()
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """The last canary of a router pod; None where it did not report a number.
+
+    Attributes:
+        state: Its result.
+        revision: Revision of P and D that it went through.
+        age: Seconds since then.
+        tokens: Tokens of its prompt.
+        distance: How far the answer through P and D was from the answer of P alone.
+        limit: From this distance on, the answer is wrong.
+    """
+
+    state: Verification = Verification.OFF
+    revision: str = ""
+    age: float | None = None
+    tokens: float | None = None
+    distance: float | None = None
+    limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Counts of one router pod, at one moment or over a window. None where the connector has no such counter.
+
+    Attributes:
+        parameter_tokens: Prompt tokens of D whose KV cache came from P.
+        decode_tokens: Prompt tokens that D computed.
+        cached_tokens: Prompt tokens that were in D's cache.
+        complete: Transfers.
+        failed: Transfers that failed.
+        expired: Requests whose KV cache P released before D had read it.
+        bytes: Bytes of KV cache that D received.
+        transfer_seconds: Sum of the durations of transfers.
+        waiting_seconds: Time in which at least one request or canary waited for its first token from D.
+        first_tokens: Requests, without canaries, that had their first token.
+        first_token_seconds: Sum of their times to the first token.
+    """
+
+    parameter_tokens: float = 0.0
+    decode_tokens: float = 0.0
+    cached_tokens: float = 0.0
+    complete: float | None = None
+    failed: float | None = None
+    expired: float | None = None
+    bytes: float | None = None
+    transfer_seconds: float | None = None
+    waiting_seconds: float | None = None
+    first_tokens: float = 0.0
+    first_token_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TransferFacts:
+    """What the router pods of a resource report of its KV transfer.
+
+    Attributes:
+        revision: Revision of P and D that the counts are of.
+        canary: The last canary; the one with the worst fault, if there are faults.
+        seconds: Length of the window; 0 after a single reading.
+        counted: Counts within the window.
+    """
+
+    revision: str
+    canary: Canary = Canary()
+    seconds: float = 0.0
+    counted: Counted = Counted()
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Numbers of a window with requests. Shares are 0 to 1; None where the connector has no such counter.
+
+    Attributes:
+        from_parameter: Share of D's prompt tokens whose KV cache came from P.
+        by_decode: Share that D computed.
+        failed: Share of transfers that failed.
+        expired: Share of transfers whose KV cache P released before D had read it.
+        speed: Bytes a second while transfers were under way.
+        carried: Bytes a second over the whole window.
+        size: Bytes of a transfer.
+        under_way: Mean number of transfers under way for each D pod.
+        busy: Share of time in which transfers were under way.
+        of_first_token: Share of the time to the first token that is transfer.
+    """
+
+    from_parameter: float
+    by_decode: float
+    failed: float | None = None
+    expired: float | None = None
+    speed: float | None = None
+    carried: float | None = None
+    size: float | None = None
+    under_way: float | None = None
+    busy: float | None = None
+    of_first_token: float | None = None
+
+
+def rates(facts: TransferFacts, path: Path, decode_pods: int) -> Rates | None:
+    """The numbers of the window; None without prompts in it."""
+    counted = facts.counted
+    prompts = counted.parameter_tokens + counted.decode_tokens + counted.cached_tokens
+    if facts.seconds <= 0 or prompts <= 0 or counted.first_tokens <= 0:  # a canary alone has no first token
+        return None
+    shares = Rates(counted.parameter_tokens / prompts, counted.decode_tokens / prompts)
+    if counted.complete is None or counted.bytes is None or counted.transfer_seconds is None:
+        return shares
+    failed, expired = counted.failed or 0.0, counted.expired or 0.0
+    transfers = counted.complete + failed + expired
+    # Each rank counts its own transfers; those of one request are simultaneous.
+    durations = counted.transfer_seconds / path.ranks
+    under_way = durations / facts.seconds / max(1, decode_pods)
+    return Rates(
+        shares.from_parameter,
+        shares.by_decode,
+        failed=failed / transfers if transfers else 0.0,
+        expired=expired / transfers if transfers else 0.0,
+        speed=_speed(counted.bytes, durations, counted.waiting_seconds),
+        carried=counted.bytes / facts.seconds,
+        size=min(_LARGEST, counted.bytes * path.ranks / counted.complete) if counted.complete else None,
+        under_way=under_way,
+        busy=min(1.0, under_way, (counted.waiting_seconds or facts.seconds) / facts.seconds),
+        of_first_token=_of_first_token(counted),
+    )
+
+
+def outline(facts: TransferFacts) -> Hashable:
+    """Coarse steps of the facts. As long as they stay, the status does not change because of them."""
+    found = rates(facts, ON_CPU, decode_pods=1)
+    if found is None:
+        return facts.revision, facts.canary.state
+    shares = (found.by_decode, found.failed, found.expired, found.busy)
+    steps = tuple(math.ceil(_STEPS * (share or 0.0)) for share in shares)
+    return facts.revision, facts.canary.state, steps, round(2 * math.log2(1 + (found.speed or 0.0)))
+
+
+def _speed(moved: float, durations: float, waiting: float | None) -> float | None:
+    """Bytes a second while transfers are under way; None if too few were moved.
+
+    Transfers that overlap share the way, so the sum of durations gives too low a speed then. The time in which requests
+    waited counts overlapping ones once, but has the first step of D in it. Both are lower bounds.
+    """
+    if moved < _LEAST_BYTES or durations <= 0:
+        return None
+    return min(_LARGEST, moved / min(durations, waiting or durations))
+
+
+def _of_first_token(counted: Counted) -> float | None:
+    if (
+        not counted.complete
+        or counted.transfer_seconds is None
+        or min(counted.first_tokens, counted.first_token_seconds) <= 0
+    ):
+        return None
+    transfer = counted.transfer_seconds / counted.complete
+    return min(1.0, transfer * counted.first_tokens / counted.first_token_seconds)

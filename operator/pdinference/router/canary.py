@@ -1,0 +1,281 @@
+"""A canary: two prompts that nobody has sent before, through P and D, and to P alone. The answers have to be alike.
+
+bf16 is not exact, so what P and D answer to one prompt differs a little. How much is too much follows from what P
+answers to the two prompts, which differ in their first part alone.
+"""
+
+import asyncio
+import math
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
+from uuid import uuid4
+
+import aiohttp
+import msgspec
+from multidict import CIMultiDict
+
+from pdinference.api.names import METRIC_KV_PROMPT_TOKENS, KvSource, Verification
+from pdinference.engine.connectors.handover import HandoverError
+from pdinference.loadmetrics.scraping.exposition import Exposition, Reading
+from pdinference.loadmetrics.scraping.fetch import Share
+from pdinference.loadmetrics.scraping.unreadable import UnreadableError
+from pdinference.router.calls import Call
+from pdinference.router.canary_prompts import NoPromptError, length, prompts
+from pdinference.router.dispatch import Dispatcher, RefusedError
+from pdinference.router.exchange import PodFailure, Stream, Whole, exchange
+from pdinference.router.pods import Pod
+from pdinference.router.record import Record, Telemetry
+from pdinference.router.transfers import Counts, fetch_metrics, read_counts
+
+_COMPLETIONS: Final = "/v1/completions"
+_SHORTEST_PART: Final = 128
+"""Tokens. The default block size on GPUs (docs/tuning.md)."""
+_LONGEST_PART: Final = 8192
+_MOST_LIKELY: Final = 20
+"""Tokens whose probabilities are compared: vLLM's default for --max-logprobs."""
+_TELLS_APART: Final = 0.25
+"""Distance between the answers to the two prompts, from 0 to 1, below which a difference may be rounding."""
+_SHARE: Final = 1 / 8
+"""Limit for the distance between two answers to the same prompt, as a share of that. Rounding to bf16 makes 0.001 to
+0.03; the KV cache of the other prompt makes all of it."""
+_COUNTERS_S: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
+"""Times between readings of D's counters. vLLM counts after it has answered."""
+_ARRIVED: Final = (METRIC_KV_PROMPT_TOKENS, KvSource.PARAMETER)
+
+_T = TypeVar("_T")
+Distribution = Mapping[str, float]
+"""Probabilities of the most likely first tokens, with the sum 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a canary ended.
+
+    Attributes:
+        state: The outcome.
+        reason: What was compared, or why nothing was; for logs.
+        tokens: Prompt tokens of both prompts.
+        distance: Largest distance between the answers of P alone, and through P and D.
+        limit: Distance from which on they are different; NaN if the answers do not show it.
+    """
+
+    state: Verification
+    reason: str
+    tokens: int = 0
+    distance: float = math.nan
+    limit: float = math.nan
+
+
+class _NotApplicableError(Exception):
+    """The model cannot be asked."""
+
+
+class _Card(msgspec.Struct):
+    max_model_len: int | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Card]
+
+
+class _Tokens(msgspec.Struct):
+    tokens: list[int]
+
+
+class _Logprobs(msgspec.Struct):
+    top_logprobs: list[dict[str, float] | None]
+
+
+class _Choice(msgspec.Struct):
+    logprobs: _Logprobs | None = None
+
+
+class _Completion(msgspec.Struct):
+    choices: list[_Choice]
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """Sends canaries through the code that requests go through."""
+
+    dispatcher: Dispatcher
+    telemetry: Telemetry
+    share: Share
+
+    async def send(self, parameter: Pod, decode: Pod) -> Outcome:
+        """Send one canary through a P and a D pod."""
+        try:
+            return await self._send(parameter, decode)
+        except (_NotApplicableError, NoPromptError) as error:
+            return Outcome(Verification.NOT_APPLICABLE, str(error))
+        except HandoverError as error:
+            return Outcome(Verification.COMPUTED_BY_DECODE, str(error))
+        except PodFailure as failure:
+            return Outcome(Verification.FAILED, f"a pod failed: {failure.reason}")
+        except RefusedError as error:
+            return Outcome(Verification.FAILED, f"a pod answered with status {error.answer.status}")
+
+    async def serves(self, decode: Pod) -> bool:
+        """Whether a D pod has answered requests of clients. Canaries alone get one token each."""
+        reading = await self._reading(decode)
+        answers = reading.answer_lengths if reading is not None else None
+        return answers is not None and answers.total > answers.count
+
+    async def _send(self, parameter: Pod, decode: Pod) -> Outcome:
+        part = await self._part(decode)
+        logprobs = await self._logprobs(parameter, decode)
+        first, second = await prompts(part, _Tokenizer(self.dispatcher.session, parameter))
+        before = await read_counts(decode, self.share)
+        # P computes each prompt for D first: its own answer, after that, is from no other KV cache than the one that
+        # it handed over, or with a salt from none.
+        through = [await self._through(parameter, decode, _body(ids, logprobs)) for ids in (first, second)]
+        alone = [await self._alone(parameter, _body(ids, logprobs)) for ids in (first, second)]
+        arrived = await self._arrived(decode, before, 2 * (length(part) - part))
+        return _judged(2 * length(part), through, alone, arrived=arrived)
+
+    async def _part(self, decode: Pod) -> int:
+        """Tokens of the part in which the prompts differ: a block at least."""
+        reading = await self._reading(decode)
+        block = reading.cache.block_size if reading is not None and reading.cache is not None else 0
+        part = min(max(block, _SHORTEST_PART, self.dispatcher.rules.handover.chunk), _LONGEST_PART)
+        answer = await _ask(self.dispatcher.session, decode, "GET", "/v1/models", None)
+        longest = next((card.max_model_len for card in _decoded(answer, _Models).data if card.max_model_len), math.inf)
+        if longest <= length(part):
+            raise _NotApplicableError(f"the maximum length of {longest} tokens is below {length(part) + 1}")
+        return part
+
+    async def _logprobs(self, parameter: Pod, decode: Pod) -> int | None:
+        """Number of probabilities that both pods may be asked for; None for none."""
+        answers = [await self._completion(pod, _body("a", _MOST_LIKELY)) for pod in (parameter, decode)]
+        if all(answer.status == HTTPStatus.OK for answer in answers):
+            return _MOST_LIKELY
+        answer = await self._completion(parameter, _body("a", None))
+        if answer.status != HTTPStatus.OK:
+            raise _NotApplicableError(f"{_COMPLETIONS} answers with status {answer.status}")
+        return None
+
+    async def _through(self, parameter: Pod, decode: Pod, body: Mapping[str, Any]) -> Distribution | None:
+        """The answer through P and D."""
+        record = Record(f"canary-{uuid4()}", self.telemetry)
+        headers = CIMultiDict({"X-Request-Id": record.request_id, "Content-Type": "application/json"})
+        call = Call(_COMPLETIONS, msgspec.json.encode(body), json=True, split=True, headers=headers)
+        prefilled = await self.dispatcher.prefill(parameter, call, record)
+        async with AsyncExitStack() as stack:
+            answer = await self.dispatcher.decode(stack, decode, call, record, prefilled)
+        return _distribution(_accepted(answer))
+
+    async def _alone(self, parameter: Pod, body: Mapping[str, Any]) -> Distribution | None:
+        """The answer of P. The salt keeps it from KV cache that it has."""
+        return _distribution(_accepted(await self._completion(parameter, {**body, "cache_salt": str(uuid4())})))
+
+    async def _completion(self, pod: Pod, body: Mapping[str, Any]) -> Whole:
+        return await _ask(self.dispatcher.session, pod, "POST", _COMPLETIONS, body)
+
+    async def _arrived(self, decode: Pod, before: Counts, tokens: int) -> bool | None:
+        """Whether D counted at least so many tokens whose KV cache came from P; None if it does not count them."""
+        if _ARRIVED not in before:
+            return None
+        for pause in _COUNTERS_S:
+            await asyncio.sleep(pause)
+            counts = await read_counts(decode, self.share)
+            if counts.get(_ARRIVED, 0.0) - before[_ARRIVED] >= tokens:
+                return True
+        return False
+
+    async def _reading(self, pod: Pod) -> Reading | None:
+        exposition = Exposition()
+        try:
+            await fetch_metrics(pod, exposition.take, self.share)
+        except UnreadableError:
+            return None
+        return exposition.reading()
+
+
+def _judged(
+    tokens: int, through: list[Distribution | None], alone: list[Distribution | None], *, arrived: bool | None
+) -> Outcome:
+    """The outcome, from the answers to both prompts and D's counters."""
+    apart = distance(*alone)
+    worst = max(map(distance, through, alone))
+    told = apart >= _TELLS_APART
+    limit = _SHARE * apart if told else math.nan
+    if told and not worst <= limit:
+        words = f"the answers are {worst:.3g} apart, the limit is {limit:.3g}"
+        return Outcome(Verification.WRONG_ANSWER, words, tokens, worst, limit)
+    if arrived is False:
+        words = "D did not count the tokens of the prompts as coming from P"
+        return Outcome(Verification.COMPUTED_BY_DECODE, words, tokens, worst, limit)
+    if not told and arrived is None:
+        return Outcome(Verification.NOT_APPLICABLE, "neither answers nor counters show anything", tokens, worst, limit)
+    words = f"the answers are {worst:.3g} apart, the limit is {limit:.3g}"
+    if not told:
+        words = f"the model answers both prompts alike ({apart:.3g} apart), so only D's counters were compared"
+    elif arrived is None:
+        words += "; D has no counters"
+    return Outcome(Verification.VERIFIED, words, tokens, worst, limit)
+
+
+def distance(one: Distribution | None, other: Distribution | None) -> float:
+    """Total variation distance, 0 to 1; NaN if one is unknown."""
+    if one is None or other is None:
+        return math.nan
+    return sum(abs(one.get(token, 0.0) - other.get(token, 0.0)) for token in one.keys() | other.keys()) / 2
+
+
+def _body(prompt: list[int] | str, logprobs: int | None) -> dict[str, Any]:
+    body = {"prompt": prompt, "max_tokens": 1, "temperature": 0, "ignore_eos": True}
+    return body if logprobs is None else {**body, "logprobs": logprobs, "return_tokens_as_token_ids": True}
+
+
+@dataclass(frozen=True, slots=True)
+class _Tokenizer:
+    """The tokenizer of a pod."""
+
+    session: aiohttp.ClientSession
+    pod: Pod
+
+    async def __call__(self, text: str, opens: bool) -> list[int]:
+        answer = await _ask(self.session, self.pod, "POST", "/tokenize", {"prompt": text, "add_special_tokens": opens})
+        if answer.status != HTTPStatus.OK:
+            raise _NotApplicableError(f"/tokenize answers with status {answer.status}")
+        return _decoded(answer, _Tokens).tokens
+
+
+async def _ask(session: aiohttp.ClientSession, pod: Pod, method: str, path: str, body: Any) -> Whole:
+    """The answer of a pod."""
+    data = None if body is None else msgspec.json.encode(body)
+    async with exchange(pod, session, 0) as sent:
+        answer = await sent.begin(method, path, {"Content-Type": "application/json"}, data)
+    if isinstance(answer, Stream):
+        raise PodFailure("unexpected_stream")
+    return answer
+
+
+def _accepted(answer: Whole | Stream) -> Whole:
+    if isinstance(answer, Stream):
+        raise PodFailure("unexpected_stream")
+    if answer.status != HTTPStatus.OK:
+        raise RefusedError(answer)
+    return answer
+
+
+def _distribution(answer: Whole) -> Distribution | None:
+    """Probabilities of the first token; None if the answer has none."""
+    choices = _decoded(answer, _Completion).choices
+    logprobs = choices[0].logprobs if choices else None
+    first = logprobs.top_logprobs[0] if logprobs is not None and logprobs.top_logprobs else None
+    if first is None:
+        return None
+    weights = {token: math.exp(min(value, 0.0)) for token, value in first.items()}
+    whole = sum(weights.values())
+    return {token: weight / whole for token, weight in weights.items()} if whole else None
+
+
+def _decoded(answer: Whole, form: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(answer.body, type=form)
+    except (msgspec.MsgspecError, RecursionError):
+        raise PodFailure("malformed_answer") from None

@@ -1,0 +1,63 @@
+"""Two prompts that nobody has sent before. They differ in their first part alone, and the first token tells them apart.
+
+The first part names a word, and the end asks for it. Language models copy it from there, so the answer depends on KV
+cache at the far end of the prompt (induction; Olsson et al., 2022). The words between are random.
+"""
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+_PARTS: Final = 4.5
+"""The last block is not full, as in most prompts."""
+_WORDS: Final = (
+    *("amber", "basil", "cedar", "delta", "ember", "fable", "grove", "hazel", "ivory", "jolly", "kayak", "lemon"),
+    *("maple", "noble", "ocean", "pearl", "quiet", "river", "sugar", "tiger", "umber", "vivid", "water", "zebra"),
+)
+"""They begin differently, so their first tokens differ."""
+_WORDS_AT_A_TIME: Final = 100
+_MOST_PIECES: Final = 100
+
+Tokenize = Callable[[str, bool], Awaitable[list[int]]]
+"""Ids of a text's tokens; with those that begin a prompt, or without."""
+
+
+class NoPromptError(Exception):
+    """The tokenizer makes too few tokens of text."""
+
+
+def length(part: int) -> int:
+    """Tokens of a prompt.
+
+    Args:
+        part: Tokens of the part in which the prompts differ.
+    """
+    return int(_PARTS * part)
+
+
+async def prompts(part: int, tokenize: Tokenize) -> tuple[list[int], list[int]]:
+    """The ids of both prompts.
+
+    Raises:
+        NoPromptError: The tokenizer makes too few tokens of text.
+    """
+    name, *secrets = random.sample(_WORDS, 3)
+    question = await tokenize(f" The password of {name} is", False)
+    between = await _at_least(length(part) - part, "", tokenize, opens=False)
+    first, second = [
+        (await _at_least(part, f"The password of {name} is {secret}. ", tokenize, opens=True))[:part]
+        for secret in secrets
+    ]
+    rest = between[: length(part) - part - len(question)] + question
+    return first + rest, second + rest
+
+
+async def _at_least(number: int, text: str, tokenize: Tokenize, *, opens: bool) -> list[int]:
+    """Tokens of a text, and of random words after it."""
+    found: list[int] = []
+    for piece in range(_MOST_PIECES):
+        words = " ".join(random.choices(_WORDS, k=_WORDS_AT_A_TIME))  # noqa: S311 - no secret
+        found += await tokenize(f"{text}{words}" if not piece else f" {words}", opens and not piece)
+        if len(found) >= number:
+            return found
+    raise NoPromptError(f"{_MOST_PIECES * _WORDS_AT_A_TIME} words have fewer than {number} tokens")

@@ -1,0 +1,174 @@
+"""Counts the KV cache that moves from P to D: the counters of vLLM, over all pods and across their restarts."""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from pdinference.api.names import (
+    METRIC_KV_BYTES,
+    METRIC_KV_PROMPT_TOKENS,
+    METRIC_KV_TRANSFER_SECONDS,
+    METRIC_KV_TRANSFERS,
+    KvSource,
+    Role,
+    TransferResult,
+)
+from pdinference.loadmetrics.scraping.fetch import Share, fetch
+from pdinference.loadmetrics.scraping.text_format import name_of, sample
+from pdinference.loadmetrics.scraping.unreadable import UnreadableError
+from pdinference.router.pods import Pod, Pods
+
+_ROUND_S: Final = 1.0
+_BUSY_S: Final = 10.0
+"""Time between two readings of a pod that has requests, or whose counters moved."""
+_AT_REST_S: Final = 60.0
+_TIMEOUT_S: Final = 5.0
+_PREFIX: Final = b"vllm:"
+
+Counter = tuple[str, str]
+"""A series of the router: its name, and the value of its label; empty without one."""
+Counts = Mapping[Counter, float]
+
+_SOURCES: Final[Mapping[bytes, KvSource]] = {
+    b"external_kv_transfer": KvSource.PARAMETER,
+    b"local_compute": KvSource.DECODE,
+    b"local_cache_hit": KvSource.CACHE,
+}
+_PROMPT_TOKENS: Final = b"vllm:prompt_tokens_by_source_total"
+"""vllm/v1/metrics/loggers.py."""
+_BY_NIXL: Final[Mapping[bytes, Counter]] = {
+    b"vllm:nixl_bytes_transferred_count": (METRIC_KV_TRANSFERS, TransferResult.COMPLETE),
+    b"vllm:nixl_num_failed_transfers_total": (METRIC_KV_TRANSFERS, TransferResult.FAILED),
+    b"vllm:nixl_num_kv_expired_reqs_total": (METRIC_KV_TRANSFERS, TransferResult.EXPIRED),
+    b"vllm:nixl_bytes_transferred_sum": (METRIC_KV_BYTES, ""),
+    b"vllm:nixl_xfer_time_seconds_sum": (METRIC_KV_TRANSFER_SECONDS, ""),
+}
+"""vllm/distributed/kv_transfer/kv_connector/v1/nixl/stats.py. D counts what it pulls, P what it pushes."""
+_HELP: Final[Mapping[str, tuple[str, str]]] = {
+    METRIC_KV_PROMPT_TOKENS: ("source", "Prompt tokens of D by where their KV cache is from."),
+    METRIC_KV_TRANSFERS: ("result", "Transfers of KV cache from P to D."),
+    METRIC_KV_BYTES: ("", "Bytes of KV cache in complete transfers."),
+    METRIC_KV_TRANSFER_SECONDS: ("", "Sum of the durations of complete transfers."),
+}
+"""Label and description of each series."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Counters of a pod.
+
+    Attributes:
+        at: When they were read, on the clock of the event loop.
+        turn: The pod's last request at that time.
+        moved: Whether a counter had changed since the reading before.
+        counts: The counters; None if the pod has never answered.
+    """
+
+    at: float
+    turn: int
+    moved: bool
+    counts: Counts | None
+
+
+class Transfers(Collector):
+    """Reads the counters of P and D pods, and exports their growth since the router started.
+
+    What a pod counted before its first reading is left out: it may be from before the router started.
+    """
+
+    def __init__(self, pods: Pods, share: Share) -> None:
+        self._pods = pods
+        self._share = share
+        self._readings: dict[Pod, _Reading] = {}
+        self._totals: dict[Counter, float] = {}
+
+    async def forever(self) -> None:
+        """Read until cancelled."""
+        while True:
+            await self.round()
+            await asyncio.sleep(_ROUND_S)
+
+    async def round(self) -> None:
+        """Read each pod that is due."""
+        pods = [pod for pod in self._pods if pod.observed.ready]
+        self._readings = {pod: reading for pod, reading in self._readings.items() if pod in pods}
+        await asyncio.gather(*(self._read(pod) for pod in pods if self._is_due(pod)))
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """The series. Those that no pod reports are absent."""
+        for name, (label, description) in _HELP.items():
+            family = CounterMetricFamily(name, description, labels=[label] if label else [])
+            for (of, value), total in self._totals.items():
+                if of == name:
+                    family.add_metric([value] if label else [], total)
+            if family.samples:
+                yield family
+
+    def _is_due(self, pod: Pod) -> bool:
+        last = self._readings.get(pod)
+        if last is None:
+            return True
+        busy = pod.under_way or pod.turn != last.turn or last.moved
+        return asyncio.get_running_loop().time() - last.at >= (_BUSY_S if busy else _AT_REST_S)
+
+    async def _read(self, pod: Pod) -> None:
+        turn = pod.turn
+        counts = await read_counts(pod, self._share)
+        last = self._readings.get(pod)
+        before = last.counts if last is not None else None
+        moved = False
+        if counts and before is not None:
+            restarted = any(counts.get(counter, value) < value for counter, value in before.items())
+            moved = self._add({} if restarted else before, counts)
+            counts = counts if restarted else {**before, **counts}
+        elif counts:
+            self._add(counts, counts)
+        self._readings[pod] = _Reading(asyncio.get_running_loop().time(), turn, moved, counts or before)
+
+    def _add(self, before: Counts, counts: Counts) -> bool:
+        """Add the growth to the totals. Whether there was any."""
+        growth = {counter: value - before.get(counter, 0.0) for counter, value in counts.items()}
+        for counter, number in growth.items():
+            self._totals[counter] = self._totals.get(counter, 0.0) + number
+        return any(growth.values())
+
+
+async def read_counts(pod: Pod, share: Share) -> Counts:
+    """The counters of a pod since its vLLM started. None if it does not answer, or has no such counters."""
+    found: dict[Counter, float] = {}
+
+    def take(line: bytes) -> None:
+        name = name_of(line)
+        if name not in _BY_NIXL and name != _PROMPT_TOKENS:
+            return
+        one = sample(line)
+        counter = _BY_NIXL.get(name) or _prompt_tokens(pod, one.labels)
+        if counter is not None:
+            found[counter] = found.get(counter, 0.0) + one.value  # over engines; NaN stays NaN
+
+    try:
+        await fetch_metrics(pod, take, share)
+    except UnreadableError:
+        return {}
+    return {counter: value for counter, value in found.items() if not math.isnan(value)}
+
+
+async def fetch_metrics(pod: Pod, take: Callable[[bytes], None], share: Share) -> None:
+    """Call `take` with each line of vLLM's metrics of a pod.
+
+    Raises:
+        UnreadableError: The response is missing or cannot be used.
+    """
+    host, _, port = pod.observed.address.rpartition(":")
+    await fetch(host.strip("[]"), int(port), take, prefix=_PREFIX, share=share, seconds=_TIMEOUT_S)
+
+
+def _prompt_tokens(pod: Pod, labels: Mapping[bytes, bytes]) -> Counter | None:
+    """The series of D's prompt tokens."""
+    source = _SOURCES.get(labels.get(b"source", b""))
+    return (METRIC_KV_PROMPT_TOKENS, source) if source is not None and pod.observed.role is Role.DECODE else None

@@ -1,0 +1,44 @@
+"""The alerts query existing metrics, with valid PromQL, and each one has a section in the runbooks."""
+
+import re
+from typing import Any
+
+import promql_parser
+import pytest
+
+from pdinference.api.v1alpha1.conditions import BY_NAME, KV_TRANSFER
+from pdinference.controller.metrics import Metrics
+from tests.charts.helm import WITH_MONITOR, HelmError, of_kind, only, rendered
+from tests.conftest import REPOSITORY
+
+RULE = only(rendered(WITH_MONITOR), "PrometheusRule")
+ALERTS: list[dict[str, Any]] = [rule for group in RULE["spec"]["groups"] for rule in group["rules"]]
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+def test_an_alert_queries_an_existing_metric_and_has_a_runbook(alert: dict[str, Any]) -> None:
+    promql_parser.parse(alert["expr"])
+    families = {family.name: family for family in Metrics().registry.collect()}
+    (name,) = re.findall(r"pdinference_\w+", alert["expr"])
+    assert name in families
+    metrics = Metrics()
+    metrics.kv_transfer.labels("ns", "llama", "Slow").set(1)
+    (sample,) = (one for family in metrics.registry.collect() if family.name == name for one in family.samples)
+    labels = set(re.findall(r"\w+(?==)|(?<=[(, ])inference_\w+", alert["expr"].partition(")) ==")[0]))
+    assert labels == sample.labels.keys()
+    page, _, section = alert["annotations"]["runbook"].partition("#")
+    lines = (REPOSITORY / page).read_text(encoding="utf-8").splitlines()
+    at = lines.index(f"## {section}")
+    assert f"`{alert['alert']}`" in lines[at + 2]
+
+
+def test_there_is_an_alert_for_each_fault() -> None:
+    reasons = {reason for alert in ALERTS for reason in re.findall(r'reason="(\w+)"', alert["expr"])}
+    assert reasons == BY_NAME[KV_TRANSFER].reasons["False"]
+
+
+def test_they_are_installed_only_on_demand_and_with_the_metrics_of_the_operator() -> None:
+    assert of_kind(rendered(), "PrometheusRule") == []
+    assert RULE["metadata"]["labels"]["release"] == "prometheus"
+    with pytest.raises(HelmError, match=r"metrics\.serviceMonitor\.enabled"):
+        rendered({"prometheusRule": {"enabled": True}})

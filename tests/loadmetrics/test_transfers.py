@@ -1,0 +1,116 @@
+"""What a router pod reports of the KV transfer, over a window."""
+
+import pytest
+
+from pdinference.api.names import Verification
+from pdinference.loadmetrics.transfers import TransferExposition, TransferReading, TransferWindow, transfer_facts
+from pdinference.planning.transfer import Canary, Counted
+
+TEXT = """
+pdinference_router_kv_prompt_tokens_total{source="parameter"} 900
+pdinference_router_kv_prompt_tokens_total{source="decode"} 100
+pdinference_router_kv_prompt_tokens_total{source="cache"} 50
+pdinference_router_kv_prompt_tokens_total{source="moon"} 7
+pdinference_router_kv_transfers_total{result="complete"} 10
+pdinference_router_kv_transfers_total{result="failed"} 1
+pdinference_router_kv_transfers_total{result="expired"} 2
+pdinference_router_kv_bytes_total 1e+09
+pdinference_router_kv_transfer_seconds_total 4
+pdinference_router_decode_wait_seconds_total 3
+pdinference_router_stage_seconds_sum{stage="queue"} 1
+pdinference_router_stage_seconds_sum{stage="prefill"} 2
+pdinference_router_stage_seconds_sum{stage="first_token"} 5
+pdinference_router_stage_seconds_sum{stage="tokens"} 100
+pdinference_router_stage_seconds_count{stage="first_token"} 9
+pdinference_router_stage_seconds_count{stage="prefill"} 8
+pdinference_router_verification{state="verified"} 1
+pdinference_router_verification{state="pending"} 0
+pdinference_router_verification_age_seconds +Inf
+pdinference_router_verification_tokens 512
+pdinference_router_verification_distance 0.01
+pdinference_router_verification_limit NaN
+"""
+COUNTED = Counted(900, 100, 50, 10, 1, 2, 1e9, 4, 3, 9, 8)
+
+
+def read(text: str, at: float = 0) -> TransferReading | None:
+    exposition = TransferExposition()
+    for line in text.encode().splitlines():
+        exposition.take(line)
+    return exposition.reading(at, "r1")
+
+
+def reading(
+    at: float, tokens: float, *, transfers: float | None = None, canary: Canary | None = None
+) -> TransferReading:
+    return TransferReading(at, Counted(parameter_tokens=tokens, complete=transfers), canary or Canary())
+
+
+def windowed(*readings: TransferReading) -> TransferWindow:
+    window = TransferWindow(readings[0])
+    for one in readings[1:]:
+        window.add(one)
+    return window
+
+
+def test_a_response_is_read() -> None:
+    found = read(TEXT)
+    assert found is not None
+    assert found.counted == COUNTED
+    assert found.canary == Canary(Verification.VERIFIED, "r1", tokens=512, distance=0.01)
+
+
+@pytest.mark.parametrize("lie", ["NaN", "-1", "1e999", "+Inf"])
+def test_a_number_that_is_none_counts_as_absent(lie: str) -> None:
+    found = read(TEXT.replace("1e+09", lie).replace(" 512", f" {lie}"))
+    assert found is not None
+    assert (found.counted.bytes, found.canary.tokens) == (None, None)
+
+
+def test_states_that_contradict_each_other_are_no_state() -> None:
+    found = read(TEXT.replace('"pending"} 0', '"pending"} 1'))
+    assert found is not None
+    assert found.canary.state is Verification.OFF
+
+
+def test_a_router_without_these_series_reports_nothing() -> None:
+    assert read('pdinference_router_stage_seconds_count{stage="first_token"} 9') is None
+    assert read('pdinference_router_verification{state="pending"} 1') is not None
+
+
+def test_a_window_has_the_counts_of_five_minutes() -> None:
+    window = windowed(*(reading(30 * number, 10 * number) for number in range(40)))
+    assert (window.seconds, window.counted.parameter_tokens) == (300, 100)
+
+
+def test_readings_every_second_do_not_shorten_the_window() -> None:
+    window = windowed(*(reading(number, number) for number in range(600)))
+    assert 270 <= window.seconds <= 330
+    assert window.counted.parameter_tokens == window.seconds
+    assert window.latest.at == 599
+
+
+@pytest.mark.parametrize(
+    "later", [reading(60, 5), reading(60, 200), reading(400, 300, transfers=9)], ids=["fell", "vanished", "gap"]
+)
+def test_a_restart_or_a_gap_begins_a_new_window(later: TransferReading) -> None:
+    window = windowed(reading(0, 10, transfers=1), reading(30, 100, transfers=2), later)
+    assert (window.seconds, window.since, window.counted.parameter_tokens) == (0, later.at, 0)
+
+
+def test_a_counter_that_appears_began_at_0() -> None:
+    assert windowed(reading(0, 10), reading(30, 20, transfers=3)).counted.complete == 3
+
+
+def test_pods_are_counted_by_one_router_and_requests_by_each() -> None:
+    def full(at: float, factor: float) -> TransferReading:
+        counted = Counted(900 * factor, waiting_seconds=20 * factor, first_tokens=9 * factor)
+        return TransferReading(at, counted, Canary(Verification.VERIFIED, "r1"))
+
+    window = windowed(full(0, 1), full(30, 2))
+    wrong = windowed(reading(0, 0, canary=Canary(Verification.WRONG_ANSWER, "r2")))
+    facts = transfer_facts("r1", window, [windowed(full(0, 1), full(30, 2)), wrong])
+    assert (facts.counted.parameter_tokens, facts.counted.first_tokens) == (900, 18)
+    assert facts.counted.waiting_seconds == 30, "no more than all of the time"
+    assert facts.canary == Canary(Verification.WRONG_ANSWER, "r2")
+    assert transfer_facts("r1", window, []).canary.state is Verification.VERIFIED

@@ -1,0 +1,296 @@
+"""A router is ready after a canary has gone through P and D, and finds each fault of the transfer."""
+
+import math
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from pdinference.api.names import (
+    METRIC_VERIFICATION,
+    METRIC_VERIFICATION_DISTANCE,
+    METRIC_VERIFICATION_LIMIT,
+    METRIC_VERIFICATION_TOKENS,
+    Verification,
+)
+from pdinference.engine.connectors.handover import HANDOVERS
+from pdinference.loadmetrics.scraping.fetch import Share
+from pdinference.router import canary, verification
+from pdinference.router.canary import Canary, Outcome
+from pdinference.router.choice import policies
+from pdinference.router.dispatch import Dispatcher, Rules
+from pdinference.router.record import Metrics, Telemetry
+from pdinference.router.tracing import Tracer
+from pdinference.router.verification import Verifier
+from tests.integration.world import until
+from tests.router.engines import Fleet, abort, fleet, hang, status
+from tests.router.kv_model import Half, HalfZeros, KvModel, Nothing, OthersBlocks, Transfer, Zeros
+
+FAULTS: Mapping[Verification, tuple[type[Transfer], ...]] = {
+    Verification.WRONG_ANSWER: (Zeros, OthersBlocks, HalfZeros),
+    Verification.COMPUTED_BY_DECODE: (Nothing, Half),
+}
+FAULTY = [(fault, state) for state, faults in FAULTS.items() for fault in faults]
+ANSWERS = "vllm:request_generation_tokens"
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canary, "_COUNTERS_S", (0.0, 0.0))
+    monkeypatch.setattr(verification, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(verification, "_LONGEST_PAUSE_S", 0.01)
+
+
+@asynccontextmanager
+async def model(transfer: Transfer | None = None) -> AsyncIterator[tuple[Fleet, KvModel, Canary]]:
+    async with fleet("p", "d") as world:
+        dispatcher = Dispatcher(world.pods, world.client, Rules(HANDOVERS["nixl"], policies("least_loaded")))
+        yield world, KvModel(world, transfer), Canary(dispatcher, Telemetry(Metrics(), Tracer(None)), Share())
+
+
+async def sent(world: Fleet, by: Canary) -> Outcome:
+    pods = {pod.observed.name: pod for pod in world.pods}
+    return await by.send(pods["p"], pods["d"])
+
+
+async def readiness(world: Fleet) -> tuple[int, str]:
+    async with world.client.get(f"{world.state}/readyz") as answer:
+        return answer.status, await answer.text()
+
+
+async def exported(world: Fleet) -> str:
+    async with world.client.get(f"{world.state}/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    (state,) = (line for line in lines if line.startswith(f"{METRIC_VERIFICATION}{{") and line.endswith(" 1.0"))
+    return state.split('"')[1]
+
+
+async def test_a_right_answer_with_the_kv_cache_of_p_is_verified() -> None:
+    async with model() as (world, served, by):
+        found = await sent(world, by)
+        assert found.state is Verification.VERIFIED, found.reason
+        assert found.distance == 0 < found.limit <= 1 / 8
+        first, second = served.for_decode
+        assert served.alone[1:] == [first, second]  # the first one asks whether the model may be asked
+        differ = [place for place, (one, other) in enumerate(zip(first, second, strict=True)) if one != other]
+        assert differ
+        assert max(differ) < 128
+        assert found.tokens == len(first) + len(second) == 2 * 576
+
+
+async def test_no_prompt_is_sent_twice() -> None:
+    async with model() as (world, served, by):
+        for _ in range(3):
+            await sent(world, by)
+        assert len({kv[:128] for kv in served.for_decode}) == 6
+
+
+@pytest.mark.parametrize(("fault", "state"), FAULTY)
+async def test_each_fault_of_the_transfer_is_found(fault: type[Transfer], state: Verification) -> None:
+    async with model(fault()) as (world, _, by):
+        found = await sent(world, by)
+        assert found.state is state, found.reason
+        assert found.tokens > 0
+
+
+@pytest.mark.parametrize("fault", FAULTS[Verification.WRONG_ANSWER])
+async def test_wrong_answers_are_found_without_counters(fault: type[Transfer]) -> None:
+    async with model(fault()) as (world, served, by):
+        world["d"].counters.clear()
+        served.counts = False
+        assert (await sent(world, by)).state is Verification.WRONG_ANSWER
+
+
+async def test_rounding_is_no_wrong_answer() -> None:
+    async with model() as (world, served, by):
+        served.noise = 0.002
+        found = await sent(world, by)
+        assert found.state is Verification.VERIFIED, found.reason
+        assert 0 < found.distance < found.limit
+
+
+@pytest.mark.parametrize(
+    ("fault", "state"), [(Transfer, Verification.VERIFIED), (Half, Verification.COMPUTED_BY_DECODE)]
+)
+async def test_a_model_that_answers_alike_is_judged_by_counters(fault: type[Transfer], state: Verification) -> None:
+    async with model(fault()) as (world, served, by):
+        served.sees = len
+        found = await sent(world, by)
+        assert found.state is state
+        assert math.isnan(found.limit)
+
+
+async def test_without_counters_and_differences_nothing_is_claimed() -> None:
+    async with model() as (world, served, by):
+        world["d"].counters.clear()
+        served.counts, served.sees = False, len
+        assert (await sent(world, by)).state is Verification.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize("role", ["p", "d"])
+async def test_a_model_without_probabilities_is_judged_by_counters(role: str) -> None:
+    async with model() as (world, served, by):
+        if role == "p":
+            served.refuses = lambda _path, body: "logprobs" in body
+        else:
+            served.d_refuses = lambda body: "logprobs" in body
+        found = await sent(world, by)
+        assert found.state is Verification.VERIFIED
+        assert math.isnan(found.distance)
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/tokenize"])
+async def test_a_model_that_cannot_be_asked_is_not_judged(path: str) -> None:
+    async with model() as (world, served, by):
+        served.refuses = lambda asked, _body: asked == path
+        found = await sent(world, by)
+        assert found.state is Verification.NOT_APPLICABLE
+        assert path in found.reason
+
+
+async def test_a_short_model_is_not_judged() -> None:
+    async with model() as (world, served, by):
+        served.longest = 576
+        assert (await sent(world, by)).state is Verification.NOT_APPLICABLE
+        served.longest = 577
+        assert (await sent(world, by)).state is Verification.VERIFIED
+
+
+@pytest.mark.parametrize("pod", ["p", "d"])
+@pytest.mark.parametrize(
+    "fault",
+    [status(500), abort, status(200, {"data": [{}], "tokens": [None], "choices": None})],
+    ids=["error", "dies", "malformed"],
+)
+async def test_a_pod_that_does_not_answer_is_no_wrong_answer(pod: str, fault: Any) -> None:
+    async with model() as (world, _, by):
+        world[pod].fault = fault
+        assert (await sent(world, by)).state is Verification.FAILED
+
+
+async def test_a_canary_that_gets_no_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "_LONGEST_S", 0.05)
+    async with model() as (world, _, by):
+        world["p"].fault = hang
+        verifier = Verifier(world.pods, by, "Required")
+        await verifier.once()
+        assert Verification.FAILED in verifier.refusal
+
+
+async def test_a_p_pod_that_hands_nothing_over_leaves_the_prompt_to_d() -> None:
+    async with model() as (world, served, by):
+        served.hands_over = False
+        assert (await sent(world, by)).state is Verification.COMPUTED_BY_DECODE
+
+
+@asynccontextmanager
+async def router(transfer: Transfer, mode: str) -> AsyncIterator[tuple[Fleet, KvModel]]:
+    """A router whose pods have the model from the start."""
+    async with fleet("p", "d") as world:
+        served = KvModel(world, transfer)
+        await world.restart(verification=mode)
+        yield world, served
+
+
+async def test_it_becomes_ready_when_the_kv_cache_arrives() -> None:
+    async with router(Zeros(), "Required") as (world, served):
+
+        async def told() -> bool:
+            return await exported(world) == Verification.WRONG_ANSWER
+
+        await until(told, "the wrong answer is found")
+        code, text = await readiness(world)
+        assert code == 503
+        assert "wrong_answer" in text
+        served.transfer = Transfer()
+
+        async def ready() -> bool:
+            return (await readiness(world))[0] == 200
+
+        await until(ready, "the router is ready")
+        assert await exported(world) == Verification.VERIFIED
+        assert await world.metric(METRIC_VERIFICATION_TOKENS) == 2 * 576
+        assert await world.metric(METRIC_VERIFICATION_DISTANCE) == 0 < await world.metric(METRIC_VERIFICATION_LIMIT)
+
+
+@pytest.mark.parametrize(("fault", "state"), FAULTY)
+async def test_a_fault_keeps_a_router_from_getting_ready(fault: type[Transfer], state: Verification) -> None:
+    async with model(fault()) as (world, _, by):
+        verifier = Verifier(world.pods, by, "Required")
+        assert Verification.PENDING in verifier.refusal
+        for _ in range(2):
+            await verifier.once()
+            assert state in verifier.refusal
+
+
+async def test_with_warn_it_is_ready_and_says_what_is_wrong() -> None:
+    async with router(Zeros(), "Warn") as (world, _):
+        assert (await readiness(world))[0] == 200
+
+        async def told() -> bool:
+            return await exported(world) == Verification.WRONG_ANSWER
+
+        await until(told, "the wrong answer is exported")
+        assert (await readiness(world))[0] == 200
+
+
+async def test_when_off_nothing_is_sent() -> None:
+    async with router(Zeros(), "Off") as (world, served):
+        assert (await readiness(world))[0] == 200
+        assert await exported(world) == Verification.OFF
+        assert not served.alone + served.for_decode
+
+
+async def test_a_verified_router_stays_ready_and_says_what_is_wrong_later() -> None:
+    async with model() as (world, served, by):
+        verifier = Verifier(world.pods, by, "Required")
+        await verifier.once()
+        served.transfer = Zeros()
+        await verifier.once()
+        assert not verifier.refusal
+        (states, *_) = verifier.collect()
+        assert [sample.labels["state"] for sample in states.samples if sample.value] == [Verification.WRONG_ANSWER]
+
+
+async def test_one_answer_that_differs_is_asked_again() -> None:
+    """Rounding can do that once."""
+
+    class Once(Zeros):
+        times = 0
+
+        def __call__(self, sent: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+            self.times += 1
+            return super().__call__(sent) if self.times <= 2 else (sent, len(sent))
+
+    async with model(Once()) as (world, _, by):
+        verifier = Verifier(world.pods, by, "Required")
+        await verifier.once()
+        assert not verifier.refusal
+
+
+@pytest.mark.parametrize("fault", [fault for fault, _ in FAULTY])
+async def test_a_revision_that_serves_already_is_not_lost_with_its_router(fault: type[Transfer]) -> None:
+    """The only router pod starts again while KV cache does not get through: D answers, as it did before."""
+    async with model(fault()) as (world, _, by):
+        for tokens, refused in ((7, True), (8, False)):  # 7 answers of one token are those of canaries
+            world["d"].counters |= {f"{ANSWERS}_count": 7, f"{ANSWERS}_sum": tokens}
+            verifier = Verifier(world.pods, by, "Required")
+            await verifier.once()
+            assert bool(verifier.refusal) == refused
+
+
+async def test_it_waits_for_pods() -> None:
+    async with model() as (world, served, by):
+        world.observe("p")
+        verifier = Verifier(world.pods, by, "Required")
+        await verifier.once()
+        assert Verification.PENDING in verifier.refusal
+        assert not served.for_decode
+
+
+def test_canaries_are_a_small_part_of_the_load() -> None:
+    verifier = Verifier(None, None, "Warn")  # type: ignore[arg-type]
+    assert verifier._pause(0.1) == 600
+    assert verifier._pause(2.0) == 2000
+    assert verifier._pause(60.0) == 3600
