@@ -72,9 +72,10 @@ class Desired:
     Attributes:
         spec: Digest of the spec.
         memory: Whether the model fits its devices.
-        pinned: Whether P is pinned to products; None where P has no accelerator.
+        pinned: Whether P is pinned to products; None where P has no accelerator, and without P.
         clients_authenticated: Whether clients outside the cluster need an API key; None where they reach no router.
         facts: The known facts of the model; when they change, the memory verdict may change.
+        roles: P and D, as far as the mode has them.
         replicas: `replicas` of each role; for autoscaled roles, the initial count.
         service: How clients inside the cluster reach it.
         fingerprints: Hash of each child's manifest; its keys are all desired children.
@@ -91,6 +92,7 @@ class Desired:
     generation: int
     spec: bytes
     revision: str
+    roles: tuple[Role, ...]
     replicas: Mapping[Role, int]
     service: Service
     fingerprints: Mapping[ChildKey, str]
@@ -151,11 +153,8 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         generation=record.generation,
         spec=digest(record.spec),
         revision=rendered.revision,
-        replicas={
-            Role.PARAMETER: spec.parameter.replicas,
-            Role.DECODE: spec.decode.replicas,
-            Role.ROUTER: spec.router.replicas,
-        },
+        roles=spec.engine_roles,
+        replicas={role: spec.of(role).replicas for role in spec.engine_roles} | {Role.ROUTER: spec.router.replicas},
         service=_service(resource),
         fingerprints={child.key: child.fingerprint for child in children},
         memory=examination.memory,

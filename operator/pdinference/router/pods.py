@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -113,14 +113,18 @@ class Pods:
     """All pods.
 
     Args:
+        roles: The roles that requests need.
         clock: Monotonic clock, in seconds.
 
     Attributes:
-        complete_since: When a P pod and a D pod became ready together; None while they are not.
+        complete_since: When a pod of each role became ready together; None while they are not.
         first_complete: When that was the case for the first time; None before.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, roles: Collection[Role] = ENGINE_ROLES, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.roles = roles
         self._clock = clock
         self._pods: dict[str, Pod] = {}
         self._changed = asyncio.Event()
@@ -139,7 +143,7 @@ class Pods:
             if observed.ready and not pod.observed.ready:
                 pod.failures, pod.paused_until = 0, 0.0
             pod.observed = observed
-        if not all(self._ready(role) for role in ENGINE_ROLES):
+        if not all(self._ready(role) for role in self.roles):
             self.complete_since = None
         elif self.complete_since is None:
             self.complete_since = self._clock()

@@ -221,10 +221,12 @@ def _state(pods: Pods, metrics: Metrics) -> web.Application:
     async def healthy(_request: web.Request) -> web.Response:
         return web.Response(text="ok")
 
+    roles = ", ".join(pods.roles)
+
     async def ready(_request: web.Request) -> web.Response:
         if pods.first_complete is not None:
             return web.Response(text="ok")
-        return web.Response(text="The router has not had a P pod and a D pod yet.", status=503)
+        return web.Response(text=f"The router has not had a ready pod of each role ({roles}) yet.", status=503)
 
     app = web.Application()
     app.add_routes([web.get("/metrics", measured), web.get("/healthz", healthy), web.get("/readyz", ready)])
