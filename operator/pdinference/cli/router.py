@@ -125,7 +125,7 @@ def run_command(
     spans = exporting(otlp_endpoint) if otlp_endpoint else None
     settings = Settings(rules, host, port, state_port, drain_seconds, keys=keys, tls_folder=tls_folder, spans=spans)
 
-    pods = Pods(rules.roles)
+    pods = Pods(roles=rules.roles)
 
     async def serve() -> None:
         await run(settings, pods, discover)

@@ -113,8 +113,8 @@ class Pods:
     """All pods.
 
     Args:
-        roles: The roles that requests need.
         clock: Monotonic clock, in seconds.
+        roles: The roles that there are.
 
     Attributes:
         complete_since: When a pod of each role became ready together; None while they are not.
@@ -122,7 +122,7 @@ class Pods:
     """
 
     def __init__(
-        self, roles: Collection[Role] = ENGINE_ROLES, *, clock: Callable[[], float] = time.monotonic
+        self, clock: Callable[[], float] = time.monotonic, *, roles: Collection[Role] = ENGINE_ROLES
     ) -> None:
         self.roles = roles
         self._clock = clock
