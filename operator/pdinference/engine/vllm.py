@@ -93,9 +93,10 @@ def served_model_name(resource: PDInference) -> str:
 
 def _environment(resource: PDInference, own: RoleSpec) -> list[EnvironmentVariable]:
     """The environment. User variables override defaults; api/v1alpha1/engine.py rejects variables of the operator."""
+    transfer = resource.spec.transfer if resource.spec.transfers_kv else None
     ours = [
         *_process_environment(),
-        *device_environment(own, resource.spec.rdma),
+        *device_environment(own, transfer),
         *model_environment(resource.spec.model),
         *parallel_environment(own.parallelism),
         *log_environment(own if own.log_level else resource.spec.engine),

@@ -121,9 +121,7 @@ class Pods:
         first_complete: When that was the case for the first time; None before.
     """
 
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, *, roles: Collection[Role] = ENGINE_ROLES
-    ) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, roles: Collection[Role] = ENGINE_ROLES) -> None:
         self.roles = roles
         self._clock = clock
         self._pods: dict[str, Pod] = {}

@@ -92,7 +92,11 @@ def _role(name: str, word: str, without: str = "") -> ConditionType:
             "False": "At least one pod is missing or not ready. The message says what to do.",
             "Unknown": _NO_VALID_SPEC,
         },
-        reasons={"True": frozenset({"AllReady"} | ({"Aggregated"} if without else set())), "False": _ROLE, "Unknown": frozenset({INVALID})},
+        reasons={
+            "True": frozenset({"AllReady"} | ({"Aggregated"} if without else set())),
+            "False": _ROLE,
+            "Unknown": frozenset({INVALID}),
+        },
         foreign=_KUBELET,
         module="status.roles",
     )

@@ -57,10 +57,7 @@ _D_HAS_THE_RANKS_OF_P = Rule(
     "(has(self.model.architecture) && self.parameter.parallelism.tensor % self.decode.parallelism.tensor == 0)",
     holds=lambda s: (
         s.decode.parallelism.tensor % s.parameter.parallelism.tensor == 0
-        or (
-            s.model.architecture is not None
-            and s.parameter.parallelism.tensor % s.decode.parallelism.tensor == 0
-        )
+        or (s.model.architecture is not None and s.parameter.parallelism.tensor % s.decode.parallelism.tensor == 0)
     ),
     field="decode.parallelism.tensor",
     message=FEWER_DECODE_RANKS,

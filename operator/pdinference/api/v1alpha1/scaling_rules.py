@@ -31,7 +31,9 @@ def _budget(spec: Any) -> int | None:
 
 def _fits(spec: Any) -> bool:
     budget = _budget(spec)
-    return budget is None or sum(spec.of(role).least_replicas * spec.of(role).gpus for role in spec.engine_roles) <= budget
+    return (
+        budget is None or sum(spec.of(role).least_replicas * spec.of(role).gpus for role in spec.engine_roles) <= budget
+    )
 
 
 def _enough_p(spec: Any) -> bool:
