@@ -7,24 +7,9 @@ import pytest
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.validation import InvalidResourceError, validated
+from tests.api.modes import CPU, IN_NO_MODE, ONLY_WITHOUT_P
 
 Make = Callable[..., dict[str, Any]]
-CPU = {"accelerator": {"type": "CPU"}}
-SCALED = {"autoscaling": {"minReplicas": 1, "maxReplicas": 4}}
-ONLY_WITHOUT_P: dict[str, dict[str, Any]] = {
-    "fewer ranks of D": {"parameter": {"parallelism": {"tensor": 2}}},
-    "a connector for GPUs": {"transfer": {"connector": "Mooncake", "mooncake": {"protocol": "tcp"}}, "decode": CPU},
-    "the ratio of one role": {"decode": SCALED, "autoscaling": {"ratio": {"min": {"parameter": 1}}}},
-    "a budget for D": {"decode": {"replicas": 2}, "autoscaling": {"gpuBudget": 2}},
-    "sleep of one role": {"decode": SCALED, "autoscaling": {"scaleToZero": {}}},
-}
-IN_NO_MODE: dict[str, dict[str, Any]] = {
-    "spec.parameter.nodePools": {"parameter": {"nodePools": [{}]}},
-    "spec.parameter.replicas": {"parameter": {"replicas": -1}},
-    "spec.decode.parallelism.pipeline": {"decode": {"parallelism": {"pipeline": 2}}},
-    "spec.autoscaling.gpuBudget": {"decode": {"replicas": 3}, "autoscaling": {"gpuBudget": 2}},
-    "spec.autoscaling.scaleToZero": {"parameter": SCALED, "autoscaling": {"scaleToZero": {}}},
-}
 
 
 @pytest.mark.parametrize("spec", ONLY_WITHOUT_P.values(), ids=ONLY_WITHOUT_P)

@@ -1,4 +1,4 @@
-"""A change of `spec.mode` is a roll-out: what serves stays until the other mode serves, also if the operator is killed."""
+"""A change of `spec.mode` is a roll-out: what serves stays until the other mode serves, also if the operator dies."""
 
 from collections.abc import Callable
 from typing import Any
@@ -106,7 +106,7 @@ async def test_an_operator_killed_at_any_write_of_a_switch_continues(world: Worl
 async def _killed_at(world: World, write: int) -> bool:
     """Switch until the n-th write; whether there were so many."""
     writes = [0]
-    note = world.api._note  # noqa: SLF001 - every request passes it
+    note = world.api._note
 
     def counted(verb: str, path: str) -> None:
         note(verb, path)
@@ -115,14 +115,14 @@ async def _killed_at(world: World, write: int) -> bool:
             if writes[0] > write:
                 raise ApiError(0, "Unreachable", "killed")
 
-    world.api._note = counted  # type: ignore[method-assign]  # noqa: SLF001
+    world.api._note = counted  # type: ignore[method-assign]
     for _ in range(3):
         await world.reconcile()
         if writes[0] <= write:
             world.roll_out()
     pods_of_p_end(world)
     await world.reconcile()
-    world.api._note = note  # type: ignore[method-assign]  # noqa: SLF001
+    world.api._note = note  # type: ignore[method-assign]
     return writes[0] > write
 
 

@@ -27,12 +27,11 @@ async def test_a_router_without_p_is_ready_with_a_d_pod() -> None:
         world.observe("d")
         async with world.client.get(f"{world.state}/readyz") as answer:
             assert answer.status == 200, "it had one"
-    async with fleet(rules=WHOLE) as world:
-        async with world.client.get(f"{world.state}/readyz") as answer:
-            assert (answer.status, await answer.text()) == (
-                503,
-                "The router has not had a ready pod of each role (decode) yet.",
-            )
+    async with fleet(rules=WHOLE) as world, world.client.get(f"{world.state}/readyz") as answer:
+        assert (answer.status, await answer.text()) == (
+            503,
+            "The router has not had a ready pod of each role (decode) yet.",
+        )
 
 
 async def test_with_a_handover_it_waits_for_p() -> None:
