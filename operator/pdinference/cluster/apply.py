@@ -1,7 +1,7 @@
 """Server-side apply of children that are missing or out of date, or that another manager has changed."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pdinference.api import names
@@ -45,11 +45,20 @@ class Applier:
 
     Args:
         concurrency: Maximum number of concurrent requests, over all resources.
+        applied: Called with the kind of each object that was applied.
     """
 
-    def __init__(self, api: ApiServer, cache: Cache, *, concurrency: int = 32) -> None:
+    def __init__(
+        self,
+        api: ApiServer,
+        cache: Cache,
+        *,
+        concurrency: int = 32,
+        applied: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._api = api
         self._cache = cache
+        self._applied = applied
         self._slots = asyncio.Semaphore(concurrency)
 
     async def apply(self, children: Iterable[Child], parent: Parent) -> Outcome:
@@ -117,6 +126,7 @@ class Applier:
             return
         if live is not None:
             self._cache.applied(child.key.kind, live)
+            self._applied(child.key.kind)
             outcome.applied.append(child.key)
 
     async def _create(self, child: Child, path: str, parent: Parent, outcome: Outcome) -> Json | None:

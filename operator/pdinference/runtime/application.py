@@ -5,7 +5,6 @@ import os
 import socket
 import uuid
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
 from pdinference.admission.webhook import admission_routes
@@ -14,7 +13,7 @@ from pdinference.batch.reconcile import BatchReconciler
 from pdinference.cluster.apply import Applier
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
-from pdinference.cluster.discovery import until_served
+from pdinference.cluster.discovery import ServedKinds
 from pdinference.cluster.history.store import History
 from pdinference.cluster.kinds import RESOURCES, Kind, Owner, watched
 from pdinference.cluster.replicas import ReplicaWriter
@@ -53,7 +52,7 @@ class Application:
         self.metrics = Metrics()
         self.supervisor = Supervisor(self.metrics)
         self.cache = Cache(self._note_unreadable)
-        self.until_served = partial(until_served, api)
+        self.served_kinds = ServedKinds(api)
         self.kinds = watched(keda=settings.render.keda is not None)
         self._queue: WorkQueue[Owner] = WorkQueue(self.metrics)
         identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
@@ -112,7 +111,7 @@ class Application:
 
     def _reconcilers(self, settings: OperatorSettings, api: ApiServer, events: EventRecorder) -> KindDispatcher:
         """A reconciler for each kind of resource; they share cache, applier and reporter."""
-        applier = Applier(api, self.cache, concurrency=settings.applies)
+        applier = Applier(api, self.cache, concurrency=settings.applies, applied=self.served_kinds.applied)
         reporter = Reporter(api, self.cache, events, self.metrics)
         examinations = Examinations(self.isolated.lanes["reconcile"])
         history = History(api, self.cache)

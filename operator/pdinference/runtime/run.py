@@ -142,7 +142,7 @@ class Operator:
                 freshness=self._application.freshness,
                 kubeconfig=self._settings.kubeconfig,
                 namespaces=self._settings.namespaces,
-                until_served=self._application.until_served,
+                until_served=self._application.served_kinds.until_served,
                 stop=halt,
                 ready=ready,
             ),
