@@ -56,3 +56,11 @@ def test_a_route_needs_keys_and_with_tls_a_policy(document: Make) -> None:
     assert not warnings(document, ROUTE | KEYS)
     assert "BackendTLSPolicy" in warnings(document, ROUTE | KEYS | TLS)["spec.router.route"]
     assert not warnings(document, KEYS | TLS)
+
+
+def test_fields_without_effect_are_named(document: Make) -> None:
+    spec = {"parameter": {"replicas": 3}, "transfer": {"onFailure": "Fail"}, "router": {"whenNoPrefill": "Wait"}}
+    found = examine(document(**spec, mode="Aggregated"), RenderSettings()).warnings
+    (warning,) = (one for one in found if one.field == "spec.mode")
+    assert ": spec.parameter, spec.transfer, spec.router.whenNoPrefill. " in warning.message
+    assert not examine(document(mode="Aggregated"), RenderSettings()).warnings

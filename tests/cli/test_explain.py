@@ -247,3 +247,23 @@ async def test_the_text_of_a_roll_out(document: Make, command: Command, golden: 
     text = text.replace(first, "aaaaaaaa").replace(second, "bbbbbbbb")
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "2026-11-22T12:00:00Z", text)
     golden(GOLDEN / "roll-out.txt", "".join(f"{line.rstrip()}\n" for line in text.splitlines()))
+
+
+async def test_a_change_of_the_mode_is_explained_by_the_roles_of_each_revision(
+    document: Make, command: Command
+) -> None:
+    world = World(document())
+    first = await at_rest(world)
+    world.edit(mode="Aggregated")
+    found = await command.found(world)
+    second = found["target"]
+    assert [(row["role"], row["revision"]) for row in found["roles"]] == [
+        ("parameter", first),
+        ("decode", second),
+        ("decode", first),
+        ("router", first),
+    ]
+    assert predicted(found) == await command.reconciled(world)
+    text = await command.run(world)
+    assert f"D: 0 of 1 pods of revision {second} are ready." in text
+    assert f"P: there is no workload of revision {second}" not in text

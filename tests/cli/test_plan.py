@@ -285,3 +285,12 @@ def test_tiers_are_told_in_tokens(config: Path, tmp_path: Path) -> None:
     assert "tokens in tier cpu" in result.output
     assert "524,288" in result.output
     assert "8,388,608" in result.output
+
+
+def test_without_p_the_plan_is_of_d_alone() -> None:
+    found = plan("-f", REPOSITORY / "examples/aggregated.yaml", "-o", "json")
+    assert found.exit_code == 0
+    assert json.loads(found.stdout)["roles"].keys() == {"decode"}
+    text = plan("-f", REPOSITORY / "examples/aggregated.yaml").output
+    assert "P (parameter, prefill)" not in text
+    assert "spec.mode is Aggregated, so the servers are not split." in text

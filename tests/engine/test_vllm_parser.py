@@ -20,7 +20,12 @@ pytestmark = pytest.mark.vllm
 def test_examples_are_accepted(example: Path, role: Role) -> None:
     for document in example_documents(example):
         resource = PDInference.model_validate(document)
+        if role not in resource.spec.engine_roles:
+            continue
         config = parsed(resource, role).kv_transfer_config
+        if not resource.spec.transfers_kv:
+            assert config is None
+            continue
         assert config.kv_role == ("kv_producer" if role is Role.PARAMETER else "kv_consumer")
         tiers = resource.spec.of(role).kv_tiers
         transfer = "NixlConnector"
@@ -28,6 +33,12 @@ def test_examples_are_accepted(example: Path, role: Role) -> None:
             transfer = "NixlPushConnector"
         assert config.kv_connector == ("MultiConnector" if tiers else transfer)
         assert config.kv_load_failure_policy == "recompute"
+
+
+def test_tiers_without_a_transfer_are_accepted(resource: Callable[..., PDInference]) -> None:
+    tiers = {"kvTiers": {"cpu": {"size": "1Gi"}, "disk": {"size": "2Gi"}}}
+    config = parsed(resource(mode="Aggregated", decode=tiers), Role.DECODE).kv_transfer_config
+    assert (config.kv_connector, config.kv_role) == ("OffloadingConnector", "kv_both")
 
 
 def test_what_the_operator_owns_means_what_the_spec_says(resource: Callable[..., PDInference]) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import RESOURCE
+from tests.api.modes import IN_NO_MODE, ONLY_WITHOUT_P
 from tests.api.routes import RIGHT_ROUTES, WRONG_ROUTES, routed
 from tests.conftest import EXAMPLES, example_documents, together
 from tests.integration.world import World
@@ -124,6 +125,9 @@ WRONG: list[tuple[Spec, str]] = [
     (keys(limits=[{"name": "a"}, {"name": "a"}]), "spec.router.apiKeys.limits[1]"),
     ({"router": {"tls": {}}}, "spec.router.tls.secretName"),
     *((routed(**wrong), f"spec.router.route{field}") for wrong, field in WRONG_ROUTES),
+    *(({**wrong, "mode": "Aggregated"}, field) for field, wrong in IN_NO_MODE.items()),
+    *((wrong, "spec.") for wrong in ONLY_WITHOUT_P.values()),
+    ({"mode": "Both"}, "spec.mode"),
     ({"rollout": {"strategy": "Yolo"}}, "spec.rollout.strategy"),
     (tiers(cpu={}), "spec.decode.kvTiers.cpu.size"),
     (tiers(cpu={"size": "500m"}), "spec.decode.kvTiers.cpu.size"),
@@ -167,6 +171,11 @@ async def test_what_is_wrong_is_refused_by_the_name_of_its_field(world: World) -
 async def test_each_form_of_a_route_is_accepted(world: World) -> None:
     for number, route in enumerate(RIGHT_ROUTES):
         assert await refusal(world, f"llama-{number}", routed(**route)) == "accepted", route
+
+
+async def test_rules_between_p_and_d_need_p(world: World) -> None:
+    for number, spec in enumerate(ONLY_WITHOUT_P.values()):
+        assert await refusal(world, f"llama-{number}", {**spec, "mode": "Aggregated"}) == "accepted", spec
 
 
 async def test_a_name_that_no_service_could_have_is_refused(world: World) -> None:

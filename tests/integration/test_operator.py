@@ -4,7 +4,14 @@ import asyncio
 
 from pdinference.api import names
 from pdinference.api.names import Role
-from pdinference.cluster.kinds import DEPLOYMENT, RESOURCE, ROLE_BINDING, STATEFUL_SET
+from pdinference.cluster.kinds import (
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    RESOURCE,
+    ROLE_BINDING,
+    STATEFUL_SET,
+)
 from tests.integration.calm import QUIET_S, calm
 from tests.integration.operator_process import RECONCILED
 from tests.integration.operators import Operators
@@ -199,6 +206,41 @@ async def test_the_old_pair_goes_only_after_the_router_has_moved(world: World, o
 
     await until(freed, "the old pair is gone")
     assert (await world.condition("Progressing"))["reason"] == "RolloutComplete"
+
+
+async def test_a_change_of_the_mode_moves_traffic_and_leaves_nothing(world: World, operators: Operators) -> None:
+    await operators.start()
+    await world.apply()
+    first = await world.serving()
+
+    async def of_p() -> list[str]:
+        """Names of P's objects, and of the kinds that all its revisions share."""
+        found = [
+            (kind, await world.get(kind, name))
+            for kind, name in (
+                (STATEFUL_SET, f"llama-parameter-{first}"),
+                (SERVICE, "llama-parameter"),
+                (NETWORK_POLICY, "llama-parameter"),
+                (DISRUPTION_BUDGET, "llama-parameter"),
+            )
+        ]
+        return [kind.name for kind, there in found if there]
+
+    await world.apply(mode="Aggregated")
+    await world.settled()
+    await calm(world)
+    assert len(await of_p()) == 4, "P serves until the router has moved"
+    assert await world.serving((Role.DECODE, Role.ROUTER)) != first
+
+    async def freed() -> bool:
+        return not await of_p() and not await world.pods(Role.PARAMETER, first)
+
+    await until(freed, "P and its objects are gone")
+    assert (await world.condition("ParameterReady"))["reason"] == "Aggregated"
+    assert (await world.condition("Progressing"))["reason"] == "RolloutComplete"
+    await world.apply()
+    assert await world.serving() == first
+    assert len(await of_p()) == 4
 
 
 async def test_a_stuck_revision_is_freed_by_the_next_edit(world: World, operators: Operators) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -156,9 +156,9 @@ class World:
 
         await until(observed, f"{name} is observed")
 
-    async def make_ready(self, revision: str) -> None:
+    async def make_ready(self, revision: str, roles: Iterable[Role] = SERVING_ROLES) -> None:
         """Play the kubelet: all pods of this revision run and are ready, as soon as they exist."""
-        for role in SERVING_ROLES:
+        for role in roles:
 
             async def exists(role: Role = role) -> bool:
                 return bool(await self.pods(role, revision))
@@ -168,11 +168,11 @@ class World:
                 path = POD.path(self.namespace, pod["metadata"]["name"]) + "/status"
                 await self.api.merge(path, {"status": READY_STATUS})
 
-    async def serving(self) -> str:
-        """Roll out the stored spec, and wait until it serves. Returns its revision."""
+    async def serving(self, roles: Iterable[Role] = SERVING_ROLES) -> str:
+        """Roll out the stored spec, which has these roles, and wait until it serves. Returns its revision."""
         await self.settled()
         revision: str = (await self.status())["revision"]
-        await self.make_ready(revision)
+        await self.make_ready(revision, roles)
 
         async def serves() -> bool:
             return (await self.status()).get("servingRevision") == revision

@@ -1,5 +1,7 @@
 """A resource and the HPA of its D pods, as the cache has them."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pdinference.api import names
@@ -16,9 +18,11 @@ class Autoscaled:
         self.cache = Cache()
         self._version = 0
 
-    def resource(self, *, source: str | None = None, **decode: Any) -> None:
+    def resource(
+        self, *, source: str | None = None, more: Mapping[str, Any] = MappingProxyType({}), **decode: Any
+    ) -> None:
         metadata = self.metadata("llama")
-        spec = {"model": {"source": {"path": "/m"}}, "decode": decode}
+        spec = {"model": {"source": {"path": "/m"}}, "decode": decode, **more}
         spec |= {"autoscaling": {"source": source}} if source else {}
         body = {"metadata": {**metadata, "generation": self._version}, "spec": spec}
         self.cache.observe(RESOURCE, body, deleted=False)

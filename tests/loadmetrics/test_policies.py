@@ -102,3 +102,9 @@ def test_keda_goes_on_by_its_triggers_while_the_spec_is_invalid(cluster: Cluster
     cluster.resource(source="KEDA", **SCALED, **INVALID)
     cluster.scaled_object(*triggers)
     assert cluster.policies.policy(OWNER) == {Role.DECODE: {Signal.KV_DEMAND: 0.8}}
+
+
+def test_a_role_that_the_mode_lacks_has_no_targets(cluster: Cluster) -> None:
+    for mode, roles in (("Disaggregated", {Role.PARAMETER, Role.DECODE}), ("Aggregated", {Role.DECODE})):
+        cluster.resource(**SCALED, more={"mode": mode, "parameter": SCALED})
+        assert cluster.policies.policy(OWNER).keys() == roles

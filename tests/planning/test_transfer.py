@@ -199,6 +199,14 @@ def test_without_a_transfer_there_is_no_condition() -> None:
     assert status.transfer is None
 
 
+def test_a_revision_without_p_has_no_transfer_to_judge() -> None:
+    """It serves on while a revision with P starts beside it."""
+    computed = facts(replace(LIGHT, parameter_tokens=0, decode_tokens=5_000), Canary(Verification.OFF, "r1"))
+    status = built(replace(inputs(computed), aggregated=frozenset({"r1"})), Status(), NOW)
+    assert KV_TRANSFER not in conditions(status)
+    assert status.transfer is None
+
+
 def test_changes_are_events() -> None:
     good, full, wrong = after(facts()), after(facts(FULL)), after(facts(canary=Canary(Verification.WRONG_ANSWER, "r1")))
     assert [event.reason for event in transitions(good, full)] == ["KVTransferSaturated"]

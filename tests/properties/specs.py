@@ -176,6 +176,7 @@ SPECS = st.fixed_dictionaries(
         "rollout": _some(strategy=st.sampled_from(["BlueGreen", "Recreate"]), drainSeconds=st.integers(40, 900)),
         "colocation": st.just({"topologyKey": "kubernetes.io/hostname", "required": True}),
         "memoryPolicy": st.sampled_from(["Enforce", "Warn"]),
+        "mode": st.sampled_from(["Disaggregated", "Aggregated"]),
     },
 )
 

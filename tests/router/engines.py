@@ -247,9 +247,10 @@ async def _nothing() -> None:
 async def fleet(*names: str, **settings: Any) -> AsyncIterator[Fleet]:
     """A router with pods: names that begin with p are P, the others D."""
     rules = {"handover": "nixl", "policy": "least_loaded"} | settings.pop("rules", {})
-    chosen = Rules(HANDOVERS[rules.pop("handover")], policies(rules.pop("policy")), **rules)
+    handover = HANDOVERS.get(rules.pop("handover"))
+    chosen = Rules(handover, policies(rules.pop("policy"), whole=handover is None), **rules)
     async with AsyncExitStack() as stack, aiohttp.ClientSession() as client:
-        found = Fleet(Pods(), client)
+        found = Fleet(Pods(roles=chosen.roles), client)
         for name in names:
             engine = Engine(name, P if name.startswith("p") else D)
             await engine.start()

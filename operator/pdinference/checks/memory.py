@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PlanStatus, RoleMemory, Spec
 from pdinference.api.validation import Problem
 from pdinference.checks.decode_room import room_warnings
@@ -40,7 +40,7 @@ def can_be_planned(problems: Iterable[Problem]) -> bool:
 
 
 def judge(spec: Spec, facts: Facts) -> MemoryVerdict:
-    """Plan both roles."""
+    """Plan the roles that the mode has."""
     if facts.shape is None:
         return _NO_FACTS
     try:
@@ -51,9 +51,9 @@ def judge(spec: Spec, facts: Facts) -> MemoryVerdict:
 
 def _judged(inputs: Inputs) -> MemoryVerdict:
     spec = inputs.spec
-    plans = {role: plan_role(inputs, role) for role in ENGINE_ROLES}
+    plans = {role: plan_role(inputs, role) for role in spec.engine_roles}
     verdicts = {role: fits(plan) for role, plan in plans.items()}
-    found = tuple(_problem(inputs, role, plans[role]) for role in ENGINE_ROLES if verdicts[role] is False)
+    found = tuple(_problem(inputs, role, plans[role]) for role in plans if verdicts[role] is False)
     refused = spec.memory_policy == "Enforce"
     small = tuple(room_warnings(inputs, plans[Role.DECODE])) if verdicts[Role.DECODE] else ()
     return MemoryVerdict(
@@ -61,7 +61,7 @@ def _judged(inputs: Inputs) -> MemoryVerdict:
         message=" ".join(map(str, found)) or _summary(plans, verdicts),
         problems=found if refused else (),
         warnings=small if refused else (*found, *small),
-        status=PlanStatus(parameter=_as_status(plans[Role.PARAMETER]), decode=_as_status(plans[Role.DECODE])),
+        status=PlanStatus(**{role.value: _as_status(plan) for role, plan in plans.items()}),
     )
 
 

@@ -30,7 +30,7 @@ def model_problems(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
 
 
 def _ranks(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
-    if facts.mla is None and spec.decode.parallelism.tensor % spec.parameter.parallelism.tensor:
+    if spec.transfers_kv and facts.mla is None and spec.decode.parallelism.tensor % spec.parameter.parallelism.tensor:
         yield Problem("spec.decode.parallelism.tensor", FEWER_DECODE_RANKS)
 
 

@@ -39,6 +39,8 @@ _SAME_VARIABLES = {
 
 def pair_problems(spec: Spec) -> Iterator[Problem]:
     """Options and variables that differ between P and D but must be equal."""
+    if not spec.transfers_kv:
+        return
     options = {role: {**spec.engine.args, **spec.of(role).args} for role in ENGINE_ROLES}
     yield from _differing(_SAME_OPTIONS, options, "args")
     variables = {role: {**spec.engine.env, **spec.of(role).env, **_overlaid(spec.of(role))} for role in ENGINE_ROLES}

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1.roles.parameter import ParameterSpec
+from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.api.validation import Problem
 from pdinference.checks.options import is_official
 from pdinference.planning.exposure import NO_API_KEYS, exposed_by
@@ -19,6 +20,7 @@ def risks(spec: Spec) -> Iterator[Problem]:
     yield from _secrets(spec)
     yield from _image_without_cpu(spec)
     yield from _exposure(spec)
+    yield from _without_effect(spec)
     hub = spec.model.source.hugging_face or spec.model.source.model_scope
     pinned = hub is None or _COMMIT.match(hub.revision) is not None
     if spec.model.trust_remote_code:
@@ -37,12 +39,31 @@ def pinning_risks(spec: Spec) -> Iterator[Problem]:
 
 
 def _image_without_cpu(spec: Spec) -> Iterator[Problem]:
-    roles = [role for role in ENGINE_ROLES if spec.of(role).accelerator.type == "CPU"]
+    roles = [role for role in spec.engine_roles if spec.of(role).accelerator.type == "CPU"]
     if roles and is_official(spec.engine.image):
         yield Problem(
             "spec.engine.image",
             f"{spec.engine.image} has vLLM for GPUs, but spec.{roles[0]}.accelerator.type is CPU: these pods fail at "
             "start. Use an image with vLLM for CPU, for example one built from images/vllm-cpu.",
+        )
+
+
+def _without_effect(spec: Spec) -> Iterator[Problem]:
+    """Fields of P and of the KV transfer, which may stay while there are no P pods."""
+    if spec.transfers_kv:
+        return
+    found = {
+        "spec.parameter": spec.parameter != ParameterSpec(),
+        "spec.transfer": spec.transfer != Transfer(),
+        "spec.colocation": spec.colocation is not None,
+        "spec.autoscaling.ratio": spec.autoscaling is not None and spec.autoscaling.ratio is not None,
+        "spec.router.whenNoPrefill": spec.router.when_no_prefill != "Serve",
+    }
+    if fields := [field for field, is_set in found.items() if is_set]:
+        yield Problem(
+            "spec.mode",
+            f"With Aggregated there are no P pods, so these fields have no effect: {', '.join(fields)}. They apply "
+            "again with Disaggregated. D still inherits the products of P.",
         )
 
 

@@ -11,7 +11,7 @@ from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.router import RouterPolicy, WhenNoPrefill
 from pdinference.api.v1alpha1.transfer import VerificationMode
-from pdinference.engine.connectors.handover import HANDOVERS
+from pdinference.engine.connectors.handover import HANDOVERS, WHOLE_REQUESTS
 
 if TYPE_CHECKING:
     from pdinference.router.keys import KeyLimits
@@ -38,7 +38,13 @@ def router_command() -> None:
 @click.option("--revision", default="", help="Revision whose pods get the requests.")
 @click.option("--prefill", multiple=True, metavar="HOST:PORT", help="A P server, in place of watched pods.")
 @click.option("--decode", multiple=True, metavar="HOST:PORT", help="A D server, in place of watched pods.")
-@click.option("--handover", type=click.Choice(tuple(HANDOVERS)), default="nixl", show_default=True)
+@click.option(
+    "--handover",
+    type=click.Choice((*HANDOVERS, WHOLE_REQUESTS)),
+    default="nixl",
+    show_default=True,
+    help="What goes from P to D with a request. none: there is no P, and D gets whole requests.",
+)
 @click.option(
     "--verification",
     type=click.Choice(get_args(VerificationMode)),
@@ -121,7 +127,9 @@ def run_command(
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("pdinference.router.access").disabled = not log_requests
     without: WhenNoPrefill = when_no_prefill  # type: ignore[assignment]
-    rules = Rules(HANDOVERS[handover], policies(policy), without, max_wait_seconds, max_queued_requests, migration)
+    chosen = HANDOVERS.get(handover)
+    whole = chosen is None
+    rules = Rules(chosen, policies(policy, whole=whole), without, max_wait_seconds, max_queued_requests, migration)
     keys = None if api_keys_folder is None else Keys(api_keys_folder, dict(map(_key_limits, api_key_limit)))
     spans = exporting(otlp_endpoint) if otlp_endpoint else None
     settings = Settings(
@@ -136,7 +144,7 @@ def run_command(
         spans=spans,
     )
 
-    pods = Pods()
+    pods = Pods(roles=rules.roles)
 
     async def serve() -> None:
         await run(settings, pods, discover)

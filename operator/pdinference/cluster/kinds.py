@@ -65,13 +65,17 @@ SCALED_OBJECT = Kind("ScaledObject", "keda.sh", "v1alpha1", "scaledobjects", opt
 HTTP_ROUTE = Kind("HTTPRoute", names.GATEWAY_GROUP, "v1", "httproutes", optional=True)
 """A kind of the Gateway API. Its CRDs may be installed while the operator runs."""
 
+SERVICE = Kind("Service", "", "v1", "services")
+NETWORK_POLICY = Kind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies")
+DISRUPTION_BUDGET = Kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets")
+
 CHILDREN = (
     SERVICE_ACCOUNT,
     Kind("Role", "rbac.authorization.k8s.io", "v1", "roles"),
     ROLE_BINDING,
-    Kind("Service", "", "v1", "services"),
-    Kind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies"),
-    Kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets"),
+    SERVICE,
+    NETWORK_POLICY,
+    DISRUPTION_BUDGET,
     RESOURCE_CLAIM_TEMPLATE,
     STATEFUL_SET,
     DEPLOYMENT,

@@ -1,16 +1,21 @@
 """Environment variables for the compute devices of vLLM and for the network devices of KV transfer."""
 
 from pdinference.api.v1alpha1 import RoleSpec
-from pdinference.api.v1alpha1.transfer import RDMA
+from pdinference.api.v1alpha1.transfer import RDMA, Transfer
 from pdinference.engine.command import EnvironmentVariable, resource_variable, variable
 
 _TCP_SEGMENT = "512k"
 
 
-def device_environment(spec: RoleSpec, rdma: RDMA | None) -> list[EnvironmentVariable]:
-    """Environment for GPU or CPU, and for UCX, which NIXL uses for transfers."""
+def device_environment(spec: RoleSpec, transfer: Transfer | None) -> list[EnvironmentVariable]:
+    """Environment for GPU or CPU, and for UCX, which NIXL uses for transfers.
+
+    Args:
+        spec: The role.
+        transfer: How KV cache moves; None if none does.
+    """
     cpu = spec.accelerator.type == "CPU"
-    network = _rdma_environment(rdma) if rdma is not None else _pod_network_environment(cpu=cpu)
+    network = [] if transfer is None else _network_environment(transfer, cpu=cpu)
     return [*_cores_environment(spec), *network, *_single_process_environment()] if cpu else network
 
 
@@ -19,6 +24,10 @@ def _cores_environment(spec: RoleSpec) -> list[EnvironmentVariable]:
     threads = [resource_variable("OMP_NUM_THREADS", "requests.cpu")] if "cpu" in spec.resources.requests else []
     # The cgroup limits the cores of the pod. By default, vLLM selects and binds cores of the whole node.
     return [*threads, variable("VLLM_CPU_OMP_THREADS_BIND", "nobind")]
+
+
+def _network_environment(transfer: Transfer, *, cpu: bool) -> list[EnvironmentVariable]:
+    return _pod_network_environment(cpu=cpu) if transfer.rdma is None else _rdma_environment(transfer.rdma)
 
 
 def _pod_network_environment(*, cpu: bool) -> list[EnvironmentVariable]:

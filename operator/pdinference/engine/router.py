@@ -7,6 +7,7 @@ from pdinference.api.v1alpha1.router import ApiKeyLimit, ApiKeys
 from pdinference.engine import lifecycle
 from pdinference.engine.arguments import to_argv
 from pdinference.engine.command import Command, literal
+from pdinference.engine.connectors.handover import WHOLE_REQUESTS
 from pdinference.engine.connectors.registry import connector_of
 
 API_KEYS_MOUNT: Final = "/etc/pdinference/api-keys"
@@ -25,12 +26,13 @@ def router_command(resource: PDInference, revision: str, *, otlp_endpoint: str =
         otlp_endpoint: Where spans go; empty for none.
     """
     router, zero = resource.spec.router, resource.spec.scale_to_zero
+    handover = connector_of(resource.spec).handover
     options: dict[str, Any] = {
         "namespace": resource.metadata.namespace,
         "name": resource.metadata.name,
         "revision": revision,
-        "handover": connector_of(resource.spec.transfer).handover.name,
-        "verification": resource.spec.transfer.verification,
+        "handover": handover.name if handover else WHOLE_REQUESTS,
+        "verification": resource.spec.transfer.verification if handover else "Off",
         "policy": router.policy,
         "when-no-prefill": router.when_no_prefill,
         "max-wait-seconds": zero.max_wait_seconds if zero else _MAX_WAIT_SECONDS,

@@ -34,8 +34,9 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0) -> Com
 
     The user's options come first: vLLM's parser accepts abbreviations of options, and the last occurrence wins.
     """
-    own, connector = resource.spec.of(role), connector_of(resource.spec.transfer)
+    own, connector = resource.spec.of(role), connector_of(resource.spec)
     connector_class = connector.own_class(resource, role)
+    transfer = kv_transfer_config(resource, role)
     options = {
         **_DEFAULTS,
         **default_options(resource.spec, role),
@@ -47,7 +48,7 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0) -> Com
         "port": ENGINE_PORT,
         "shutdown-timeout": resource.spec.rollout.drain_seconds,
         **connector.options(),
-        "kv-transfer-config": kv_transfer_config(resource, role),
+        **({"kv-transfer-config": transfer} if transfer else {}),
     }
     command = Command(
         program=connector_class.program(_PROGRAM) if connector_class else _PROGRAM,
@@ -93,13 +94,14 @@ def served_model_name(resource: PDInference) -> str:
 
 def _environment(resource: PDInference, own: RoleSpec) -> list[EnvironmentVariable]:
     """The environment. User variables override defaults; api/v1alpha1/engine.py rejects variables of the operator."""
+    transfer = resource.spec.transfer if resource.spec.transfers_kv else None
     ours = [
         *_process_environment(),
-        *device_environment(own, resource.spec.transfer.rdma),
+        *device_environment(own, transfer),
         *model_environment(resource.spec.model),
         *parallel_environment(own.parallelism),
         *log_environment(own if own.log_level else resource.spec.engine),
-        *connector_of(resource.spec.transfer).environment(resource.spec.transfer),
+        *connector_of(resource.spec).environment(resource.spec.transfer),
     ]
     theirs = {**resource.spec.engine.env, **own.env}
     return [*(entry for entry in ours if entry["name"] not in theirs), *(variable(k, v) for k, v in theirs.items())]

@@ -73,9 +73,10 @@ class Desired:
     Attributes:
         spec: Digest of the spec.
         memory: Whether the model fits its devices.
-        pinned: Whether P is pinned to products; None where P has no accelerator.
+        pinned: Whether P is pinned to products; None where P has no accelerator, and without P.
         clients_authenticated: Whether clients outside the cluster need an API key; None where they reach no router.
         facts: The known facts of the model; when they change, the memory verdict may change.
+        roles: P and D, as far as the mode has them.
         replicas: `replicas` of each role; for autoscaled roles, the initial count.
         service: How clients inside the cluster reach it.
         fingerprints: Hash of each child's manifest; its keys are all desired children.
@@ -93,6 +94,7 @@ class Desired:
     generation: int
     spec: bytes
     revision: str
+    roles: tuple[Role, ...]
     replicas: Mapping[Role, int]
     service: Service
     fingerprints: Mapping[ChildKey, str]
@@ -154,11 +156,8 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         generation=record.generation,
         spec=digest(record.spec),
         revision=rendered.revision,
-        replicas={
-            Role.PARAMETER: spec.parameter.replicas,
-            Role.DECODE: spec.decode.replicas,
-            Role.ROUTER: spec.router.replicas,
-        },
+        roles=spec.engine_roles,
+        replicas={role: spec.of(role).replicas for role in spec.engine_roles} | {Role.ROUTER: spec.router.replicas},
         service=_service(resource),
         fingerprints={child.key: child.fingerprint for child in children},
         memory=examination.memory,
@@ -196,8 +195,10 @@ def _service(resource: PDInference) -> Service:
     )
 
 
-def _path(spec: Spec) -> Path:
-    """How the KV cache goes from P to D."""
+def _path(spec: Spec) -> Path | None:
+    """How the KV cache goes from P to D; None if it does not."""
+    if not spec.transfers_kv:
+        return None
     return Path(
         gpus="CPU" not in {spec.parameter.accelerator.type, spec.decode.accelerator.type},
         rdma=spec.transfer.rdma is not None,

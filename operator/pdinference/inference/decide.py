@@ -5,9 +5,10 @@ A plan may be executed in part, or not at all: the next snapshot shows what rema
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 
 from pdinference.api.names import ENGINE_ROLES, Role
-from pdinference.cluster.kinds import ChildKey
+from pdinference.cluster.kinds import DISRUPTION_BUDGET, NETWORK_POLICY, SERVICE, ChildKey
 from pdinference.cluster.state.records import ChildRecord
 from pdinference.cluster.verdict import Verdict, has_replicas, judge
 from pdinference.inference.plan import Plan
@@ -17,6 +18,9 @@ from pdinference.planning.model_report import model_status
 from pdinference.planning.rollout import RolloutPlan, plan_rollout
 from pdinference.planning.scaling.allocation import Allocation, allocate
 from pdinference.planning.scaling.sleep_and_wake import seconds_until_sleep, sleeps
+
+_NEEDED_BY_PODS: Final = (SERVICE, NETWORK_POLICY, DISRUPTION_BUDGET)
+"""Kinds of the objects of a role that its pods need until their end."""
 
 
 def decide(snapshot: Snapshot) -> Plan:
@@ -133,8 +137,16 @@ def _verdicts(
 
 def _unneeded(snapshot: Snapshot, rollout: RolloutPlan) -> Iterator[ChildRecord]:
     """Children that are no longer rendered, except those of revisions that may still serve."""
+    kept = _of_running_pods(snapshot)
     for child in snapshot.owned():
         if child.key in snapshot.desired.fingerprints or child.deleting:
             continue
-        if not child.revision or rollout.may_be_deleted(child.revision):
+        deletable = rollout.may_be_deleted(child.revision) if child.revision else child.key not in kept
+        if deletable:
             yield child
+
+
+def _of_running_pods(snapshot: Snapshot) -> set[ChildKey]:
+    """Objects that pods of a role need, although the mode does not have that role any more."""
+    left = {workload.role for _, workload in snapshot.workloads()} | {pod.role for pod in snapshot.pods if not pod.gone}
+    return {snapshot.role_key(kind.name, role) for role in ENGINE_ROLES if role in left for kind in _NEEDED_BY_PODS}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pdinference.api import names
-from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Status
 from pdinference.cluster.kinds import (
     AUTOSCALER,
@@ -88,6 +88,13 @@ class Snapshot:
         return Fleet((workload for _, workload in self.workloads()), self.pods)
 
     @property
+    def aggregated_revisions(self) -> frozenset[str]:
+        """Revisions whose mode has no P. P of the target revision may not exist yet."""
+        fleet, target = self.fleet, self.desired.revision
+        without = {revision for revision in fleet.revisions if not fleet.has(Role.PARAMETER, revision)}
+        return frozenset(without - {target} if Role.PARAMETER in self.desired.roles else without | {target})
+
+    @property
     def router(self) -> WorkloadState | None:
         """The router Deployment; None if it does not exist."""
         record = self.children.get(self.role_key(DEPLOYMENT.name, Role.ROUTER))
@@ -145,9 +152,9 @@ class Snapshot:
 
     @property
     def empty(self) -> bool:
-        """Whether P and D of the target revision exist and have no replicas."""
+        """Whether the roles of the target revision exist and have no replicas."""
         workloads = self.leading_workloads(self.desired.revision)
-        return all(role in workloads and workloads[role].desired == 0 for role in ENGINE_ROLES)
+        return all(role in workloads and workloads[role].desired == 0 for role in self.desired.roles)
 
     def after(self, written: Mapping[ChildKey, ChildRecord]) -> "Snapshot":
         """The same snapshot with the objects that the API server returned for writes."""

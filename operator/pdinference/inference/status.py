@@ -30,6 +30,7 @@ def _inputs(snapshot: Snapshot, plan: Plan, executed: ExecutionResult) -> Status
         minimums={role: desired.scale.roles[role].minimum for role in desired.autoscaled},
         allocation=plan.allocation,
         pods=snapshot.pods,
+        aggregated=after.aggregated_revisions,
         failures=executed.failures,
         memory=desired.memory,
         pinned=desired.pinned,

@@ -93,10 +93,11 @@ def job_values(resource: PDInference, image: str, job: str) -> Fields:
         if fetches
         else inspect_command(resource, model_folder(model.source), job=reference)
     )
-    parameter = resource.spec.parameter
+    role = resource.spec.prefill_role
+    own = resource.spec.parameter if role is Role.PARAMETER else resource.spec.of(role)
     # On the nodes of P, so that a volume of one zone or node is usable by P, and a folder of the node exists.
-    scheduling = engine_scheduling(resource, Role.PARAMETER, parameter, 0)
-    overlay = parameter.pod_template.get("spec") or {}
+    scheduling = engine_scheduling(resource, role, own, 0)
+    overlay = own.pod_template.get("spec") or {}
     volumes = model_volume(model, read_only=not fetches) if fetches or model.source.hub is None else []
     container = _container(command, image, _DOWNLOADING, read_only=not fetches, mounted=bool(volumes))
     container["volumeMounts"].append(token_mount())

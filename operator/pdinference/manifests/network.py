@@ -51,7 +51,7 @@ def parameter_service(resource: PDInference) -> Manifest:
 
 def engine_network_policy(resource: PDInference, settings: RenderSettings, role: Role) -> Manifest:
     """Allows connections to the pods of a role only from the router, the other role, the operator and Prometheus."""
-    name, ports = resource.metadata.name, connector_of(resource.spec.transfer).ports(role)
+    name, ports = resource.metadata.name, connector_of(resource.spec).ports(role)
     peers = [Role.DECODE if role is Role.PARAMETER else Role.PARAMETER]
     if role is Role.PARAMETER and further_nodes(resource):
         peers.append(role)

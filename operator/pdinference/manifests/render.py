@@ -59,9 +59,10 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
         InvalidResourceError: The installation policy does not allow the resource.
     """
     require_allowed(resource, settings)
-    pods = {role: engine_pod(resource, role, settings) for role in names.ENGINE_ROLES}
+    roles = resource.spec.engine_roles
+    pods = {role: engine_pod(resource, role, settings) for role in roles}
     nodes = {rank: engine_pod(resource, Role.PARAMETER, settings, rank) for rank in further_nodes(resource)}
-    claims = {role: devices for role in names.ENGINE_ROLES if (devices := claimed(resource.spec.of(role)))}
+    claims = {role: devices for role in roles if (devices := claimed(resource.spec.of(role)))}
     revision = _revision(pods | nodes, claims)
     for role, pod in (*pods.items(), *((Role.PARAMETER, pod) for pod in nodes.values())):
         pod["metadata"]["labels"][names.LABEL_REVISION] = revision
@@ -70,14 +71,14 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
     model = model_job(resource, settings) if wants_job(resource.spec.model) else ()
     objects = (
         *identity(resource, Role.ROUTER),
-        *(engine_network_policy(resource, settings, role) for role in names.ENGINE_ROLES),
+        *(engine_network_policy(resource, settings, role) for role in roles),
         router_network_policy(resource, settings),
-        *(disruption_budget(resource, role) for role in names.SERVING_ROLES),
-        parameter_service(resource),
+        *(disruption_budget(resource, role) for role in (*roles, Role.ROUTER)),
+        *((parameter_service(resource),) if Role.PARAMETER in roles else ()),
         router_service(resource),
         *(device_claim_template(resource, role, devices, revision) for role, devices in claims.items()),
         *model,
-        parameter_stateful_set(resource, pods[Role.PARAMETER], revision),
+        *(parameter_stateful_set(resource, pod, revision) for role, pod in pods.items() if role is Role.PARAMETER),
         *(node_stateful_set(resource, rank, pod, revision) for rank, pod in nodes.items()),
         decode_deployment(resource, pods[Role.DECODE], revision),
         router_deployment(resource, settings, revision),

@@ -38,14 +38,14 @@ from pdinference.manifests.templates import Manifest, fill
 
 
 def further_nodes(resource: PDInference) -> range:
-    """Ranks of the worker nodes of a P instance."""
-    return range(1, resource.spec.parameter.parallelism.nodes)
+    """Ranks of the worker nodes of a P instance; none without P."""
+    return range(1, resource.spec.parameter.parallelism.nodes if Role.PARAMETER in resource.spec.engine_roles else 1)
 
 
 def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node_rank: int = 0) -> Manifest:
     """The pod template of a role, for P on one node of an instance."""
-    spec, rdma = resource.spec.of(role, node_rank), resource.spec.transfer.rdma
-    connector = connector_of(resource.spec.transfer)
+    spec, rdma = resource.spec.of(role, node_rank), resource.spec.rdma
+    connector = connector_of(resource.spec)
     several = spec.parallelism.nodes > 1
     volumes = kv_volumes(resource, spec)
     disk = spec.kv_tiers.disk if spec.kv_tiers else None

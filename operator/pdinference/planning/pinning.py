@@ -7,8 +7,8 @@ from pdinference.planning.condition_changes import ConditionResult
 
 
 def pinned(spec: Spec) -> ConditionResult | None:
-    """Whether P is pinned, and where both roles run; None where P has no accelerator."""
-    if spec.parameter.accelerator.type == "CPU":
+    """Whether P is pinned, and where both roles run; None where P has no accelerator, and without P."""
+    if spec.parameter.accelerator.type == "CPU" or Role.PARAMETER not in spec.engine_roles:
         return None
     if (problem := not_pinned(spec)) is not None:
         return ConditionResult("False", "NotPinned", f"spec.parameter.accelerator.products: {problem}")
@@ -16,7 +16,9 @@ def pinned(spec: Spec) -> ConditionResult | None:
 
 
 def not_pinned(spec: Spec) -> str | None:
-    """The message when P may run on any product; None when P is pinned."""
+    """The message when P may run on any product; None when P is pinned, and without P."""
+    if Role.PARAMETER not in spec.engine_roles:
+        return None
     own = spec.parameter.accelerator
     nodes = [spec.parameter.on_node(rank) for rank in range(len(spec.parameter.node_pools) or 1)]
     if own.type == "CPU" or own.devices is not None or all(map(names_product, nodes)):

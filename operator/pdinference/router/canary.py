@@ -18,7 +18,7 @@ import msgspec
 from multidict import CIMultiDict
 
 from pdinference.api.names import METRIC_KV_PROMPT_TOKENS, KvSource, Verification
-from pdinference.engine.connectors.handover import HandoverError
+from pdinference.engine.connectors.handover import Handover, HandoverError
 from pdinference.loadmetrics.scraping.exposition import Exposition, Reading
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
@@ -105,6 +105,13 @@ class Canary:
     telemetry: Telemetry
     share: Share
 
+    @property
+    def _handover(self) -> Handover:
+        handover = self.dispatcher.rules.handover
+        if handover is None:
+            raise _NotApplicableError("D gets whole requests")
+        return handover
+
     async def send(self, parameter: Pod, decode: Pod) -> Outcome:
         """Send one canary through a P and a D pod."""
         try:
@@ -140,7 +147,7 @@ class Canary:
         """Tokens of the part in which the prompts differ: a block at least."""
         reading = await self._reading(decode)
         block = reading.cache.block_size if reading is not None and reading.cache is not None else 0
-        part = min(max(block, _SHORTEST_PART, self.dispatcher.rules.handover.chunk), _LONGEST_PART)
+        part = min(max(block, _SHORTEST_PART, self._handover.chunk), _LONGEST_PART)
         answer = await _ask(self.dispatcher.session, decode, "GET", "/v1/models", None)
         longest = next((card.max_model_len for card in _decoded(answer, _Models).data if card.max_model_len), math.inf)
         if longest <= length(part):
@@ -162,7 +169,7 @@ class Canary:
         record = Record(f"canary-{uuid4()}", self.telemetry)
         headers = CIMultiDict({"X-Request-Id": record.request_id, "Content-Type": "application/json"})
         call = Call(_COMPLETIONS, msgspec.json.encode(body), json=True, split=True, headers=headers)
-        prefilled = await self.dispatcher.prefill(parameter, call, record)
+        prefilled = await self.dispatcher.prefill(self._handover, parameter, call, record)
         async with AsyncExitStack() as stack:
             answer = await self.dispatcher.decode(stack, decode, call, record, prefilled)
         return _distribution(_accepted(answer))

@@ -76,8 +76,13 @@ def _affine(pods: Sequence[Pod], key: bytes) -> list[Pod]:
     return sorted(pods, key=weight, reverse=True)
 
 
-def policies(name: str) -> Mapping[Role, Choose]:
-    """The policy for each role, by its name in `spec.router.policy`."""
+def policies(name: str, *, whole: bool = False) -> Mapping[Role, Choose]:
+    """The policy for each role, by its name in `spec.router.policy`.
+
+    Args:
+        name: The name.
+        whole: Whether D gets whole requests, so that it is D that has the KV cache of prefixes.
+    """
     chosen: dict[str, tuple[Choose, Choose]] = {
         "least_loaded": (least_tokens, least_requests),
         "cache_aware": (by_prefix, least_requests),
@@ -86,4 +91,5 @@ def policies(name: str) -> Mapping[Role, Choose]:
         "power_of_two": (better_of_two, better_of_two),
         "random": (at_random, at_random),
     }
-    return dict(zip((Role.PARAMETER, Role.DECODE), chosen[name], strict=True))
+    parameter, decode = chosen[name]
+    return {Role.PARAMETER: parameter, Role.DECODE: by_prefix if whole and parameter is by_prefix else decode}

@@ -59,7 +59,7 @@ class Rules:
     """How requests are routed.
 
     Attributes:
-        handover: What goes from P to D.
+        handover: What goes from P to D; None without P, so that D gets whole requests.
         choose: The policy for each role.
         when_no_prefill: What happens without P.
         max_wait: Seconds that a request may wait for pods in all.
@@ -67,12 +67,17 @@ class Rules:
         migration: Whether a stream that loses its D pod continues at another one.
     """
 
-    handover: Handover
+    handover: Handover | None
     choose: Mapping[Role, Choose]
     when_no_prefill: WhenNoPrefill = "Serve"
     max_wait: float = 60.0
     max_queued: int = 100
     migration: bool = False
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The roles that there are."""
+        return (Role.DECODE,) if self.handover is None else ENGINE_ROLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,7 @@ class Dispatcher:
     @property
     def can_answer(self) -> bool:
         """Whether each role that a request needs has a pod that can get it now."""
-        needed = (Role.DECODE,) if self.rules.when_no_prefill == "Serve" else ENGINE_ROLES
+        needed = (Role.DECODE,) if self.rules.when_no_prefill == "Serve" else self.rules.roles
         return all(self.pods.available(role) for role in needed)
 
     @asynccontextmanager
@@ -123,12 +128,12 @@ class Dispatcher:
         """
         until = asyncio.get_running_loop().time() + self.rules.max_wait
         failed = _Failed()
-        split = call.split
+        handover = self.rules.handover if call.split else None
         async with AsyncExitStack() as stack:
             while True:
                 while not self.pods.available(Role.DECODE):  # before the prefill: P keeps the KV cache for 30 s only
                     await self._wait(Role.DECODE, until, record)
-                prefilled = await self._prefilled(call, record, until) if split else None
+                prefilled = await self._prefilled(handover, call, record, until) if handover else None
                 pod = self._decode_pod(call, failed, prefilled)
                 if pod is None:
                     continue
@@ -138,7 +143,8 @@ class Dispatcher:
                 except PodFailure as failure:
                     await stack.aclose()
                     if failure.reason == NO_KV_CACHE and prefilled is not None:
-                        split = not self._lost_on_the_way(prefilled.pod, pod, record)
+                        if self._lost_on_the_way(prefilled.pod, pod, record):
+                            handover = None
                     else:
                         self.note(pod, failure, record)
                     failed.add(pod, failure)
@@ -189,7 +195,7 @@ class Dispatcher:
         record.fell_back(NO_KV_CACHE)
         return True
 
-    async def _prefilled(self, call: Call, record: Record, until: float) -> Prefilled | None:
+    async def _prefilled(self, handover: Handover, call: Call, record: Record, until: float) -> Prefilled | None:
         """Let P compute the prompt. None: D computes it."""
         failed = _Failed()
         reason = "no_pod"
@@ -203,7 +209,7 @@ class Dispatcher:
                 continue
             pod = self.rules.choose[Role.PARAMETER](pods, call)
             try:
-                return await self.prefill(pod, call, record)
+                return await self.prefill(handover, pod, call, record)
             except HandoverError:
                 reason = "no_handover"
                 break
@@ -225,7 +231,7 @@ class Dispatcher:
         decode = self.pods.available(Role.DECODE)
         return self.rules.when_no_prefill != "Serve" or any(self._links.usable(parameter, pod) for pod in decode)
 
-    async def prefill(self, pod: Pod, call: Call, record: Record) -> Prefilled:
+    async def prefill(self, handover: Handover, pod: Pod, call: Call, record: Record) -> Prefilled:
         """Let a P pod compute the prompt.
 
         Raises:
@@ -233,9 +239,8 @@ class Dispatcher:
             PodFailure: It failed.
             RefusedError: It answered with an error.
         """
-        handover = self.rules.handover
         with record.stage("prefill"):
-            prefill = await self._prepared(pod, record)
+            prefill = await self._prepared(handover, pod, record)
             body = call.for_prefill(handover.to_prefill(prefill), handover.members)
             headers = call.headers.copy()
             headers["Content-Type"] = _JSON
@@ -249,13 +254,13 @@ class Dispatcher:
         record.prefilled(pod.observed.name)
         return Prefilled(pod, handover.to_decode(prefill, _decoded(answer)))
 
-    async def _prepared(self, pod: Pod, record: Record) -> Prefill:
+    async def _prepared(self, handover: Handover, pod: Pod, record: Record) -> Prefill:
         """A hand-over from a P pod, with the engine that its bootstrap server names.
 
         It is asked each time: vLLM in a container that starts again has another engine id, and D, which cannot find the
         earlier one, would compute all prompts without an error.
         """
-        port = self.rules.handover.bootstrap_port
+        port = handover.bootstrap_port
         if port is None:
             return Prefill(record.request_id)
         bootstrap = f"http://{pod.observed.address.rpartition(':')[0]}:{port}"

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -112,13 +112,15 @@ class Pods:
 
     Args:
         clock: Monotonic clock, in seconds.
+        roles: The roles that there are.
 
     Attributes:
-        complete_since: When a P pod and a D pod became ready together; None while they are not.
+        complete_since: When a pod of each role became ready together; None while they are not.
         first_complete: When that was the case for the first time; None before.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, roles: Collection[Role] = ENGINE_ROLES) -> None:
+        self.roles = roles
         self._clock = clock
         self._pods: dict[str, Pod] = {}
         self._changed = asyncio.Event()
@@ -137,7 +139,7 @@ class Pods:
             if observed.ready and not pod.observed.ready:
                 pod.failures, pod.paused_until = 0, 0.0
             pod.observed = observed
-        if not all(self._ready(role) for role in ENGINE_ROLES):
+        if not all(self._ready(role) for role in self.roles):
             self.complete_since = None
         elif self.complete_since is None:
             self.complete_since = self._clock()

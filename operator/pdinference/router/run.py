@@ -137,7 +137,8 @@ async def serving(settings: Settings, pods: Pods, discover: Discover) -> AsyncIt
         monitor = Monitor(pods, session, silence=settings.silence, stall=settings.stall, transfer=settings.transfer)
         share = Share()
         transfers = Transfers(pods, share)
-        verifier = Verifier(pods, Canary(dispatcher, telemetry, share), settings.verification)
+        mode = settings.verification if settings.rules.handover is not None else "Off"
+        verifier = Verifier(pods, Canary(dispatcher, telemetry, share), mode)
         metrics.registry.register(transfers)
         metrics.registry.register(verifier)
         tasks = [
@@ -236,9 +237,11 @@ def _state(pods: Pods, verifier: Verifier, metrics: Metrics) -> web.Application:
     async def healthy(_request: web.Request) -> web.Response:
         return web.Response(text="ok")
 
+    roles = ", ".join(pods.roles)
+
     async def ready(_request: web.Request) -> web.Response:
         if pods.first_complete is None:
-            return web.Response(text="The router has not had a P pod and a D pod yet.", status=503)
+            return web.Response(text=f"The router has not had a ready pod of each role ({roles}) yet.", status=503)
         if verifier.refusal:
             return web.Response(text=verifier.refusal, status=503)
         return web.Response(text="ok")

@@ -182,7 +182,7 @@ class Front:
     async def _sent(self, request: web.Request, call: Call, record: Record) -> tuple[web.StreamResponse, str]:
         progress = Progress(call) if self._dispatcher.rules.migration and can_migrate(call) else None
         async with self._dispatcher.answer(call if progress is None else with_token_ids(call), record) as answer:
-            headers = _headers(answer.headers, call, record)
+            headers = _headers(answer.headers, record)
             if isinstance(answer, Whole):
                 return web.Response(status=answer.status, headers=headers, body=answer.body), "answered"
             relay = Relay(web.StreamResponse(status=answer.status, headers=headers), progress)
@@ -271,9 +271,9 @@ def _from_pod(found: MultiMapping[str], record: Record) -> CIMultiDict[str]:
     return headers
 
 
-def _headers(found: MultiMapping[str], call: Call, record: Record) -> Mapping[str, str]:
+def _headers(found: MultiMapping[str], record: Record) -> Mapping[str, str]:
     headers = _from_pod(found, record)
-    if call.split:
+    if record.prefill or record.fallback:
         headers[_PREFILLED_BY] = "decode" if record.fallback else "parameter"
     return headers
 

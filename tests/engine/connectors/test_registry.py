@@ -60,7 +60,9 @@ def test_what_computes_prompts_in_one_step_turns_off_the_rest(connector: Connect
 @pytest.mark.parametrize("connector", CONNECTORS)
 def test_the_router_may_connect_to_the_bootstrap_port_of_p(connector: ConnectorName) -> None:
     ports = {role: [port.number for port in CONNECTORS[connector].ports(role) if port.router] for role in ENGINE_ROLES}
-    bootstrap = CONNECTORS[connector].handover.bootstrap_port
+    handover = CONNECTORS[connector].handover
+    assert handover is not None
+    bootstrap = handover.bootstrap_port
     assert ports == {Role.PARAMETER: [bootstrap] if bootstrap else [], Role.DECODE: []}
 
 

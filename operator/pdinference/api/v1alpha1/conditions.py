@@ -85,15 +85,19 @@ _WORKS: Final = frozenset({"RollingOut", "NotAllReady", "GpuBudget"})
 _STOPPED: Final = FINAL_REASONS | DEADLINE_REASONS | _CHILD | {DEADLINE_EXCEEDED, INVALID}
 
 
-def _role(name: str, word: str) -> ConditionType:
+def _role(name: str, word: str, without: str = "") -> ConditionType:
     return ConditionType(
         name=name,
         when={
-            "True": f"All desired {word} pods of the current revision are ready.",
+            "True": f"All desired {word} pods of the current revision are ready{without}.",
             "False": "At least one pod is missing or not ready. The message says what to do.",
             "Unknown": _NO_VALID_SPEC,
         },
-        reasons={"True": frozenset({"AllReady"}), "False": _ROLE, "Unknown": frozenset({INVALID})},
+        reasons={
+            "True": frozenset({"AllReady"} | ({"Aggregated"} if without else set())),
+            "False": _ROLE,
+            "Unknown": frozenset({INVALID}),
+        },
         foreign=_KUBELET,
         module="status.roles",
     )
@@ -116,7 +120,7 @@ TABLE: Final = (
         foreign=f"{_KUBELET}, {_API_SERVER}",
         module="status.ready",
     ),
-    _role(PARAMETER_READY, "P"),
+    _role(PARAMETER_READY, "P", without=", or spec.mode is `Aggregated`, so that there are none"),
     _role(DECODE_READY, "D"),
     _role(ROUTER_READY, "router"),
     ConditionType(

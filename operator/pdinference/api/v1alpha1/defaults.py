@@ -1,4 +1,4 @@
-"""Defaults of the operator where vLLM's own defaults do not suit P/D.
+"""Defaults of the operator where vLLM's own defaults do not suit P/D. Without P, vLLM's own apply.
 
 docs/tuning.md ("Defaults") has the measurements. Fields of the spec override them. They are not defaults of the CRD,
 because they depend on the role and the device.
@@ -30,7 +30,7 @@ def block_size(spec: Spec) -> int | None:
     if spec.engine.kv_cache.block_size is not None:
         return spec.engine.kv_cache.block_size
     on_gpu = any(role.accelerator.type == "GPU" for role in (spec.parameter, spec.decode))
-    return _BLOCK_SIZE if on_gpu else None
+    return _BLOCK_SIZE if spec.transfers_kv and on_gpu else None
 
 
 def max_num_batched_tokens(spec: Spec, role: Role) -> int | None:
@@ -43,7 +43,7 @@ def max_num_batched_tokens(spec: Spec, role: Role) -> int | None:
     chunked = spec.engine.enable_chunked_prefill if own.enable_chunked_prefill is None else own.enable_chunked_prefill
     if LIMITS[spec.transfer.connector].one_step or chunked is False:
         return chosen
-    if chosen is not None or own.accelerator.type != "GPU":
+    if chosen is not None or own.accelerator.type != "GPU" or not spec.transfers_kv:
         return chosen
     return max(_BATCHED_TOKENS[role], own.max_num_seqs or spec.engine.max_num_seqs or 0)
 

@@ -8,6 +8,7 @@ from pdinference.api.names import ENGINE_ROLES, NAME_MAX_LENGTH, Role
 from pdinference.api.v1alpha1.base import ApiModel, Matches, QualifiedName, Rule
 from pdinference.api.v1alpha1.connector_rules import CONNECTOR_RULES
 from pdinference.api.v1alpha1.engine import Engine
+from pdinference.api.v1alpha1.mode import Mode, of_the_pair
 from pdinference.api.v1alpha1.model import Model
 from pdinference.api.v1alpha1.pair_autoscaling import MetricsSource, PairAutoscaling
 from pdinference.api.v1alpha1.roles.parameter import ParameterSpec
@@ -16,7 +17,7 @@ from pdinference.api.v1alpha1.roles.role import RoleSpec
 from pdinference.api.v1alpha1.router import Router
 from pdinference.api.v1alpha1.scale_to_zero import SLEEP_RULES, ScaleToZero
 from pdinference.api.v1alpha1.scaling_rules import SCALING_RULES
-from pdinference.api.v1alpha1.transfer import Transfer
+from pdinference.api.v1alpha1.transfer import RDMA, Transfer
 
 FEWER_DECODE_RANKS = (
     "Use a multiple of spec.parameter.parallelism.tensor: NIXL cannot hand the KV cache of a P instance to a D "
@@ -50,6 +51,19 @@ class Colocation(ApiModel):
     """If true, D pods stay Pending when no node of such a domain has room. If false, they may run elsewhere."""
 
 
+_D_HAS_THE_RANKS_OF_P = Rule(
+    # With MLA every rank holds the whole KV cache. checks/pair.py verifies that the model uses MLA.
+    cel="self.decode.parallelism.tensor % self.parameter.parallelism.tensor == 0 || "
+    "(has(self.model.architecture) && self.parameter.parallelism.tensor % self.decode.parallelism.tensor == 0)",
+    holds=lambda s: (
+        s.decode.parallelism.tensor % s.parameter.parallelism.tensor == 0
+        or (s.model.architecture is not None and s.parameter.parallelism.tensor % s.decode.parallelism.tensor == 0)
+    ),
+    field="decode.parallelism.tensor",
+    message=FEWER_DECODE_RANKS,
+)
+
+
 def _prefix_caching_feeds_tiers(role: Role) -> Rule:
     own = f"self.{role}"
     return Rule(
@@ -68,6 +82,9 @@ class Spec(ApiModel):
     """The model to serve."""
     engine: Engine = Field(default_factory=Engine)
     """Settings of vLLM for both roles."""
+    mode: Mode = "Disaggregated"
+    """Disaggregated: P computes the prompts, D generates the tokens. Aggregated: D does both, there are no P pods, and
+    fields of P and of the KV transfer have no effect. They may stay, so that one line changes the mode."""
     parameter: ParameterSpec = Field(default_factory=ParameterSpec)
     """The parameter role (P): it holds the sharded weights, prefills prompts and produces the KV cache. It runs as one
     StatefulSet for each node of an instance."""
@@ -121,22 +138,9 @@ class Spec(ApiModel):
             message="Set maxNumBatchedTokens and maxNumSeqs in spec.parameter too. vLLM's defaults differ between GPU "
             "products, and all nodes of an instance need equal values.",
         ),
-        Rule(
-            # With MLA every rank holds the whole KV cache. checks/pair.py verifies that the model uses MLA.
-            cel="self.decode.parallelism.tensor % self.parameter.parallelism.tensor == 0 || "
-            "(has(self.model.architecture) && self.parameter.parallelism.tensor % self.decode.parallelism.tensor == 0)",
-            holds=lambda s: (
-                s.decode.parallelism.tensor % s.parameter.parallelism.tensor == 0
-                or (
-                    s.model.architecture is not None
-                    and s.parameter.parallelism.tensor % s.decode.parallelism.tensor == 0
-                )
-            ),
-            field="decode.parallelism.tensor",
-            message=FEWER_DECODE_RANKS,
-        ),
+        *of_the_pair([_D_HAS_THE_RANKS_OF_P]),
         *(_prefix_caching_feeds_tiers(role) for role in ENGINE_ROLES),
-        *CONNECTOR_RULES,
+        *of_the_pair(CONNECTOR_RULES),
         *SCALING_RULES,
         *SLEEP_RULES,
     )
@@ -152,6 +156,26 @@ class Spec(ApiModel):
         return self.parameter.products if role is Role.PARAMETER else self.of(role).products
 
     @property
+    def engine_roles(self) -> tuple[Role, ...]:
+        """The roles that the mode has."""
+        return (Role.DECODE,) if self.mode == "Aggregated" else ENGINE_ROLES
+
+    @property
+    def prefill_role(self) -> Role:
+        """The role that computes the prompts."""
+        return self.engine_roles[0]
+
+    @property
+    def transfers_kv(self) -> bool:
+        """Whether KV cache moves from P to D."""
+        return Role.PARAMETER in self.engine_roles
+
+    @property
+    def rdma(self) -> RDMA | None:
+        """RDMA devices for the KV transfer; None without them, or without a transfer."""
+        return self.transfer.rdma if self.transfers_kv else None
+
+    @property
     def metrics_source(self) -> MetricsSource:
         """Where autoscalers read load signals."""
         return (self.autoscaling.source if self.autoscaling is not None else None) or "Builtin"
@@ -159,7 +183,7 @@ class Spec(ApiModel):
     @property
     def scale_to_zero(self) -> ScaleToZero | None:
         """Settings of scale to zero; None if unset, or if `replicas: 0` stops a role, which no request may restart."""
-        if self.autoscaling is None or not (self.parameter.autoscaled and self.decode.autoscaled):
+        if self.autoscaling is None or not all(self.of(role).autoscaled for role in self.engine_roles):
             return None
         return self.autoscaling.scale_to_zero
 

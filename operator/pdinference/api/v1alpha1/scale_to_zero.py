@@ -26,8 +26,8 @@ def _is_set(spec: Any) -> bool:
 SLEEP_RULES: tuple[Rule, ...] = (
     Rule(
         cel="!(has(self.autoscaling) && has(self.autoscaling.scaleToZero)) "
-        "|| (has(self.parameter.autoscaling) && has(self.decode.autoscaling))",
-        holds=lambda s: not _is_set(s) or (s.parameter.autoscaling is not None and s.decode.autoscaling is not None),
+        "|| ((self.mode == 'Aggregated' || has(self.parameter.autoscaling)) && has(self.decode.autoscaling))",
+        holds=lambda s: not _is_set(s) or all(s.of(role).autoscaling is not None for role in s.engine_roles),
         field="autoscaling.scaleToZero",
         message="scaleToZero needs autoscaling in spec.parameter and spec.decode: a request starts their minReplicas.",
     ),

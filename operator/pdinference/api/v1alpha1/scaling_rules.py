@@ -4,6 +4,7 @@ from typing import Any
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.base import Rule
+from pdinference.api.v1alpha1.mode import of_the_pair
 
 _RATIO = "has(self.autoscaling) && has(self.autoscaling.ratio)"
 _BUDGET = "has(self.autoscaling) && has(self.autoscaling.gpuBudget)"
@@ -15,7 +16,8 @@ def _least_gpus(role: Role) -> str:
     own = f"self.{role}"
     pods = f"(has({own}.autoscaling) && {own}.replicas > 0 ? {own}.autoscaling.minReplicas : {own}.replicas)"
     each = f"{own}.parallelism.tensor * {own}.parallelism.pipeline * {own}.parallelism.data"
-    return f"({own}.accelerator.type == 'CPU' ? 0 : {pods} * {each})"
+    without = "self.mode == 'Aggregated' || " if role is Role.PARAMETER else ""
+    return f"({without}{own}.accelerator.type == 'CPU' ? 0 : {pods} * {each})"
 
 
 def _ratio(spec: Any) -> Any:
@@ -29,7 +31,9 @@ def _budget(spec: Any) -> int | None:
 
 def _fits(spec: Any) -> bool:
     budget = _budget(spec)
-    return budget is None or sum(spec.of(role).least_replicas * spec.of(role).gpus for role in ENGINE_ROLES) <= budget
+    return (
+        budget is None or sum(spec.of(role).least_replicas * spec.of(role).gpus for role in spec.engine_roles) <= budget
+    )
 
 
 def _enough_p(spec: Any) -> bool:
@@ -49,26 +53,13 @@ def _enough_d(spec: Any) -> bool:
     return bool(needed < d.max_replicas * band.max.parameter)
 
 
-SCALING_RULES = (
+_RATIO_RULES = (
     Rule(
         cel=f"!({_RATIO}) || ({_SCALED})",
         holds=lambda s: _ratio(s) is None or all(s.of(role).autoscaling is not None for role in ENGINE_ROLES),
         field="autoscaling.ratio",
         message="A ratio needs autoscaling in spec.parameter and spec.decode. Without autoscaling, set replicas of the "
         "roles.",
-    ),
-    Rule(
-        cel=f"!({_BUDGET}) || self.parameter.accelerator.type != 'CPU' || self.decode.accelerator.type != 'CPU'",
-        holds=lambda s: _budget(s) is None or any(s.of(role).accelerator.type != "CPU" for role in ENGINE_ROLES),
-        field="autoscaling.gpuBudget",
-        message="Neither role has GPUs (accelerator.type is CPU). Remove gpuBudget; limit the roles with maxReplicas.",
-    ),
-    Rule(
-        cel=f"!({_BUDGET}) || {' + '.join(map(_least_gpus, ENGINE_ROLES))} <= self.autoscaling.gpuBudget",
-        holds=_fits,
-        field="autoscaling.gpuBudget",
-        message="The budget is too small for the minimum replica counts of P and D (minReplicas; without autoscaling, "
-        "replicas), each with tensor x pipeline x data GPUs. Raise the budget or lower the counts.",
     ),
     Rule(
         cel=f"!({_RATIO}) || !has(self.autoscaling.ratio.min) || !({_SCALED}) || self.decode.autoscaling.minReplicas "
@@ -87,5 +78,23 @@ SCALING_RULES = (
         field="autoscaling.ratio.max",
         message="minReplicas of spec.parameter need more D pods than maxReplicas of spec.decode. Raise maxReplicas, or "
         "lower minReplicas or the ratio.",
+    ),
+)
+
+SCALING_RULES = (
+    *of_the_pair(_RATIO_RULES),
+    Rule(
+        cel=f"!({_BUDGET}) || self.decode.accelerator.type != 'CPU' "
+        "|| (self.mode != 'Aggregated' && self.parameter.accelerator.type != 'CPU')",
+        holds=lambda s: _budget(s) is None or any(s.of(role).accelerator.type != "CPU" for role in s.engine_roles),
+        field="autoscaling.gpuBudget",
+        message="No role has GPUs (accelerator.type is CPU). Remove gpuBudget; limit the roles with maxReplicas.",
+    ),
+    Rule(
+        cel=f"!({_BUDGET}) || {' + '.join(map(_least_gpus, ENGINE_ROLES))} <= self.autoscaling.gpuBudget",
+        holds=_fits,
+        field="autoscaling.gpuBudget",
+        message="The budget is too small for the minimum replica counts of P and D (minReplicas; without autoscaling, "
+        "replicas), each with tensor x pipeline x data GPUs. Raise the budget or lower the counts.",
     ),
 )

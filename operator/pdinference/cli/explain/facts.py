@@ -47,7 +47,10 @@ def role_counts(moment: Moment) -> list[RoleCount]:
     target = snapshot.desired.revision
     revisions = {workload.revision for _, workload in snapshot.workloads() if workload.role in ENGINE_ROLES}
     found = [
-        _engine(moment, role, revision) for role in ENGINE_ROLES for revision in (target, *sorted(revisions - {target}))
+        _engine(moment, role, revision)
+        for role in ENGINE_ROLES
+        for revision in (target, *sorted(revisions - {target}))
+        if revision not in snapshot.aggregated_revisions or role is Role.DECODE
     ]
     router, wanted = snapshot.router, snapshot.desired.replicas[Role.ROUTER]
     pods = (router.replicas, router.ready) if router is not None else (0, 0)
@@ -107,12 +110,13 @@ def _waits(snapshot: Snapshot, target: str) -> Iterator[str]:
     elif not router.observed:
         yield "Kubernetes has not handled the last change of the router Deployment yet."
     else:
+        needed = " and a ready ".join(ROLE_WORDS[role] for role in snapshot.desired.roles)
         yield (
             f"Router pods: {router.updated} of {router.desired} have the new template, {router.available} of "
-            f"{router.replicas} are available. One is ready when a P and a D pod of its revision are."
+            f"{router.replicas} are available. One needs a ready {needed} pod of its revision."
         )
     workloads = snapshot.leading_workloads(target)
-    for role in ENGINE_ROLES:
+    for role in snapshot.desired.roles:
         live = workloads.get(role)
         if live is None:
             yield f"{ROLE_WORDS[role]}: there is no workload of revision {target} yet."

@@ -95,7 +95,6 @@ def _answer(
     resource: "PDInference", model_dir: Path | None, model_config: Path | None, memory: int | None, *, online: bool
 ) -> "Answer":
     # Only this command imports the planner and the file readers.
-    from pdinference.api.names import ENGINE_ROLES  # noqa: PLC0415
     from pdinference.cli.plan.answer import Answer  # noqa: PLC0415
     from pdinference.cli.plan.model_files import read_model  # noqa: PLC0415
     from pdinference.models.errors import ModelFilesError  # noqa: PLC0415
@@ -116,7 +115,7 @@ def _answer(
             config, read = read_model(resource.spec.model.source, model_dir, model_config)
             checkpoint = known_weights(read, model_facts(config)) if read else checkpoint
         inputs = Inputs(resource.spec, model_facts(config), checkpoint, stated_memory(memory) if memory else None)
-        return Answer(resource, inputs, {role: plan_role(inputs, role) for role in ENGINE_ROLES})
+        return Answer(resource, inputs, {role: plan_role(inputs, role) for role in resource.spec.engine_roles})
     except (ModelFilesError, UnusableConfigError, UnusableSpecError) as error:
         raise click.ClickException(f"{resource.metadata.name}: {error}") from None
 

@@ -13,8 +13,10 @@ _FAILURE_POLICY = {"Recompute": "recompute", "Fail": "fail"}
 
 
 def kv_transfer_config(resource: PDInference, role: Role) -> dict[str, Any]:
-    """The value of `--kv-transfer-config`."""
+    """The value of `--kv-transfer-config`; empty without KV transfer and tiers."""
     own = resource.spec.of(role)
+    if not resource.spec.transfers_kv:
+        return offloading_config(resource, role, own.kv_tiers) if own.kv_tiers else {}
     transfer = _transfer_config(resource, role)
     if own.kv_tiers is None:
         return transfer
@@ -28,7 +30,7 @@ def kv_transfer_config(resource: PDInference, role: Role) -> dict[str, Any]:
 def _transfer_config(resource: PDInference, role: Role) -> dict[str, Any]:
     transfer = resource.spec.transfer
     config: dict[str, Any] = {
-        **connector_of(transfer).config(resource, role),
+        **connector_of(resource.spec).config(resource, role),
         "kv_role": KV_ROLES[role],
         "kv_load_failure_policy": _FAILURE_POLICY[transfer.on_failure],
     }

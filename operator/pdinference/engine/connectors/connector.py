@@ -49,12 +49,12 @@ class Connector(ABC):
     Attributes:
         vllm_names: Names of its classes in vLLM. The first is the default of `kv_connector`. Empty if vLLM has no class
             for it.
-        handover: What the router sends to P and D.
+        handover: What the router sends to P and D; None if it sends whole requests to D.
         tried: Extent of its tests, as in docs/resource.md.
     """
 
     vllm_names: ClassVar[tuple[str, ...]]
-    handover: ClassVar[Handover]
+    handover: ClassVar[Handover | None]
     tried: ClassVar[str]
 
     def config(self, resource: PDInference, role: Role) -> dict[str, Any]:

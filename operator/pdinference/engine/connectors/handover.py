@@ -140,3 +140,6 @@ HANDOVERS: Mapping[str, Handover] = {
     handover.name: handover for handover in (NixlHandover(), MooncakeHandover(), PromptHandover())
 }
 """The hand-overs, by name."""
+
+WHOLE_REQUESTS: Final = "none"
+"""Value of `--handover` of a router without P: D gets whole requests."""

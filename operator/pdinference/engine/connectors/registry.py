@@ -1,11 +1,12 @@
 """The connectors by their names in `spec.transfer.connector`."""
 
 from pdinference.api.v1alpha1.connectors import ConnectorName
-from pdinference.api.v1alpha1.transfer import Transfer
+from pdinference.api.v1alpha1.resource import Spec
 from pdinference.engine.connectors.connector import Connector
 from pdinference.engine.connectors.lmcache import LMCache
 from pdinference.engine.connectors.mooncake import Mooncake
 from pdinference.engine.connectors.nixl import Nixl
+from pdinference.engine.connectors.no_transfer import NoTransfer
 from pdinference.engine.connectors.shared_storage import SharedStorage
 
 CONNECTORS: dict[ConnectorName, Connector] = {
@@ -16,6 +17,9 @@ CONNECTORS: dict[ConnectorName, Connector] = {
 }
 
 
-def connector_of(transfer: Transfer) -> Connector:
-    """The connector of `spec.transfer`."""
-    return CONNECTORS[transfer.connector]
+_NO_TRANSFER = NoTransfer()
+
+
+def connector_of(spec: Spec) -> Connector:
+    """The connector of `spec.transfer`, or the one that stands for no transfer."""
+    return CONNECTORS[spec.transfer.connector] if spec.transfers_kv else _NO_TRANSFER

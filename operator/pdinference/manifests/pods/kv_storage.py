@@ -20,7 +20,7 @@ def kv_volumes(resource: PDInference, spec: RoleSpec) -> list[Fields]:
     volumes = []
     if spec.kv_tiers and spec.kv_tiers.disk:
         volumes.append({"name": _DISK, **_disk_source(spec.kv_tiers.disk)})
-    if shared := connector_of(resource.spec.transfer).volume(resource.spec.transfer):
+    if shared := connector_of(resource.spec).volume(resource.spec.transfer):
         volumes.append({"name": shared.name, "persistentVolumeClaim": {"claimName": shared.claim}})
     return volumes
 
@@ -30,7 +30,7 @@ def kv_mounts(resource: PDInference, spec: RoleSpec) -> list[Fields]:
     mounts = []
     if spec.kv_tiers and spec.kv_tiers.disk:
         mounts.append({"name": _DISK, "mountPath": DISK_TIER_MOUNT})
-    if shared := connector_of(resource.spec.transfer).volume(resource.spec.transfer):
+    if shared := connector_of(resource.spec).volume(resource.spec.transfer):
         mounts.append({"name": shared.name, "mountPath": shared.path})
     return mounts
 

@@ -101,7 +101,7 @@ def _node_affinity(spec: RoleSpec) -> Fields:
 def _pod_affinity(resource: PDInference) -> Fields:
     """Affinity of D pods to P pods of the same revision."""
     colocation = resource.spec.colocation
-    if colocation is None:
+    if colocation is None or not resource.spec.transfers_kv:
         return {}
     term = {
         "topologyKey": colocation.topology_key,

@@ -132,7 +132,9 @@ class _Decision:
     def _revisions_of(self, role: Role, wanted: int) -> RevisionCounts:
         scale = self._spec.roles[role]
         moving = {self._target, self._scaled} if scale.autoscaled else {self._target}
-        revisions = sorted(moving & set(self._fleet.revisions))
+        # The serving revision may be of the other mode, and lack the role.
+        having = {revision for revision in moving if revision == self._target or self._fleet.has(role, revision)}
+        revisions = sorted(having & set(self._fleet.revisions))
         counts = {revision: self._fleet.instances(role, revision) for revision in revisions}
         gpus = {revision: self._gpus(role, revision) for revision in revisions}
         return RevisionCounts(wanted, min(scale.minimum, wanted), counts, gpus)
@@ -217,10 +219,10 @@ class _Decision:
 def _scaled_revision(spec: ScaleSpec, fleet: Fleet, target: str, serving: str) -> str:
     """The revision whose counts follow the recommendation; empty while none serves.
 
-    An earlier revision without P or D pods was asleep or stopped when the spec changed. It serves no requests and is
-    not started. With Recreate an earlier revision is deleted.
+    An earlier revision with a role without pods was asleep or stopped when the spec changed. It serves no requests and
+    is not started. With Recreate an earlier revision is deleted.
     """
     if serving in {"", target}:
         return serving
-    started = all(fleet.instances(role, serving) for role in ENGINE_ROLES)
+    started = all(fleet.instances(role, serving) for role in ENGINE_ROLES if fleet.has(role, serving))
     return serving if started and not spec.recreates else ""

@@ -50,7 +50,7 @@ class ScaleSpec:
     """The scaling fields of a spec.
 
     Attributes:
-        roles: The range of each role.
+        roles: The range of each role; of one that the mode lacks, 0.
         ratio: P for D; None without a ratio, and if a role is not autoscaled.
         budget: GPUs of all P and D pods; None for no limit.
         recreates: Whether the old revision is deleted before the new one starts (`rollout.strategy: Recreate`).
@@ -64,7 +64,8 @@ class ScaleSpec:
     @classmethod
     def from_spec(cls, spec: Spec) -> "ScaleSpec":
         """The scaling fields of a valid spec, with or without autoscaling."""
-        roles = {role: RoleScale.from_spec(spec.of(role)) for role in ENGINE_ROLES}
+        roles = {role: RoleScale.fixed(0) for role in ENGINE_ROLES}
+        roles |= {role: RoleScale.from_spec(spec.of(role)) for role in spec.engine_roles}
         joint = spec.autoscaling
         band = joint.ratio if joint is not None and all(scale.autoscaled for scale in roles.values()) else None
         ratio = Ratio(_p_for_one_d(band.min), _p_for_one_d(band.max)) if band is not None else None

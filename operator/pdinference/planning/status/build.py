@@ -48,7 +48,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
     kv_transfer, transfer_numbers = transfer(inputs, previous, now)
     results = {
         READY: ready(inputs, first),
-        **{ROLE_CONDITIONS[role]: role_ready(role, roles[role], problems[role]) for role in SERVING_ROLES},
+        **{ROLE_CONDITIONS[role]: role_ready(inputs, role, roles[role], problems[role]) for role in SERVING_ROLES},
         MODEL_READY: model,
         **kstatus(progress),
         MEMORY_FITS: memory_fits(inputs.memory),

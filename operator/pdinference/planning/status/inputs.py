@@ -1,6 +1,6 @@
 """The inputs of a status."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -22,11 +22,13 @@ class StatusInputs:
 
     Attributes:
         url: Base URL for clients inside the cluster.
+        desired: `replicas` of each role that the mode has.
         workloads: The live workload of each role in the target revision; absent while it does not exist.
         pods: All live pods of the resource, of any revision.
+        aggregated: Revisions without P (`spec.mode: Aggregated`).
         failures: Children that could not be applied or pruned in this reconcile.
         memory: Whether the model fits its devices.
-        pinned: Whether P is pinned to products; None where P has no accelerator.
+        pinned: Whether P is pinned to products; None where P has no accelerator, and without P.
         clients_authenticated: Whether clients outside the cluster need an API key; None where they reach no router.
         model: The Job that downloads or inspects the model; None without one.
         route: The parents of the HTTPRoute; empty while it does not exist, and None without one.
@@ -55,6 +57,7 @@ class StatusInputs:
     rollout: RolloutPlan
     workloads: Mapping[Role, WorkloadState]
     pods: tuple[PodSummary, ...]
+    aggregated: frozenset[str] = frozenset()
     failures: tuple[Failure, ...] = ()
     memory: MemoryVerdict = NO_VERDICT
     pinned: ConditionResult | None = None
@@ -80,7 +83,7 @@ class StatusInputs:
         """The desired count of a role, from spec or allocation; at least the minimum while the role waits for GPUs."""
         workload = self.workloads.get(role)
         if role not in self.autoscalers or workload is None:
-            return self.desired[role]
+            return self.desired.get(role, 0)
         limit = self.allocation.limited.get(role)
         waits = limit is not None and limit.reason == LimitReason.GPU_BUDGET
         return max(workload.desired, self.minimums.get(role, 0)) if waits else workload.desired
@@ -113,7 +116,7 @@ class StatusInputs:
 
     @property
     def without_parameter(self) -> bool:
-        """Whether no revision that gets requests has a ready P pod."""
+        """Whether no revision that gets requests has the P pods that it needs."""
         return not self._routed_to(Role.PARAMETER)
 
     @property
@@ -123,8 +126,13 @@ class StatusInputs:
         return router is None or not router.complete
 
     def _routed_to(self, *roles: Role) -> bool:
-        """Whether a revision that gets requests has a ready pod of each of these roles."""
+        """Whether a revision that gets requests has a ready pod of each of these roles, as far as its mode has them."""
         live = [pod for pod in self.pods if pod.ready and not pod.terminating and pod.node_rank == 0]
         routed = {pod.revision for pod in live if pod.role is Role.ROUTER} or {self.rollout.serving}
-        ready_roles = ({pod.role for pod in live if pod.revision == revision} for revision in routed)
-        return any(found.issuperset(roles) for found in ready_roles)
+        return any(
+            {pod.role for pod in live if pod.revision == revision}.issuperset(self._in_mode(revision, roles))
+            for revision in routed
+        )
+
+    def _in_mode(self, revision: str, roles: Iterable[Role]) -> set[Role]:
+        return set(roles) - ({Role.PARAMETER} if revision in self.aggregated else set())

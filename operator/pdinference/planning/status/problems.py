@@ -41,7 +41,9 @@ def listed(failures: Iterable[Failure]) -> str:
 
 
 def role_problem(inputs: StatusInputs, role: Role, counts: RoleStatus, previous: Status) -> Diagnosis | None:
-    """Why the role has too few ready pods; None when it has enough."""
+    """Why the role has too few ready pods; None when it has enough, or the mode does not have it."""
+    if role not in inputs.desired:
+        return None
     if counts.desired == 0:
         return _without_pods(inputs, role)
     if counts.ready >= counts.desired:

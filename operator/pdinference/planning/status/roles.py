@@ -26,8 +26,10 @@ def role_status(inputs: StatusInputs, role: Role) -> RoleStatus:
     )
 
 
-def role_ready(role: Role, counts: RoleStatus, problem: Diagnosis | None) -> ConditionResult:
+def role_ready(inputs: StatusInputs, role: Role, counts: RoleStatus, problem: Diagnosis | None) -> ConditionResult:
     """ParameterReady, DecodeReady or RouterReady."""
+    if role not in inputs.desired:
+        return ConditionResult("True", "Aggregated", "spec.mode is Aggregated: D computes the prompts, without P pods.")
     if problem is not None:
         return ConditionResult("False", *problem)
     return ConditionResult("True", "AllReady", f"{ROLE_WORDS[role]}: {counts.ready} of {counts.desired} pods ready.")

@@ -76,7 +76,7 @@ def transfer(
 ) -> tuple[ConditionResult | None, TransferStatus | None]:
     """The condition and the numbers; as last written while no router pod reports."""
     path, facts = inputs.transfer_path, inputs.transfer
-    if path is None:
+    if path is None or (facts is not None and facts.revision in inputs.aggregated):
         return None, None
     last = find(previous.conditions, KV_TRANSFER)
     if facts is None:

@@ -27,6 +27,8 @@ def compare(inputs: Inputs, plans: Plans) -> Comparison:
         inputs: Inputs of the plans.
         plans: Of P and of D.
     """
+    if not inputs.spec.transfers_kv:
+        return Comparison((), ("spec.mode is Aggregated, so the servers are not split.",))
     pools = pools_of(inputs, plans)
     if not pools:
         return Comparison((), ("P and D run on CPU, so there are no GPUs to compare.",))
