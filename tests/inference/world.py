@@ -24,6 +24,7 @@ from pdinference.isolation.calls import Calls, InProcess
 from pdinference.manifests import RenderSettings
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.sleep_and_wake import Activity
+from pdinference.planning.transfer import TransferFacts
 from tests.cluster.fake_api import FakeApi
 
 Json = dict[str, Any]
@@ -42,6 +43,7 @@ class World:
         self.metrics = Metrics()
         self.document = document
         self.activity: Activity | None = Activity(held=False, idle_seconds=0)
+        self.transfer: TransferFacts | None = None
         self.ahead = timedelta()
         self.restart()
         self.edit()
@@ -62,6 +64,7 @@ class World:
                 self.cache,
                 measured=lambda _: self.measured,
                 activity=lambda _: self.activity,
+                transfer=lambda _: self.transfer,
                 now=lambda: datetime.now(UTC) + self.ahead,
                 history_due=history.is_due,
             ),

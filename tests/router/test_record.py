@@ -1,15 +1,16 @@
 """Metrics of the router."""
 
+import time
+
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from pdinference.router import record
 from pdinference.router.record import Overlap
 
 
 def test_activities_that_overlap_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(record.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     registry = CollectorRegistry()
     overlap = Overlap(Counter("busy_seconds", "", registry=registry))
     with overlap.one():

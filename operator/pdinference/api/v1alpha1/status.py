@@ -154,17 +154,17 @@ class PlanStatus(ApiModel):
     """A device of D."""
 
 
-Percent = Annotated[int, Field(ge=0, le=100)]
-Share = Annotated[float, Field(ge=0, le=100)]
+Percent = Annotated[int, Field(ge=0, le=100), WithJsonSchema({"type": "integer"})]
+Share = Annotated[float, Field(ge=0, le=100), WithJsonSchema({"type": "number"})]
 """A share in percent, with decimals."""
-Rate = Annotated[float, Field(ge=0, le=1e15)]
+Rate = Annotated[float, Field(ge=0, le=1e15), WithJsonSchema({"type": "number"})]
 
 
 class VerificationStatus(ApiModel):
     """The last canary of a router: through P and D, and through P alone."""
 
     state: str = ""
-    """off, pending, verified, wrong_answer, computed_by_decode, failed or not_applicable."""
+    """State of the verification."""
     revision: str = ""
     """Revision that it went through."""
     prompt_tokens: Count | None = None

@@ -1,0 +1,52 @@
+"""The condition KVTransfer of a reconcile, and the metric from which the alerts follow."""
+
+from collections.abc import Callable
+
+import pytest
+
+from pdinference.api.names import Verification
+from pdinference.planning.transfer import Canary, Counted, TransferFacts
+from tests.inference.world import CR, OWNER, Json, World
+
+
+@pytest.fixture
+def world(document: Callable[..., Json]) -> World:
+    return World(document())
+
+
+def reasons(world: World) -> dict[str, float]:
+    return {
+        sample.labels["reason"]: sample.value
+        for family in world.metrics.registry.collect()
+        if family.name == "pdinference_kv_transfer"
+        for sample in family.samples
+        if (sample.labels["inference_namespace"], sample.labels["inference_name"]) == ("ns", "llama")
+    }
+
+
+async def test_the_metric_has_the_reason_of_the_condition(world: World) -> None:
+    await world.reconcile()
+    assert reasons(world) == {}
+    for state, reason in ((Verification.VERIFIED, "Verified"), (Verification.WRONG_ANSWER, "WrongAnswers")):
+        world.transfer = TransferFacts("r1", Canary(state, "r1"))
+        await world.reconcile()
+        assert world.condition("KVTransfer")["reason"] == reason
+        assert reasons(world) == {reason: 1}
+        await world.reconcile()
+        assert world.api.requests.total() == 0
+    del world.api.objects[CR]
+    world.sync()
+    await world.reconciler.reconcile(OWNER)
+    assert reasons(world) == {}
+
+
+@pytest.mark.parametrize(("accelerator", "reason"), [({"type": "CPU"}, "Transferring"), ({}, "Slow")])
+async def test_the_hardware_of_the_spec_decides_what_is_slow(
+    document: Callable[..., Json], accelerator: Json, reason: str
+) -> None:
+    role = {"accelerator": accelerator}
+    world = World(document(parameter=role, decode=role))
+    counted = Counted(1e6, complete=100, bytes=1e9, transfer_seconds=10, first_tokens=10, first_token_seconds=60)
+    world.transfer = TransferFacts("r1", Canary(Verification.OFF, "r1"), 300, counted)
+    await world.reconcile()
+    assert world.condition("KVTransfer")["reason"] == reason
