@@ -44,6 +44,7 @@ class Engine:
         self.arrived = asyncio.Event()
         self.left = asyncio.Event()
         self.healthy = True
+        self.engine_id = ENGINE_ID
         self.steps: Iterator[int] = count()
         self._runner: web.AppRunner | None = None
 
@@ -99,7 +100,7 @@ class Engine:
                 return found
             await self.go_on.wait()
             if request.path == "/query":
-                return web.json_response({"0": {"engine_id": ENGINE_ID, "worker_addr": {}}})
+                return web.json_response({"0": {"engine_id": self.engine_id, "worker_addr": {}}})
             if self.role is P and self.bodies:
                 return web.json_response({"choices": [{"text": "0"}], "kv_transfer_params": PARAMS})
             return await self.answer(request)

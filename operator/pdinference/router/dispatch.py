@@ -239,20 +239,23 @@ class Dispatcher:
         return _Prefilled(pod, handover.to_decode(prefill, _decoded(answer)))
 
     async def _prepared(self, pod: Pod, record: Record) -> Prefill:
-        """A hand-over from a P pod, with the engine that its bootstrap server names."""
+        """A hand-over from a P pod, with the engine that its bootstrap server names.
+
+        It is asked each time: vLLM in a container that starts again has another engine id, and D, which cannot find the
+        earlier one, would compute all prompts without an error.
+        """
         port = self.rules.handover.bootstrap_port
         if port is None:
             return Prefill(record.request_id)
         bootstrap = f"http://{pod.observed.address.rpartition(':')[0]}:{port}"
-        if not pod.engine:
-            async with exchange(pod, self.session, 0) as sent:
-                answer = await sent.begin("GET", "/query", {}, None, url=bootstrap)
-            if isinstance(answer, Stream) or answer.status != HTTPStatus.OK:
-                raise PodFailure("no_bootstrap_server")
-            first: Any = next(iter(_decoded(answer).values()), {})  # of data-parallel ranks; P has one
-            pod.engine = str(first.get("engine_id") or "") if isinstance(first, dict) else ""
+        async with exchange(pod, self.session, 0) as sent:
+            answer = await sent.begin("GET", "/query", {}, None, url=bootstrap)
+        if isinstance(answer, Stream) or answer.status != HTTPStatus.OK:
+            raise PodFailure("no_bootstrap_server")
+        first: Any = next(iter(_decoded(answer).values()), {})  # of data-parallel ranks; P has one
+        engine = str(first.get("engine_id") or "") if isinstance(first, dict) else ""
         # The id is unique even if a client sends the same request id twice.
-        return Prefill(f"xfer-{uuid4()}", pod.engine, bootstrap)
+        return Prefill(f"xfer-{uuid4()}", engine, bootstrap)
 
     def _choices(self, role: Role, failed: "_Failed") -> list[Pod]:
         return [pod for pod in self.pods.available(role) if pod not in failed.pods]

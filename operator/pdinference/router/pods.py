@@ -62,7 +62,6 @@ class Pod:
         answered_at: When the last one of the streams was sent that have had their first byte, on the same clock.
         failures: Failures since the last success.
         paused_until: Before this time it gets no requests, because it has failed.
-        engine: Id of the engine of a P pod, from its bootstrap server; empty before it was needed.
     """
 
     observed: Observed
@@ -73,7 +72,6 @@ class Pod:
     answered_at: float = 0.0
     failures: int = 0
     paused_until: float = 0.0
-    engine: str = ""
 
     @property
     def url(self) -> str:
@@ -156,7 +154,6 @@ class Pods:
 
     def failed(self, pod: Pod) -> None:
         """Pause a pod after a failure, longer with each further one."""
-        pod.engine = ""  # it may start again, with another id
         pod.paused_until = self._clock() + min(_FIRST_PAUSE_S * 2**pod.failures, _LONGEST_PAUSE_S)
         pod.failures = min(pod.failures + 1, 16)
         self._announce()
