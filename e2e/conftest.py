@@ -51,9 +51,11 @@ class Serving:
 
 
 def quick_example(images: ImageReferences) -> dict[str, Any]:
-    """The example, whose pods end sooner than by default."""
+    """The example. Its pods end sooner than by default, and several D pods run on different nodes."""
     document = example(images)
     document["spec"]["rollout"] = {"drainSeconds": _DRAIN_SECONDS}
+    spread = {"topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+    document["spec"]["decode"]["placement"] = {"topologySpread": [spread]}
     return document
 
 

@@ -109,6 +109,18 @@ def answering_500(cluster: Cluster, pod: dict[str, Any]) -> Iterator[None]:
 
 
 @contextmanager
+def lost_node(cluster: Cluster, node: str) -> Iterator[None]:
+    """Cut a node off from everything, as when its switch fails, until the end of the block."""
+    (found,) = (one for one in cluster.spec.node_specs if one.name == node)
+    link = ["ip", "-netns", cluster.spec.netns, "link", "set", found.short_name]  # the other end would lose its routes
+    run([*link, "down"])
+    try:
+        yield
+    finally:
+        run([*link, "up"])
+
+
+@contextmanager
 def _rules(cluster: Cluster, pod: dict[str, Any], *chains: str) -> Iterator[None]:
     nft = [*_network_of(cluster, pod), "nft"]
     run([*nft, "-f", "-"], stdin="\n".join([f"table ip {_TABLE} {{", *chains, "}"]))

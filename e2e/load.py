@@ -87,15 +87,15 @@ class Load:
 
 @contextmanager
 def load(
-    kubectl: Kubectl, url: str, model: str, image: str, pod: str = "load", *, shape: Shape = Shape()
+    kubectl: Kubectl, url: str, model: str, image: str, pod: str = "load", *, shape: Shape = Shape(), node: str = ""
 ) -> Iterator[Load]:
-    """Run a client; `image` is any with Python 3."""
+    """Run a client; `image` is any with Python 3. Without a `node`, the scheduler chooses one."""
     kubectl.run("delete", "pod,configmap", pod, "--ignore-not-found", "--now")
     kubectl.run("create", "configmap", pod, f"--from-file=client.py={_CLIENT}")
     settings = Settings(
         url, model, _MAX_SECONDS, shape.clients, shape.words, shape.tokens, DEADLINE_SECONDS, uuid4().hex
     )
-    kubectl.run("apply", "-f", "-", stdin=json.dumps(_pod(pod, image, settings)))
+    kubectl.run("apply", "-f", "-", stdin=json.dumps(_pod(pod, image, settings, node)))
     running = Load(kubectl, pod, settings)
     try:
         wait_until(
@@ -110,7 +110,7 @@ def _phase(kubectl: Kubectl, pod: str) -> str:
     return kubectl.run("get", "pod", pod, "-o", "jsonpath={.status.phase}")
 
 
-def _pod(name: str, image: str, settings: Settings) -> dict[str, Any]:
+def _pod(name: str, image: str, settings: Settings, node: str) -> dict[str, Any]:
     container = {
         "name": "client",
         "image": image,
@@ -126,6 +126,7 @@ def _pod(name: str, image: str, settings: Settings) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": {
             "restartPolicy": "Never",
+            "nodeSelector": {"kubernetes.io/hostname": node} if node else {},
             "automountServiceAccountToken": False,
             "securityContext": {
                 "runAsNonRoot": True,

@@ -12,9 +12,10 @@ import pytest
 
 from e2e import faults
 from e2e.conftest import NAME, Serving
-from e2e.faults import DRAINS, ENDS, Packets, cut_off, standing_still
+from e2e.faults import DRAINS, ENDS, Packets, cut_off, lost_node, standing_still
 from e2e.install import apply
 from e2e.load import Load, Shape, load
+from e2e.nodes import HOSTNAME, hosts
 from e2e.test_serving import edited, pods, settled
 from e2e.transfer import transfer
 from e2e.waiting import conditions, wait_until
@@ -39,6 +40,17 @@ def one_of_each(serving: Serving) -> Serving:
 
 
 @pytest.fixture
+def two_of_p(serving: Serving) -> Iterator[Serving]:
+    """Two P, one D and one router pod."""
+    settled(serving)
+    apply(serving.kubectl, edited(serving, parameter={"replicas": 2}))
+    wait_for(serving, Role.PARAMETER, 2)
+    yield serving
+    apply(serving.kubectl, serving.example)
+    settled(serving)
+
+
+@pytest.fixture
 def two_of_d(serving: Serving) -> Iterator[Serving]:
     """One P, two D and two router pods, and streams that may move."""
     settled(serving)
@@ -53,7 +65,11 @@ def two_of_d(serving: Serving) -> Iterator[Serving]:
 def running(serving: Serving, role: Role) -> list[dict[str, Any]]:
     """The pods of a role that are ready and stay."""
     found = [pod for pod in pods(serving).values() if pod["metadata"]["labels"][LABEL_ROLE] == role]
-    return [pod for pod in found if all(status.get("ready") for status in pod["status"].get("containerStatuses", [{}]))]
+    return [pod for pod in found if conditions(pod).get("Ready", {}).get("status") == "True"]
+
+
+def nodes(serving: Serving, role: Role) -> set[str]:
+    return {pod["spec"]["nodeName"] for pod in running(serving, role)}
 
 
 def wait_for(serving: Serving, role: Role, count: int) -> None:
@@ -118,6 +134,23 @@ def decode_computes(serving: Serving) -> bool:
     return found.get("DecodeComputesPrompts", {}).get("status") == "True" and found["Ready"]["status"] == "True"
 
 
+def test_with_two_p_pods_the_other_one_computes_the_prompts(two_of_p: Serving) -> None:
+    """D computes at most those prompts that it had not read when P failed."""
+    serving = two_of_p
+    with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=_MIXED) as client:
+        with killed(serving, Role.PARAMETER, 2):
+            client.wait_for(more=12)
+        with standing_still(serving.cluster, running(serving, Role.PARAMETER)[0], whole=True):
+            client.wait_for(more=12)
+        wait_for(serving, Role.PARAMETER, 2)
+        name = running(serving, Role.PARAMETER)[0]["metadata"]["name"]
+        serving.kubectl.run("delete", "pod", name, "--wait=false")
+        client.wait_for(more=12)
+        assert failures(client) == []
+        assert client.report().prefilled_by_decode <= 2 * _MIXED.clients
+        expect_the_same_texts(client)
+
+
 def test_no_request_waits_for_kv_cache_that_does_not_come(one_of_each: Serving) -> None:
     serving = one_of_each
     (parameter,), (decode,) = running(serving, Role.PARAMETER), running(serving, Role.DECODE)
@@ -167,6 +200,26 @@ def test_with_two_d_pods_and_migration_no_request_fails(two_of_d: Serving) -> No
         client.wait_for(more=6)
         assert failures(client) == []
         assert (transfer(serving.kubectl, NAME) - before).failed == 0
+        expect_the_same_texts(client)
+
+
+def test_with_a_pod_of_d_on_each_of_two_nodes_no_request_fails_if_one_node_does(two_of_d: Serving) -> None:
+    """The node with P is lost. Client and router are on the other one."""
+    serving = two_of_d
+    (lost,) = nodes(serving, Role.PARAMETER)
+    (kept,) = {*hosts(serving)} - {lost}
+    router = {"migration": True, "placement": {"nodeSelector": {HOSTNAME: kept}}}
+    apply(serving.kubectl, edited(serving, decode={"replicas": 2}, router=router))
+    wait_until("the router", lambda: settled(serving) and nodes(serving, Role.ROUTER) == {kept}, timeout=240)
+    assert nodes(serving, Role.DECODE) == {lost, kept}
+    with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=_LONG, node=kept) as client:
+        with lost_node(serving.cluster, lost):
+            wait_for(serving, Role.DECODE, 1)
+            client.wait_for(more=12)
+        wait_for(serving, Role.DECODE, 2)
+        wait_for(serving, Role.PARAMETER, 1)
+        client.wait_for(more=12)
+        assert failures(client) == []
         expect_the_same_texts(client)
 
 

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.conftest import NAME, Serving
 from e2e.console import say
-from e2e.faults import kill_operators
+from e2e.faults import kill, kill_operators
 from e2e.install import OPERATOR_NAMESPACE, RELEASE, apply, install_operator
 from e2e.kubectl import KubectlError
 from e2e.load import load
@@ -30,6 +30,7 @@ from pdinference.api.names import (
     METRIC_VERIFICATION_DISTANCE,
     METRIC_VERIFICATION_LIMIT,
     ROUTER_STATE_PORT,
+    Role,
     Verification,
 )
 
@@ -147,8 +148,12 @@ def test_wait_and_scale_work_as_for_any_workload(serving: Serving) -> None:
 
 
 def test_an_edit_moves_traffic_to_a_new_pair_and_no_request_fails(serving: Serving) -> None:
-    """The edit adds a chat template and a LoRA adapter, both of which must take effect; another is loaded later."""
+    """The edit adds a chat template and a LoRA adapter, both of which must take effect; another is loaded later.
+
+    Meanwhile the old P pod is killed.
+    """
     old = settled(serving)["status"]["revision"]
+    (parameter,) = (pod for pod in pods(serving).values() if pod["metadata"]["labels"][LABEL_ROLE] == Role.PARAMETER)
     template = {"inline": "{% for message in messages %}[{{ message.content }}]{% endfor %}"}
     lora: dict[str, Any] = {
         "adapters": [{"name": "tiny-lora", "path": "/models/tiny-lora"}],
@@ -158,6 +163,8 @@ def test_an_edit_moves_traffic_to_a_new_pair_and_no_request_fails(serving: Servi
     lora["dynamicLoading"] = True
     with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
         apply(serving.kubectl, edited(serving, model={"chatTemplate": template, "lora": lora}))
+        wait_until("a second revision", lambda: len(revisions(serving)) > 1, timeout=120)
+        kill(serving.cluster, parameter)
         settled(serving, revision_differs_from=old)
         client.wait_for(more=10)
         assert client.unanswered() == []
