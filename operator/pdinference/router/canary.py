@@ -39,8 +39,8 @@ _MOST_LIKELY: Final = 20
 _TELLS_APART: Final = 0.25
 """Distance between the answers to the two prompts, from 0 to 1, below which a difference may be rounding."""
 _SHARE: Final = 1 / 8
-"""Limit for the distance between two answers to the same prompt, as a share of that. Rounding to bf16 makes 0.001 to
-0.03; the KV cache of the other prompt makes all of it."""
+"""Limit for the distance between two answers to the same prompt, as a share of that. The KV cache of the other prompt
+makes all of it; rounding the weights of the tests' model to bf16 makes 0.001 (ADR 0021)."""
 _COUNTERS_S: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
 """Times between readings of D's counters. vLLM counts after it has answered."""
 _ARRIVED: Final = (METRIC_KV_PROMPT_TOKENS, KvSource.PARAMETER)
