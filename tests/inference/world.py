@@ -38,6 +38,8 @@ ROUTER = DEPLOYMENT.path("ns", "llama-router")
 class World:
     """The operator's core on an API server in memory; `sync` plays the watches."""
 
+    transfer: TransferFacts | None = None
+
     def __init__(self, document: Json, settings: RenderSettings = RenderSettings()) -> None:  # noqa: B008 - frozen
         self.api = FakeApi()
         self.settings = settings
@@ -45,7 +47,6 @@ class World:
         self.metrics = Metrics()
         self.document = document
         self.activity: Activity | None = Activity(held=False, idle_seconds=0)
-        self.transfer: TransferFacts | None = None
         self.ahead = timedelta()
         self.restart()
         self.edit()
