@@ -70,7 +70,7 @@ async def test_a_right_answer_with_the_kv_cache_of_p_is_verified() -> None:
     async with model() as (world, served, by):
         found = await sent(world, by)
         assert found.state is Verification.VERIFIED, found.reason
-        assert found.distance == 0 < found.limit <= 1 / 8
+        assert found.distance == 0 < found.limit < 0.126
         first, second = served.for_decode
         assert served.alone[1:] == [first, second]  # the first one asks whether the model may be asked
         differ = [place for place, (one, other) in enumerate(zip(first, second, strict=True)) if one != other]
@@ -118,7 +118,16 @@ async def test_a_model_that_answers_alike_is_judged_by_counters(fault: type[Tran
         served.sees = len
         found = await sent(world, by)
         assert found.state is state
-        assert math.isnan(found.limit)
+        assert (found.distance, found.limit) == (0, 0.15)
+
+
+async def test_zeros_are_found_although_the_model_answers_both_prompts_alike() -> None:
+    """A random model, as that of the local cluster, answers by the mean of the prompt."""
+    async with model(Zeros()) as (world, served, by):
+        served.sees = lambda kv: kv.count(0) > len(kv) / 2
+        found = await sent(world, by)
+        assert found.state is Verification.WRONG_ANSWER
+        assert found.distance > found.limit == 0.15
 
 
 async def test_without_counters_and_differences_nothing_is_claimed() -> None:

@@ -170,7 +170,7 @@ METRIC_VERIFICATION_TOKENS = "pdinference_router_verification_tokens"
 METRIC_VERIFICATION_DISTANCE = "pdinference_router_verification_distance"
 """Gauge of a router pod: distance between the answer through P and D and that of P alone, 0 to 1; NaN if unknown."""
 METRIC_VERIFICATION_LIMIT = "pdinference_router_verification_limit"
-"""Gauge of a router pod: distance from which on the answer counts as wrong; NaN if the model cannot show it."""
+"""Gauge of a router pod: distance above which the answer counts as wrong; NaN before the first canary."""
 
 OPERATOR_TLS_PORT = 8443
 """HTTPS port of the operator for the API server: admission webhooks and the external metrics API."""

@@ -36,8 +36,9 @@ _SHORTEST_PART: Final = 128
 _LONGEST_PART: Final = 8192
 _MOST_LIKELY: Final = 20
 """Tokens whose probabilities are compared: vLLM's default for --max-logprobs."""
-_TELLS_APART: Final = 0.25
-"""Distance between the answers to the two prompts, from 0 to 1, below which a difference may be rounding."""
+_TELLS_APART: Final = 0.15
+"""Distance between the answers to the two prompts, from 0 to 1, below which they say little. The answers to one prompt
+are then less far apart still."""
 _SHARE: Final = 1 / 8
 """Limit for the distance between two answers to the same prompt, as a share of that. The KV cache of the other prompt
 makes all of it; rounding the weights of the tests' model to bf16 makes 0.001 (ADR 0021)."""
@@ -59,7 +60,7 @@ class Outcome:
         reason: What was compared, or why nothing was; for logs.
         tokens: Prompt tokens of both prompts.
         distance: Largest distance between the answers of P alone, and through P and D.
-        limit: Distance from which on they are different; NaN if the answers do not show it.
+        limit: Distance above which they are different.
     """
 
     state: Verification
@@ -206,10 +207,10 @@ def _judged(
 ) -> Outcome:
     """The outcome, from the answers to both prompts and D's counters."""
     apart = distance(*alone)
-    worst = max(map(distance, through, alone))
+    worst = max(map(distance, through, alone))  # NaN without probabilities, and then above no limit
     told = apart >= _TELLS_APART
-    limit = _SHARE * apart if told else math.nan
-    if told and not worst <= limit:
+    limit = _SHARE * apart if told else _TELLS_APART
+    if worst > limit:
         words = f"the answers are {worst:.3g} apart, the limit is {limit:.3g}"
         return Outcome(Verification.WRONG_ANSWER, words, tokens, worst, limit)
     if arrived is False:
@@ -219,7 +220,7 @@ def _judged(
         return Outcome(Verification.NOT_APPLICABLE, "neither answers nor counters show anything", tokens, worst, limit)
     words = f"the answers are {worst:.3g} apart, the limit is {limit:.3g}"
     if not told:
-        words = f"the model answers both prompts alike ({apart:.3g} apart), so only D's counters were compared"
+        words += f"; the model answers both prompts alike ({apart:.3g} apart), so D's counters decide"
     elif arrived is None:
         words += "; D has no counters"
     return Outcome(Verification.VERIFIED, words, tokens, worst, limit)

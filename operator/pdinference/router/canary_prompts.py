@@ -5,7 +5,7 @@ cache at the far end of the prompt (induction; Olsson et al., 2022). The words b
 """
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 _PARTS: Final = 4.5
@@ -41,22 +41,23 @@ async def prompts(part: int, tokenize: Tokenize) -> tuple[list[int], list[int]]:
     Raises:
         NoPromptError: The tokenizer makes too few tokens of text.
     """
-    name, *secrets = random.sample(_WORDS, 3)
+    name, *secrets = random.sample(_WORDS, 7)
     question = await tokenize(f" The password of {name} is", False)
-    between = await _at_least(length(part) - part, "", tokenize, opens=False)
+    between = await _at_least(length(part) - part, "", _WORDS, tokenize, opens=False)
+    # Of few words, and others in each: models with random weights answer by the mean of the prompt.
     first, second = [
-        (await _at_least(part, f"The password of {name} is {secret}. ", tokenize, opens=True))[:part]
-        for secret in secrets
+        (await _at_least(part, f"The password of {name} is {words[0]}. ", words, tokenize, opens=True))[:part]
+        for words in (secrets[:3], secrets[3:])
     ]
     rest = between[: length(part) - part - len(question)] + question
     return first + rest, second + rest
 
 
-async def _at_least(number: int, text: str, tokenize: Tokenize, *, opens: bool) -> list[int]:
+async def _at_least(number: int, text: str, choice: Sequence[str], tokenize: Tokenize, *, opens: bool) -> list[int]:
     """Tokens of a text, and of random words after it."""
     found: list[int] = []
     for piece in range(_MOST_PIECES):
-        words = " ".join(random.choices(_WORDS, k=_WORDS_AT_A_TIME))  # noqa: S311 - no secret
+        words = " ".join(random.choices(choice, k=_WORDS_AT_A_TIME))  # noqa: S311 - no secret
         found += await tokenize(f"{text}{words}" if not piece else f" {words}", opens and not piece)
         if len(found) >= number:
             return found
