@@ -1,7 +1,7 @@
 """The operator's core on an API server in memory."""
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pdinference.api import names
 from pdinference.api.names import Role
@@ -24,10 +24,8 @@ from pdinference.isolation.calls import Calls, InProcess
 from pdinference.manifests import RenderSettings
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.sleep_and_wake import Activity
+from pdinference.planning.transfer import TransferFacts
 from tests.cluster.fake_api import FakeApi
-
-if TYPE_CHECKING:
-    from pdinference.planning.transfer import TransferFacts
 
 Json = dict[str, Any]
 OWNER = Owner("ns", "llama")
