@@ -14,9 +14,8 @@ from pdinference.engine.model_options import model_environment, model_options
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
 from pdinference.engine.parallel import parallel_environment, parallel_options
 
-# `vllm serve`. The older vllm.entrypoints.openai.api_server accepts the same options, but ignores --api-server-count,
-# --headless and some of data parallelism. The module is used because not every build has the `vllm` command.
-_PROGRAM = ("python3", "-m", "vllm.entrypoints.cli.main", "serve")
+# The module is used because not every build has the `vllm` command.
+_PROGRAM = ("python3", "-m", "vllm.entrypoints.openai.api_server")
 
 CACHE_MOUNT = "/cache"
 """The only writable folder besides /tmp, for downloads and compiled kernels."""
@@ -63,7 +62,7 @@ def _in_group(command: Command, resource: PDInference, own: RoleSpec, node_rank:
     name, nodes = resource.metadata.name, own.parallelism.nodes
     known = {entry["name"] for entry in command.environment}
     return Command(
-        program=group_program(name, node_rank, nodes, command.program),
+        program=group_program(name, node_rank, nodes),
         arguments=(*command.arguments, *group_arguments(name, node_rank, nodes)),
         environment=(*command.environment, *(e for e in group_environment() if e["name"] not in known)),
     )

@@ -33,9 +33,9 @@ if __name__ == "__main__":
 def run(command: Command, *program: str, **environment: str) -> str:
     """Run a program in place of vLLM; what it prints."""
     launcher = [part.replace("$$", "$") for part in command.program]
-    assert launcher[-4:] == ["python3", "-m", "vllm.entrypoints.cli.main", "serve"]
+    assert launcher[-3:] == ["python3", "-m", "vllm.entrypoints.openai.api_server"]
     done = subprocess.run(
-        [sys.executable, *launcher[1:-4], *program],
+        [sys.executable, *launcher[1:-3], *program],
         env=os.environ | environment,
         check=False,
         capture_output=True,
