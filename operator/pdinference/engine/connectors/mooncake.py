@@ -20,7 +20,9 @@ class Mooncake(Connector):
     handover = MooncakeHandover()
     tried = (
         "transfers on an H100 with `protocol: tcp` (mooncake-transfer-engine-cuda13 0.3.14), without the router and "
-        "without tiers; `rdma` was not tried"
+        "without tiers. Through the router on CPU (mooncake-transfer-engine-non-cuda 0.3.13, two lines of vLLM's "
+        "connector that ask for a GPU removed): 13,750 of 13,750 prompt tokens came from P, and 24 of 24 texts were "
+        "those of P alone. `rdma` was not tried"
     )
 
     def config(self, resource: PDInference, role: Role) -> dict[str, Any]:
