@@ -75,7 +75,7 @@ def _check_plan(document: Document, model: Any) -> None:
     except UnusableSpecError:
         return
     json.dumps(answer.as_json(), allow_nan=False).encode()
-    print_plan(answer, Console(file=StringIO(), width=120))
+    print_plan(answer, Console(file=StringIO(), width=120, highlight=False))
 
 
 def _goes(document: Document) -> bool:
