@@ -14,7 +14,7 @@ from pdinference.api.crd import definitions
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.cluster.client import ApiServer, load_configuration
 from tests.charts.helm import NAMESPACE
-from tests.conftest import EXAMPLES, example_documents
+from tests.conftest import REPOSITORY, example_documents
 from tests.integration.kubernetes import ELSEWHERE, Kubernetes
 from tests.integration.operators import Operators
 from tests.integration.scaling_world import ScalingWorld
@@ -98,8 +98,8 @@ def installed(kubernetes: Kubernetes) -> Iterator[Kubernetes]:
 
 @pytest.fixture
 def resource(installed: Kubernetes) -> Iterator[PDInference]:
-    """An example, as the API server knows it."""
-    (document,) = example_documents(EXAMPLES[0])
+    """An example with P and D, as the API server knows it."""
+    (document,) = example_documents(REPOSITORY / "examples" / "llama-8b.yaml")
     document["metadata"]["namespace"] = "models"
     installed.apply([document])
     name = document["metadata"]["name"]

@@ -1,7 +1,7 @@
 """A canary: two prompts that nobody has sent before, through P and D, and to P alone. The answers have to be alike.
 
-bf16 is not exact, so what P and D answer to one prompt differs a little. How much is too much follows from what P
-answers to the two prompts, which differ in their first part alone.
+bf16 is not exact, so what P and D answer to one prompt differs a little. Whether answers show anything follows from
+what P answers to the two prompts, which differ in their first part alone.
 """
 
 import asyncio
@@ -36,12 +36,11 @@ _SHORTEST_PART: Final = 128
 _LONGEST_PART: Final = 8192
 _MOST_LIKELY: Final = 20
 """Tokens whose probabilities are compared: vLLM's default for --max-logprobs."""
-_TELLS_APART: Final = 0.15
-"""Distance between the answers to the two prompts, from 0 to 1, below which they say little. The answers to one prompt
-are then less far apart still."""
-_SHARE: Final = 1 / 8
-"""Limit for the distance between two answers to the same prompt, as a share of that. The KV cache of the other prompt
-makes all of it; rounding the weights of the tests' model to bf16 makes 0.001 (ADR 0021)."""
+_LIMIT: Final = 0.15
+"""Distance above which two answers to the same prompt are different, from 0 to 1. In bf16 on an H200 the largest of 80
+was 0.084, and the least of 20 with a damaged block 0.19 (ADR 0021)."""
+_TELLS_APART: Final = 2 * _LIMIT
+"""Distance between the answers to the two prompts, from which on answers alone show which prompt D had."""
 _COUNTERS_S: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
 """Times between readings of D's counters. vLLM counts after it has answered."""
 _ARRIVED: Final = (METRIC_KV_PROMPT_TOKENS, KvSource.PARAMETER)
@@ -209,21 +208,19 @@ def _judged(
     apart = distance(*alone)
     worst = max(map(distance, through, alone))  # NaN without probabilities, and then above no limit
     told = apart >= _TELLS_APART
-    limit = _SHARE * apart if told else _TELLS_APART
-    if worst > limit:
-        words = f"the answers are {worst:.3g} apart, the limit is {limit:.3g}"
-        return Outcome(Verification.WRONG_ANSWER, words, tokens, worst, limit)
+    words = f"the answers are {worst:.3g} apart, the limit is {_LIMIT:g}"
+    if worst > _LIMIT:
+        return Outcome(Verification.WRONG_ANSWER, words, tokens, worst, _LIMIT)
     if arrived is False:
         words = "D did not count the tokens of the prompts as coming from P"
-        return Outcome(Verification.COMPUTED_BY_DECODE, words, tokens, worst, limit)
+        return Outcome(Verification.COMPUTED_BY_DECODE, words, tokens, worst, _LIMIT)
     if not told and arrived is None:
-        return Outcome(Verification.NOT_APPLICABLE, "neither answers nor counters show anything", tokens, worst, limit)
-    words = f"the answers are {worst:.3g} apart, the limit is {limit:.3g}"
+        return Outcome(Verification.NOT_APPLICABLE, "neither answers nor counters show anything", tokens, worst, _LIMIT)
     if not told:
         words += f"; the model answers both prompts alike ({apart:.3g} apart), so D's counters decide"
     elif arrived is None:
         words += "; D has no counters"
-    return Outcome(Verification.VERIFIED, words, tokens, worst, limit)
+    return Outcome(Verification.VERIFIED, words, tokens, worst, _LIMIT)
 
 
 def distance(one: Distribution | None, other: Distribution | None) -> float:
