@@ -18,7 +18,7 @@ from tests.integration.world import World
 from tests.properties.specs import SPECS
 
 SETTINGS = RenderSettings(policy=allowing("/srv"))
-EXAMPLES = 40
+EXAMPLES = 80
 
 
 async def dry_run(world: World, path: str, manifest: Json) -> None:
