@@ -303,3 +303,13 @@ def test_canaries_are_a_small_part_of_the_load() -> None:
     assert verifier._pause(0.1) == 600
     assert verifier._pause(2.0) == 2000
     assert verifier._pause(60.0) == 3600
+
+
+async def test_a_canary_without_an_answer_is_soon_followed_by_another_one() -> None:
+    """Otherwise `Failing` would stay in the status for an hour after a pod was lost for a minute."""
+    async with model() as (world, served, by):
+        verifier = Verifier(world.pods, by, "Warn")
+        world["p"].fault = status(500)
+        await verifier.once()
+        assert verifier.state is Verification.FAILED
+        assert verifier._pause(60.0) < 60

@@ -34,7 +34,7 @@ _REPEATED_S: Final = 600.0
 _LOAD: Final = 1000
 """Canaries take one part in so many of the time at most."""
 _SELDOM_S: Final = 3600.0
-"""Longest time between two canaries: one that gets no answer takes long, but is no load."""
+"""Longest time between two canaries."""
 _IDLE_S: Final = 1.0
 _GOOD: Final = frozenset({Verification.VERIFIED, Verification.NOT_APPLICABLE})
 
@@ -123,7 +123,9 @@ class Verifier(Collector):
         """Seconds until the next canary, after one that took so long."""
         tried_again = _FIRST_PAUSE_S * 2 ** min(self._failures - 1, 16) if self._failures else math.inf
         if self._open:
-            return max(min(tried_again, _REPEATED_S), min(_LOAD * seconds, _SELDOM_S))
+            # One that got no answer takes long, but is no load, and what failed may work again soon.
+            load = 0.0 if self._last.state is Verification.FAILED else min(_LOAD * seconds, _SELDOM_S)
+            return max(min(tried_again, _REPEATED_S), load)
         return min(tried_again, _LONGEST_PAUSE_S)
 
     def _longest_idle(self, role: Role) -> Pod | None:
