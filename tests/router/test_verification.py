@@ -307,7 +307,7 @@ def test_canaries_are_a_small_part_of_the_load() -> None:
 
 async def test_a_canary_without_an_answer_is_soon_followed_by_another_one() -> None:
     """Otherwise `Failing` would stay in the status for an hour after a pod was lost for a minute."""
-    async with model() as (world, served, by):
+    async with model() as (world, _, by):
         verifier = Verifier(world.pods, by, "Warn")
         world["p"].fault = status(500)
         await verifier.once()
