@@ -17,7 +17,7 @@ from pdinference.api.v1alpha1.roles.role import RoleSpec
 from pdinference.api.v1alpha1.router import Router
 from pdinference.api.v1alpha1.scale_to_zero import SLEEP_RULES, ScaleToZero
 from pdinference.api.v1alpha1.scaling_rules import SCALING_RULES
-from pdinference.api.v1alpha1.transfer import RDMA, Transfer
+from pdinference.api.v1alpha1.transfer import RDMA, HostLocal, Transfer
 
 FEWER_DECODE_RANKS = (
     "Use a multiple of spec.parameter.parallelism.tensor: NIXL cannot hand the KV cache of a P instance to a D "
@@ -161,6 +161,11 @@ class Spec(ApiModel):
         return (Role.DECODE,) if self.mode == "Aggregated" else ENGINE_ROLES
 
     @property
+    def workload_roles(self) -> tuple[Role, ...]:
+        """The roles with pods of their own. With the path HostLocal, P runs in the pods of D."""
+        return self.engine_roles if self.host_local is None else (Role.DECODE,)
+
+    @property
     def prefill_role(self) -> Role:
         """The role that computes the prompts."""
         return self.engine_roles[0]
@@ -169,6 +174,13 @@ class Spec(ApiModel):
     def transfers_kv(self) -> bool:
         """Whether KV cache moves from P to D."""
         return Role.PARAMETER in self.engine_roles
+
+    @property
+    def host_local(self) -> HostLocal | None:
+        """The engines of one pod if P and D share pods; None if each instance has its own."""
+        if not self.transfers_kv or not self.transfer.is_host_local:
+            return None
+        return self.transfer.host_local or HostLocal()
 
     @property
     def rdma(self) -> RDMA | None:

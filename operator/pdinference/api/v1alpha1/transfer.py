@@ -13,6 +13,7 @@ NetworkDevice = Annotated[
     Matches("^[A-Za-z0-9][A-Za-z0-9_.-]*(:[0-9]+)?$", "Write an RDMA device with its port, for example mlx5_0:1."),
 ]
 VerificationMode = Literal["Required", "Warn", "Off"]
+TransferPath = Literal["Auto", "HostLocal", "Network"]
 
 
 class RDMA(ApiModel):
@@ -66,6 +67,15 @@ class SharedStorage(ApiModel):
     use."""
 
 
+class HostLocal(ApiModel):
+    """The engines of one pod with the path HostLocal."""
+
+    parameter: Annotated[int, Field(ge=1, le=8)] = 1
+    """Number of P instances in a pod."""
+    decode: Annotated[int, Field(ge=1, le=8)] = 1
+    """Number of D instances in a pod."""
+
+
 class Transfer(ApiModel):
     """How the KV cache moves from P to D."""
 
@@ -73,6 +83,11 @@ class Transfer(ApiModel):
     """vLLM's KV connector. Nixl: D pods pull KV blocks from P pods; with pipeline stages, P pods push them. Mooncake: P
     pods push KV blocks. LMCache: blocks go through a cache server. SharedStorage: blocks go through files on a volume.
     Tested on a GPU: Nixl, and Mooncake over TCP. For LMCache only the options were tested."""
+    path: TransferPath = "Auto"
+    """Where KV cache moves. HostLocal: P and D share pods, so that GPUs exchange it over NVLink; decode.replicas counts
+    pods. Network: each instance has its own pod. Auto: HostLocal if hostLocal is set and rdma is not, else Network."""
+    host_local: HostLocal | None = None
+    """Instances of each role in one pod with the path HostLocal. Default: one of each."""
     on_failure: Literal["Recompute", "Fail"] = "Recompute"
     """What D does if the KV cache of a request does not arrive. Recompute: D prefills the prompt itself, which delays
     the answer. Fail: the request fails."""
@@ -88,6 +103,11 @@ class Transfer(ApiModel):
     """Settings of the LMCache connector."""
     shared_storage: SharedStorage | None = None
     """Settings of the SharedStorage connector."""
+
+    @property
+    def is_host_local(self) -> bool:
+        """Whether the path is HostLocal."""
+        return self.path == "HostLocal" or (self.path == "Auto" and self.host_local is not None and self.rdma is None)
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
