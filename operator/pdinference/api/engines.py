@@ -14,7 +14,7 @@ from pdinference.api.v1alpha1.transfer import HostLocal
 
 Json = Mapping[str, Any]
 
-_PORT_NAME: Final = re.compile(rf"({'|'.join(ENGINE_ROLES)})-[0-9]")
+_SLOT: Final = re.compile(rf"({'|'.join(ENGINE_ROLES)})-[0-9]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,11 @@ class Slot:
     def port(self) -> int:
         """Port of its API. The first D has the port that an ordinary engine has."""
         return ENGINE_PORT + self.index
+
+
+def runs_engines(container: str) -> bool:
+    """Whether a container of this name runs vLLM. Sidecars cannot have such a name."""
+    return container == ENGINE_CONTAINER or _SLOT.fullmatch(container) is not None
 
 
 def slots(host_local: HostLocal) -> tuple[Slot, ...]:
@@ -73,7 +78,7 @@ def _several(pod: Json) -> Iterator[PodEngine]:
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     ready = {status["name"] for status in statuses if status.get("ready")}
     for container, port in _ports(pod):
-        if match := _PORT_NAME.fullmatch(port.get("name") or ""):
+        if runs_engines(container) and (match := _SLOT.fullmatch(port.get("name") or "")):
             yield PodEngine(Role(match[1]), port["name"], int(port["containerPort"]), container, container in ready)
 
 

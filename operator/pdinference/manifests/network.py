@@ -8,6 +8,7 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.router import Client
 from pdinference.engine.connectors.registry import connector_of
 from pdinference.manifests.children import child
+from pdinference.manifests.pods.engine_containers import engine_port_names
 from pdinference.manifests.pods.placement import as_api
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest
@@ -52,7 +53,9 @@ def parameter_service(resource: PDInference) -> Manifest:
 def engine_network_policy(resource: PDInference, settings: RenderSettings, role: Role) -> Manifest:
     """Allows connections to the pods of a role only from the router, the other role, the operator and Prometheus."""
     name, ports = resource.metadata.name, connector_of(resource.spec).ports(role)
-    peers = [Role.DECODE if role is Role.PARAMETER else Role.PARAMETER]
+    engine_ports = engine_port_names(resource.spec)
+    # With the path HostLocal, KV cache stays in a pod.
+    peers = [] if resource.spec.host_local else [Role.DECODE if role is Role.PARAMETER else Role.PARAMETER]
     if role is Role.PARAMETER and further_nodes(resource):
         peers.append(role)
     return child(
@@ -61,9 +64,10 @@ def engine_network_policy(resource: PDInference, settings: RenderSettings, role:
         "engine-networkpolicy",
         pods=_all_pods(resource, role),
         router_selector=names.role_selector(name, Role.ROUTER),
-        router_ports=[names.ENGINE_PORT_NAME, *(port.name for port in ports if port.router)],
+        router_ports=[*engine_ports, *(port.name for port in ports if port.router)],
         peers=[_all_pods(resource, peer) for peer in peers],
         metrics_readers=_metrics_readers(settings),
+        engine_ports=engine_ports,
     )
 
 

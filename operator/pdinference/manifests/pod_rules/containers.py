@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pdinference.api import names
+from pdinference.api.engines import runs_engines
 from pdinference.api.validation import Problem
 from pdinference.manifests.pod_rules.environment import (
     ENGINE_ENVIRONMENT,
@@ -150,7 +151,8 @@ def _by_name(value: Any, own: Mapping[str, Check], otherwise: Check) -> Check:
         return otherwise
     if name in own:
         return own[name]
-    return _taken if name in _OWN_CONTAINERS or name in _OWN_INIT_CONTAINERS else otherwise
+    taken = name in _OWN_CONTAINERS or name in _OWN_INIT_CONTAINERS or runs_engines(name)
+    return _taken if taken else otherwise
 
 
 def _taken(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:
