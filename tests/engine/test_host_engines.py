@@ -2,7 +2,6 @@
 
 import contextlib
 import http.client
-import os
 import signal
 import socket
 import subprocess
@@ -10,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -223,8 +223,7 @@ def test_the_processes_of_an_engine_end_with_it(launch: Launch) -> None:
 def _runs(pid: int) -> bool:
     """Whether a process runs; one that has ended may wait for its parent."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
 
@@ -251,4 +250,4 @@ def test_the_arguments_of_the_command_are_those_that_it_reads() -> None:
         host_engines.Definition("decode-0", 8000, {"A": "=1"}, ["vllm", "serve", "--port=8000"]),
         host_engines.Definition("parameter-0", 8001, {"A": "="}, ["vllm", "serve", "--port=8001", "{}"]),
     ]
-    assert os.path.basename(host_engines.__file__) == "host_engines.py"
+    assert command.program[3].replace("$$", "$") == Path(host_engines.__file__).read_text(encoding="utf-8")

@@ -44,8 +44,7 @@ def runs_engines(container: str) -> bool:
 
 def slots(host_local: HostLocal) -> tuple[Slot, ...]:
     """The engines of each pod."""
-    counts = {Role.DECODE: host_local.decode, Role.PARAMETER: host_local.parameter}
-    placed = [(role, number) for role, count in counts.items() for number in range(count)]
+    placed = [(role, number) for role in reversed(ENGINE_ROLES) for number in range(host_local.of(role))]
     return tuple(Slot(role, index, f"{role}-{number}") for index, (role, number) in enumerate(placed))
 
 

@@ -1,4 +1,4 @@
-"""Engines that share a pod (the path HostLocal): their environment, and the launcher that runs several in a container."""
+"""Engines that share a pod (the path HostLocal): their environment, and the launcher of several in one container."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache

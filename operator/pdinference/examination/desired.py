@@ -203,6 +203,9 @@ def _path(spec: Spec) -> Path | None:
         gpus="CPU" not in {spec.parameter.accelerator.type, spec.decode.accelerator.type},
         rdma=spec.transfer.rdma is not None,
         ranks=spec.decode.parallelism.tensor,
+        host_local=spec.host_local is not None,
+        reason=spec.transfer.path_reason,
+        instances=1 if spec.host_local is None else spec.host_local.decode,
     )
 
 

@@ -38,7 +38,7 @@ def _few_devices(spec: Any) -> bool:
     ranks = {role: getattr(spec, role).parallelism.tensor for role in ENGINE_ROLES}
     return (
         spec.decode.accelerator.devices is None
-        or sum(getattr(counts, role) * ranks[role] for role in ENGINE_ROLES) <= MAX_CLAIMED
+        or sum(counts.of(role) * ranks[role] for role in ENGINE_ROLES) <= MAX_CLAIMED
     )
 
 

@@ -176,12 +176,16 @@ class Spec(ApiModel):
         """GPUs of one replica of a role: of an instance, or of all instances in a pod with the path HostLocal."""
         return self.devices_per_pod(role) * self.of(role).parallelism.nodes if self.of(role).gpus else 0
 
+    def instances(self, role: Role) -> int:
+        """Instances of a role that `replicas` makes."""
+        shared = self.host_local
+        return self.of(role).replicas if shared is None else self.decode.replicas * shared.of(role)
+
     def devices_per_pod(self, role: Role) -> int:
         """Devices of one pod of a role."""
         if (shared := self.host_local) is None:
             return self.of(role).parallelism.devices_per_pod
-        counts = {Role.PARAMETER: shared.parameter, Role.DECODE: shared.decode}
-        return sum(count * self.of(each).parallelism.devices for each, count in counts.items())
+        return sum(shared.of(each) * self.of(each).parallelism.devices for each in ENGINE_ROLES)
 
     @property
     def transfers_kv(self) -> bool:

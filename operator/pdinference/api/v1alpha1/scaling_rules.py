@@ -37,8 +37,7 @@ def _budget(spec: Any) -> int | None:
 def _fits(spec: Any) -> bool:
     budget = _budget(spec)
     return (
-        budget is None
-        or sum(spec.of(role).least_replicas * spec.gpus(role) for role in spec.workload_roles) <= budget
+        budget is None or sum(spec.of(role).least_replicas * spec.gpus(role) for role in spec.workload_roles) <= budget
     )
 
 

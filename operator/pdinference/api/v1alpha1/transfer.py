@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from pdinference.api.names import Role
 from pdinference.api.v1alpha1.base import ApiModel, Matches, ObjectName, QualifiedName, Rule
 from pdinference.api.v1alpha1.connectors import ConnectorName
 
@@ -75,6 +76,10 @@ class HostLocal(ApiModel):
     decode: Annotated[int, Field(ge=1, le=8)] = 1
     """Number of D instances in a pod."""
 
+    def of(self, role: Role) -> int:
+        """Number of instances of a role in a pod."""
+        return self.parameter if role is Role.PARAMETER else self.decode
+
 
 class Transfer(ApiModel):
     """How the KV cache moves from P to D."""
@@ -108,6 +113,15 @@ class Transfer(ApiModel):
     def is_host_local(self) -> bool:
         """Whether the path is HostLocal."""
         return self.path == "HostLocal" or (self.path == "Auto" and self.host_local is not None and self.rdma is None)
+
+    @property
+    def path_reason(self) -> str:
+        """Why the path is what it is, for the status."""
+        if self.path != "Auto":
+            return f"path is {self.path}"
+        if self.rdma is not None:
+            return "path is Auto, and rdma is set"
+        return f"path is Auto, and hostLocal is {'not set' if self.host_local is None else 'set'}"
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

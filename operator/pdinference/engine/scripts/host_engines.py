@@ -260,7 +260,8 @@ def _say(what: str) -> None:
 async def main(arguments: list[str]) -> int:
     """Run all engines; the exit code is that of one which failed."""
     port, failures = int(arguments[0]), int(arguments[4])
-    timing = Timing(*map(float, arguments[1:4]), failures)
+    startup, period, timeout = map(float, arguments[1:4])
+    timing = Timing(startup, period, timeout, failures)
     launcher = Launcher([Engine(definition, timing) for definition in definitions(arguments[5:])])
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, launcher.stop)

@@ -131,8 +131,23 @@ _SIDE_CAR: dict[str, Check] = {
     "ports": list_of(_PORT),
     "lifecycle": LIFECYCLE,
 }
-_CONTAINER = object_of(_SIDE_CAR, _RESERVED, required=("name", "image"))
-_INIT_CONTAINER = object_of({**_SIDE_CAR, "restartPolicy": only("Always")}, _RESERVED, required=("name", "image"))
+
+
+def _reads_no_token(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    """A sidecar, or an init container that runs on beside vLLM."""
+    ends = ".initContainers[" in path and "restartPolicy" not in value
+    if allowance.shares_processes and allowance.has_token and not ends:
+        yield Problem(
+            path,
+            "With the path HostLocal, this container could read the token of tokenSecret from the processes of vLLM. "
+            "Remove it, or use the path Network.",
+        )
+
+
+_CONTAINER = both(object_of(_SIDE_CAR, _RESERVED, required=("name", "image")), _reads_no_token)
+_INIT_CONTAINER = both(
+    object_of({**_SIDE_CAR, "restartPolicy": only("Always")}, _RESERVED, required=("name", "image")), _reads_no_token
+)
 
 
 def container(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:

@@ -126,7 +126,9 @@ def _sum(resources: list[Fields]) -> Fields:
 
 
 def _total(amounts: list[Mapping[str, str]], wanted: Iterable[str]) -> dict[str, str]:
-    return {name: _as_text(sum(quantity(each.get(name, 0)) or Decimal() for each in amounts)) for name in sorted(wanted)}
+    return {
+        name: _as_text(sum(quantity(each.get(name, 0)) or Decimal() for each in amounts)) for name in sorted(wanted)
+    }
 
 
 def _as_text(amount: Decimal | int) -> str:
