@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pdinference.api.names import ENGINE_CONTAINER, ENGINE_PORT, ENGINE_PORT_NAME, ENGINE_ROLES, LABEL_ROLE, Role
-from pdinference.api.v1alpha1.transfer import HostLocal
+from pdinference.api.v1alpha1.transfer import MOST_INSTANCES, HostLocal
 
 Json = Mapping[str, Any]
+
+LAST_ENGINE_PORT: Final = ENGINE_PORT + len(ENGINE_ROLES) * MOST_INSTANCES - 1
+"""Highest port of vLLM's API in a pod with as many engines as there may be."""
 
 _SLOT: Final = re.compile(rf"({'|'.join(ENGINE_ROLES)})-[0-9]")
 

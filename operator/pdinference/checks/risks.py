@@ -23,7 +23,6 @@ def risks(spec: Spec) -> Iterator[Problem]:
     yield from _exposure(spec)
     yield from _without_effect(spec)
     yield from _of_shared_pods(spec)
-    yield from _slow_transfer(spec)
     hub = spec.model.source.hugging_face or spec.model.source.model_scope
     pinned = hub is None or _COMMIT.match(hub.revision) is not None
     if spec.model.trust_remote_code:
@@ -32,6 +31,18 @@ def risks(spec: Spec) -> Iterator[Problem]:
             "spec.model.trustRemoteCode",
             "The pods run Python code from the model's repository."
             + ("" if pinned else f" Pin the revision to a commit that you have reviewed: the code may change {when}."),
+        )
+
+
+def path_risks(spec: Spec) -> Iterator[Problem]:
+    """A warning if GPUs of P and D meet over TCP only, and the spec does not say that they shall."""
+    gpus = all(spec.of(role).accelerator.type == "GPU" for role in ENGINE_ROLES)
+    direct, chosen = spec.transfer.connector in {"Nixl", "Mooncake"}, spec.transfer.path != "Auto"
+    if spec.transfers_kv and gpus and direct and not chosen and spec.host_local is None and spec.rdma is None:
+        yield Problem(
+            "spec.transfer.path",
+            "KV cache moves over TCP, at 2.6 to 3.2 GB/s in all (docs/tuning.md). Set transfer.hostLocal for NVLink "
+            "within pods, or transfer.rdma. Write path: Network to keep TCP.",
         )
 
 
@@ -87,19 +98,6 @@ def _of_shared_pods(spec: Spec) -> Iterator[Problem]:
             "spec.transfer.path",
             f"With HostLocal, P runs in the pods of D, so these fields have no effect: {', '.join(fields)}. "
             "decode.replicas counts pods, and transfer.hostLocal the instances in each.",
-        )
-
-
-def _slow_transfer(spec: Spec) -> Iterator[Problem]:
-    """P and D with GPUs that can meet over TCP only (docs/tuning.md)."""
-    gpus = all(spec.of(role).accelerator.type == "GPU" for role in ENGINE_ROLES)
-    direct = spec.transfer.connector in {"Nixl", "Mooncake"}
-    if spec.transfers_kv and gpus and direct and spec.host_local is None and spec.rdma is None:
-        yield Problem(
-            "spec.transfer",
-            "P and D are in different pods, and there is no RDMA. KV cache then moves over TCP at 2.6 to 3.2 GB/s, "
-            "which long prompts or much load exceed. Set transfer.hostLocal, so that P and D share pods and use NVLink, or "
-            "transfer.rdma.",
         )
 
 

@@ -3,12 +3,12 @@
 from typing import Any
 
 from pdinference.api import names
+from pdinference.api.engines import LAST_ENGINE_PORT
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.router import Client
 from pdinference.engine.connectors.registry import connector_of
 from pdinference.manifests.children import child
-from pdinference.manifests.pods.engine_containers import engine_port_names
 from pdinference.manifests.pods.placement import as_api
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest
@@ -53,9 +53,7 @@ def parameter_service(resource: PDInference) -> Manifest:
 def engine_network_policy(resource: PDInference, settings: RenderSettings, role: Role) -> Manifest:
     """Allows connections to the pods of a role only from the router, the other role, the operator and Prometheus."""
     name, ports = resource.metadata.name, connector_of(resource.spec).ports(role)
-    engine_ports = engine_port_names(resource.spec)
-    # With the path HostLocal, KV cache stays in a pod.
-    peers = [] if resource.spec.host_local else [Role.DECODE if role is Role.PARAMETER else Role.PARAMETER]
+    peers = [Role.DECODE if role is Role.PARAMETER else Role.PARAMETER]
     if role is Role.PARAMETER and further_nodes(resource):
         peers.append(role)
     return child(
@@ -64,11 +62,18 @@ def engine_network_policy(resource: PDInference, settings: RenderSettings, role:
         "engine-networkpolicy",
         pods=_all_pods(resource, role),
         router_selector=names.role_selector(name, Role.ROUTER),
-        router_ports=[*engine_ports, *(port.name for port in ports if port.router)],
+        engine_port=_engine_port(role),
+        router_ports=[port.name for port in ports if port.router],
         peers=[_all_pods(resource, peer) for peer in peers],
         metrics_readers=_metrics_readers(settings),
-        engine_ports=engine_ports,
     )
+
+
+def _engine_port(role: Role) -> Manifest:
+    """The ports of vLLM's API. Pods of D may have several engines; after a change of the path, those of old pods."""
+    if role is Role.PARAMETER:
+        return {"port": names.ENGINE_PORT_NAME, "protocol": "TCP"}
+    return {"port": names.ENGINE_PORT, "endPort": LAST_ENGINE_PORT, "protocol": "TCP"}
 
 
 def disruption_budget(resource: PDInference, role: Role) -> Manifest:

@@ -13,6 +13,8 @@ NetworkDevice = Annotated[
     Field(max_length=64),
     Matches("^[A-Za-z0-9][A-Za-z0-9_.-]*(:[0-9]+)?$", "Write an RDMA device with its port, for example mlx5_0:1."),
 ]
+MOST_INSTANCES = 8
+"""Most instances of a role in one pod."""
 VerificationMode = Literal["Required", "Warn", "Off"]
 TransferPath = Literal["Auto", "HostLocal", "Network"]
 
@@ -71,9 +73,9 @@ class SharedStorage(ApiModel):
 class HostLocal(ApiModel):
     """The engines of one pod with the path HostLocal."""
 
-    parameter: Annotated[int, Field(ge=1, le=8)] = 1
+    parameter: Annotated[int, Field(ge=1, le=MOST_INSTANCES)] = 1
     """Number of P instances in a pod."""
-    decode: Annotated[int, Field(ge=1, le=8)] = 1
+    decode: Annotated[int, Field(ge=1, le=MOST_INSTANCES)] = 1
     """Number of D instances in a pod."""
 
     def of(self, role: Role) -> int:

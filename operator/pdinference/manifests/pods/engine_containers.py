@@ -73,11 +73,6 @@ def apart(spec: Spec) -> bool:
     return spec.host_local is not None and (own.type == "CPU" or own.devices is not None)
 
 
-def engine_port_names(spec: Spec) -> list[str]:
-    """Names of the ports of vLLM's API in the pods of a role."""
-    return [ENGINE_PORT_NAME] if spec.host_local is None else [slot.name for slot in slots(spec.host_local)]
-
-
 def _only(resource: PDInference, role: Role, node_rank: int) -> EngineContainer:
     spec = resource.spec.of(role, node_rank)
     serves = node_rank == 0

@@ -76,7 +76,7 @@ def transfer(
 ) -> tuple[ConditionResult | None, TransferStatus | None]:
     """The condition and the numbers; as last written while no router pod reports."""
     path, facts = inputs.transfer_path, inputs.transfer
-    if path is None or (facts is not None and facts.revision in inputs.aggregated):
+    if path is None or (facts is not None and _has_no_p(inputs, path, facts.revision)):
         return None, None
     last = find(previous.conditions, KV_TRANSFER)
     if facts is None:
@@ -91,6 +91,11 @@ def transfer(
     if known is not None and _is_kept(reason, before, numbers, known, now):
         reason, numbers = before, known
     return condition(reason, numbers, path), numbers
+
+
+def _has_no_p(inputs: StatusInputs, path: Path, revision: str) -> bool:
+    """Whether D computes the prompts of a revision. Without P pods, P may run in the pods of D."""
+    return revision in inputs.aggregated and not (path.host_local and revision == inputs.target)
 
 
 def _is_of(known: TransferStatus | None, facts: TransferFacts) -> bool:
