@@ -9,11 +9,11 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.transfer import HostLocal
 from pdinference.api.validation import InvalidResourceError, validated
+from tests.api.paths import WRONG_PATHS
 
 Make = Callable[..., dict[str, Any]]
 
 RDMA = {"resourceName": "rdma/ib"}
-CLAIM = {"accelerator": {"devices": {"deviceClassName": "gpu.nvidia.com"}}}
 
 
 @pytest.mark.parametrize(
@@ -79,47 +79,22 @@ def test_only_d_needs_autoscaling_to_scale_to_zero(document: Make) -> None:
     assert "autoscaling.scaleToZero" in _problems(document, **together)
 
 
-@pytest.mark.parametrize(
-    ("spec", "field"),
-    [
-        ({"transfer": {"path": "HostLocal", "connector": "Mooncake"}}, "transfer.connector"),
-        ({"transfer": {"path": "HostLocal", "rdma": RDMA}}, "transfer.rdma"),
-        ({"parameter": {"parallelism": {"tensor": 2, "nodes": 2}}}, "transfer.path"),
-        ({"parameter": {"parallelism": {"pipeline": 2}}}, "transfer.path"),
-        ({"parameter": {"parallelism": {"data": 2}}}, "transfer.path"),
-        ({"decode": {"parallelism": {"data": 2}}}, "transfer.path"),
-        ({"decode": {"accelerator": {"type": "CPU"}}}, "decode.accelerator"),
-        ({"decode": {"accelerator": {"resourceName": "amd.com/gpu"}}}, "decode.accelerator"),
-        ({"decode": CLAIM}, "decode.accelerator"),
-        ({"decode": {"accelerator": {"products": ["NVIDIA-L4"]}}}, "decode.accelerator"),
-        ({"decode": {"kvTiers": {"cpu": {"size": "1Gi"}}}}, "transfer.path"),
-        (
-            {
-                "transfer": {"hostLocal": {"parameter": 1, "decode": 4}},
-                "parameter": {**CLAIM, "parallelism": {"tensor": 8}},
-                "decode": {**CLAIM, "parallelism": {"tensor": 8}},
-            },
-            "transfer.hostLocal",
-        ),
-        ({"transfer": {"hostLocal": {"decode": 9}}}, "transfer.hostLocal.decode"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("spec", "field"), WRONG_PATHS, ids=str)
 def test_what_cannot_work_is_refused(document: Make, spec: dict[str, Any], field: str) -> None:
-    made = {"transfer": {"hostLocal": {}}, **spec}
-    assert f"spec.{field}" in _fields(document, **made)
-    if field != "transfer.hostLocal.decode":
-        # The same is right on another path.
-        other = made["transfer"] | {"path": "Network"}
-        assert not {name for name in _fields(document, **made | {"transfer": other}) if name == f"spec.{field}"}
+    assert field in _problems(document, **spec)
+    # The same is right on another path.
+    other = spec["transfer"] | {"path": "Network"}
+    assert field not in _problems(document, **spec | {"transfer": other})
+
+
+def test_the_number_of_engines_is_bounded(document: Make) -> None:
+    for role in ENGINE_ROLES:
+        for number in (0, 9):
+            assert f"transfer.hostLocal.{role}" in _problems(document, transfer={"hostLocal": {role: number}})
 
 
 def _spec(document: Make, **spec: Any) -> Spec:
     return validated(document(**spec)).spec
-
-
-def _fields(document: Make, **spec: Any) -> set[str]:
-    return {f"spec.{field}" for field in _problems(document, **spec)}
 
 
 def _problems(document: Make, **spec: Any) -> dict[str, str]:
