@@ -6,7 +6,6 @@ Json = dict[str, Any]
 
 _SHARED: Json = {"transfer": {"hostLocal": {}}}
 _CLAIM: Json = {"accelerator": {"devices": {"deviceClassName": "gpu.nvidia.com"}}}
-_CLAIM_8: Json = {**_CLAIM, "parallelism": {"tensor": 8}}
 
 WRONG_PATHS: list[tuple[Json, str]] = [
     ({"transfer": {"path": "HostLocal", "connector": "Mooncake"}}, "transfer.connector"),
@@ -20,5 +19,4 @@ WRONG_PATHS: list[tuple[Json, str]] = [
     ({**_SHARED, "decode": _CLAIM}, "decode.accelerator"),
     ({**_SHARED, "decode": {"accelerator": {"products": ["NVIDIA-L4"]}}}, "decode.accelerator"),
     ({**_SHARED, "decode": {"kvTiers": {"cpu": {"size": "1Gi"}}}}, "transfer.path"),
-    ({"transfer": {"hostLocal": {"decode": 4}}, "parameter": _CLAIM_8, "decode": _CLAIM_8}, "transfer.hostLocal"),
 ]

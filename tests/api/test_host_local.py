@@ -40,7 +40,7 @@ def test_the_path_follows_from_the_spec_alone(
 
 
 def test_without_p_there_is_no_path(document: Make) -> None:
-    spec = validated(document(mode="Aggregated", transfer={"path": "HostLocal", "connector": "Mooncake"})).spec
+    spec = validated(document(mode="Aggregated", transfer={"path": "HostLocal"})).spec
     assert spec.host_local is None
     assert spec.workload_roles == (Role.DECODE,)
 

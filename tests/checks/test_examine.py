@@ -324,3 +324,13 @@ def test_all_that_is_wrong_is_named_and_nothing_else(document: Make, wrong: Wron
     made = {**document(), "spec": wrong.spec}
     made["metadata"] = {"name": wrong.name or "llama"}
     assert tuple(problem.field for problem in examine(made, RenderSettings()).problems) == wrong.fields
+
+
+def test_a_pod_claims_no_more_devices_than_a_claim_can_have(document: Make) -> None:
+    devices = {"deviceClassName": "gpu.nvidia.com"}
+    role = {"accelerator": {"devices": devices, "memory": "80Gi"}, "parallelism": {"tensor": 8}}
+    made = {
+        count: {"parameter": role, "decode": role, "transfer": {"hostLocal": {"decode": count}}} for count in (3, 4)
+    }
+    assert problems(document(**made[3])) == {}
+    assert "would claim 40 devices" in problems(document(**made[4]))["spec.transfer.hostLocal"]

@@ -38,7 +38,7 @@ def test_examples_are_accepted(example: Path, role: Role) -> None:
 
 
 def test_engines_that_share_a_pod_have_their_own_port_and_role(resource: Callable[..., PDInference]) -> None:
-    roles = dict.fromkeys(("parameter", "decode"), {"parallelism": {"tensor": 2}})
+    roles = {role: {"parallelism": {"tensor": 2}} for role in ("parameter", "decode")}
     shared = resource(transfer={"hostLocal": {"parameter": 1, "decode": 2}}, **roles)
     assert shared.spec.host_local is not None
     for slot in slots(shared.spec.host_local):

@@ -17,9 +17,9 @@ from tests.manifests.rendering import SETTINGS, children, only, pod_spec
 Make = Callable[..., PDInference]
 Json = dict[str, Any]
 
-SHARED = {"transfer": {"hostLocal": {"parameter": 1, "decode": 2}}}
+SHARED: Json = {"transfer": {"hostLocal": {"parameter": 1, "decode": 2}}}
 CLAIM = {"accelerator": {"devices": {"deviceClassName": "gpu.nvidia.com"}}}
-CLAIMED = {
+CLAIMED: Json = {
     **SHARED,
     "parameter": {**CLAIM, "parallelism": {"tensor": 2}},
     "decode": {**CLAIM, "parallelism": {"tensor": 4}},

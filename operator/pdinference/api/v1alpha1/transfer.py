@@ -127,6 +127,19 @@ class Transfer(ApiModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
+            cel="self.connector == 'Nixl' || !(self.path == 'HostLocal' "
+            "|| (self.path == 'Auto' && has(self.hostLocal) && !has(self.rdma)))",
+            holds=lambda t: t.connector == "Nixl" or not t.is_host_local,
+            field="connector",
+            message="The path HostLocal needs Nixl, the only connector that uses NVLink.",
+        ),
+        Rule(
+            cel="self.path != 'HostLocal' || !has(self.rdma)",
+            holds=lambda t: t.path != "HostLocal" or t.rdma is None,
+            field="rdma",
+            message="With the path HostLocal, KV cache stays in the pod. Remove rdma, or use the path Network.",
+        ),
+        Rule(
             cel="(self.connector == 'LMCache') == has(self.lmCache)",
             holds=lambda t: (t.connector == "LMCache") == (t.lm_cache is not None),
             field="lmCache",
