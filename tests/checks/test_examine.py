@@ -343,7 +343,7 @@ def test_p_and_d_of_a_pod_claim_the_same_devices(document: Make) -> None:
         }
         for role, selector in (("parameter", "true"), ("decode", "1 > 0"))
     }
-    shared = {"transfer": {"hostLocal": {}}}
+    shared: dict[str, Any] = {"transfer": {"hostLocal": {}}}
     assert "have one claim" in problems(document(**claims, **shared))["spec.decode.accelerator.devices"]
     assert problems(document(parameter=claims["decode"], decode=claims["decode"], **shared)) == {}
     assert problems(document(**claims)) == {}
