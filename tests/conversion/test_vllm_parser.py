@@ -53,6 +53,8 @@ OF_OPERATOR |= {"disable_access_log_for_endpoints", "model_tag", "revision", "to
 
 def parse(arguments: list[str]) -> dict[str, Any]:
     namespace = parser().parse_args(arguments)
+    namespace.model = namespace.model_tag or namespace.model  # as `vllm serve` does
+    del namespace.model_tag
     return {name: value for name, value in vars(namespace).items() if not callable(value)}
 
 

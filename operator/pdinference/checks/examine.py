@@ -7,6 +7,7 @@ from typing import Any
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import Problem, first_of, read
 from pdinference.checks.adapters import adapter_problems, adapter_warnings
+from pdinference.checks.api_servers import api_server_problems
 from pdinference.checks.batches import batch_problems
 from pdinference.checks.facts import Facts, adapters_of, facts_of
 from pdinference.checks.lora import lora_problems
@@ -85,6 +86,7 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
 def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> Iterator[Problem]:
     yield from policy_problems(resource, settings)
     yield from option_problems(resource.spec)
+    yield from api_server_problems(resource.spec)
     yield from tokenizer_problems(resource.spec)
     yield from pair_problems(resource.spec)
     yield from batch_problems(resource.spec)

@@ -48,6 +48,16 @@ def max_num_batched_tokens(spec: Spec, role: Role) -> int | None:
     return max(_BATCHED_TOKENS[role], own.max_num_seqs or spec.engine.max_num_seqs or 0)
 
 
+def api_servers(spec: Spec, role: Role) -> int | None:
+    """API server processes of an instance; None for vLLM's default, one for each data-parallel rank.
+
+    Adapters that are loaded at run time are known to one process only, so vLLM refuses more
+    (vllm/entrypoints/cli/serve.py).
+    """
+    dynamic = spec.model.lora is not None and spec.model.lora.dynamic_loading
+    return 1 if dynamic and spec.of(role).parallelism.data > 1 else None
+
+
 def startup_seconds(spec: Spec) -> int:
     """Maximum time, in seconds, for a P or D pod to become ready for the first time."""
     architecture = spec.model.architecture
