@@ -14,8 +14,8 @@ from pdinference.engine.model_options import model_environment, model_options, m
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
 from pdinference.engine.parallel import parallel_environment, parallel_options
 
-# `vllm serve`, because vLLM's other entry point accepts `--api-server-count` and `--headless` without effect. The module
-# is used because not every build has the `vllm` command.
+# `vllm serve`: the other entry point accepts `--api-server-count` and `--headless` without effect. The module is used
+# because not every build has the `vllm` command.
 _PROGRAM = ("python3", "-m", "vllm.entrypoints.cli.main", "serve")
 
 CACHE_MOUNT = "/cache"
