@@ -1,4 +1,4 @@
-"""The number of vLLM's API server processes."""
+"""The number of vLLM's API server processes in a pod."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.checks.api_servers import api_server_problems
+from pdinference.checks.api_servers import api_server_problems, api_server_warnings
 
 Make = Callable[..., PDInference]
 DYNAMIC = {"source": {"path": "/models/a"}, "lora": {"dynamicLoading": True}}
@@ -27,6 +27,12 @@ def test_a_pod_without_a_server_is_refused(resource: Make, part: str, count: Any
 def test_adapters_cannot_be_loaded_into_several_servers(resource: Make, count: Any) -> None:
     r = resource(model=DYNAMIC, decode={"args": {"api-server-count": count}})
     assert "dynamicLoading" in problems(r)["spec.decode.args.api-server-count"]
+
+
+@pytest.mark.parametrize(("count", "fields"), [(1, []), ("1", []), (2, ["spec.decode.args.api-server-count"])])
+def test_several_servers_are_warned_of(resource: Make, count: Any, fields: list[str]) -> None:
+    r = resource(decode={"args": {"api-server-count": count}})
+    assert [warning.field for warning in api_server_warnings(r.spec)] == fields
 
 
 @pytest.mark.parametrize("count", [1, 2, "16"])

@@ -92,8 +92,7 @@ def test_examples_start_a_server_on_their_first_node(start: Start, example: Path
         parallelism = resource.spec.of(role).parallelism
         for rank in range(parallelism.nodes):
             started = start(resource, role, rank)
-            first = Launcher.ONE_SERVER if parallelism.data == 1 else Launcher.SEVERAL_SERVERS
-            assert started.launcher is (Launcher.WITHOUT_SERVER if rank else first)
+            assert started.launcher is (Launcher.WITHOUT_SERVER if rank else Launcher.ONE_SERVER)
             assert started.arguments.model == model_reference(resource.spec.model)
             assert (started.arguments.port, started.arguments.nnodes) == (8000, parallelism.nodes)
             assert started.arguments.tensor_parallel_size == parallelism.tensor
@@ -123,14 +122,10 @@ def test_only_the_first_node_of_an_instance_has_api_servers(start: Start, resour
     assert (first.arguments.node_rank, second.arguments.node_rank) == (0, 1)
 
 
-@pytest.mark.parametrize(("dynamic", "launcher"), [(False, Launcher.SEVERAL_SERVERS), (True, Launcher.ONE_SERVER)])
-def test_adapters_are_loaded_at_run_time_by_one_server(
-    start: Start, resource: Make, dynamic: bool, launcher: Launcher
-) -> None:
-    """`vllm serve` starts a server for each data-parallel rank, and with more than one refuses to load adapters."""
-    lora = {"source": {"path": "/models/tiny"}, "lora": {"dynamicLoading": dynamic}}
-    r = resource(model=lora, decode={"parallelism": {"data": 2}})
-    assert start(r, Role.DECODE, 0).launcher is launcher
+def test_data_parallel_ranks_share_one_server(start: Start, resource: Make) -> None:
+    """`vllm serve` itself would start one for each rank."""
+    r = resource(decode={"parallelism": {"data": 2}})
+    assert start(r, Role.DECODE, 0).launcher is Launcher.ONE_SERVER
 
 
 @pytest.mark.parametrize("connector", SETTINGS)

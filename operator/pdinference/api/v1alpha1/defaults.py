@@ -49,13 +49,12 @@ def max_num_batched_tokens(spec: Spec, role: Role) -> int | None:
 
 
 def api_servers(spec: Spec, role: Role) -> int | None:
-    """API server processes of an instance; None for vLLM's default, one for each data-parallel rank.
+    """API server processes of an instance; None for vLLM's default of one.
 
-    Adapters that are loaded at run time are known to one process only, so vLLM refuses more
-    (vllm/entrypoints/cli/serve.py).
+    With data parallelism, vLLM's default is one for each rank. But several do not complete their requests after SIGTERM
+    (docs/tuning.md, "API servers").
     """
-    dynamic = spec.model.lora is not None and spec.model.lora.dynamic_loading
-    return 1 if dynamic and spec.of(role).parallelism.data > 1 else None
+    return 1 if spec.of(role).parallelism.data > 1 else None
 
 
 def startup_seconds(spec: Spec) -> int:
