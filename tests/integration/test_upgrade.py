@@ -4,12 +4,12 @@ The recordings in `upgrade/` are what the earlier operator wrote; the API server
 real. What may change is in the CHANGELOG: P and D roll out a new revision once, beside the one that serves.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from pdinference.api import names
-from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.names import Role
 from pdinference.cluster.client import Json
-from pdinference.cluster.kinds import AUTOSCALER
+from pdinference.cluster.kinds import AUTOSCALER, RESOURCE
 from tests.integration.calm import QUIET_S, calm
 from tests.integration.earlier import Earlier, counts, engine_pods, scale, scale_target, workloads
 from tests.integration.operator_process import OperatorProcess
@@ -55,22 +55,19 @@ async def taken_over(world: World, operators: Operators, earlier: Earlier) -> tu
     revision: str = status["revision"]
     assert status["servingRevision"] == earlier.serving
     assert revision not in {earlier.serving, earlier.revision}
-    serving = {name: count for name, count in earlier.replicas.items() if name.endswith(earlier.serving)}
-    found = await counts(world)
-    assert {name: found.get(name.replace(earlier.serving, revision)) for name in serving} == serving
     return operator, revision
 
 
-async def until_alone(world: World, earlier: Earlier, revision: str, parts: Sequence[str] = ENGINE_ROLES) -> None:
-    """Let the pods of a revision become ready, and wait until it serves and no other one is left."""
+async def until_alone(world: World, earlier: Earlier, revision: str) -> None:
+    """Let the pods of a revision become ready. Wait until it serves with as many pods, and no other one is left."""
+    serving = {name: count for name, count in earlier.replicas.items() if name.endswith((earlier.serving, ROUTER))}
 
     async def alone() -> bool:
         await earlier.make_ready(revision)  # the router's new pods come one after the other
-        left = {name for name in await workloads(world) if name != ROUTER}
-        return left == {f"llama-{part}-{revision}" for part in parts}
+        found = {name.replace(revision, earlier.serving): n for name, n in (await counts(world)).items()}
+        return found == serving and (await world.status())["servingRevision"] == revision
 
     await until(alone, "the new revision serves and the old one is gone")
-    assert (await world.status())["servingRevision"] == revision
 
 
 async def expect_scalers(world: World, wanted: Mapping[Role, int]) -> None:
@@ -107,6 +104,7 @@ async def becomes(world: World, **replicas: int) -> None:
 
 
 async def test_autoscaled_roles_keep_their_counts_and_follow_the_hpa(world: World, operators: Operators) -> None:
+    """The new revision waits for a GPU budget that has room for both."""
     earlier = Earlier(world, "autoscaled")
     await earlier.install()
     operator, revision = await taken_over(world, operators, earlier)
@@ -115,6 +113,8 @@ async def test_autoscaled_roles_keep_their_counts_and_follow_the_hpa(world: Worl
         name: (hpa["spec"]["minReplicas"], hpa["spec"]["maxReplicas"]) for name, hpa in (await hpas(world)).items()
     }
     assert bounds == {"llama-parameter": (1, 4), "llama-decode": (1, 4)}
+    await world.says("Progressing", "GpuBudget", "Raise it to 10")
+    await world.api.merge(RESOURCE.path(world.namespace, "llama"), {"spec": {"autoscaling": {"gpuBudget": 10}}})
     await until_alone(world, earlier, revision)
     await expect_scalers(world, {Role.PARAMETER: 2, Role.DECODE: 3})
     kind, name = scale_target((await hpas(world))["llama-decode"])
@@ -136,7 +136,12 @@ async def test_a_pair_that_sleeps_sleeps_again_once_the_new_revision_has_started
         await operator.until_looked()
         revision = (await world.status())["revision"]
         assert revision != earlier.serving
-        await until_alone(world, earlier, revision)
+
+        async def serves() -> bool:
+            await earlier.make_ready(revision)
+            return bool((await world.status())["servingRevision"] == revision)
+
+        await until(serves, "the new revision serves")
         await tell(world, revision)
         await is_ready(world, "Asleep")
         await calm(world, QUIET_S)
@@ -162,7 +167,7 @@ async def test_an_instance_of_several_nodes_rolls_out_whole(world: World, operat
     earlier = Earlier(world, "several-nodes")
     await earlier.install()
     operator, revision = await taken_over(world, operators, earlier)
-    await until_alone(world, earlier, revision, ("parameter", "node1", "decode"))
+    await until_alone(world, earlier, revision)
     await expect_scalers(world, {Role.PARAMETER: 2})
     kind, name = scale_target((await hpas(world))["llama-parameter"])
     await scale(world, kind, name, 3)
