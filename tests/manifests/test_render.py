@@ -140,6 +140,14 @@ def test_start_up_may_take_an_hour(resource: Make) -> None:
     assert probe["periodSeconds"] * probe["failureThreshold"] == 3600
 
 
+def test_a_router_may_start_slowly_and_is_noticed_at_once(resource: Make) -> None:
+    (container,) = pod_spec(only(resource(), "Deployment", "router"))["containers"]
+    start, ready, live = (container[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness"))
+    assert start["periodSeconds"] * start["failureThreshold"] == 300
+    assert start["httpGet"] == live["httpGet"], "not /readyz, which waits for P and D"
+    assert start["periodSeconds"] == ready["periodSeconds"] == 2
+
+
 class TestDevices:
     """GPUs are requested, chosen by product, and their nodes' taint tolerated."""
 
@@ -257,6 +265,19 @@ class TestPlacement:
             "kueue.x-k8s.io/queue-name"
             not in only(r, "StatefulSet", "parameter")["spec"]["template"]["metadata"]["labels"]
         )
+
+    def test_router_pods_of_a_revision_avoid_each_others_nodes(self, resource: Make) -> None:
+        products = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+        own = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [products]}}
+        deployment = only(resource(router={"placement": {"nodeAffinity": own}}), "Deployment", "router")
+        affinity = pod_spec(deployment)["affinity"]
+        (preference,) = affinity["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        assert preference["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+        labels = deployment["spec"]["template"]["metadata"]["labels"]
+        selected = preference["podAffinityTerm"]["labelSelector"]["matchLabels"]
+        assert selected.items() <= labels.items()
+        assert names.LABEL_REVISION in selected, "pods of another revision end soon"
+        assert affinity["nodeAffinity"] == own
 
     @pytest.mark.parametrize("required", [True, False])
     def test_d_is_drawn_to_p_of_its_revision(self, resource: Make, required: bool) -> None:

@@ -16,6 +16,7 @@ from pdinference.checks.model_shape import model_problems
 from pdinference.checks.older_models import older_model_warnings, tokenizer_problems
 from pdinference.checks.options import option_problems, option_warnings
 from pdinference.checks.pair import pair_problems
+from pdinference.checks.recurrent import recurrent_warnings
 from pdinference.checks.resources import resource_problems
 from pdinference.checks.risks import pinning_risks, risks
 from pdinference.checks.route import route_warnings
@@ -71,6 +72,7 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
         *memory.warnings,
         *_warnings(reading.resource),
         *older_model_warnings(reading.resource.spec, facts.shape),
+        *recurrent_warnings(reading.resource.spec, facts.shape),
         *adapter_warnings(reading.resource.spec, adapters),
     )
     if not problems:  # products may be among the fields that could not be read

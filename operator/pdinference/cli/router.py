@@ -128,8 +128,8 @@ def run_command(
     logging.getLogger("pdinference.router.access").disabled = not log_requests
     without: WhenNoPrefill = when_no_prefill  # type: ignore[assignment]
     chosen = HANDOVERS.get(handover)
-    whole = chosen is None
-    rules = Rules(chosen, policies(policy, whole=whole), without, max_wait_seconds, max_queued_requests, migration)
+    choices = policies(policy, whole=chosen is None)
+    rules = Rules(chosen, choices, without, max_wait_seconds, max_queued_requests, migration)
     keys = None if api_keys_folder is None else Keys(api_keys_folder, dict(map(_key_limits, api_key_limit)))
     spans = exporting(otlp_endpoint) if otlp_endpoint else None
     settings = Settings(

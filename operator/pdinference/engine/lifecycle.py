@@ -19,6 +19,9 @@ LIVENESS_FAILURES = 10
 READINESS_FAILURES = 3
 PROBE_TIMEOUT_SECONDS = 5
 
+ROUTER_START_SECONDS = 300
+"""Maximum time until the router listens. It took over 100 s on a node with ten times as much work as cores."""
+ROUTER_PROBE_PERIOD_SECONDS = 2
 ROUTER_DRAIN_SECONDS = 300
 """Maximum time that a terminating router may continue to stream a response."""
 

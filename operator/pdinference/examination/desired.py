@@ -9,7 +9,6 @@ from typing import Any
 from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import PDInference, Spec, defaults
-from pdinference.api.v1alpha1.model import Model
 from pdinference.checks import examine
 from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import WORKLOADS, ChildKey
@@ -58,12 +57,14 @@ class DesiredModel:
         source: Identity of the model's source.
         what: Name of the model in messages.
         awaited: Whether P and D start only when the Job is done.
+        placed_as: The role on whose nodes its pods run.
     """
 
     job: str
     source: str
     what: str
     awaited: bool
+    placed_as: Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         facts=_facts(model),
         engines={child.key: role for child in children if (role := _engine_role(child)) is not None},
         scale=ScaleSpec.from_spec(spec),
-        model=_model(spec.model, rendered),
+        model=_model(spec, rendered),
         verifies_model=spec.model.on_volume,
         progress_deadline=timedelta(seconds=defaults.progress_deadline_seconds(spec)),
         sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
@@ -206,12 +207,14 @@ def _path(spec: Spec) -> Path | None:
     )
 
 
-def _model(model: Model, rendered: Rendered) -> DesiredModel | None:
+def _model(spec: Spec, rendered: Rendered) -> DesiredModel | None:
     if not rendered.model_job:
         return None
-    hub = model.source.hub
+    hub = spec.model.source.hub
     what = f"{hub.repository} revision {_short(hub.revision)}" if hub else "The model"
-    return DesiredModel(rendered.model_job, model.source.identity(), what, rendered.downloads_first)
+    return DesiredModel(
+        rendered.model_job, spec.model.source.identity(), what, rendered.downloads_first, spec.prefill_role
+    )
 
 
 def _short(revision: str) -> str:

@@ -129,10 +129,7 @@ class RouterMonitor:
     def transfer(self, owner: Owner) -> TransferFacts | None:
         """What the routers report of the KV transfer; None if no router pod has reported it recently."""
         found = self._windows(owner)
-        if not found:
-            return None
-        (pod, window), *others = found
-        return transfer_facts(pod.summary.revision, window, (other for _, other in others))
+        return _facts(found) if found else None
 
     def _windows(self, owner: Owner) -> list[tuple[PodRecord, TransferWindow]]:
         """The router pods that report the KV transfer. The one whose counts are used is first, and stays so."""
@@ -146,11 +143,11 @@ class RouterMonitor:
 
     def _transfer_view(self, owner: Owner) -> Hashable:
         """Changes when the status may have to: with what is reported, and each time a window has passed."""
-        facts = self.transfer(owner)
-        if facts is None:
+        found = self._windows(owner)
+        if not found:
             return None
-        windows = int((self._clock() - self._windows(owner)[0][1].since) / WINDOW_S)
-        return outline(facts), windows
+        _, window = found[0]
+        return outline(_facts(found)), int((self._clock() - window.since) / WINDOW_S)
 
     def _targets(self) -> Mapping[str, Sequence[PodRecord]]:
         """The router pods to read now, by namespace."""
@@ -231,3 +228,8 @@ class RouterMonitor:
             self._transfers[pod.uid] = TransferWindow(reading)
         else:
             window.add(reading)
+
+
+def _facts(found: Sequence[tuple[PodRecord, TransferWindow]]) -> TransferFacts:
+    (pod, window), *others = found
+    return transfer_facts(pod.summary.revision, window, (other for _, other in others))

@@ -31,7 +31,7 @@ from pdinference.manifests.pods.placement import (
     engine_scheduling,
     pod_labels,
     router_resources,
-    scheduling,
+    router_scheduling,
 )
 from pdinference.manifests.settings import RenderSettings
 from pdinference.manifests.templates import Manifest, fill
@@ -140,7 +140,7 @@ def router_deployment(resource: PDInference, settings: RenderSettings, revision:
         command=command_values(router_command(resource, revision, otlp_endpoint=settings.otlp_endpoint)),
         scales_to_zero=resource.spec.scale_to_zero is not None,
         resources=router_resources(router.resources),
-        scheduling=scheduling(name, Role.ROUTER, router.placement),
+        scheduling=router_scheduling(resource, revision),
         grace_seconds=lifecycle.grace_seconds(lifecycle.ROUTER_DRAIN_SECONDS),
         volumes=[token_volume(), *(secret_volume(volume, secret) for volume, secret, _ in mounted)],
         mounts=[token_mount(), *(secret_mount(volume, path) for volume, _, path in mounted)],

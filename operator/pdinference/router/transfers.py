@@ -139,7 +139,7 @@ class Transfers(Collector):
 
 
 async def read_counts(pod: Pod, share: Share) -> Counts:
-    """The counters of a pod since its vLLM started. None if it does not answer, or has no such counters."""
+    """The counters of a pod since its vLLM started; empty if it does not answer, or has no such counters."""
     found: dict[Counter, float] = {}
 
     def take(line: bytes) -> None:

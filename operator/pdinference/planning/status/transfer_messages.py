@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from pdinference.api.names import Verification
+from pdinference.api.v1alpha1.conditions import Truth
 from pdinference.api.v1alpha1.status import TransferStatus, VerificationStatus
 from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.transfer import Path
@@ -29,97 +30,77 @@ def condition(reason: str, numbers: TransferStatus, path: Path) -> ConditionResu
         numbers: What is written beside it.
         path: How the KV cache goes.
     """
-    return _CONDITIONS[reason](numbers, path)
+    status, message = _CONDITIONS[reason]
+    return ConditionResult(status, reason, message(numbers, path))
 
 
-def _no_requests(numbers: TransferStatus, _path: Path) -> ConditionResult:
-    return ConditionResult(
-        "Unknown",
-        NO_REQUESTS,
-        f"No KV transfer of revision {numbers.revision} was measured yet{_state(numbers)}.",
-    )
+def _no_requests(numbers: TransferStatus, _path: Path) -> str:
+    return f"No KV transfer of revision {numbers.revision} was measured yet{_state(numbers)}."
 
 
-def _transferring(numbers: TransferStatus, _path: Path) -> ConditionResult:
-    return ConditionResult(
-        "True", TRANSFERRING, f"KV cache comes from P. Whether it is right was not verified{_state(numbers)}."
-    )
+def _transferring(numbers: TransferStatus, _path: Path) -> str:
+    return f"KV cache comes from P. Whether it is right was not verified{_state(numbers)}."
 
 
-def _verified(numbers: TransferStatus, _path: Path) -> ConditionResult:
-    return ConditionResult(
-        "True",
-        VERIFIED,
-        f"A canary through P and D{_revision(numbers)} got the answer of P alone{_compared(numbers)}.",
-    )
+def _verified(numbers: TransferStatus, _path: Path) -> str:
+    return f"A canary through P and D{_revision(numbers)} got the answer of P alone{_compared(numbers)}."
 
 
-def _saturated(numbers: TransferStatus, _path: Path) -> ConditionResult:
-    return ConditionResult(
-        "False",
-        SATURATED,
+def _saturated(numbers: TransferStatus, _path: Path) -> str:
+    return (
         f"KV transfers are under way {_number(numbers.busy_percent)} % of the time, "
         f"{_number(numbers.concurrent_transfers)} at a time for each D pod. They carry "
         f"{_number(numbers.carried_gigabytes_per_second)} GB/s, and each one has "
         f"{_number(numbers.gigabytes_per_transfer)} GB. Requests wait for them before their first token."
-        f"{_transport(numbers)} {_see('saturated')}",
+        f"{_transport(numbers)} {_see('saturated')}"
     )
 
 
-def _slow(numbers: TransferStatus, path: Path) -> ConditionResult:
+def _slow(numbers: TransferStatus, path: Path) -> str:
     expected = "RDMA should give more than the 5 GB/s" if path.rdma else "2.6 to 3.2 GB/s were measured"
-    return ConditionResult(
-        "False",
-        SLOW,
+    return (
         f"KV cache moves at {_number(numbers.gigabytes_per_second)} GB/s; {expected} of TCP between pods with GPUs."
-        f"{_transport(numbers)} {_see('slow')}",
+        f"{_transport(numbers)} {_see('slow')}"
     )
 
 
-def _computed_by_decode(numbers: TransferStatus, _path: Path) -> ConditionResult:
+def _computed_by_decode(numbers: TransferStatus, _path: Path) -> str:
     found = (
         f"D computed the prompt of a canary{_revision(numbers)}"
         if numbers.verification.state == Verification.COMPUTED_BY_DECODE
         else f"D computed {_number(numbers.by_decode_percent)} % of its prompt tokens itself"
     )
-    return ConditionResult(
-        "False",
-        COMPUTED_BY_DECODE,
-        f"{found}. Such requests take longer, and delay others on D. {_see('computed-by-decode')}",
-    )
+    return f"{found}. Such requests take longer, and delay others on D. {_see('computed-by-decode')}"
 
 
-def _failing(numbers: TransferStatus, _path: Path) -> ConditionResult:
+def _failing(numbers: TransferStatus, _path: Path) -> str:
     found = (
         f"A canary through P and D{_revision(numbers)} failed"
         if numbers.verification.state == Verification.FAILED
         else f"{_number(numbers.failed_percent)} % of KV transfers failed, and {_number(numbers.expired_percent)} % "
         "expired: P released the KV cache before D had read it"
     )
-    return ConditionResult(
-        "False", FAILING, f"{found}. Check the network between P and D, and the logs of D. {_see('failing')}"
-    )
+    return f"{found}. Check the network between P and D, and the logs of D. {_see('failing')}"
 
 
-def _wrong_answers(numbers: TransferStatus, _path: Path) -> ConditionResult:
-    return ConditionResult(
-        "False",
-        WRONG_ANSWERS,
+def _wrong_answers(numbers: TransferStatus, _path: Path) -> str:
+    return (
         f"A canary through P and D{_revision(numbers)} did not get the answer of P alone{_compared(numbers)}, so "
-        f"KV cache arrives wrong. Use another connector or version of vLLM. {_see('wrong-answers')}",
+        f"KV cache arrives wrong. Use another connector or version of vLLM. {_see('wrong-answers')}"
     )
 
 
-_CONDITIONS: Final[Mapping[str, Callable[[TransferStatus, Path], ConditionResult]]] = {
-    NO_REQUESTS: _no_requests,
-    TRANSFERRING: _transferring,
-    VERIFIED: _verified,
-    SATURATED: _saturated,
-    SLOW: _slow,
-    COMPUTED_BY_DECODE: _computed_by_decode,
-    FAILING: _failing,
-    WRONG_ANSWERS: _wrong_answers,
+_CONDITIONS: Final[Mapping[str, tuple[Truth, Callable[[TransferStatus, Path], str]]]] = {
+    NO_REQUESTS: ("Unknown", _no_requests),
+    TRANSFERRING: ("True", _transferring),
+    VERIFIED: ("True", _verified),
+    SATURATED: ("False", _saturated),
+    SLOW: ("False", _slow),
+    COMPUTED_BY_DECODE: ("False", _computed_by_decode),
+    FAILING: ("False", _failing),
+    WRONG_ANSWERS: ("False", _wrong_answers),
 }
+"""Status and message of the condition for each reason."""
 
 
 def _state(numbers: TransferStatus) -> str:
