@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import click
 import httpx
@@ -27,7 +28,7 @@ from e2e.kubectl import Kubectl, KubectlError
 from e2e.local import cluster_with_images
 from e2e.requests import Answer, chat, complete
 from e2e.transfer import Transfer, transfer
-from e2e.waiting import WaitTimeoutError, wait_ready
+from e2e.waiting import WaitTimeoutError, wait_ready, wait_until
 
 NAMESPACE = "pdinference-demo"
 NAME = "tiny"
@@ -35,6 +36,7 @@ CLUSTER = "demo"
 
 # The tokenizer is one of bytes, and a KV block holds 128 tokens: this is about nine full blocks.
 LONG_PROMPT = "Prefill computes the keys and values of every prompt token once; decode reads them ever after. " * 12
+_REQUESTS = 2
 
 
 @click.group()
@@ -69,15 +71,19 @@ def up(cluster: str, registry: str | None, tag: str) -> None:
     resource = wait_ready(kubectl, NAME)
 
     headline("Requests through the router")
-    before = transfer(kubectl, NAME)
+    before = _settled(kubectl)
     port = urlsplit(resource["status"]["url"]).port or 80
     with kubectl.port_forward(f"service/{NAME}", port) as url:
         _show("chat completion", chat(url, NAME, "What is the KV cache?"))
-        _show("completion of a long prompt", complete(url, NAME, LONG_PROMPT, max_tokens=64))
-    moved = transfer(kubectl, NAME) - before
+        # P and D have the KV cache of a prompt that was sent before, and would move its last block alone.
+        unique = f"{uuid4()}: {LONG_PROMPT}"
+        _show("completion of a long prompt", complete(url, NAME, unique, max_tokens=64))
+    moved = _settled(kubectl) - before
 
     headline("What vLLM itself counted for these two requests")
     _show_transfer(moved)
+    if moved.transfers > _REQUESTS:
+        say(f"{moved.transfers:.0f} transfers for {_REQUESTS} requests: others sent some, too, or one was repeated.")
     if not (moved.bytes and moved.moved_to_decode and not moved.failed):
         raise click.ClickException("The KV cache did not move from P to D.")
     _show_next(kubectl, cluster)
@@ -111,6 +117,18 @@ def _current(registry: str | None, tag: str) -> tuple[Kubectl, ImageReferences]:
         )
     references = ImageReferences(*(f"{registry}/{name}:{tag}" for name in ("operator", "vllm-cpu")))
     return Kubectl(None, NAMESPACE), references
+
+
+def _settled(kubectl: Kubectl) -> Transfer:
+    """The counters, once two readings are alike: vLLM counts after it has answered, canaries included."""
+    last = None
+
+    def unchanged() -> Transfer | None:
+        nonlocal last
+        earlier, last = last, transfer(kubectl, NAME)
+        return last if last == earlier else None
+
+    return wait_until("the counters of P and D to rest", unchanged)
 
 
 def _show(what: str, answer: Answer) -> None:

@@ -119,16 +119,6 @@ def test_pods_stop_in_order(resource: Make, kind: str, role: str) -> None:
     assert spec["terminationGracePeriodSeconds"] >= pre_stop + drain + ends
 
 
-@pytest.mark.parametrize(("drain", "seconds"), [(40, 10), (120, 30), (1200, 300)])
-def test_d_stays_for_requests_that_still_wait_in_p(resource: Make, drain: int, seconds: int) -> None:
-    def pre_stop(kind: str, role: str) -> Any:
-        (container,) = pod_spec(only(resource(rollout={"drainSeconds": drain}), kind, role))["containers"]
-        return container["lifecycle"]["preStop"]["sleep"]["seconds"]
-
-    assert pre_stop("Deployment", "decode") == seconds
-    assert pre_stop("StatefulSet", "parameter") == 10
-
-
 @pytest.mark.parametrize(("kind", "role"), WORKLOADS)
 def test_services_do_not_leak_into_the_environment(resource: Make, kind: str, role: str) -> None:
     assert pod_spec(only(resource(), kind, role))["enableServiceLinks"] is False
@@ -148,6 +138,14 @@ def test_start_up_may_take_an_hour(resource: Make) -> None:
     (container,) = pod_spec(only(resource(), "StatefulSet", "parameter"))["containers"]
     probe = container["startupProbe"]
     assert probe["periodSeconds"] * probe["failureThreshold"] == 3600
+
+
+def test_a_router_may_start_slowly_and_is_noticed_at_once(resource: Make) -> None:
+    (container,) = pod_spec(only(resource(), "Deployment", "router"))["containers"]
+    start, ready, live = (container[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness"))
+    assert start["periodSeconds"] * start["failureThreshold"] == 300
+    assert start["httpGet"] == live["httpGet"], "not /readyz, which waits for P and D"
+    assert start["periodSeconds"] == ready["periodSeconds"] == 2
 
 
 class TestDevices:
@@ -267,6 +265,19 @@ class TestPlacement:
             "kueue.x-k8s.io/queue-name"
             not in only(r, "StatefulSet", "parameter")["spec"]["template"]["metadata"]["labels"]
         )
+
+    def test_router_pods_of_a_revision_avoid_each_others_nodes(self, resource: Make) -> None:
+        products = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+        own = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [products]}}
+        deployment = only(resource(router={"placement": {"nodeAffinity": own}}), "Deployment", "router")
+        affinity = pod_spec(deployment)["affinity"]
+        (preference,) = affinity["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        assert preference["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+        labels = deployment["spec"]["template"]["metadata"]["labels"]
+        selected = preference["podAffinityTerm"]["labelSelector"]["matchLabels"]
+        assert selected.items() <= labels.items()
+        assert names.LABEL_REVISION in selected, "pods of another revision end soon"
+        assert affinity["nodeAffinity"] == own
 
     @pytest.mark.parametrize("required", [True, False])
     def test_d_is_drawn_to_p_of_its_revision(self, resource: Make, required: bool) -> None:

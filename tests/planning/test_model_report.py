@@ -79,6 +79,13 @@ def test_a_pod_that_cannot_start_is_named() -> None:
     assert 'persistentvolumeclaim "models" not found' in found.message
 
 
+@pytest.mark.parametrize("role", ENGINE_ROLES)
+def test_advice_on_placement_names_the_role_on_whose_nodes_it_runs(role: Role) -> None:
+    taint = PodProblem("Unschedulable", "0/2 nodes are available: 2 node(s) had untolerated taint {gpu: true}.")
+    found = model_diagnosis(replace(view(), placed_as=role), [pod(Role.MODEL, ready=False, problem=taint)], "ns")
+    assert found.message.endswith(f"add spec.{role}.placement.tolerations.")
+
+
 @pytest.mark.parametrize(
     "text", ["", "no JSON", "[1]", '{"totalBytes": "many", "facts": 7}', '{"facts": {"config": 3}}']
 )

@@ -43,8 +43,13 @@ def pair_problems(spec: Spec) -> Iterator[Problem]:
         return
     options = {role: {**spec.engine.args, **spec.of(role).args} for role in ENGINE_ROLES}
     yield from _differing(_SAME_OPTIONS, options, "args")
-    variables = {role: {**spec.engine.env, **spec.of(role).env, **_overlaid(spec.of(role))} for role in ENGINE_ROLES}
+    variables = {role: variables_of(spec, role) for role in ENGINE_ROLES}
     yield from _differing(_SAME_VARIABLES, variables, "env")
+
+
+def variables_of(spec: Spec, role: Role) -> dict[str, Any]:
+    """Variables that users set on the vLLM container of a role."""
+    return {**spec.engine.env, **spec.of(role).env, **_overlaid(spec.of(role))}
 
 
 def _differing(same: Mapping[str, str], values: Mapping[Role, Mapping[str, Any]], member: str) -> Iterator[Problem]:

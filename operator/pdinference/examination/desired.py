@@ -1,7 +1,7 @@
 """The desired state of a stored resource: examined and rendered, or the errors of its spec."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -9,7 +9,6 @@ from typing import Any
 from pdinference.api import names
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1 import PDInference, Spec, defaults
-from pdinference.api.v1alpha1.model import Model
 from pdinference.checks import examine
 from pdinference.cluster.child import Child
 from pdinference.cluster.kinds import WORKLOADS, ChildKey
@@ -20,6 +19,7 @@ from pdinference.manifests import Rendered, RenderSettings, render
 from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.exposure import clients_authenticated
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
+from pdinference.planning.memory.moved import Moved
 from pdinference.planning.pinning import pinned
 from pdinference.planning.scaling.scale_spec import ScaleSpec
 from pdinference.planning.transfer import ON_CPU, Path
@@ -58,12 +58,14 @@ class DesiredModel:
         source: Identity of the model's source.
         what: Name of the model in messages.
         awaited: Whether P and D start only when the Job is done.
+        placed_as: The role on whose nodes its pods run.
     """
 
     job: str
     source: str
     what: str
     awaited: bool
+    placed_as: Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +168,12 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         facts=_facts(model),
         engines={child.key: role for child in children if (role := _engine_role(child)) is not None},
         scale=ScaleSpec.from_spec(spec),
-        model=_model(spec.model, rendered),
+        model=_model(spec, rendered),
         verifies_model=spec.model.on_volume,
         progress_deadline=timedelta(seconds=defaults.progress_deadline_seconds(spec)),
         sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
         decode_computes_prompts=spec.router.when_no_prefill == "Serve",
-        transfer_path=_path(spec),
+        transfer_path=_path(spec, examination.memory.moved),
     )
     return desired, children
 
@@ -195,10 +197,11 @@ def _service(resource: PDInference) -> Service:
     )
 
 
-def _path(spec: Spec) -> Path | None:
+def _path(spec: Spec, moved: Sequence[Moved]) -> Path | None:
     """How the KV cache goes from P to D; None if it does not."""
     if not spec.transfers_kv:
         return None
+    as_it_is, in_fp8 = (*(each.token_bytes.value for each in moved), None, None)[:2]
     return Path(
         gpus="CPU" not in {spec.parameter.accelerator.type, spec.decode.accelerator.type},
         rdma=spec.transfer.rdma is not None,
@@ -206,15 +209,19 @@ def _path(spec: Spec) -> Path | None:
         host_local=spec.host_local is not None,
         reason=spec.transfer.path_reason,
         instances=1 if spec.host_local is None else spec.host_local.decode,
+        token_bytes=int(as_it_is) if as_it_is else None,
+        fp8_token_bytes=int(in_fp8) if in_fp8 else None,
     )
 
 
-def _model(model: Model, rendered: Rendered) -> DesiredModel | None:
+def _model(spec: Spec, rendered: Rendered) -> DesiredModel | None:
     if not rendered.model_job:
         return None
-    hub = model.source.hub
+    hub = spec.model.source.hub
     what = f"{hub.repository} revision {_short(hub.revision)}" if hub else "The model"
-    return DesiredModel(rendered.model_job, model.source.identity(), what, rendered.downloads_first)
+    return DesiredModel(
+        rendered.model_job, spec.model.source.identity(), what, rendered.downloads_first, spec.prefill_role
+    )
 
 
 def _short(revision: str) -> str:

@@ -148,7 +148,7 @@ class Snapshot:
             return None
         record = self.children.get(ChildKey(JOB.name, self.owner.namespace, wanted.job))
         job = record.job if record is not None and self._is_own(record) else None
-        return ModelView(wanted.source, wanted.what, wanted.awaited, job)
+        return ModelView(wanted.source, wanted.what, wanted.awaited, job, wanted.placed_as)
 
     @property
     def empty(self) -> bool:

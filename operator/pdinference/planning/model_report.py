@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from pdinference.api.names import Role
 from pdinference.api.v1alpha1.status import KnownModel, ModelStatus
 from pdinference.planning import pod_diagnosis, reported
 from pdinference.planning.observed import JobState, PodSummary
@@ -43,12 +44,14 @@ class ModelView:
         what: Name of the model in messages.
         awaited: Whether P and D start only when the Job is done.
         job: The live Job; None while it does not exist.
+        placed_as: The role on whose nodes its pods run.
     """
 
     source: str
     what: str
     awaited: bool
     job: JobState | None
+    placed_as: Role = Role.PARAMETER
 
     @property
     def phase(self) -> str:
@@ -91,7 +94,7 @@ def model_diagnosis(view: ModelView, pods: Iterable[PodSummary], namespace: str)
         said = reported.plain(report.get("message")) or "The Job reported no reason."
         return Diagnosis(reported.reason(report.get("reason"), _FAILED), said)
     phase = view.phase
-    found = pod_diagnosis.most_severe(pods, namespace)
+    found = pod_diagnosis.most_severe(pods, namespace, view.placed_as)
     if phase not in _PHASES or (found is not None and found.reason != "Starting"):
         return found or Diagnosis("Starting", f"The Job for {view.what} is being started.")
     return Diagnosis(phase, _PHASES[phase].format(what=view.what, so_far=_so_far(report)))

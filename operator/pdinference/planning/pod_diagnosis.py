@@ -27,23 +27,28 @@ class Diagnosis(NamedTuple):
     message: str
 
 
-def most_severe(pods: Iterable[PodSummary], namespace: str) -> Diagnosis | None:
+def most_severe(pods: Iterable[PodSummary], namespace: str, model_placed_as: Role = Role.PARAMETER) -> Diagnosis | None:
     """The diagnosis of the pod with the most severe problem; None when every pod is ready or ending."""
     unwell = [pod for pod in pods if not pod.ready and not pod.terminating]
     if not unwell:
         return None
-    return diagnose(max(unwell, key=lambda pod: (_severity(pod), pod.name)), namespace)
+    return diagnose(max(unwell, key=lambda pod: (_severity(pod), pod.name)), namespace, model_placed_as)
 
 
-def diagnose(pod: PodSummary, namespace: str) -> Diagnosis:
-    """Why a pod is not ready, with a remedy."""
+def diagnose(pod: PodSummary, namespace: str, model_placed_as: Role = Role.PARAMETER) -> Diagnosis:
+    """Why a pod is not ready, with a remedy.
+
+    Args:
+        pod: The pod.
+        namespace: Its namespace.
+        model_placed_as: The role on whose nodes the Job for the model runs.
+    """
     problem = pod.problem
     if problem is None:
         return Diagnosis("Starting", f"Pod {pod.name} is starting. Follow it with `{_logs(pod, namespace)}`.")
     if problem.reason == UNSCHEDULABLE:
         # A batch runner has few fields for its placement, so the scheduler's message suffices.
-        # The Job for the model is placed like P's pods.
-        placed = Role.PARAMETER if pod.role is Role.MODEL else pod.role
+        placed = model_placed_as if pod.role is Role.MODEL else pod.role
         advice = "" if placed is None else scheduling_advice(problem.message, placed)
         said = f"Pod {pod.name} fits on no node: {_sentence(without_preemption(problem.message))}"
         return Diagnosis(UNSCHEDULABLE, f"{said} {advice}".rstrip())

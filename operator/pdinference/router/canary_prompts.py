@@ -6,6 +6,7 @@ cache at the far end of the prompt (induction; Olsson et al., 2022). The words b
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import takewhile
 from typing import Final
 
 _PARTS: Final = 4.5
@@ -14,7 +15,7 @@ _WORDS: Final = (
     *("amber", "basil", "cedar", "delta", "ember", "fable", "grove", "hazel", "ivory", "jolly", "kayak", "lemon"),
     *("maple", "noble", "ocean", "pearl", "quiet", "river", "sugar", "tiger", "umber", "vivid", "water", "zebra"),
 )
-"""They begin differently, so their first tokens differ."""
+"""They begin differently, so their tokens differ early, if not in the first one: that may be a space."""
 _WORDS_AT_A_TIME: Final = 100
 _MOST_PIECES: Final = 100
 
@@ -42,12 +43,15 @@ async def prompts(part: int, tokenize: Tokenize) -> tuple[list[int], list[int]]:
         NoPromptError: The tokenizer makes too few tokens of text.
     """
     name, *secrets = random.sample(_WORDS, 7)
-    question = await tokenize(f" The password of {name} is", False)
+    ours = secrets[:3], secrets[3:]
+    # Up to the first token in which the answers differ.
+    answered = [await tokenize(f" The password of {name} is {words[0]}", False) for words in ours]
+    question = [token for token, _ in takewhile(lambda pair: pair[0] == pair[1], zip(*answered, strict=False))]
     between = await _at_least(length(part) - part, "", _WORDS, tokenize, opens=False)
     # Of few words, and others in each: models with random weights answer by the mean of the prompt.
     first, second = [
         (await _at_least(part, f"The password of {name} is {words[0]}. ", words, tokenize, opens=True))[:part]
-        for words in (secrets[:3], secrets[3:])
+        for words in ours
     ]
     rest = between[: length(part) - part - len(question)] + question
     return first + rest, second + rest

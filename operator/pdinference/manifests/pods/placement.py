@@ -36,6 +36,21 @@ def engine_scheduling(resource: PDInference, role: Role, spec: RoleSpec, node_ra
     }
 
 
+def router_scheduling(resource: PDInference, revision: str) -> Fields:
+    """Scheduling fields of router pods. They avoid a node that has one of this revision, if there is another node.
+
+    A preference for the topology spread of the pod would replace the scheduler's own, which also knows zones.
+    """
+    name, placement = resource.metadata.name, resource.spec.router.placement
+    fields = scheduling(name, Role.ROUTER, placement)
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": role_selector(name, Role.ROUTER, revision)},
+    }
+    apart = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
+    return fields | {"affinity": fields["affinity"] | {"podAntiAffinity": apart}}
+
+
 def scheduling(name: str, role: Role, placement: Placement, node: Mapping[str, str] = MappingProxyType({})) -> Fields:
     """Scheduling fields of a role's pods, or of the pods with these node labels. Empty fields are left out."""
     return {

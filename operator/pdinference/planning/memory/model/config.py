@@ -18,11 +18,14 @@ INTERMEDIATE = ("intermediate_size", "ffn_dim", "n_inner")
 """Names of the width of the feed-forward part."""
 KV_HEADS = ("num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num")
 """Where vLLM looks for the number of KV heads (vllm/transformers_utils/model_arch_config_convertor.py)."""
-OTHER_STATE = (
+RECURRENT_STATE = (
     "mamba_d_state", "ssm_state_size", "linear_num_value_heads", "linear_attn_config", "attn_type_list",
-    "index_head_dim", "compress_ratios",
 )  # fmt: skip
-"""Members of models with a state other than a plain KV cache: Mamba, linear attention, sparse attention's index."""
+"""Members of models with layers that keep a state instead of a KV cache: Mamba, linear attention."""
+RECURRENT_LAYERS = frozenset({"conv", "linear_attention", "mamba"})
+"""The names of such layers in `layer_types`."""
+OTHER_STATE = (*RECURRENT_STATE, "index_head_dim", "compress_ratios")
+"""Members of models with a state other than a plain KV cache: those above, and sparse attention's index."""
 MORE = ("vision_config", "audio_config")
 STRETCHED = ("rope_scaling", "rope_parameters")
 """Members that indicate more tokens than max_position_embeddings."""

@@ -10,6 +10,8 @@ from pdinference.planning.memory.model.config import (
     NESTED,
     OTHER_STATE,
     QUANTIZATION,
+    RECURRENT_LAYERS,
+    RECURRENT_STATE,
     STRETCHED,
     Checked,
     Config,
@@ -28,6 +30,8 @@ _MAX_LENGTH = (
     "seq_len",
 )  # fmt: skip
 _DTYPES = ("dtype", "torch_dtype")
+_ATTENTION_ALONE = "minimax_m2"
+"""Its attn_type_list, which other MiniMax models have for linear attention, has attention in every layer."""
 _WINDOW = "sliding_window"
 """Null means that there is none; any other member that is null is one that is not given."""
 
@@ -57,6 +61,7 @@ def model_facts(config: Config) -> ModelFacts:
     if head_dim < 1:
         raise UnusableConfigError(f"config.json has {heads} attention heads for a hidden_size of {hidden}.")
     quantization = quantization_of(config.get(QUANTIZATION) or part.get(QUANTIZATION))
+    recurrent = _is_recurrent(model_type, part, values)
     return ModelFacts(
         model_type=model_type,
         last_version=LAST_VERSIONS.get(model_type, ""),
@@ -89,13 +94,21 @@ def model_facts(config: Config) -> ModelFacts:
         moe=experts_of(traits, text, layers),
         quantization=quantization,
         has_more=tuple(key for key in MORE if config.get(key)),
-        other_state=any(part.get(key) for key in OTHER_STATE)
-        or "linear_attention" in (values.get("layer_types") or ()),
+        recurrent=recurrent,
+        other_state=recurrent or any(part.get(key) for key in OTHER_STATE),
         tensors_known=model_type in ARCHITECTURES
         and not any(values.get(member) for member in traits.unless)
         and all(values.get(member) for member in traits.only_with)
         and values.get("word_embed_proj_dim", hidden) == hidden,
         unfit=_unfit(config, text, quantization),
+    )
+
+
+def _is_recurrent(model_type: str, part: Config, values: Config) -> bool:
+    if model_type == _ATTENTION_ALONE:
+        return False
+    return any(part.get(key) for key in RECURRENT_STATE) or not RECURRENT_LAYERS.isdisjoint(
+        values.get("layer_types") or ()
     )
 
 

@@ -60,6 +60,7 @@ class ModelFacts:
         gated_mlp: Whether the feed-forward part has a gate beside its first product.
         windows: For each layer, the sliding window in tokens, or None where it attends to everything.
         has_more: Parts besides the language model, such as a vision tower. Their weights are not computed.
+        recurrent: Whether layers keep a state instead of a KV cache (Mamba, linear attention).
         other_state: Whether layers keep something else than a KV cache, or besides it (Mamba, sparse attention).
         stretched: Whether the model may take more tokens than max_length.
         dtype: The type that the checkpoint names, for example `bfloat16`.
@@ -97,6 +98,7 @@ class ModelFacts:
     moe: MoE | None
     quantization: Quantization | None
     has_more: tuple[str, ...]
+    recurrent: bool
     other_state: bool
     tensors_known: bool
     unfit: tuple[str, ...] = ()

@@ -1,0 +1,47 @@
+"""Prompts of canaries, with tokenizers of different kinds."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from pdinference.router.canary_prompts import length, prompts
+
+PART = 128
+
+
+def ids(pieces: list[str]) -> list[int]:
+    return [hash(piece) for piece in pieces]
+
+
+def of_bytes(text: str) -> list[int]:
+    return list(text.encode())
+
+
+def of_words(text: str) -> list[int]:
+    """The space belongs to the word, as in Llama 3."""
+    return ids(re.findall(r" ?\w+|[^\w ]", text))
+
+
+def of_words_and_spaces(text: str) -> list[int]:
+    return ids(re.findall(r" |\w+|[^\w ]", text))
+
+
+@pytest.mark.parametrize("tokenizer", [of_bytes, of_words, of_words_and_spaces])
+async def test_the_next_token_tells_the_prompts_apart(tokenizer: Callable[[str], list[int]]) -> None:
+    answered = []
+
+    async def tokenize(text: str, _opens: bool) -> list[int]:
+        if " The password of " in text:
+            answered.append(tokenizer(text))
+        return tokenizer(text)
+
+    first, second = await prompts(PART, tokenize)
+    assert len(first) == len(second) == length(PART)
+    assert first[:PART] != second[:PART]
+    assert first[PART:] == second[PART:]
+    following = [
+        next(answer[at:] for at in range(len(answer), 0, -1) if first[-at:] == answer[:at]) for answer in answered
+    ]
+    assert len(following) == 2
+    assert following[0][0] != following[1][0]
