@@ -5,8 +5,6 @@ The tests share one resource, which moves from one rendering to the next under l
 
 import copy
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -15,14 +13,14 @@ import pytest
 from e2e import faults
 from e2e.conftest import NAME, Serving
 from e2e.install import apply
-from e2e.load import Load, Shape, load
+from e2e.load import Shape, load
 from e2e.nodes import hosts
 from e2e.requests import chat
 from e2e.test_serving import BLOCK, pods, settled
 from e2e.transfer import samples, transfer
 from e2e.waiting import conditions, wait_until
 from pdinference.api.engines import PodEngine, engines_of
-from pdinference.api.names import LABEL_NAME, LABEL_ROLE, Role
+from pdinference.api.names import LABEL_NAME, LABEL_REVISION, LABEL_ROLE, Role
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -59,21 +57,21 @@ def devices(serving: Serving) -> None:
     serving.kubectl.run("patch", "node", hosts(serving)[0], "--subresource=status", "-p", patch)
 
 
-@contextmanager
-def moved(serving: Serving, document: dict[str, Any]) -> Iterator[Load]:
-    """Roll a document out under load, which goes on in the block; no request may be lost until its end."""
+def move(serving: Serving, document: dict[str, Any]) -> None:
+    """Roll a document out under load, of which no request may be lost."""
     old = settled(serving)["status"]["revision"]
-    with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=_MIXED) as client:
+    with load(serving.kubectl, serving.url, NAME, serving.images.operator) as client:
         apply(serving.kubectl, document)
         settled(serving, revision_differs_from=old)
         client.wait_for(more=8)
-        yield client
         assert client.unanswered() == []
 
 
 def pod_of(serving: Serving) -> dict[str, Any]:
-    """The one pod with engines."""
-    (pod,) = (pod for pod in pods(serving).values() if pod["metadata"]["labels"][LABEL_ROLE] != Role.ROUTER)
+    """The one pod with engines of the serving revision."""
+    revision = serving.resource()["status"]["servingRevision"]
+    labels = [(pod["metadata"]["labels"], pod) for pod in pods(serving).values()]
+    (pod,) = (pod for own, pod in labels if own[LABEL_ROLE] != Role.ROUTER and own[LABEL_REVISION] == revision)
     return pod
 
 
@@ -96,13 +94,17 @@ def completed(serving: Serving, name: str) -> float | None:
     return found.get("vllm:e2e_request_latency_seconds_count", 0)
 
 
-def killed(serving: Serving, name: str) -> None:
-    """Kill an engine, and wait until it has started again and got requests."""
-    pod, before = pod_of(serving), completed(serving, name)
-    assert before, f"{name} has completed requests"
-    faults.kill_engine(serving.cluster, pod, engine(pod, name))
-    wait_until(f"{name} to be gone", lambda: completed(serving, name) is None, timeout=60)
-    wait_until(f"{name} to complete requests again", lambda: completed(serving, name), timeout=300)
+def expect_no_loss_from_the_death_of(serving: Serving, *names: str) -> None:
+    """Kill one engine after another under load. Each starts again and gets requests, and none of these is lost."""
+    with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=_MIXED) as client:
+        for name in names:
+            wait_until(f"{name} to complete requests", lambda name=name: completed(serving, name), timeout=120)
+            pod = pod_of(serving)
+            faults.kill_engine(serving.cluster, pod, engine(pod, name))
+            wait_until(f"{name} to be gone", lambda name=name: completed(serving, name) is None, timeout=60)
+            wait_until(f"{name} to complete requests again", lambda name=name: completed(serving, name), timeout=300)
+        assert client.unanswered() == []
+        assert client.report().prefilled_by_decode > 0, "D computed prompts while P was away"
 
 
 def expect_a_transfer(serving: Serving) -> None:
@@ -126,26 +128,21 @@ def expect_a_transfer(serving: Serving) -> None:
 
 
 def test_p_and_d_move_into_one_pod_and_no_request_fails(serving: Serving) -> None:
-    with moved(serving, apart(serving)):
-        pass
+    move(serving, apart(serving))
     assert [one.container for one in engines_of(pod_of(serving))] == ["decode-0", "decode-1", "parameter-0"]
     assert not serving.kubectl.get("statefulsets", "-l", f"{LABEL_NAME}={NAME}")["items"]
     expect_a_transfer(serving)
 
 
 def test_p_dies_alone_in_its_container_and_d_serves_on(serving: Serving) -> None:
-    with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=_MIXED) as client:
-        killed(serving, "parameter-0")
-        assert client.report().prefilled_by_decode > 0
-        assert client.unanswered() == []
+    expect_no_loss_from_the_death_of(serving, "parameter-0")
     assert restarts(serving) == {"decode-0": 0, "decode-1": 0, "parameter-0": 1}
 
 
 @pytest.mark.usefixtures("devices")
 def test_the_launcher_starts_each_engine_again_by_itself(serving: Serving) -> None:
-    with moved(serving, launched(serving)):
-        for name in ("parameter-0", "decode-1"):
-            killed(serving, name)
+    move(serving, launched(serving))
+    expect_no_loss_from_the_death_of(serving, "parameter-0", "decode-1")
     assert restarts(serving) == {"vllm": 0}
     expect_a_transfer(serving)
 
@@ -153,7 +150,6 @@ def test_the_launcher_starts_each_engine_again_by_itself(serving: Serving) -> No
 def test_p_and_d_move_apart_again_and_no_request_fails(serving: Serving) -> None:
     """The launcher ends by itself when vLLM has completed its requests."""
     with serving.kubectl.log_of(pod_of(serving)["metadata"]["name"]) as log:
-        with moved(serving, serving.example):
-            pass
+        move(serving, serving.example)
         assert "decode-0: " in log()
     assert conditions(serving.resource())["ParameterReady"]["reason"] == "AllReady"
