@@ -5,6 +5,7 @@ The tests share one resource, which moves from one rendering to the next under l
 
 import copy
 import uuid
+from functools import partial
 from typing import Any
 
 import httpx
@@ -94,15 +95,19 @@ def completed(serving: Serving, name: str) -> float | None:
     return found.get("vllm:e2e_request_latency_seconds_count", 0)
 
 
+def is_down(serving: Serving, name: str) -> bool:
+    return completed(serving, name) is None
+
+
 def expect_no_loss_from_the_death_of(serving: Serving, *names: str) -> None:
     """Kill one engine after another under load. Each starts again and gets requests, and none of these is lost."""
     with load(serving.kubectl, serving.url, NAME, serving.images.operator, shape=_MIXED) as client:
         for name in names:
-            wait_until(f"{name} to complete requests", lambda name=name: completed(serving, name), timeout=120)
+            wait_until(f"{name} to complete requests", partial(completed, serving, name), timeout=120)
             pod = pod_of(serving)
             faults.kill_engine(serving.cluster, pod, engine(pod, name))
-            wait_until(f"{name} to be gone", lambda name=name: completed(serving, name) is None, timeout=60)
-            wait_until(f"{name} to complete requests again", lambda name=name: completed(serving, name), timeout=300)
+            wait_until(f"{name} to be gone", partial(is_down, serving, name), timeout=60)
+            wait_until(f"{name} to complete requests again", partial(completed, serving, name), timeout=300)
         assert client.unanswered() == []
         assert client.report().prefilled_by_decode > 0, "D computed prompts while P was away"
 
