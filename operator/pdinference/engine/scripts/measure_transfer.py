@@ -138,9 +138,7 @@ class Cache:
     def _transfer(self, operation: str, indices: list[list[int]]) -> float:
         """Seconds until simultaneous transfers are complete."""
         begin = time.monotonic()
-        handles = [
-            self._agent.make_prepped_xfer(operation, self._local, each, self._remote, each) for each in indices
-        ]
+        handles = [self._agent.make_prepped_xfer(operation, self._local, each, self._remote, each) for each in indices]
         for handle in handles:
             self._agent.transfer(handle)
         pending = list(handles)
@@ -188,7 +186,7 @@ def facts(*, gpu: bool) -> Json:
         "imexChannels": _names("/dev/nvidia-caps-imex-channels", "channel*"),
         "gpus": _gpus() if gpu else [],
         "interfaces": _names("/sys/class/net", "*"),
-        "pidNamespace": os.readlink("/proc/self/ns/pid"),
+        "pidNamespace": str(Path("/proc/self/ns/pid").readlink()),
         "dns": _resolves("kubernetes.default.svc"),
     }
 

@@ -140,7 +140,7 @@ def _container(engine: Json, volumes: set[str], program: tuple[str, ...]) -> Jso
 
 def _is_harmless(variable: Json) -> bool:
     """Whether a variable comes from the pod itself. Credentials from Secrets are not needed."""
-    return variable.get("valueFrom", {}).keys() <= {"fieldRef", "resourceFieldRef"}
+    return set(variable.get("valueFrom", ())) <= {"fieldRef", "resourceFieldRef"}
 
 
 def _of_this_run(part: Any) -> Any:

@@ -18,7 +18,7 @@ from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import JOB, POD, RESOURCE_CLAIM_TEMPLATE
 
 _POLL_S: Final = 1.0
-_GONE_WITHIN_S: Final = 60.0
+_GONE_AFTER_POLLS: Final = 60
 _LONGEST: Final = 1000
 
 
@@ -85,9 +85,10 @@ async def _remove(api: ApiServer, run: Run) -> None:
         with suppress(ApiError):  # Kubernetes deletes them later (activeDeadlineSeconds, ttlSecondsAfterFinished)
             path = JOB.path(run.namespace, run.name(role))
             await api.delete(path, uid=(await api.get(path))["metadata"]["uid"])
-    deadline = time.monotonic() + _GONE_WITHIN_S
     with suppress(ApiError):
-        while await _pods(api, run) and time.monotonic() < deadline:
+        for _ in range(_GONE_AFTER_POLLS):
+            if not await _pods(api, run):
+                return
             await asyncio.sleep(_POLL_S)
 
 
@@ -95,8 +96,8 @@ async def _until(api: ApiServer, run: Run, role: Role, known: Callable[[Json], s
     """The pod of a role, once something is known of it."""
     while True:
         pods = await _pods(api, run)
-        for pod in pods.values():
-            if (failure := _failure(pod)) is not None:
+        for each in pods.values():
+            if (failure := _failure(each)) is not None:
                 raise MeasurementError(failure)
         pod = pods.get(run.name(role))
         if pod is not None and known(pod):
@@ -146,7 +147,8 @@ def _state(run: Run, role: Role, pod: Json | None) -> str:
     for container in status.get("containerStatuses") or ():
         if "waiting" in container.get("state", {}):
             waiting = container["state"]["waiting"]
-            return f"pod {name} waits: {plain(f'{waiting.get("reason")} {waiting.get("message") or ""}', _LONGEST)}"
+            reason = f"{waiting.get('reason')} {waiting.get('message') or ''}"
+            return f"pod {name} waits: {plain(reason, _LONGEST)}"
     return f"pod {name} is {status.get('phase')} without a result."
 
 
