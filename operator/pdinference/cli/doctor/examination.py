@@ -79,7 +79,7 @@ async def _measured(api: ApiServer, run: Run) -> tuple[Measurement | None, list[
     try:
         return await measure(api, run, lambda line: click.echo(line, err=True)), []
     except (MeasurementError, NoResultError) as error:
-        return None, [problem("bandwidth", str(error), "See docs/doctor.md#when---bandwidth-fails.")]
+        return None, [problem("bandwidth", str(error), "See docs/doctor.md#if-the-measurement-fails.")]
     except ApiError as error:
         if (right := missing_right(error)) is None:
             raise
