@@ -13,7 +13,7 @@ from pdinference.engine.scripts import measure_transfer
 from pdinference.engine.scripts.measure_transfer import facts, lanes
 from pdinference.engine.transfer_measurement import KVShape, measuring_program
 
-TOKEN = "t"
+RUN = "t"
 LOG = """[1] [vm:1:0] parser.c:2587 UCX  INFO  UCX_* env variables: UCX_TLS=all (b/c)
 [1] [vm:1:0] ucp_worker.c:1997 UCX  INFO  d inter-node cfg#1 rma_am(tcp/eth0)  am(tcp/eth0 cma/memory)  ka(tcp/eth0)
 [1] [vm:1:0] ucp_worker.c:1997 UCX  INFO  decode intra-node cfg#2 rma(cuda_ipc/cuda)  amo(rc_mlx5/mlx5_0:1)
@@ -53,7 +53,7 @@ def test_two_processes_move_kv_cache_and_a_stranger_is_dropped(tmp_path: Path) -
     def start(name: str, peer: str) -> subprocess.Popen[bytes]:
         program = measuring_program(
             KVShape(regions=4, block_bytes=4096, blocks=8),
-            token=TOKEN, peer=peer, port=port, gpu=False, at_once=[1, 2], seconds=0.1, limit=60,
+            token=RUN, peer=peer, port=port, gpu=False, at_once=[1, 2], seconds=0.1, limit=60,
         )  # fmt: skip
         moved = text.replace(measure_transfer.RESULT, f"{tmp_path}/{name}").replace(
             measure_transfer.UCX_LOG, f"{tmp_path}/{name}-ucx"

@@ -31,7 +31,7 @@ _PROBLEM: Final = 1
 @click.option("--bandwidth", is_flag=True, help="Measure how fast KV cache moves between two pods like P and D.")
 @click.option(
     "--timeout",
-    type=click.IntRange(60, 3600),
+    type=click.IntRange(10, 3600),
     default=600,
     show_default=True,
     help="Seconds for --bandwidth, with the start of the pods.",

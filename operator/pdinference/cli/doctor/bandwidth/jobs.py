@@ -22,6 +22,8 @@ AT_ONCE: Final = (1, 4)
 SECONDS: Final = 2.0
 _LIMIT_S: Final = 120
 """Seconds that the measurement itself may take."""
+_GRACE_S: Final = 60
+"""Seconds after its timeout that the command has to read why pods did not start, before Kubernetes deletes them."""
 _KEPT_S: Final = 60
 """Seconds until Kubernetes deletes a Job that has ended, if the command does not."""
 _NOT_OF_WORKLOADS: Final = frozenset({names.LABEL_MANAGED_BY, names.LABEL_REVISION, names.LABEL_POD_INDEX})
@@ -44,7 +46,7 @@ class Run:
         shape: KV cache of a transfer.
         gpu: Whether the KV cache is in the memory of GPUs.
         port: Port of P's side channel.
-        timeout: Seconds until the Jobs end, with the start of their pods.
+        timeout: Seconds for the measurement, with the start of the pods.
     """
 
     id: str
@@ -81,7 +83,7 @@ def job(run: Run, role: Role, *, peer: str = "", owner: Json | None = None) -> J
         "metadata": _metadata(run, role, owner),
         "spec": {
             "backoffLimit": 0,
-            "activeDeadlineSeconds": run.timeout,
+            "activeDeadlineSeconds": run.timeout + _GRACE_S,
             "ttlSecondsAfterFinished": _KEPT_S,
             "template": _pod(run, role, peer),
         },

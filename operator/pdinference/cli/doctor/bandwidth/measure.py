@@ -47,13 +47,13 @@ async def measure(api: ApiServer, run: Run, tell: Callable[[str], None]) -> Meas
         for role in run.claims:
             await api.create(RESOURCE_CLAIM_TEMPLATE.path(run.namespace), claim_template(run, role, owner))
         tell(f"Waiting for the pod in the place of P (Job {run.name(Role.PARAMETER)}).")
-        first = await _until(api, run, Role.PARAMETER, _address, deadline)
+        first = await _until(api, run, Role.PARAMETER, _has_address, deadline)
         peer = first["status"]["podIP"]
         await api.create(JOB.path(run.namespace), job(run, Role.DECODE, peer=peer, owner=owner))
         tell(f"Waiting for the pod in the place of D (Job {run.name(Role.DECODE)}), which measures.")
-        second = await _until(api, run, Role.DECODE, _result, deadline)
-        nodes = {Role.PARAMETER: first["spec"]["nodeName"], Role.DECODE: second["spec"]["nodeName"]}
-        return Measurement(parse(_result(second)), nodes)
+        second = await _until(api, run, Role.DECODE, _has_ended, deadline)
+        nodes = {Role.PARAMETER: _node(first), Role.DECODE: _node(second)}
+        return Measurement(parse(_message(second)), nodes)
 
 
 @asynccontextmanager
@@ -92,15 +92,15 @@ async def _remove(api: ApiServer, run: Run) -> None:
             await asyncio.sleep(_POLL_S)
 
 
-async def _until(api: ApiServer, run: Run, role: Role, known: Callable[[Json], str], deadline: float) -> Json:
-    """The pod of a role, once something is known of it."""
+async def _until(api: ApiServer, run: Run, role: Role, holds: Callable[[Json], bool], deadline: float) -> Json:
+    """The pod of a role, once a condition holds."""
     while True:
         pods = await _pods(api, run)
         for each in pods.values():
             if (failure := _failure(each)) is not None:
                 raise MeasurementError(failure)
         pod = pods.get(run.name(role))
-        if pod is not None and known(pod):
+        if pod is not None and holds(pod):
             return pod
         if time.monotonic() > deadline:
             raise MeasurementError(f"After {run.timeout} s: {_state(run, role, pod)}")
@@ -113,13 +113,16 @@ async def _pods(api: ApiServer, run: Run) -> dict[str, Json]:
     return {pod["metadata"]["labels"].get("batch.kubernetes.io/job-name", ""): pod for pod in items}
 
 
-def _address(pod: Json) -> str:
-    running = pod["status"].get("phase") == "Running"
-    return str(pod["status"].get("podIP") or "") if running else ""
+def _has_address(pod: Json) -> bool:
+    return pod["status"].get("phase") == "Running" and bool(pod["status"].get("podIP"))
 
 
-def _result(pod: Json) -> str:
-    return _message(pod) if pod["status"].get("phase") == "Succeeded" else ""
+def _has_ended(pod: Json) -> bool:
+    return bool(pod["status"].get("phase") == "Succeeded")
+
+
+def _node(pod: Json) -> str:
+    return str(pod["spec"].get("nodeName") or "")
 
 
 def _message(pod: Json) -> str:
