@@ -35,6 +35,8 @@ def found(of: Subject, **facts: Any) -> dict[str, Finding]:
         ({}, Way.TCP),
         ({"transfer": {"rdma": {"resourceName": "rdma/ib"}}}, Way.RDMA),
         ({"parameter": CPU, "decode": CPU}, Way.CPU),
+        ({"transfer": {"path": "HostLocal"}}, Way.NVLINK),
+        ({"transfer": {"path": "HostLocal"}, "parameter": CPU, "decode": CPU}, Way.CPU),
         ({"transfer": {"connector": "Mooncake", "mooncake": {"protocol": "tcp"}}}, Way.OTHER),
         ({"mode": "Aggregated"}, Way.NONE),
     ],

@@ -35,7 +35,8 @@ def devices(facts: ClusterFacts, subject: Subject | None) -> Iterator[Finding]:
         nodes = Listing(tuple(_suitable(pod, facts.nodes.items)), facts.nodes.unreadable)
         yield from _of_role(facts, subject, role, name, nodes)
     yield from _products(facts, subject)
-    if subject.resource.spec.rdma is None and subject.claims:
+    spec = subject.resource.spec
+    if subject.claims and spec.rdma is None and spec.host_local is None:
         yield _imex(facts)
 
 

@@ -61,6 +61,11 @@ def _run(subject: Subject, seconds: int) -> Run:
         raise click.ClickException(
             "--bandwidth measures NIXL. This resource moves no KV cache with the connector Nixl."
         )
+    if spec.host_local is not None:
+        raise click.ClickException(
+            "--bandwidth measures between two pods. With the path HostLocal KV cache stays in one, and "
+            "status.transfer has what routers measured."
+        )
     gpu = all(spec.of(role).accelerator.type == "GPU" for role in ENGINE_ROLES)
     return Run(
         id=secrets.token_hex(4),

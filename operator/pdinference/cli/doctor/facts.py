@@ -78,4 +78,6 @@ class Subject:
     @property
     def names_of_roles(self) -> Mapping[Role, str]:
         """How findings call the pods of a workload."""
+        if self.resource.spec.host_local is not None:
+            return dict.fromkeys(self.templates, "P and D")
         return {role: {Role.PARAMETER: "P", Role.DECODE: "D"}[role] for role in self.templates}

@@ -33,10 +33,11 @@ class Way(StrEnum):
     OTHER = "the connector's own"
     CPU = "TCP between CPUs"
     TCP = "TCP"
+    NVLINK = "NVLink in one pod"
     RDMA = "RDMA"
 
 
-EXPECTED: Final = {Way.TCP: (3.2, 4.4), Way.CPU: (0.8, 0.8)}
+EXPECTED: Final = {Way.TCP: (3.2, 4.4), Way.NVLINK: (66.0, 83.0), Way.CPU: (0.8, 0.8)}
 """GB/s that were measured (docs/tuning.md): D pulls, P pushes. RDMA was not measured."""
 
 
@@ -49,7 +50,9 @@ def way_of(spec: Spec) -> Way:
     if spec.transfer.rdma is not None:
         return Way.RDMA
     gpus = all(spec.of(role).accelerator.type == "GPU" for role in spec.engine_roles)
-    return Way.TCP if gpus else Way.CPU
+    if not gpus:
+        return Way.CPU
+    return Way.TCP if spec.host_local is None else Way.NVLINK
 
 
 def expected(way: Way) -> float | None:
@@ -139,6 +142,12 @@ def _way(way: Way, facts: ClusterFacts) -> Finding:
         return ok("way of the KV cache", "The connector is not Nixl. Its speed is not known here.")
     if way is Way.CPU:
         return ok("way of the KV cache", "TCP between CPUs: 0.7 to 0.9 GB/s on two busy cores (docs/tuning.md).")
+    if way is Way.NVLINK:
+        return ok(
+            "way of the KV cache",
+            "NVLink within a pod (transfer.path HostLocal): 66 GB/s when D pulls, if NVLink joins the GPUs of a pod "
+            "(docs/tuning.md). `nvidia-smi topo -m` on the node shows it.",
+        )
     if way is Way.RDMA:
         return ok(
             "way of the KV cache",
@@ -154,15 +163,12 @@ def _way(way: Way, facts: ClusterFacts) -> Finding:
             if "/" in resource and "rdma" in resource
         }
     )
-    use = (
-        f"Nodes offer {', '.join(offered[:4])}: set transfer.rdma.resourceName."
-        if offered
-        else ("Use RDMA (transfer.rdma) if the hosts have it.")
-    )
+    rdma = f"transfer.rdma, nodes offer {', '.join(offered[:4])}" if offered else "transfer.rdma, if the hosts have it"
     return problem(
         "way of the KV cache",
         "TCP between pods with GPUs, also on one host: 3.2 GB/s when D pulls (docs/tuning.md).",
-        f"{use} Otherwise compare with spec.mode: Aggregated (docs/p-d-or-not.md).",
+        f"Set transfer.path: HostLocal, if one host has the GPUs of P and D; or {rdma}. Otherwise compare with "
+        "spec.mode: Aggregated (docs/p-d-or-not.md).",
     )
 
 
