@@ -334,3 +334,16 @@ def test_a_pod_claims_no_more_devices_than_a_claim_can_have(document: Make) -> N
     }
     assert problems(document(**made[3])) == {}
     assert "would claim 40 devices" in problems(document(**made[4]))["spec.transfer.hostLocal"]
+
+
+def test_p_and_d_of_a_pod_claim_the_same_devices(document: Make) -> None:
+    claims = {
+        role: {
+            "accelerator": {"devices": {"deviceClassName": "gpu.nvidia.com", "selectors": [selector]}, "memory": "80Gi"}
+        }
+        for role, selector in (("parameter", "true"), ("decode", "1 > 0"))
+    }
+    shared = {"transfer": {"hostLocal": {}}}
+    assert "have one claim" in problems(document(**claims, **shared))["spec.decode.accelerator.devices"]
+    assert problems(document(parameter=claims["decode"], decode=claims["decode"], **shared)) == {}
+    assert problems(document(**claims)) == {}

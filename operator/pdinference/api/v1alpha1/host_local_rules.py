@@ -33,9 +33,8 @@ def _rule(cel: str, holds: Any, field: str, message: str) -> Rule:
 
 def _same_accelerator(spec: Any) -> bool:
     p, d = spec.parameter.accelerator, spec.decode.accelerator
-    return (p.type, p.resource_name, p.devices) == (d.type, d.resource_name, d.devices) and (
-        not d.products or d.products == p.products
-    )
+    alike = (p.type, p.resource_name, p.devices is None) == (d.type, d.resource_name, d.devices is None)
+    return alike and (not d.products or d.products == p.products)
 
 
 HOST_LOCAL_RULES: tuple[Rule, ...] = of_the_pair(
@@ -57,14 +56,12 @@ HOST_LOCAL_RULES: tuple[Rule, ...] = of_the_pair(
             "self.parameter.accelerator.type == self.decode.accelerator.type "
             "&& self.parameter.accelerator.resourceName == self.decode.accelerator.resourceName "
             "&& has(self.parameter.accelerator.devices) == has(self.decode.accelerator.devices) "
-            "&& (!has(self.decode.accelerator.devices) "
-            "|| self.parameter.accelerator.devices == self.decode.accelerator.devices) "
             "&& (!has(self.decode.accelerator.products) || self.decode.accelerator.products.size() == 0 "
             "|| (has(self.parameter.accelerator.products) "
             "&& self.parameter.accelerator.products == self.decode.accelerator.products))",
             _same_accelerator,
             "decode.accelerator",
-            "With the path HostLocal, P and D share pods. Write the same type, resourceName, devices and products as "
+            "With the path HostLocal, P and D share pods. Write the same type, resourceName, products and devices as "
             "in spec.parameter.accelerator.",
         ),
     )
