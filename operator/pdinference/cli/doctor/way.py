@@ -11,6 +11,8 @@ from pdinference.api.v1alpha1.status import Status
 from pdinference.cli.doctor.facts import ClusterFacts, Listing, Subject
 from pdinference.cli.doctor.finding import Finding, ok, problem, unknown
 from pdinference.cli.doctor.matching import selects
+from pdinference.engine.connectors.nixl import Nixl
+from pdinference.engine.connectors.registry import connector_of
 from pdinference.engine.transfer_measurement import KVShape
 from pdinference.planning.condition_changes import find
 from pdinference.planning.memory import RolePlan
@@ -45,7 +47,7 @@ def way_of(spec: Spec) -> Way:
     """The way that a spec leads to."""
     if not spec.transfers_kv:
         return Way.NONE
-    if spec.transfer.connector != "Nixl":
+    if not isinstance(connector_of(spec), Nixl):
         return Way.OTHER
     if spec.transfer.rdma is not None:
         return Way.RDMA
