@@ -1,7 +1,6 @@
 """`pdinference doctor --bandwidth` on real kubelets: pods like P and D, real NIXL, and nothing left of them."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -22,10 +21,10 @@ pytestmark = pytest.mark.timeout(1200)
 @contextmanager
 def doctor(serving: Serving, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     """The command as a user of the namespace starts it."""
-    program = Path(sys.executable).with_name("pdinference")
+    program = str(Path(sys.executable).with_name("pdinference"))
     place = ["--kubeconfig", str(serving.cluster.kubeconfig), "-n", NAMESPACE]
     command = [program, "doctor", NAME, "--bandwidth", *words, *place]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ}) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             yield process
         finally:

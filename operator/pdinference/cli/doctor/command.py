@@ -1,5 +1,6 @@
 """The command `pdinference doctor`."""
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable
@@ -68,7 +69,10 @@ def doctor_command(
         which = name if source is None else _document(source, namespace)
         return await examined(api, namespace, which, settings, timeout if bandwidth else None)
 
-    report = live(name or "").do(work)
+    try:
+        report = live(name or "").do(work)
+    except asyncio.CancelledError:  # SIGTERM; the pods are gone
+        raise click.Abort from None
     _print(report, output)
     sys.exit(0 if report.healthy else _PROBLEM)
 

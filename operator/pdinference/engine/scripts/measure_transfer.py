@@ -27,6 +27,7 @@ _THREADS = 4
 _LONGEST_LINE = 16 * 2**20
 """The metadata of an agent grows with its registered memory."""
 _SILENCE_S = 10.0
+_RETRY_S = 0.5
 _UNLIMITED = -1
 _LANES = re.compile(r"\(([^()]+)\)")
 """In a line of UCX's log: `rma_am(tcp/eth0)  am(tcp/eth0 cma/memory)`."""
@@ -243,8 +244,7 @@ def parameter(settings: Settings) -> None:
 def decode(settings: Settings) -> Json:
     """In the place of D: pull, let P push, and return the result."""
     cache = Cache("decode", settings)
-    connection = socket.create_connection((settings.peer, settings.port), timeout=settings.limit)
-    link = Link(connection, settings.limit)
+    link = Link(_connected(settings), settings.limit)
     link.send({"token": settings.token, **cache.about()})
     other = link.receive()
     own = len(_ucx_log())  # so far it has the way to this process itself
@@ -271,6 +271,18 @@ def _listening(port: int) -> socket.socket:
     if socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
     return socket.create_server(("", port))
+
+
+def _connected(settings: Settings) -> socket.socket:
+    """A connection to P, which may still be starting."""
+    deadline = time.monotonic() + settings.limit
+    while True:
+        try:
+            return socket.create_connection((settings.peer, settings.port), timeout=_SILENCE_S)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_S)
 
 
 def _accepted(listener: socket.socket, settings: Settings) -> tuple[Link, Json]:
