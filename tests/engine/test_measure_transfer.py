@@ -5,12 +5,13 @@ import os
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from pdinference.engine.scripts import measure_transfer
-from pdinference.engine.scripts.measure_transfer import facts, lanes
+from pdinference.engine.scripts.measure_transfer import Settings, accepted, facts, lanes, listening
 from pdinference.engine.transfer_measurement import KVShape, measuring_program
 
 RUN = "t"
@@ -42,6 +43,20 @@ def test_a_result_fits_into_a_termination_message() -> None:
     case = {"direction": "pull", "atOnce": 4, "first": 4.1e9 / 3, "speed": 4.1e9 / 3, "transfers": 1000, "right": True}
     result = {"cases": [case] * 4, "lanes": ["rc_mlx5/mlx5_10:1"] * 16, "parameter": pod, "decode": pod}
     assert len(json.dumps(result, separators=(",", ":"))) < 4096
+
+
+def test_strangers_are_dropped_and_the_pod_of_d_is_not() -> None:
+    shape = KVShape(regions=1, block_bytes=1, blocks=1)
+    program = measuring_program(shape, token=RUN, peer="", port=0, gpu=False, at_once=[1], seconds=1, limit=30)
+    with listening(0) as listener, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(accepted, listener, Settings(program[-1]))
+        for line in (b'{"token":"guessed"}\n', b"GET / HTTP/1.1\r\n\r\n", b"[]\n"):
+            with socket.create_connection(("127.0.0.1", listener.getsockname()[1])) as stranger:
+                stranger.sendall(line)
+                assert stranger.recv(1) == b""
+        with socket.create_connection(("127.0.0.1", listener.getsockname()[1])) as right:
+            right.sendall(json.dumps({"token": RUN, "address": 7}).encode() + b"\n")
+            assert answer.result(30)[1]["address"] == 7
 
 
 @pytest.mark.vllm

@@ -232,8 +232,8 @@ def _resolves(host: str) -> bool:
 def parameter(settings: Settings) -> None:
     """In the place of P: be read from, and push when D asks for it."""
     cache = Cache("parameter", settings)
-    with _listening(settings.port) as listener:
-        link, hello = _accepted(listener, settings)
+    with listening(settings.port) as listener:
+        link, hello = accepted(listener, settings)
     link.send({**cache.about(), "facts": facts(gpu=settings.gpu)})
     cache.connect(hello)
     while (task := link.receive())["do"] != "end":
@@ -267,7 +267,8 @@ def decode(settings: Settings) -> Json:
     }
 
 
-def _listening(port: int) -> socket.socket:
+def listening(port: int) -> socket.socket:
+    """A socket for IPv4 and, where there is, IPv6."""
     if socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
     return socket.create_server(("", port))
@@ -285,7 +286,7 @@ def _connected(settings: Settings) -> socket.socket:
             time.sleep(_RETRY_S)
 
 
-def _accepted(listener: socket.socket, settings: Settings) -> tuple[Link, Json]:
+def accepted(listener: socket.socket, settings: Settings) -> tuple[Link, Json]:
     """The connection of D. Strangers are dropped."""
     listener.settimeout(settings.limit)
     while True:
