@@ -10,12 +10,13 @@ from pdinference.engine.connectors.configuration import kv_transfer_config
 from pdinference.engine.connectors.registry import connector_of
 from pdinference.engine.devices import device_environment
 from pdinference.engine.group import group_arguments, group_environment, group_program
-from pdinference.engine.model_options import model_environment, model_options
+from pdinference.engine.model_options import model_environment, model_options, model_reference
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
 from pdinference.engine.parallel import parallel_environment, parallel_options
 
-# The module is used because not every build has the `vllm` command.
-_PROGRAM = ("python3", "-m", "vllm.entrypoints.openai.api_server")
+# `vllm serve`: the other entry point accepts `--api-server-count` and `--headless` without effect. The module is used
+# because not every build has the `vllm` command.
+_PROGRAM = ("python3", "-m", "vllm.entrypoints.cli.main", "serve")
 
 CACHE_MOUNT = "/cache"
 """The only writable folder besides /tmp, for downloads and compiled kernels."""
@@ -31,7 +32,8 @@ _DEFAULTS: dict[str, Any] = {
 def engine_command(resource: PDInference, role: Role, node_rank: int = 0) -> Command:
     """The command of the vLLM container of a role, on one node of an instance.
 
-    The user's options come first: vLLM's parser accepts abbreviations of options, and the last occurrence wins.
+    `vllm serve` wants the model before all options. The user's options come before those of the operator: vLLM's parser
+    accepts abbreviations of options, and the last occurrence wins.
     """
     own, connector = resource.spec.of(role), connector_of(resource.spec)
     connector_class = connector.own_class(resource, role)
@@ -51,7 +53,7 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0) -> Com
     }
     command = Command(
         program=connector_class.program(_PROGRAM) if connector_class else _PROGRAM,
-        arguments=tuple(literal(argument) for argument in to_argv(options)),
+        arguments=tuple(literal(argument) for argument in (model_reference(resource.spec.model), *to_argv(options))),
         environment=tuple(_environment(resource, own)),
     )
     return command if own.parallelism.nodes == 1 else _in_group(command, resource, own, node_rank)
@@ -62,7 +64,7 @@ def _in_group(command: Command, resource: PDInference, own: RoleSpec, node_rank:
     name, nodes = resource.metadata.name, own.parallelism.nodes
     known = {entry["name"] for entry in command.environment}
     return Command(
-        program=group_program(name, node_rank, nodes),
+        program=group_program(command.program, name, node_rank, nodes),
         arguments=(*command.arguments, *group_arguments(name, node_rank, nodes)),
         environment=(*command.environment, *(e for e in group_environment() if e["name"] not in known)),
     )

@@ -31,11 +31,15 @@ class Path:
         gpus: Whether P and D both have GPUs. The speed between CPUs is not judged.
         rdma: Whether the spec has `transfer.rdma`.
         ranks: Tensor-parallel ranks of a D pod, which transfer at the same time.
+        token_bytes: Bytes of KV cache that move for each prompt token; None if unknown.
+        fp8_token_bytes: The same with a KV cache in FP8; None if unknown, or if it is in a type of one byte.
     """
 
     gpus: bool = False
     rdma: bool = False
     ranks: int = 1
+    token_bytes: int | None = None
+    fp8_token_bytes: int | None = None
 
 
 ON_CPU: Final = Path()
