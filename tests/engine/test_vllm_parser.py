@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from pdinference.api.engines import slots
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
+from pdinference.engine.connectors.configuration import KV_ROLES
 from tests.conftest import EXAMPLES, example_documents
 from tests.engine.vllm_parser import parsed
 
@@ -33,6 +35,17 @@ def test_examples_are_accepted(example: Path, role: Role) -> None:
             transfer = "NixlPushConnector"
         assert config.kv_connector == ("MultiConnector" if tiers else transfer)
         assert config.kv_load_failure_policy == "recompute"
+
+
+def test_engines_that_share_a_pod_have_their_own_port_and_role(resource: Callable[..., PDInference]) -> None:
+    roles = {role: {"parallelism": {"tensor": 2}} for role in ("parameter", "decode")}
+    shared = resource(transfer={"hostLocal": {"parameter": 1, "decode": 2}}, **roles)
+    assert shared.spec.host_local is not None
+    for slot in slots(shared.spec.host_local):
+        arguments = parsed(shared, slot.role, slot=slot)
+        assert (arguments.port, arguments.tensor_parallel_size) == (slot.port, 2)
+        config = arguments.kv_transfer_config
+        assert (config.kv_connector, config.kv_role) == ("NixlConnector", KV_ROLES[slot.role])
 
 
 def test_tiers_without_a_transfer_are_accepted(resource: Callable[..., PDInference]) -> None:
