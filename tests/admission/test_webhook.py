@@ -21,6 +21,7 @@ from tests.planning.memory.configs import LLAMA_8B
 Json = dict[str, Any]
 Make = Callable[..., Json]
 PINNED = {"accelerator": {"products": ["NVIDIA-H200"]}}
+TCP = {"path": "Network"}
 WRONG = {"decode": {"replicas": -1, "parallelism": {"pipeline": 2}}}
 
 
@@ -36,11 +37,11 @@ def answer(new: Json | None, old: Json | None = None) -> Json:
 
 
 def test_what_is_right_gets_in(document: Make) -> None:
-    assert answer(document(parameter=PINNED)) == {"uid": "u-1", "allowed": True}
+    assert answer(document(parameter=PINNED, transfer=TCP)) == {"uid": "u-1", "allowed": True}
 
 
 def test_a_p_that_is_not_pinned_gets_in_with_a_warning(document: Make) -> None:
-    found = answer(document())
+    found = answer(document(transfer=TCP))
     assert found["allowed"] is True
     (warning,) = found["warnings"]
     assert warning.startswith("spec.parameter.accelerator.products: P is not pinned to a product")
@@ -126,7 +127,7 @@ def test_warnings_are_short_enough_to_be_shown(document: Make) -> None:
     model = {"source": {"path": "/a"}, "architecture": {"config": LLAMA_8B}, "trustRemoteCode": True}
     found = answer(document(model=model, memoryPolicy="Warn", **roles))
     assert found["allowed"] is True
-    assert len(found["warnings"]) == 3
+    assert len(found["warnings"]) == 4
     assert max(map(len, found["warnings"])) <= 256
 
 

@@ -48,7 +48,7 @@ def test_what_does_not_fit_is_refused_with_numbers_and_three_changes(document: M
 
 
 def test_a_policy_turns_it_into_a_warning(document: Make) -> None:
-    found = examined(document, LLAMA_8B, parameter=H200, decode=L4, memoryPolicy="Warn")
+    found = examined(document, LLAMA_8B, parameter=H200, decode=L4, memoryPolicy="Warn", transfer={"path": "Network"})
     assert found.problems == ()
     assert found.resource is not None
     (warning,) = found.warnings

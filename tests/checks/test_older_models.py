@@ -30,7 +30,7 @@ def examined(document: dict[str, Any]) -> Examination:
 def of_baichuan(document: Make, **engine: Any) -> Examination:
     model = {"source": {"path": "/models/a"}, "architecture": {"config": BAICHUAN}}
     products = {"accelerator": {"products": ["NVIDIA-A100-SXM4-80GB"]}}
-    return examined(document(model=model, engine=engine, parameter=products))
+    return examined(document(model=model, engine=engine, parameter=products, transfer={"path": "Network"}))
 
 
 def test_a_class_that_vllm_removed_is_reported_with_its_last_release(document: Make) -> None:

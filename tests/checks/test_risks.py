@@ -19,7 +19,7 @@ OPEN = {"clients": [{"cidr": "0.0.0.0/0"}]}
 
 
 def warnings(document: Make, router: Json) -> dict[str, str]:
-    found = examine(document(parameter=PINNED, router=router), RenderSettings())
+    found = examine(document(parameter=PINNED, router=router, transfer={"path": "Network"}), RenderSettings())
     assert not found.problems
     return {warning.field: warning.message for warning in found.warnings}
 

@@ -32,7 +32,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         body = {"apiVersion": "pdinference.io/v1alpha1", "kind": "PDInference", "metadata": {"name": "x"}}
         file = tmp_path / "x.yaml"
         pinned = {"accelerator": {"products": ["NVIDIA-L4"]}}
-        file.write_text(yaml.safe_dump({**body, "spec": {"model": model, "parameter": pinned}}))
+        spec = {"model": model, "parameter": pinned, "transfer": {"path": "Network"}}
+        file.write_text(yaml.safe_dump({**body, "spec": spec}))
         return CliRunner().invoke(main, [name, "-f", str(file), *(["--memory=1Gi"] if name == "plan" else [])])
 
     return command

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from pdinference.api.engines import slots
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
+from pdinference.engine.connectors.configuration import KV_ROLES
 from tests.conftest import EXAMPLES, example_documents
 from tests.engine.vllm_parser import parsed
 
@@ -35,6 +37,17 @@ def test_examples_are_accepted(example: Path, role: Role) -> None:
         assert config.kv_load_failure_policy == "recompute"
 
 
+def test_engines_that_share_a_pod_have_their_own_port_and_role(resource: Callable[..., PDInference]) -> None:
+    roles = {role: {"parallelism": {"tensor": 2}} for role in ("parameter", "decode")}
+    shared = resource(transfer={"hostLocal": {"parameter": 1, "decode": 2}}, **roles)
+    assert shared.spec.host_local is not None
+    for slot in slots(shared.spec.host_local):
+        arguments = parsed(shared, slot.role, slot=slot)
+        assert (arguments.port, arguments.tensor_parallel_size) == (slot.port, 2)
+        config = arguments.kv_transfer_config
+        assert (config.kv_connector, config.kv_role) == ("NixlConnector", KV_ROLES[slot.role])
+
+
 def test_tiers_without_a_transfer_are_accepted(resource: Callable[..., PDInference]) -> None:
     tiers = {"kvTiers": {"cpu": {"size": "1Gi"}, "disk": {"size": "2Gi"}}}
     config = parsed(resource(mode="Aggregated", decode=tiers), Role.DECODE).kv_transfer_config
@@ -51,7 +64,7 @@ def test_what_the_operator_owns_means_what_the_spec_says(resource: Callable[...,
         ),
         Role.DECODE,
     )
-    assert (arguments.model, arguments.revision, arguments.tokenizer_revision) == ("a/b", "c", "c")
+    assert (arguments.model_tag, arguments.revision, arguments.tokenizer_revision) == ("a/b", "c", "c")
     assert arguments.served_model_name == ["served"]
     assert arguments.tensor_parallel_size == 2
     assert arguments.shutdown_timeout == 50

@@ -4,6 +4,7 @@ import functools
 from argparse import Namespace
 from typing import Any
 
+from pdinference.api.engines import Slot
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.engine.vllm import engine_command
@@ -18,7 +19,7 @@ def parser() -> Any:
     return make_arg_parser(FlexibleArgumentParser())
 
 
-def parsed(resource: PDInference, role: Role, node_rank: int = 0) -> Namespace:
-    arguments = [argument.replace("$$", "$") for argument in engine_command(resource, role, node_rank).arguments]
+def parsed(resource: PDInference, role: Role, node_rank: int = 0, slot: Slot | None = None) -> Namespace:
+    arguments = [argument.replace("$$", "$") for argument in engine_command(resource, role, node_rank, slot).arguments]
     namespace: Namespace = parser().parse_args(arguments)
     return namespace

@@ -29,11 +29,13 @@ async def add_fitting_nodes(fleet: Fleet, name: str, objects: Iterable[Manifest]
 
 
 async def add_exact_devices(fleet: Fleet) -> None:
-    """A node with the devices of the example, for P and for D."""
+    """Nodes with the devices of the examples that claim some: for P and for D; for both in one pod."""
     await fleet.add_class(GPUS)
     exact = [Device(f"gpu-{n}", "NVIDIA H200", "141Gi", uuid=uuid, driver=GPUS) for n, uuid in enumerate(UUIDS)]
     others = [Device(f"gpu-{n}", "NVIDIA H100 NVL", "93Gi", driver=GPUS) for n in (2, 3)]
     await fleet.add("exact", amounts={"rdma/ib": "8"}, devices=[*exact, *others], taints=["nvidia.com/gpu"])
+    alike = [Device(f"gpu-{n}", "NVIDIA H200", "141Gi", driver=GPUS) for n in range(4)]
+    await fleet.add("alike", devices=alike, taints=["nvidia.com/gpu"])
 
 
 async def add_volume(fleet: Fleet, namespace: str, claim: str) -> None:

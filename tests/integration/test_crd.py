@@ -5,6 +5,7 @@ from typing import Any
 from pdinference.cluster.errors import ApiError
 from pdinference.cluster.kinds import RESOURCE
 from tests.api.modes import IN_NO_MODE, ONLY_WITHOUT_P
+from tests.api.paths import WRONG_PATHS
 from tests.api.routes import RIGHT_ROUTES, WRONG_ROUTES, routed
 from tests.conftest import EXAMPLES, example_documents, together
 from tests.integration.world import World
@@ -127,6 +128,9 @@ WRONG: list[tuple[Spec, str]] = [
     *((routed(**wrong), f"spec.router.route{field}") for wrong, field in WRONG_ROUTES),
     *(({**wrong, "mode": "Aggregated"}, field) for field, wrong in IN_NO_MODE.items()),
     *((wrong, "spec.") for wrong in ONLY_WITHOUT_P.values()),
+    *((wrong, f"spec.{field}") for wrong, field in WRONG_PATHS),
+    ({"transfer": {"hostLocal": {"decode": 9}}}, "spec.transfer.hostLocal.decode"),
+    ({"transfer": {"hostLocal": {"decode": 2}}, "autoscaling": {"gpuBudget": 2}}, "spec.autoscaling.gpuBudget"),
     ({"mode": "Both"}, "spec.mode"),
     ({"rollout": {"strategy": "Yolo"}}, "spec.rollout.strategy"),
     (tiers(cpu={}), "spec.decode.kvTiers.cpu.size"),

@@ -139,6 +139,37 @@ async def test_all_devices_of_a_pod_share_the_attribute(world: World, operators:
     assert not [verb for verb, kind in world.writes(mark) if kind == RESOURCE_CLAIM_TEMPLATE.plural]
 
 
+async def test_p_and_d_of_a_pod_get_one_claim_with_the_devices_of_both_on_one_node(
+    world: World, operators: Operators, fleet: Fleet
+) -> None:
+    """Three devices of one node and one of another are not enough for 1 P and 1 D with two ranks each."""
+    await fleet.add("three", devices=[Device(f"gpu-{n}") for n in range(3)])
+    await fleet.add("one", devices=[Device("gpu-0")])
+    operator = await operators.start()
+    role = {"parallelism": {"tensor": 2}, "accelerator": claiming(), "placement": fleet.placement}
+    placed = {"placement": fleet.placement}
+    await world.apply(parameter=role, decode=role, router=placed, transfer={"hostLocal": {}})
+    await says(world, "DecodeReady", "cannot allocate all claims")
+
+    four = await fleet.add("four", devices=[Device(f"gpu-{n}") for n in range(4)])
+    assert await devices(world, Role.DECODE) == [(four, f"gpu-{n}") for n in range(4)]
+    (pod,) = await pods(world, Role.DECODE)
+    claims = [container["resources"]["claims"] for container in pod["spec"]["containers"]]
+    assert claims == [[{"name": names.DEVICE_CLAIM}]] * 2
+    assert await pods(world, Role.PARAMETER) == []
+
+    async def at_rest() -> bool:
+        return (await world.condition("Progressing")).get("reason") == "RolloutComplete"
+
+    await until(at_rest, "the pods of the path are rolled out", within=PATIENCE_S)
+    assert (await world.condition("ParameterReady"))["reason"] == "HostLocal"
+    assert operator.stop() == 0
+    mark = world.audit_mark()
+    second = await operators.start()
+    await second.until_looked()
+    assert not world.writes(mark), "nothing to do, nothing written"
+
+
 async def test_missing_devices_are_named_and_the_old_revision_keeps_its_claims(
     world: World, operators: Operators, fleet: Fleet
 ) -> None:

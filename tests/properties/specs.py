@@ -177,6 +177,10 @@ SPECS = st.fixed_dictionaries(
         "colocation": st.just({"topologyKey": "kubernetes.io/hostname", "required": True}),
         "memoryPolicy": st.sampled_from(["Enforce", "Warn"]),
         "mode": st.sampled_from(["Disaggregated", "Aggregated"]),
+        "transfer": _some(
+            path=st.sampled_from(["Auto", "HostLocal", "Network"]),
+            hostLocal=_some(parameter=st.integers(1, 8), decode=st.integers(1, 8)),
+        ),
     },
 )
 

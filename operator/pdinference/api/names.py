@@ -131,6 +131,9 @@ ANNOTATION_MODEL = f"{GROUP}/model"
 
 ENGINE_PORT = 8000
 ENGINE_PORT_NAME = "http"
+LAUNCHER_PORT = 8100
+"""Probes of the container in which one launcher runs all engines of a pod (engine/scripts/host_engines.py)."""
+LAUNCHER_PORT_NAME = "launcher"
 GROUP_BROKEN_EXIT = 75
 """Exit code of a container after another node of its P instance has stopped."""
 GROUP_PORT = 29600

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.roles.parameter import ParameterSpec
 from pdinference.api.v1alpha1.transfer import Transfer
@@ -21,6 +22,7 @@ def risks(spec: Spec) -> Iterator[Problem]:
     yield from _image_without_cpu(spec)
     yield from _exposure(spec)
     yield from _without_effect(spec)
+    yield from _of_shared_pods(spec)
     hub = spec.model.source.hugging_face or spec.model.source.model_scope
     pinned = hub is None or _COMMIT.match(hub.revision) is not None
     if spec.model.trust_remote_code:
@@ -29,6 +31,18 @@ def risks(spec: Spec) -> Iterator[Problem]:
             "spec.model.trustRemoteCode",
             "The pods run Python code from the model's repository."
             + ("" if pinned else f" Pin the revision to a commit that you have reviewed: the code may change {when}."),
+        )
+
+
+def path_risks(spec: Spec) -> Iterator[Problem]:
+    """A warning if GPUs of P and D meet over TCP only, and the spec does not say that they shall."""
+    gpus = all(spec.of(role).accelerator.type == "GPU" for role in ENGINE_ROLES)
+    direct, chosen = spec.transfer.connector in {"Nixl", "Mooncake"}, spec.transfer.path != "Auto"
+    if spec.transfers_kv and gpus and direct and not chosen and spec.host_local is None and spec.rdma is None:
+        yield Problem(
+            "spec.transfer.path",
+            "KV cache moves over TCP, at 2.6 to 3.2 GB/s in all (docs/tuning.md). Set transfer.hostLocal for NVLink "
+            "within pods, or transfer.rdma. Write path: Network to keep TCP.",
         )
 
 
@@ -64,6 +78,26 @@ def _without_effect(spec: Spec) -> Iterator[Problem]:
             "spec.mode",
             f"With Aggregated there are no P pods, so these fields have no effect: {', '.join(fields)}. They apply "
             "again with Disaggregated. D still inherits the products of P.",
+        )
+
+
+def _of_shared_pods(spec: Spec) -> Iterator[Problem]:
+    """Fields of P's own pods, which may stay while P runs in the pods of D."""
+    if spec.host_local is None:
+        return
+    own, default = spec.parameter, ParameterSpec()
+    found = {
+        "spec.parameter.replicas": own.replicas != default.replicas,
+        "spec.parameter.autoscaling": own.autoscaling is not None,
+        "spec.parameter.placement": own.placement not in (default.placement, spec.decode.placement),
+        "spec.colocation": spec.colocation is not None,
+        "spec.autoscaling.ratio": spec.autoscaling is not None and spec.autoscaling.ratio is not None,
+    }
+    if fields := [field for field, is_set in found.items() if is_set]:
+        yield Problem(
+            "spec.transfer.path",
+            f"With HostLocal, P runs in the pods of D, so these fields have no effect: {', '.join(fields)}. "
+            "decode.replicas counts pods, and transfer.hostLocal the instances in each.",
         )
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pdinference.api.engines import Slot
 from pdinference.api.names import ENGINE_PORT, Role
 from pdinference.api.v1alpha1 import PDInference, RoleSpec, Spec
 from pdinference.engine.arguments import to_argv
@@ -10,12 +11,14 @@ from pdinference.engine.connectors.configuration import kv_transfer_config
 from pdinference.engine.connectors.registry import connector_of
 from pdinference.engine.devices import device_environment
 from pdinference.engine.group import group_arguments, group_environment, group_program
-from pdinference.engine.model_options import model_environment, model_options
+from pdinference.engine.host_local import slot_environment
+from pdinference.engine.model_options import model_environment, model_options, model_reference
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
 from pdinference.engine.parallel import parallel_environment, parallel_options
 
-# The module is used because not every build has the `vllm` command.
-_PROGRAM = ("python3", "-m", "vllm.entrypoints.openai.api_server")
+# `vllm serve`: the other entry point accepts `--api-server-count` and `--headless` without effect. The module is used
+# because not every build has the `vllm` command.
+_PROGRAM = ("python3", "-m", "vllm.entrypoints.cli.main", "serve")
 
 CACHE_MOUNT = "/cache"
 """The only writable folder besides /tmp, for downloads and compiled kernels."""
@@ -28,10 +31,11 @@ _DEFAULTS: dict[str, Any] = {
 """Options that users may override."""
 
 
-def engine_command(resource: PDInference, role: Role, node_rank: int = 0) -> Command:
-    """The command of the vLLM container of a role, on one node of an instance.
+def engine_command(resource: PDInference, role: Role, node_rank: int = 0, slot: Slot | None = None) -> Command:
+    """The command of a vLLM of a role, on one node of an instance, or in one slot of a pod.
 
-    The user's options come first: vLLM's parser accepts abbreviations of options, and the last occurrence wins.
+    `vllm serve` wants the model before all options. The user's options come before those of the operator: vLLM's parser
+    accepts abbreviations of options, and the last occurrence wins.
     """
     own, connector = resource.spec.of(role), connector_of(resource.spec)
     connector_class = connector.own_class(resource, role)
@@ -44,15 +48,15 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0) -> Com
         "served-model-name": served_model_name(resource),
         **parallel_options(own.parallelism),
         "host": "0.0.0.0",  # noqa: S104 - clients use the pod's address; a NetworkPolicy restricts them
-        "port": ENGINE_PORT,
+        "port": ENGINE_PORT if slot is None else slot.port,
         "shutdown-timeout": resource.spec.rollout.drain_seconds,
         **connector.options(),
         **({"kv-transfer-config": transfer} if transfer else {}),
     }
     command = Command(
         program=connector_class.program(_PROGRAM) if connector_class else _PROGRAM,
-        arguments=tuple(literal(argument) for argument in to_argv(options)),
-        environment=tuple(_environment(resource, own)),
+        arguments=tuple(literal(argument) for argument in (model_reference(resource.spec.model), *to_argv(options))),
+        environment=tuple(_environment(resource, own, slot)),
     )
     return command if own.parallelism.nodes == 1 else _in_group(command, resource, own, node_rank)
 
@@ -62,7 +66,7 @@ def _in_group(command: Command, resource: PDInference, own: RoleSpec, node_rank:
     name, nodes = resource.metadata.name, own.parallelism.nodes
     known = {entry["name"] for entry in command.environment}
     return Command(
-        program=group_program(name, node_rank, nodes),
+        program=group_program(command.program, name, node_rank, nodes),
         arguments=(*command.arguments, *group_arguments(name, node_rank, nodes)),
         environment=(*command.environment, *(e for e in group_environment() if e["name"] not in known)),
     )
@@ -91,7 +95,7 @@ def served_model_name(resource: PDInference) -> str:
     return resource.spec.model.name or resource.metadata.name
 
 
-def _environment(resource: PDInference, own: RoleSpec) -> list[EnvironmentVariable]:
+def _environment(resource: PDInference, own: RoleSpec, slot: Slot | None) -> list[EnvironmentVariable]:
     """The environment. User variables override defaults; api/v1alpha1/engine.py rejects variables of the operator."""
     transfer = resource.spec.transfer if resource.spec.transfers_kv else None
     ours = [
@@ -100,7 +104,8 @@ def _environment(resource: PDInference, own: RoleSpec) -> list[EnvironmentVariab
         *model_environment(resource.spec.model),
         *parallel_environment(own.parallelism),
         *log_environment(own if own.log_level else resource.spec.engine),
-        *connector_of(resource.spec).environment(resource.spec.transfer),
+        *connector_of(resource.spec).environment(resource.spec.transfer, slot),
+        *(slot_environment(resource.spec, slot, CACHE_MOUNT) if slot else []),
     ]
     theirs = {**resource.spec.engine.env, **own.env}
     return [*(entry for entry in ours if entry["name"] not in theirs), *(variable(k, v) for k, v in theirs.items())]

@@ -78,7 +78,7 @@ class Desired:
         pinned: Whether P is pinned to products; None where P has no accelerator, and without P.
         clients_authenticated: Whether clients outside the cluster need an API key; None where they reach no router.
         facts: The known facts of the model; when they change, the memory verdict may change.
-        roles: P and D, as far as the mode has them.
+        roles: P and D, as far as they have pods of their own.
         replicas: `replicas` of each role; for autoscaled roles, the initial count.
         service: How clients inside the cluster reach it.
         fingerprints: Hash of each child's manifest; its keys are all desired children.
@@ -158,8 +158,8 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         generation=record.generation,
         spec=digest(record.spec),
         revision=rendered.revision,
-        roles=spec.engine_roles,
-        replicas={role: spec.of(role).replicas for role in spec.engine_roles} | {Role.ROUTER: spec.router.replicas},
+        roles=spec.workload_roles,
+        replicas={role: spec.of(role).replicas for role in spec.workload_roles} | {Role.ROUTER: spec.router.replicas},
         service=_service(resource),
         fingerprints={child.key: child.fingerprint for child in children},
         memory=examination.memory,
@@ -206,6 +206,9 @@ def _path(spec: Spec, moved: Sequence[Moved]) -> Path | None:
         gpus="CPU" not in {spec.parameter.accelerator.type, spec.decode.accelerator.type},
         rdma=spec.transfer.rdma is not None,
         ranks=spec.decode.parallelism.tensor,
+        host_local=spec.host_local is not None,
+        reason=spec.transfer.path_reason,
+        instances=1 if spec.host_local is None else spec.host_local.decode,
         token_bytes=int(as_it_is) if as_it_is else None,
         fp8_token_bytes=int(in_fp8) if in_fp8 else None,
     )

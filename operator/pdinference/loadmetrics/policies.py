@@ -117,7 +117,7 @@ def _read(record: ResourceRecord) -> _SpecPolicy:
         spec = validated(record.body()).spec
     except InvalidResourceError:  # the reconciler reports it
         return _NONE
-    scaled = {role: spec.of(role) for role in spec.engine_roles if spec.of(role).autoscaled}
+    scaled = {role: spec.of(role) for role in spec.workload_roles if spec.of(role).autoscaled}
     policy = {
         role: {signal: milli / 1000 for signal, milli in targets_milli(role, part.autoscaling).items()}
         for role, part in scaled.items()

@@ -47,7 +47,7 @@ def scalers(resource: PDInference) -> dict[Role, Manifest]:
 
 def _autoscaled(resource: PDInference) -> Iterator[tuple[Role, Autoscaling]]:
     """The autoscaled roles with their settings."""
-    for role in resource.spec.engine_roles:
+    for role in resource.spec.workload_roles:
         spec: RoleSpec = resource.spec.of(role)
         if spec.autoscaling is not None and spec.autoscaled:
             yield role, spec.autoscaling

@@ -5,6 +5,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from pdinference.api import names
+from pdinference.api.engines import runs_engines
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.model import Model
@@ -50,7 +51,7 @@ def seen_as_by_vllm(pod: Manifest) -> Manifest:
     An overlay may mount the model from another volume, or download it in an init container.
     """
     spec = pod["spec"]
-    vllm = next(container for container in spec["containers"] if container["name"] == names.ENGINE_CONTAINER)
+    vllm = next(container for container in spec["containers"] if runs_engines(container["name"]))
     init_containers = spec.get("initContainers", [])
     look = next((container for container in init_containers if _looks(container)), None)
     if look is None:
@@ -93,7 +94,7 @@ def job_values(resource: PDInference, image: str, job: str) -> Fields:
         if fetches
         else inspect_command(resource, model_folder(model.source), job=reference)
     )
-    role = resource.spec.prefill_role
+    role = resource.spec.prefill_pods
     own = resource.spec.parameter if role is Role.PARAMETER else resource.spec.of(role)
     # On the nodes of P, so that a volume of one zone or node is usable by P, and a folder of the node exists.
     scheduling = engine_scheduling(resource, role, own, 0)

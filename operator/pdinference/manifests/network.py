@@ -3,6 +3,7 @@
 from typing import Any
 
 from pdinference.api import names
+from pdinference.api.engines import LAST_ENGINE_PORT
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.router import Client
@@ -61,10 +62,18 @@ def engine_network_policy(resource: PDInference, settings: RenderSettings, role:
         "engine-networkpolicy",
         pods=_all_pods(resource, role),
         router_selector=names.role_selector(name, Role.ROUTER),
-        router_ports=[names.ENGINE_PORT_NAME, *(port.name for port in ports if port.router)],
+        engine_port=_engine_port(role),
+        router_ports=[port.name for port in ports if port.router],
         peers=[_all_pods(resource, peer) for peer in peers],
         metrics_readers=_metrics_readers(settings),
     )
+
+
+def _engine_port(role: Role) -> Manifest:
+    """The ports of vLLM's API. Pods of D may have several engines; after a change of the path, those of old pods."""
+    if role is Role.PARAMETER:
+        return {"port": names.ENGINE_PORT_NAME, "protocol": "TCP"}
+    return {"port": names.ENGINE_PORT, "endPort": LAST_ENGINE_PORT, "protocol": "TCP"}
 
 
 def disruption_budget(resource: PDInference, role: Role) -> Manifest:

@@ -59,10 +59,10 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
         InvalidResourceError: The installation policy does not allow the resource.
     """
     require_allowed(resource, settings)
-    roles = resource.spec.engine_roles
+    roles = resource.spec.workload_roles
     pods = {role: engine_pod(resource, role, settings) for role in roles}
     nodes = {rank: engine_pod(resource, Role.PARAMETER, settings, rank) for rank in further_nodes(resource)}
-    claims = {role: devices for role in roles if (devices := claimed(resource.spec.of(role)))}
+    claims = {role: devices for role in roles if (devices := _claimed(resource, role))}
     revision = _revision(pods | nodes, claims)
     for role, pod in (*pods.items(), *((Role.PARAMETER, pod) for pod in nodes.values())):
         pod["metadata"]["labels"][names.LABEL_REVISION] = revision
@@ -93,6 +93,10 @@ def render(resource: PDInference, settings: RenderSettings) -> Rendered:
         model_job=model[-1]["metadata"]["name"] if model else "",
         downloads_first=downloads_first(resource.spec.model),
     )
+
+
+def _claimed(resource: PDInference, role: Role) -> dict[str, Any] | None:
+    return claimed(resource.spec.of(role), resource.spec.devices_per_pod(role))
 
 
 def _revision(pods: Mapping[Any, Manifest], claims: dict[Role, dict[str, Any]]) -> str:

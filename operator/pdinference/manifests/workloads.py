@@ -1,23 +1,25 @@
 """Workloads of P, D and the router: StatefulSets, Deployments and ResourceClaimTemplates."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from pdinference.api import names
-from pdinference.api.names import Role
-from pdinference.api.v1alpha1 import PDInference, defaults
+from pdinference.api.engines import slots
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1 import PDInference, RoleSpec, Spec, defaults
 from pdinference.engine import lifecycle
 from pdinference.engine.arguments import to_argv
-from pdinference.engine.connectors.registry import connector_of
 from pdinference.engine.kv_tiers import DISK_TIER_MOUNT, disk_tier_command
 from pdinference.engine.router import API_KEYS_MOUNT, TLS_MOUNT, router_command
-from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults, engine_command
+from pdinference.engine.vllm import CACHE_MOUNT, effective_defaults
 from pdinference.manifests.children import child, command_values
 from pdinference.manifests.model_preparation import init_containers, seen_as_by_vllm
 from pdinference.manifests.pods.devices import added_capabilities
+from pdinference.manifests.pods.engine_containers import EngineContainer, apart, engine_containers
 from pdinference.manifests.pods.hardening import hardened
 from pdinference.manifests.pods.kv_storage import kv_mounts, kv_volumes, shared_memory_size, volume_group
 from pdinference.manifests.pods.model_volumes import model_mounts, model_volumes
-from pdinference.manifests.pods.overlay import merged
+from pdinference.manifests.pods.overlay import for_containers, merged
 from pdinference.manifests.pods.own_volumes import (
     API_KEYS_VOLUME,
     TLS_VOLUME,
@@ -27,7 +29,6 @@ from pdinference.manifests.pods.own_volumes import (
     token_volume,
 )
 from pdinference.manifests.pods.placement import (
-    container_resources,
     engine_scheduling,
     pod_labels,
     router_resources,
@@ -39,43 +40,69 @@ from pdinference.manifests.templates import Manifest, fill
 
 def further_nodes(resource: PDInference) -> range:
     """Ranks of the worker nodes of a P instance; none without P."""
-    return range(1, resource.spec.parameter.parallelism.nodes if Role.PARAMETER in resource.spec.engine_roles else 1)
+    return range(1, resource.spec.parameter.parallelism.nodes if Role.PARAMETER in resource.spec.workload_roles else 1)
 
 
 def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node_rank: int = 0) -> Manifest:
     """The pod template of a role, for P on one node of an instance."""
     spec, rdma = resource.spec.of(role, node_rank), resource.spec.rdma
-    connector = connector_of(resource.spec)
+    containers = engine_containers(resource, role, node_rank)
     several = spec.parallelism.nodes > 1
     volumes = kv_volumes(resource, spec)
     disk = spec.kv_tiers.disk if spec.kv_tiers else None
-    drain = resource.spec.rollout.drain_seconds
-    pre_stop = lifecycle.pre_stop_seconds(role, drain)
     pod = fill(
         "engine-pod",
         labels=pod_labels(resource.metadata.name, role, spec.placement)
         | (names.node_labels(node_rank) if several else {}),
-        serves=node_rank == 0,
         image=resource.spec.engine.image,
-        command=command_values(engine_command(resource, role, node_rank)),
-        resources=container_resources(spec, rdma),
+        containers=[_container(container) for container in containers],
+        shares_processes=apart(resource.spec),
         capabilities={"drop": ["ALL"], **added_capabilities(rdma, settings.policy)},
         scheduling=engine_scheduling(resource, role, spec, node_rank),
         startup_seconds=defaults.startup_seconds(resource.spec),
-        pre_stop_seconds=pre_stop,
-        grace_seconds=lifecycle.grace_seconds(drain, pre_stop),
-        defaults=" ".join(to_argv(effective_defaults(resource.spec, role))),
+        pre_stop_seconds=lifecycle.PRE_STOP_SECONDS,
+        grace_seconds=lifecycle.grace_seconds(resource.spec.rollout.drain_seconds),
+        defaults=_defaults(resource.spec, role),
         cache_mount=CACHE_MOUNT,
-        ports=connector.ports(role),
         group=volume_group(volumes),
-        shared_memory=shared_memory_size(spec),
+        shared_memory=shared_memory_size(spec, _engines(resource.spec)),
         disk_tier=command_values(disk_tier_command(disk)) if disk else None,
         disk_tier_mount=DISK_TIER_MOUNT,
         volumes=[*model_volumes(resource.spec.model), *volumes],
         mounts=[*model_mounts(resource.spec.model), *kv_mounts(resource, spec)],
         init_containers=init_containers(resource, role, settings.model_image),
     )
-    return seen_as_by_vllm(hardened(merged(pod, spec.pod_template)))
+    for overlay in _overlays(resource.spec, role, spec):
+        pod = merged(pod, overlay)
+    return seen_as_by_vllm(hardened(pod))
+
+
+def _container(container: EngineContainer) -> Manifest:
+    return {**vars(container), "command": command_values(container.command)}
+
+
+def _engines(spec: Spec) -> int:
+    """Number of engines in a pod."""
+    return 1 if spec.host_local is None else len(slots(spec.host_local))
+
+
+def _defaults(spec: Spec, role: Role) -> str:
+    """Options that the operator sets by default, of each role in the pod."""
+    if spec.host_local is None:
+        return " ".join(to_argv(effective_defaults(spec, role)))
+    found = {each: " ".join(to_argv(effective_defaults(spec, each))) for each in ENGINE_ROLES}
+    return "; ".join(f"{each}: {options}" for each, options in found.items() if options)
+
+
+def _overlays(spec: Spec, role: Role, own: RoleSpec) -> list[Mapping[str, Any]]:
+    """The overlays of a pod. Of two roles in a pod, each changes the containers of its engines."""
+    if spec.host_local is None:
+        return [own.pod_template]
+    both = [(each, spec.of(each).pod_template) for each in ENGINE_ROLES]
+    if not apart(spec):
+        return [overlay for _, overlay in both]
+    names_of = {each: [slot.name for slot in slots(spec.host_local) if slot.role is each] for each in ENGINE_ROLES}
+    return [for_containers(overlay, names.ENGINE_CONTAINER, names_of[each]) for each, overlay in both]
 
 
 def parameter_stateful_set(resource: PDInference, pod: Manifest, revision: str) -> Manifest:

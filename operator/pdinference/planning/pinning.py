@@ -20,7 +20,9 @@ def not_pinned(spec: Spec) -> str | None:
     if Role.PARAMETER not in spec.engine_roles:
         return None
     own = spec.parameter.accelerator
-    nodes = [spec.parameter.on_node(rank) for rank in range(len(spec.parameter.node_pools) or 1)]
+    nodes: list[RoleSpec] = [spec.parameter.on_node(rank) for rank in range(len(spec.parameter.node_pools) or 1)]
+    if spec.host_local is not None:  # the pods are those of D
+        nodes = [spec.of(Role.DECODE)]
     if own.type == "CPU" or own.devices is not None or all(map(names_product, nodes)):
         return None
     return (

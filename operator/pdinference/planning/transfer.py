@@ -30,7 +30,10 @@ class Path:
     Attributes:
         gpus: Whether P and D both have GPUs. The speed between CPUs is not judged.
         rdma: Whether the spec has `transfer.rdma`.
-        ranks: Tensor-parallel ranks of a D pod, which transfer at the same time.
+        ranks: Tensor-parallel ranks of a D instance, which transfer at the same time.
+        host_local: Whether P and D share pods.
+        reason: Why they do or do not.
+        instances: D instances of a pod.
         token_bytes: Bytes of KV cache that move for each prompt token; None if unknown.
         fp8_token_bytes: The same with a KV cache in FP8; None if unknown, or if it is in a type of one byte.
     """
@@ -38,8 +41,16 @@ class Path:
     gpus: bool = False
     rdma: bool = False
     ranks: int = 1
+    host_local: bool = False
+    reason: str = ""
+    instances: int = 1
     token_bytes: int | None = None
     fp8_token_bytes: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The path in the status."""
+        return "HostLocal" if self.host_local else "Network"
 
 
 ON_CPU: Final = Path()
@@ -126,7 +137,7 @@ class Rates:
         speed: Bytes a second while transfers were under way.
         carried: Bytes a second over the whole window.
         size: Bytes of a transfer.
-        under_way: Mean number of transfers under way for each D pod.
+        under_way: Mean number of transfers under way for each D instance.
         busy: Share of time in which transfers were under way.
         of_first_token: Share of the time to the first token that is transfer.
     """
@@ -156,7 +167,7 @@ def rates(facts: TransferFacts, path: Path, decode_pods: int) -> Rates | None:
     transfers = counted.complete + failed + expired
     # Each rank counts its own transfers; those of one request are simultaneous.
     durations = counted.transfer_seconds / path.ranks
-    under_way = durations / facts.seconds / max(1, decode_pods)
+    under_way = durations / facts.seconds / max(1, decode_pods * path.instances)
     return Rates(
         shares.from_parameter,
         shares.by_decode,

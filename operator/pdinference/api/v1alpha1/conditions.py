@@ -94,7 +94,7 @@ def _role(name: str, word: str, without: str = "") -> ConditionType:
             "Unknown": _NO_VALID_SPEC,
         },
         reasons={
-            "True": frozenset({"AllReady"} | ({"Aggregated"} if without else set())),
+            "True": frozenset({"AllReady"} | ({"Aggregated", "HostLocal"} if without else set())),
             "False": _ROLE,
             "Unknown": frozenset({INVALID}),
         },
@@ -120,7 +120,11 @@ TABLE: Final = (
         foreign=f"{_KUBELET}, {_API_SERVER}",
         module="status.ready",
     ),
-    _role(PARAMETER_READY, "P", without=", or spec.mode is `Aggregated`, so that there are none"),
+    _role(
+        PARAMETER_READY,
+        "P",
+        without=", or there are none: spec.mode is `Aggregated`, or P runs in the pods of D (`HostLocal`)",
+    ),
     _role(DECODE_READY, "D"),
     _role(ROUTER_READY, "router"),
     ConditionType(

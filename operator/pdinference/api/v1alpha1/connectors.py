@@ -24,6 +24,8 @@ class Limits:
         one_step: Whether vLLM must compute a prompt in one step, starting at its first token.
         without_tiers: Why `kvTiers` cannot be combined with it; empty if they can.
         without_staged_tiers: Whether P cannot combine tiers and pipeline stages.
+        recurrent: Whether it moves the state of recurrent layers. Starts: vLLM starts. Layout: it starts with
+            `VLLM_SSM_CONV_STATE_LAYOUT=DS` only. Refused: it does not start.
         environment: The variables that the operator sets for it and rejects in `env`, each with the reason.
     """
 
@@ -34,6 +36,7 @@ class Limits:
     one_step: bool = False
     without_tiers: str = ""
     without_staged_tiers: bool = False
+    recurrent: Literal["Starts", "Layout", "Refused"] = "Starts"
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -45,13 +48,14 @@ LIMITS: dict[ConnectorName, Limits] = {
         several_nodes=True,
         # MultiConnector passes the addresses of all stages to each connector; vLLM's offloading rejects them.
         without_staged_tiers=True,
+        recurrent="Layout",
         environment={
             "VLLM_NIXL_SIDE_CHANNEL_HOST": "the operator sets it to the address of the pod",
             "VLLM_NIXL_SIDE_CHANNEL_PORT": _PORT,
         },
     ),
     "Mooncake": Limits(environment={"VLLM_MOONCAKE_BOOTSTRAP_PORT": _PORT}),
-    "LMCache": Limits(rank_shaped=True, without_tiers="LMCache has its own tiers"),
+    "LMCache": Limits(rank_shaped=True, without_tiers="LMCache has its own tiers", recurrent="Refused"),
     "SharedStorage": Limits(
         accelerators="Same",
         rank_shaped=True,
@@ -60,6 +64,7 @@ LIMITS: dict[ConnectorName, Limits] = {
         # It stores the tokens of one engine step, starting at the first token of the prompt.
         one_step=True,
         without_tiers="SharedStorage does not support them",
+        recurrent="Refused",
     ),
 }
 

@@ -8,6 +8,7 @@ from pdinference.api.names import ENGINE_ROLES, NAME_MAX_LENGTH, Role
 from pdinference.api.v1alpha1.base import ApiModel, Matches, QualifiedName, Rule
 from pdinference.api.v1alpha1.connector_rules import CONNECTOR_RULES
 from pdinference.api.v1alpha1.engine import Engine
+from pdinference.api.v1alpha1.host_local_rules import HOST_LOCAL_RULES
 from pdinference.api.v1alpha1.mode import Mode, of_the_pair
 from pdinference.api.v1alpha1.model import Model
 from pdinference.api.v1alpha1.pair_autoscaling import MetricsSource, PairAutoscaling
@@ -17,7 +18,7 @@ from pdinference.api.v1alpha1.roles.role import RoleSpec
 from pdinference.api.v1alpha1.router import Router
 from pdinference.api.v1alpha1.scale_to_zero import SLEEP_RULES, ScaleToZero
 from pdinference.api.v1alpha1.scaling_rules import SCALING_RULES
-from pdinference.api.v1alpha1.transfer import RDMA, Transfer
+from pdinference.api.v1alpha1.transfer import RDMA, HostLocal, Transfer
 
 FEWER_DECODE_RANKS = (
     "Use a multiple of spec.parameter.parallelism.tensor: NIXL cannot hand the KV cache of a P instance to a D "
@@ -141,6 +142,7 @@ class Spec(ApiModel):
         *of_the_pair([_D_HAS_THE_RANKS_OF_P]),
         *(_prefix_caching_feeds_tiers(role) for role in ENGINE_ROLES),
         *of_the_pair(CONNECTOR_RULES),
+        *HOST_LOCAL_RULES,
         *SCALING_RULES,
         *SLEEP_RULES,
     )
@@ -149,7 +151,7 @@ class Spec(ApiModel):
         """The spec of one role: P as it applies to one node of an instance, D with the products inherited from P."""
         if role is Role.PARAMETER:
             return self.parameter.on_node(node_rank)
-        return with_products_of(self.parameter, self.decode)
+        return with_products_of(self.parameter, self.decode, share_pods=self.host_local is not None)
 
     def products(self, role: Role) -> list[str]:
         """Accelerator products that the pods of a role may run on, over all nodes of an instance; empty for any."""
@@ -157,18 +159,45 @@ class Spec(ApiModel):
 
     @property
     def engine_roles(self) -> tuple[Role, ...]:
-        """The roles that the mode has."""
+        """The roles that have engines."""
         return (Role.DECODE,) if self.mode == "Aggregated" else ENGINE_ROLES
 
     @property
-    def prefill_role(self) -> Role:
-        """The role that computes the prompts."""
-        return self.engine_roles[0]
+    def workload_roles(self) -> tuple[Role, ...]:
+        """The roles with pods of their own. With the path HostLocal, P runs in the pods of D."""
+        return self.engine_roles if self.host_local is None else (Role.DECODE,)
+
+    @property
+    def prefill_pods(self) -> Role:
+        """The role whose pods compute the prompts."""
+        return self.workload_roles[0]
+
+    def gpus(self, role: Role) -> int:
+        """GPUs of one replica of a role: of an instance, or of all instances in a pod with the path HostLocal."""
+        return self.devices_per_pod(role) * self.of(role).parallelism.nodes if self.of(role).gpus else 0
+
+    def instances(self, role: Role) -> int:
+        """Instances of a role that `replicas` makes."""
+        shared = self.host_local
+        return self.of(role).replicas if shared is None else self.decode.replicas * shared.of(role)
+
+    def devices_per_pod(self, role: Role) -> int:
+        """Devices of one pod of a role."""
+        if (shared := self.host_local) is None:
+            return self.of(role).parallelism.devices_per_pod
+        return sum(shared.of(each) * self.of(each).parallelism.devices for each in ENGINE_ROLES)
 
     @property
     def transfers_kv(self) -> bool:
         """Whether KV cache moves from P to D."""
         return Role.PARAMETER in self.engine_roles
+
+    @property
+    def host_local(self) -> HostLocal | None:
+        """The engines of one pod if P and D share pods; None if each instance has its own."""
+        if not self.transfers_kv or not self.transfer.is_host_local:
+            return None
+        return self.transfer.host_local or HostLocal()
 
     @property
     def rdma(self) -> RDMA | None:
@@ -183,7 +212,7 @@ class Spec(ApiModel):
     @property
     def scale_to_zero(self) -> ScaleToZero | None:
         """Settings of scale to zero; None if unset, or if `replicas: 0` stops a role, which no request may restart."""
-        if self.autoscaling is None or not all(self.of(role).autoscaled for role in self.engine_roles):
+        if self.autoscaling is None or not all(self.of(role).autoscaled for role in self.workload_roles):
             return None
         return self.autoscaling.scale_to_zero
 

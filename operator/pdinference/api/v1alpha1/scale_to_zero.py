@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from pdinference.api.v1alpha1.base import ApiModel, Rule
+from pdinference.api.v1alpha1.host_local_rules import HOST_LOCAL
 
 
 class ScaleToZero(ApiModel):
@@ -26,8 +27,9 @@ def _is_set(spec: Any) -> bool:
 SLEEP_RULES: tuple[Rule, ...] = (
     Rule(
         cel="!(has(self.autoscaling) && has(self.autoscaling.scaleToZero)) "
-        "|| ((self.mode == 'Aggregated' || has(self.parameter.autoscaling)) && has(self.decode.autoscaling))",
-        holds=lambda s: not _is_set(s) or all(s.of(role).autoscaling is not None for role in s.engine_roles),
+        f"|| ((self.mode == 'Aggregated' || {HOST_LOCAL} || has(self.parameter.autoscaling)) "
+        "&& has(self.decode.autoscaling))",
+        holds=lambda s: not _is_set(s) or all(s.of(role).autoscaling is not None for role in s.workload_roles),
         field="autoscaling.scaleToZero",
         message="scaleToZero needs autoscaling in spec.parameter and spec.decode: a request starts their minReplicas.",
     ),

@@ -4,6 +4,7 @@ from typing import Any
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.base import Rule
+from pdinference.api.v1alpha1.host_local_rules import DEVICES, HOST_LOCAL
 from pdinference.api.v1alpha1.mode import of_the_pair
 
 _RATIO = "has(self.autoscaling) && has(self.autoscaling.ratio)"
@@ -12,11 +13,15 @@ _SCALED = "has(self.parameter.autoscaling) && has(self.decode.autoscaling)"
 
 
 def _least_gpus(role: Role) -> str:
-    """CEL expression: GPUs of a role at its minimum replica count."""
+    """CEL expression: GPUs of the pods of a role at its minimum replica count. P may have none."""
     own = f"self.{role}"
     pods = f"(has({own}.autoscaling) && {own}.replicas > 0 ? {own}.autoscaling.minReplicas : {own}.replicas)"
     each = f"{own}.parallelism.tensor * {own}.parallelism.pipeline * {own}.parallelism.data"
-    without = "self.mode == 'Aggregated' || " if role is Role.PARAMETER else ""
+    without = ""
+    if role is Role.PARAMETER:
+        without = f"self.mode == 'Aggregated' || {HOST_LOCAL} || "
+    else:
+        each = f"(self.mode != 'Aggregated' && {HOST_LOCAL} ? {DEVICES} : {each})"
     return f"({without}{own}.accelerator.type == 'CPU' ? 0 : {pods} * {each})"
 
 
@@ -32,7 +37,7 @@ def _budget(spec: Any) -> int | None:
 def _fits(spec: Any) -> bool:
     budget = _budget(spec)
     return (
-        budget is None or sum(spec.of(role).least_replicas * spec.of(role).gpus for role in spec.engine_roles) <= budget
+        budget is None or sum(spec.of(role).least_replicas * spec.gpus(role) for role in spec.workload_roles) <= budget
     )
 
 

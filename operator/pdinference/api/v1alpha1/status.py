@@ -180,6 +180,10 @@ class TransferStatus(ApiModel):
 
     revision: str = ""
     """Revision of P and D that they are of."""
+    path: Literal["", "HostLocal", "Network"] = ""
+    """Whether P and D of that revision share pods."""
+    path_reason: str = ""
+    """Fields of spec.transfer that decided."""
     observed_time: Moment | None = None
     """Time of the last update. Small changes cause none."""
     from_parameter_percent: Percent | None = None

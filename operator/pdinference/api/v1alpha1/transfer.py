@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from pdinference.api.names import Role
 from pdinference.api.v1alpha1.base import ApiModel, Matches, ObjectName, QualifiedName, Rule
 from pdinference.api.v1alpha1.connectors import ConnectorName
 
@@ -12,7 +13,10 @@ NetworkDevice = Annotated[
     Field(max_length=64),
     Matches("^[A-Za-z0-9][A-Za-z0-9_.-]*(:[0-9]+)?$", "Write an RDMA device with its port, for example mlx5_0:1."),
 ]
+MOST_INSTANCES = 8
+"""Most instances of a role in one pod."""
 VerificationMode = Literal["Required", "Warn", "Off"]
+TransferPath = Literal["Auto", "HostLocal", "Network"]
 
 
 class RDMA(ApiModel):
@@ -66,6 +70,19 @@ class SharedStorage(ApiModel):
     use."""
 
 
+class HostLocal(ApiModel):
+    """The engines of one pod with the path HostLocal."""
+
+    parameter: Annotated[int, Field(ge=1, le=MOST_INSTANCES)] = 1
+    """Number of P instances in a pod."""
+    decode: Annotated[int, Field(ge=1, le=MOST_INSTANCES)] = 1
+    """Number of D instances in a pod."""
+
+    def of(self, role: Role) -> int:
+        """Number of instances of a role in a pod."""
+        return self.parameter if role is Role.PARAMETER else self.decode
+
+
 class Transfer(ApiModel):
     """How the KV cache moves from P to D."""
 
@@ -73,6 +90,11 @@ class Transfer(ApiModel):
     """vLLM's KV connector. Nixl: D pods pull KV blocks from P pods; with pipeline stages, P pods push them. Mooncake: P
     pods push KV blocks. LMCache: blocks go through a cache server. SharedStorage: blocks go through files on a volume.
     Tested on a GPU: Nixl, and Mooncake over TCP. For LMCache only the options were tested."""
+    path: TransferPath = "Auto"
+    """Where KV cache moves. HostLocal: P and D share pods, so that GPUs exchange it over NVLink; decode.replicas counts
+    pods. Network: each instance has its own pod. Auto: HostLocal if hostLocal is set and rdma is not, else Network."""
+    host_local: HostLocal | None = None
+    """Instances of each role in one pod with the path HostLocal. Default: one of each."""
     on_failure: Literal["Recompute", "Fail"] = "Recompute"
     """What D does if the KV cache of a request does not arrive. Recompute: D prefills the prompt itself, which delays
     the answer. Fail: the request fails."""
@@ -89,7 +111,34 @@ class Transfer(ApiModel):
     shared_storage: SharedStorage | None = None
     """Settings of the SharedStorage connector."""
 
+    @property
+    def is_host_local(self) -> bool:
+        """Whether the path is HostLocal."""
+        return self.path == "HostLocal" or (self.path == "Auto" and self.host_local is not None and self.rdma is None)
+
+    @property
+    def path_reason(self) -> str:
+        """Why the path is what it is, for the status."""
+        if self.path != "Auto":
+            return f"path is {self.path}"
+        if self.rdma is not None:
+            return "path is Auto, and rdma is set"
+        return f"path is Auto, and hostLocal is {'not set' if self.host_local is None else 'set'}"
+
     rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.connector == 'Nixl' || !(self.path == 'HostLocal' "
+            "|| (self.path == 'Auto' && has(self.hostLocal) && !has(self.rdma)))",
+            holds=lambda t: t.connector == "Nixl" or not t.is_host_local,
+            field="connector",
+            message="The path HostLocal needs Nixl, the only connector that uses NVLink.",
+        ),
+        Rule(
+            cel="self.path != 'HostLocal' || !has(self.rdma)",
+            holds=lambda t: t.path != "HostLocal" or t.rdma is None,
+            field="rdma",
+            message="With the path HostLocal, KV cache stays in the pod. Remove rdma, or use the path Network.",
+        ),
         Rule(
             cel="(self.connector == 'LMCache') == has(self.lmCache)",
             holds=lambda t: (t.connector == "LMCache") == (t.lm_cache is not None),

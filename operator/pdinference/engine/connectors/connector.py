@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from pdinference.api.engines import Slot
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.transfer import Transfer
@@ -70,12 +71,15 @@ class Connector(ABC):
         """Required options of vLLM for both roles. They take precedence over the user's."""
         return {}
 
-    def environment(self, _transfer: Transfer) -> list[EnvironmentVariable]:
-        """Required variables of vLLM for both roles. Its limits list the variables that users may not override."""
+    def environment(self, _transfer: Transfer, _slot: Slot | None = None) -> list[EnvironmentVariable]:
+        """Required variables of vLLM for both roles. Its limits list the variables that users may not override.
+
+        With the path HostLocal, they depend on the slot of the engine in its pod.
+        """
         return []
 
-    def ports(self, _role: Role) -> tuple[Port, ...]:
-        """Container ports of a role's pods for this connector."""
+    def ports(self, _role: Role, _slot: Slot | None = None) -> tuple[Port, ...]:
+        """Container ports of a role's pods for this connector, or of one engine in a pod of several."""
         return ()
 
     def volume(self, _transfer: Transfer) -> SharedVolume | None:

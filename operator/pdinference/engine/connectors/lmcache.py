@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from pdinference.api.engines import Slot
 from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.engine.command import EnvironmentVariable, variable
 from pdinference.engine.connectors.connector import Connector
@@ -22,7 +23,7 @@ class LMCache(Connector):
         '("No supported cpu connector found", `lmcache/v1/gpu_connector/__init__.py`)'
     )
 
-    def environment(self, transfer: Transfer) -> list[EnvironmentVariable]:
+    def environment(self, transfer: Transfer, _slot: Slot | None = None) -> list[EnvironmentVariable]:
         """The server, and settings that make P and D use the same keys for the same prompt."""
         return [
             variable(_URL, transfer.lm_cache.remote_url if transfer.lm_cache else ""),

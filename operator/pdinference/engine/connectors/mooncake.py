@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pdinference.api.engines import Slot
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.transfer import Transfer
@@ -34,13 +35,13 @@ class Mooncake(Connector):
         settings = {"mooncake_protocol": transfer.mooncake.protocol, **chosen}
         return {**super().config(resource, role), "kv_connector_extra_config": settings}
 
-    def environment(self, _transfer: Transfer) -> list[EnvironmentVariable]:
+    def environment(self, _transfer: Transfer, _slot: Slot | None = None) -> list[EnvironmentVariable]:
         """The address and port of the bootstrap server."""
         return [
             pod_field_variable("VLLM_HOST_IP", "status.podIP"),
             variable("VLLM_MOONCAKE_BOOTSTRAP_PORT", str(_BOOTSTRAP.number)),
         ]
 
-    def ports(self, role: Role) -> tuple[Port, ...]:
+    def ports(self, role: Role, _slot: Slot | None = None) -> tuple[Port, ...]:
         """The port of the bootstrap server, which only P runs."""
         return (_BOOTSTRAP,) if role is Role.PARAMETER else ()

@@ -6,6 +6,7 @@ number (`pp_size`), and the router sends it to D.
 
 from typing import Any
 
+from pdinference.api.engines import Slot
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.transfer import Transfer
@@ -30,13 +31,18 @@ class Nixl(Connector):
             return {"kv_connector": "NixlPushConnector"}
         return super().config(resource, role)
 
-    def environment(self, _transfer: Transfer) -> list[EnvironmentVariable]:
+    def environment(self, _transfer: Transfer, slot: Slot | None = None) -> list[EnvironmentVariable]:
         """Address of the side channel. It must be the pod's address, because D connects to the address from P."""
         return [
             pod_field_variable("VLLM_NIXL_SIDE_CHANNEL_HOST", "status.podIP"),
-            variable("VLLM_NIXL_SIDE_CHANNEL_PORT", str(_SIDE_CHANNEL.number)),
+            variable("VLLM_NIXL_SIDE_CHANNEL_PORT", str(_side_channel(slot).number)),
         ]
 
-    def ports(self, _role: Role) -> tuple[Port, ...]:
+    def ports(self, _role: Role, slot: Slot | None = None) -> tuple[Port, ...]:
         """The port of the side channel."""
-        return (_SIDE_CHANNEL,)
+        return (_side_channel(slot),)
+
+
+def _side_channel(slot: Slot | None) -> Port:
+    """The port of an engine: vLLM listens on one for each data-parallel rank (nixl/base_scheduler.py)."""
+    return _SIDE_CHANNEL if slot is None else Port(f"kv-channel-{slot.index}", _SIDE_CHANNEL.number + slot.index)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pdinference.api import names
+from pdinference.api.engines import runs_engines
 from pdinference.api.validation import Problem
 from pdinference.manifests.pod_rules.environment import (
     ENGINE_ENVIRONMENT,
@@ -130,8 +131,23 @@ _SIDE_CAR: dict[str, Check] = {
     "ports": list_of(_PORT),
     "lifecycle": LIFECYCLE,
 }
-_CONTAINER = object_of(_SIDE_CAR, _RESERVED, required=("name", "image"))
-_INIT_CONTAINER = object_of({**_SIDE_CAR, "restartPolicy": only("Always")}, _RESERVED, required=("name", "image"))
+
+
+def _reads_no_token(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
+    """A sidecar, or an init container that runs on beside vLLM."""
+    ends = ".initContainers[" in path and "restartPolicy" not in value
+    if allowance.shares_processes and allowance.has_token and not ends:
+        yield Problem(
+            path,
+            "With the path HostLocal, this container could read the token of tokenSecret from the processes of vLLM. "
+            "Remove it, or use the path Network.",
+        )
+
+
+_CONTAINER = both(object_of(_SIDE_CAR, _RESERVED, required=("name", "image")), _reads_no_token)
+_INIT_CONTAINER = both(
+    object_of({**_SIDE_CAR, "restartPolicy": only("Always")}, _RESERVED, required=("name", "image")), _reads_no_token
+)
 
 
 def container(value: Any, path: str, allowance: Allowance) -> Iterator[Problem]:
@@ -150,7 +166,8 @@ def _by_name(value: Any, own: Mapping[str, Check], otherwise: Check) -> Check:
         return otherwise
     if name in own:
         return own[name]
-    return _taken if name in _OWN_CONTAINERS or name in _OWN_INIT_CONTAINERS else otherwise
+    taken = name in _OWN_CONTAINERS or name in _OWN_INIT_CONTAINERS or runs_engines(name)
+    return _taken if taken else otherwise
 
 
 def _taken(value: Any, path: str, _allowance: Allowance) -> Iterator[Problem]:

@@ -25,11 +25,13 @@ class Allowance:
         policy: The installation policy.
         has_token: Whether containers of the pod have a hub token.
         requested: Extended resources that the operator requests for the vLLM container.
+        shares_processes: Whether containers see the processes of each other, and so their variables.
     """
 
     policy: Policy = field(default_factory=Policy)
     has_token: bool = False
     requested: frozenset[str] = frozenset()
+    shares_processes: bool = False
 
 
 Check = Callable[[Any, str, Allowance], Iterator[Problem]]

@@ -13,11 +13,11 @@ Fields = dict[str, Any]
 _PINS_MEMORY = "IPC_LOCK"
 
 
-def extended_resources(spec: RoleSpec, rdma: RDMA | None) -> dict[str, str]:
-    """Amounts of extended resources: one device for each rank, and RDMA devices."""
+def extended_resources(spec: RoleSpec, rdma: RDMA | None, devices: int) -> dict[str, str]:
+    """Amounts of extended resources: the devices of all ranks, and RDMA devices."""
     amounts = {}
     if spec.accelerator.type == "GPU" and spec.accelerator.devices is None:
-        amounts[spec.accelerator.resource_name] = str(spec.parallelism.devices_per_pod)
+        amounts[spec.accelerator.resource_name] = str(devices)
     if rdma is not None:
         amounts[rdma.resource_name] = str(rdma.count)
     return amounts
@@ -40,15 +40,15 @@ def name_template(pod: Fields, template: str) -> None:
             claim["resourceClaimTemplateName"] = template
 
 
-def claimed(spec: RoleSpec) -> Fields | None:
-    """`spec.devices` of the claim of one pod; None without a claim."""
+def claimed(spec: RoleSpec, count: int) -> Fields | None:
+    """`spec.devices` of the claim of one pod for this number of devices; None without a claim."""
     devices = spec.accelerator.devices
     if devices is None:
         return None
     exactly = {
         "deviceClassName": devices.device_class_name,
         "allocationMode": "ExactCount",
-        "count": spec.parallelism.devices_per_pod,
+        "count": count,
         **_selectors(devices),
     }
     return {"requests": [{"name": names.DEVICE_CLAIM, "exactly": exactly}], **_constraints(devices)}

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pdinference.api import names
+from pdinference.api.engines import runs_engines
 from pdinference.api.installation_policy import Policy
 from pdinference.api.validation import InvalidResourceError, Problem
 from pdinference.manifests.pods.pod_security import Exceptions, containers_of, restricted_problems
@@ -25,7 +26,7 @@ def hardened(pod: Manifest) -> Manifest:
     The security context of the pod sets the user, group and seccomp profile of all containers.
     """
     for _, container in containers_of(pod):
-        if container["name"] == names.ENGINE_CONTAINER and container.get("envFrom"):
+        if runs_engines(container["name"]) and container.get("envFrom"):
             _pin_refused_variables(container)
         context = container.setdefault("securityContext", {})
         context.setdefault("allowPrivilegeEscalation", False)

@@ -40,10 +40,10 @@ def volume_group(volumes: list[Fields]) -> int | None:
     return GROUP_ID if any({"persistentVolumeClaim", "ephemeral"} & volume.keys() for volume in volumes) else None
 
 
-def shared_memory_size(spec: RoleSpec) -> str:
+def shared_memory_size(spec: RoleSpec, engines: int = 1) -> str:
     """Limit of /dev/shm, which vLLM uses for the CPU tier and for shared memory of its processes."""
     if spec.kv_tiers is None:
-        return f"{_SHM_GIB}Gi"
+        return f"{_SHM_GIB * engines}Gi"
     return f"{_SHM_GIB * 1024 + _mebibytes(tier_bytes(spec.kv_tiers.cpu.size))}Mi"
 
 

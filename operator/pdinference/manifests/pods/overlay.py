@@ -4,7 +4,7 @@ Lists with a merge key are merged by this key, so that an overlay can change one
 Tolerations and similar items are appended. Other lists are replaced.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -34,6 +34,19 @@ def merged(template: Json, overlay: Mapping[str, Any]) -> Json:
     for key, value in overlay.items():
         result[key] = _merged_value(key, result.get(key), value)
     return result
+
+
+def for_containers(overlay: Mapping[str, Any], name: str, names: Sequence[str]) -> Json:
+    """An overlay whose changes to one container apply to several."""
+    spec = overlay.get("spec", {})
+    if "containers" not in spec:
+        return dict(overlay)
+    containers = [
+        {**container, "name": other}
+        for container in spec["containers"]
+        for other in (names if container["name"] == name else (container["name"],))
+    ]
+    return {**overlay, "spec": {**spec, "containers": containers}}
 
 
 def _merged_value(key: str, old: Any, new: Any) -> Any:

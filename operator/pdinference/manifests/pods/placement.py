@@ -74,15 +74,20 @@ def scheduling(name: str, role: Role, placement: Placement, node: Mapping[str, s
 
 def container_resources(spec: RoleSpec, rdma: RDMA | None) -> Fields:
     """`resources` of the vLLM container: of the user, devices of ranks and RDMA, and memory of the CPU tier."""
-    resources = as_api(spec.resources)
-    if devices := extended_resources(spec, rdma):
-        # Requests of extended resources default to the limits. Both are written for clarity.
-        resources = {kind: {**resources.get(kind, {}), **devices} for kind in ("requests", "limits")}
+    resources = with_devices(as_api(spec.resources), spec, rdma, spec.parallelism.devices_per_pod)
     if spec.kv_tiers and not any("memory" in amounts for amounts in resources.values()):
         # vLLM allocates the memory at start. Without a request, the node might not have enough.
         resources["requests"] = {**resources.get("requests", {}), "memory": spec.kv_tiers.cpu.size}
     resources["claims"] = container_claims(spec)
     return {kind: amounts for kind, amounts in resources.items() if amounts}
+
+
+def with_devices(resources: Fields, spec: RoleSpec, rdma: RDMA | None, devices: int) -> Fields:
+    """`resources` of a container with its extended resources, if any."""
+    amounts = extended_resources(spec, rdma, devices)
+    # Requests of extended resources default to the limits. Both are written for clarity.
+    kinds = ("requests", "limits")
+    return {kind: {**resources.get(kind, {}), **amounts} for kind in kinds} if amounts else resources
 
 
 def router_resources(resources: Resources) -> Fields:
@@ -116,7 +121,7 @@ def _node_affinity(spec: RoleSpec) -> Fields:
 def _pod_affinity(resource: PDInference) -> Fields:
     """Affinity of D pods to P pods of the same revision."""
     colocation = resource.spec.colocation
-    if colocation is None or not resource.spec.transfers_kv:
+    if colocation is None or Role.PARAMETER not in resource.spec.workload_roles:
         return {}
     term = {
         "topologyKey": colocation.topology_key,

@@ -18,7 +18,7 @@ class RoleScale:
         initial: Replica count before the role's recommended count applies.
         minimum: `minReplicas`; without autoscaling, `replicas`.
         maximum: `maxReplicas`; without autoscaling, `replicas`.
-        gpus: GPUs of one instance, over all its nodes.
+        gpus: GPUs of one replica, over all its nodes.
         autoscaled: Whether a scale target recommends the replica count.
     """
 
@@ -29,11 +29,11 @@ class RoleScale:
     autoscaled: bool = True
 
     @classmethod
-    def from_spec(cls, spec: RoleSpec) -> "RoleScale":
+    def from_spec(cls, spec: RoleSpec, gpus: int) -> "RoleScale":
         """The range of a role; `replicas: 0` stops a role, even with autoscaling."""
         if spec.autoscaling is None or not spec.autoscaled:
-            return cls.fixed(spec.replicas, spec.gpus)
-        return cls(spec.replicas, spec.autoscaling.min_replicas, spec.autoscaling.max_replicas, spec.gpus)
+            return cls.fixed(spec.replicas, gpus)
+        return cls(spec.replicas, spec.autoscaling.min_replicas, spec.autoscaling.max_replicas, gpus)
 
     @classmethod
     def fixed(cls, count: int, gpus: int = 1) -> "RoleScale":
@@ -50,7 +50,7 @@ class ScaleSpec:
     """The scaling fields of a spec.
 
     Attributes:
-        roles: The range of each role; of one that the mode lacks, 0.
+        roles: The range of each role; of one without pods of its own, 0.
         ratio: P for D; None without a ratio, and if a role is not autoscaled.
         budget: GPUs of all P and D pods; None for no limit.
         recreates: Whether the old revision is deleted before the new one starts (`rollout.strategy: Recreate`).
@@ -65,7 +65,7 @@ class ScaleSpec:
     def from_spec(cls, spec: Spec) -> "ScaleSpec":
         """The scaling fields of a valid spec, with or without autoscaling."""
         roles = {role: RoleScale.fixed(0) for role in ENGINE_ROLES}
-        roles |= {role: RoleScale.from_spec(spec.of(role)) for role in spec.engine_roles}
+        roles |= {role: RoleScale.from_spec(spec.of(role), spec.gpus(role)) for role in spec.workload_roles}
         joint = spec.autoscaling
         band = joint.ratio if joint is not None and all(scale.autoscaled for scale in roles.values()) else None
         ratio = Ratio(_p_for_one_d(band.min), _p_for_one_d(band.max)) if band is not None else None

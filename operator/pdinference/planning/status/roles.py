@@ -28,6 +28,8 @@ def role_status(inputs: StatusInputs, role: Role) -> RoleStatus:
 
 def role_ready(inputs: StatusInputs, role: Role, counts: RoleStatus, problem: Diagnosis | None) -> ConditionResult:
     """ParameterReady, DecodeReady or RouterReady."""
+    if role not in inputs.desired and inputs.transfer_path is not None and inputs.transfer_path.host_local:
+        return ConditionResult("True", "HostLocal", "P runs in the pods of D (spec.transfer.path): see DecodeReady.")
     if role not in inputs.desired:
         return ConditionResult("True", "Aggregated", "spec.mode is Aggregated: D computes the prompts, without P pods.")
     if problem is not None:

@@ -67,8 +67,8 @@ _BY_DECODE: Final = _Limit(0.2, 0.1)
 _BUSY: Final = _Limit(0.8, 0.6)
 _TCP_SPEED: Final = _Limit(1.0 * GIGA, 1.25 * GIGA)
 """TCP between two pods with GPUs carries 2.6 to 3.2 GB/s (docs/tuning.md)."""
-_RDMA_SPEED: Final = _Limit(5.0 * GIGA, 6.0 * GIGA)
-"""Slower RDMA is no faster than TCP."""
+_FAST_SPEED: Final = _Limit(5.0 * GIGA, 6.0 * GIGA)
+"""Slower RDMA or NVLink is no faster than TCP."""
 
 
 def transfer(
@@ -76,7 +76,7 @@ def transfer(
 ) -> tuple[ConditionResult | None, TransferStatus | None]:
     """The condition and the numbers; as last written while no router pod reports."""
     path, facts = inputs.transfer_path, inputs.transfer
-    if path is None or (facts is not None and facts.revision in inputs.aggregated):
+    if path is None or (facts is not None and _has_no_p(inputs, path, facts.revision)):
         return None, None
     last = find(previous.conditions, KV_TRANSFER)
     if facts is None:
@@ -86,9 +86,16 @@ def transfer(
     found = rates(facts, path, inputs.ready_leaders(Role.DECODE, facts.revision))
     reason = _judge(facts.canary, found, path, before)
     numbers = transfer_numbers(facts, found, path, known, now)
+    if facts.revision == inputs.target:  # the spec describes this revision
+        numbers = numbers.model_copy(update={"path": path.name, "path_reason": path.reason})
     if known is not None and _is_kept(reason, before, numbers, known, now):
         reason, numbers = before, known
     return condition(reason, numbers, path), numbers
+
+
+def _has_no_p(inputs: StatusInputs, path: Path, revision: str) -> bool:
+    """Whether D computes the prompts of a revision. Without P pods, P may run in the pods of D."""
+    return revision in inputs.aggregated and not (path.host_local and revision == inputs.target)
 
 
 def _is_of(known: TransferStatus | None, facts: TransferFacts) -> bool:
@@ -123,7 +130,7 @@ def _of_requests(canary: Canary, found: Rates, path: Path, before: str) -> str:
         return COMPUTED_BY_DECODE
     if (found.busy or 0.0) > _BUSY.of(SATURATED, before):
         return SATURATED
-    slowest = (_RDMA_SPEED if path.rdma else _TCP_SPEED).of(SLOW, before)
+    slowest = (_FAST_SPEED if path.rdma or path.host_local else _TCP_SPEED).of(SLOW, before)
     if path.gpus and found.speed is not None and found.speed < slowest:
         return SLOW
     return _without_fault(canary, before)

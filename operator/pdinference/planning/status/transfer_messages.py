@@ -57,7 +57,9 @@ def _saturated(numbers: TransferStatus, path: Path) -> str:
 
 
 def _slow(numbers: TransferStatus, path: Path) -> str:
-    expected = "RDMA should give more than the 5 GB/s" if path.rdma else "2.6 to 3.2 GB/s were measured"
+    expected = "2.6 to 3.2 GB/s were measured"
+    if path.rdma or path.host_local:
+        expected = f"{'RDMA' if path.rdma else 'NVLink'} should give more than the 5 GB/s"
     return (
         f"KV cache moves at {_number(numbers.gigabytes_per_second)} GB/s; {expected} of TCP between pods with GPUs."
         f"{_transport(numbers)}{_fewer_bytes(path)} {_see('slow')}"

@@ -33,6 +33,8 @@ def transfer_numbers(
     speed = _figures(found.speed, GIGA)
     return TransferStatus(
         **fresh,
+        path=known.path if known else "",
+        path_reason=known.path_reason if known else "",
         from_parameter_percent=round(100 * found.from_parameter),
         by_decode_percent=round(100 * found.by_decode),
         failed_percent=_small(found.failed),
@@ -49,7 +51,7 @@ def transfer_numbers(
 
 def has_moved(fresh: TransferStatus, known: TransferStatus) -> bool:
     """Whether numbers differ so far from the written ones that they are written again."""
-    if fresh.verification.state != known.verification.state:
+    if (fresh.verification.state, fresh.path_reason) != (known.verification.state, known.path_reason):
         return True
     return any(is_far(getattr(known, name), getattr(fresh, name)) for name, is_far in _DISTANCES.items())
 

@@ -7,19 +7,24 @@ from pdinference.api.v1alpha1.roles.parameter import ParameterSpec
 from pdinference.api.v1alpha1.roles.role import RoleSpec
 
 
-def with_products_of(parameter: ParameterSpec, decode: RoleSpec) -> RoleSpec:
+def with_products_of(parameter: ParameterSpec, decode: RoleSpec, *, share_pods: bool = False) -> RoleSpec:
     """The spec of D with the products of P, their label and their memory, if D inherits them.
 
     D inherits them if it has no `products`, requests the same extended resource as P, and has no node selector or
     affinity that differs from that of P. A different selector may select nodes with other products, and D would then
     fit no node. An absent list and an empty list mean the same: the API server does not change the generation when one
     replaces the other.
+
+    Args:
+        parameter: The spec of P.
+        decode: The spec of D.
+        share_pods: Whether P runs in the pods of D, which then have the products of P in any case.
     """
     own, of_p = decode.accelerator, parameter.accelerator
     if own.products or not parameter.products:
         return decode
     alike = own.type == of_p.type and own.devices is None and own.resource_name == of_p.resource_name
-    elsewhere = chooses_nodes(decode) and _chosen_nodes(decode) != _chosen_nodes(parameter)
+    elsewhere = not share_pods and chooses_nodes(decode) and _chosen_nodes(decode) != _chosen_nodes(parameter)
     if not alike or elsewhere:
         return decode
     taken = {

@@ -103,10 +103,13 @@ def _split(plans: Plans, instances: Mapping[Role, int]) -> Holding:
 
 def _replicas(inputs: Inputs) -> dict[Role, int] | None:
     """Replica counts, where they are fixed, not zero, and more than one of each."""
-    roles = {role: inputs.spec.of(role) for role in ENGINE_ROLES}
-    counts = {role: own.replicas for role, own in roles.items()}
-    fixed = not any(own.autoscaled for own in roles.values()) and min(counts.values()) > 0
+    counts = {role: inputs.spec.instances(role) for role in ENGINE_ROLES}
+    fixed = not _is_scaled(inputs) and min(counts.values()) > 0
     return counts if fixed and max(counts.values()) > 1 else None
+
+
+def _is_scaled(inputs: Inputs) -> bool:
+    return any(inputs.spec.of(role).autoscaled for role in inputs.spec.workload_roles)
 
 
 def _notes(inputs: Inputs, plans: Plans, pools: list[Pool], compared: tuple[Compared, ...]) -> Iterable[str]:
@@ -128,5 +131,5 @@ def _notes(inputs: Inputs, plans: Plans, pools: list[Pool], compared: tuple[Comp
             yield f"TP {settings.tensor} needs {settings.tensor} GPUs in one host."
         if fits(servers.plan) is False:
             yield f"The model does not fit {servers.gpus} {servers.product or 'GPUs'} unsplit."
-    if any(inputs.spec.of(role).autoscaled for role in ENGINE_ROLES):
+    if _is_scaled(inputs):
         yield "Replica counts follow the load (autoscaling), so only one P and one D instance are compared."

@@ -1,0 +1,253 @@
+"""The launcher of the path HostLocal: real processes, with a small HTTP server as vLLM."""
+
+import contextlib
+import http.client
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pdinference.api.engines import Slot
+from pdinference.api.names import Role
+from pdinference.engine.command import Command, variable
+from pdinference.engine.host_local import launcher_command
+from pdinference.engine.scripts import host_engines
+
+ENGINE = """
+import http.server, os, signal, sys, threading, time
+name = os.environ["NAME"]
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path == "/exit":
+            print("Error: lost a device", flush=True)
+            os._exit(3)
+        if self.path == "/hang":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"{os.getpid()} {os.environ.get('CUDA_VISIBLE_DEVICES')}".encode())
+    def log_message(self, *_):
+        pass
+def drained(*_):
+    print("drained", flush=True)
+    os._exit(0)
+signal.signal(signal.SIGTERM, drained)
+server = http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
+print("serving", flush=True)
+server.serve_forever()
+"""
+
+WAIT_S = 30
+
+
+class Launched:
+    """The launcher with the engines decode-0 and parameter-0."""
+
+    def __init__(self, ports: dict[str, int], *arguments: str) -> None:
+        self._ports = ports
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", host_engines.__file__, *arguments], stderr=subprocess.PIPE, text=True
+        )
+        self.lines: list[str] = []
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        self.lines.extend(line.strip() for line in self.process.stderr)
+
+    def says(self, text: str, times: int = 1) -> None:
+        """Wait until it has written a text this often."""
+        wait_for(lambda: sum(text in line for line in self.lines) >= times, f"{text!r} in {self.lines}")
+
+    def get(self, target: str, path: str) -> tuple[int, str]:
+        """Status and body; 0 if nothing answers."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._ports[target], timeout=5)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        except (OSError, http.client.HTTPException):
+            return 0, ""
+        finally:
+            connection.close()
+
+    def ready(self, status: int = 200, path: str = "/readiness") -> None:
+        """Wait for this answer to a probe."""
+        wait_for(lambda: self.get("launcher", path)[0] == status, f"{path} {status}, {self.lines}")
+
+    def pid(self, engine: str) -> int:
+        """Wait for an engine; its process id."""
+        wait_for(lambda: self.get(engine, "/health")[0] == 200, engine)
+        return int(self.get(engine, "/health")[1].split()[0])
+
+
+def wait_for(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        number: int = server.getsockname()[1]
+    return number
+
+
+Launch = Callable[..., Launched]
+
+
+@pytest.fixture
+def launch() -> Iterator[Launch]:
+    started: list[Launched] = []
+
+    def start(*, startup: float = 30, **programs: str) -> Launched:
+        ports = {name: _free_port() for name in ("decode-0", "parameter-0", "launcher")}
+        words = []
+        for index, name in enumerate(("decode-0", "parameter-0")):
+            program = programs.get(name.partition("-")[0], ENGINE)
+            command = [sys.executable, "-c", program, str(ports[name])]
+            environment = [f"NAME={name}", f"CUDA_VISIBLE_DEVICES={index}"]
+            words += [name, ports[name], len(environment), *environment, len(command), *command]
+        # A check every 0.1 s, which may take 0.5 s; three failures count as a hang.
+        started.append(Launched(ports, *map(str, [ports["launcher"], startup, 0.1, 0.5, 3, *words])))
+        return started[-1]
+
+    yield start
+    for each in started:
+        with contextlib.suppress(ProcessLookupError):
+            each.process.kill()
+        each.process.wait()
+
+
+def test_it_is_started_when_all_engines_have_been_up_each_with_its_own_devices(launch: Launch) -> None:
+    launched = launch()
+    launched.ready(path="/startup")
+    assert launched.get("launcher", "/liveness")[0] == 200
+    assert launched.get("launcher", "/other")[0] == 503
+    assert launched.get("decode-0", "/health")[1].endswith(" 0")
+    assert launched.get("parameter-0", "/health")[1].endswith(" 1")
+    launched.says("decode-0: serving")
+    launched.says("parameter-0: serving")
+
+
+def test_an_engine_that_exits_starts_anew_and_the_others_go_on(launch: Launch) -> None:
+    launched = launch()
+    launched.ready(path="/startup")
+    kept, lost = launched.pid("decode-0"), launched.pid("parameter-0")
+    launched.get("parameter-0", "/exit")
+    launched.says("parameter-0: serving", times=2)
+    assert launched.pid("parameter-0") != lost
+    assert launched.pid("decode-0") == kept
+    assert launched.get("launcher", "/startup")[0] == 200
+    launched.says("Error: parameter-0 has ended with exit code 3.")
+
+
+def test_it_is_ready_while_a_d_engine_is(launch: Launch) -> None:
+    launched = launch()
+    launched.ready(path="/startup")
+    launched.ready()
+    # The second failure within minutes leads to a pause, in which D does not answer.
+    for times in (2, 3):
+        launched.get("decode-0", "/exit")
+        if times == 2:
+            launched.says("decode-0: serving", times=times)
+            launched.pid("decode-0")
+    launched.ready(503)
+    assert launched.pid("parameter-0")
+
+
+def test_an_engine_that_hangs_is_killed_and_starts_anew(launch: Launch) -> None:
+    launched = launch()
+    launched.ready(path="/startup")
+    kept, hung = launched.pid("parameter-0"), launched.pid("decode-0")
+    threading.Thread(target=launched.get, args=("decode-0", "/hang"), daemon=True).start()
+    launched.says("decode-0 does not respond")
+    assert launched.pid("decode-0") != hung
+    assert launched.pid("parameter-0") == kept
+
+
+def test_sigterm_lets_all_engines_drain_and_ends_with_them(launch: Launch) -> None:
+    launched = launch()
+    launched.ready(path="/startup")
+    launched.process.send_signal(signal.SIGTERM)
+    assert launched.process.wait(WAIT_S) == 0
+    launched.says("decode-0: drained")
+    launched.says("parameter-0: drained")
+
+
+def test_sigterm_ends_it_while_an_engine_waits_for_its_next_start(launch: Launch) -> None:
+    launched = launch()
+    launched.ready(path="/startup")
+    for times in (2, 3):
+        launched.get("parameter-0", "/exit")
+        launched.says("Error: parameter-0 has ended", times=times - 1)
+        if times == 2:
+            launched.says("parameter-0: serving", times=times)
+            launched.pid("parameter-0")
+    launched.process.send_signal(signal.SIGTERM)
+    assert launched.process.wait(WAIT_S) == 3
+    launched.says("decode-0: drained")
+
+
+def test_an_engine_that_fails_before_all_have_been_up_ends_the_container_with_its_words(launch: Launch) -> None:
+    launched = launch(parameter="import sys; print('ValueError: no such model'); sys.exit(4)")
+    assert launched.process.wait(WAIT_S) == 4
+    launched.says("parameter-0: ValueError: no such model")
+    launched.says("Error: parameter-0 has ended with exit code 4.")
+    wait_for(lambda: launched.get("decode-0", "/health")[0] == 0, "decode-0 is killed")
+
+
+def test_an_engine_that_does_not_come_up_in_time_ends_the_container(launch: Launch) -> None:
+    launched = launch(startup=0.5, decode="import time; time.sleep(600)")
+    assert launched.process.wait(WAIT_S) == 128 + signal.SIGKILL
+    launched.says("decode-0 does not respond")
+
+
+def test_the_processes_of_an_engine_end_with_it(launch: Launch) -> None:
+    forking = ENGINE.replace('print("serving"', 'child = os.fork() or time.sleep(600); print(f"worker {child}"', 1)
+    launched = launch(decode=forking)
+    launched.ready(path="/startup")
+    launched.says("decode-0: worker ")
+    worker = int(next(line for line in launched.lines if "worker" in line).split()[-1])
+    launched.get("decode-0", "/exit")
+    wait_for(lambda: not _runs(worker), "the worker has ended")
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process runs; one that has ended may wait for its parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_long_and_unfinished_lines_are_copied(launch: Launch) -> None:
+    printing = 'import sys; sys.stdout.write("x" * 200_000 + "end\\nlast"); sys.stdout.flush(); sys.exit(4)'
+    launched = launch(decode=printing)
+    assert launched.process.wait(WAIT_S) == 4
+    launched.says("decode-0: last")
+    assert sum(line.count("x") for line in launched.lines if line.startswith("decode-0: x")) == 200_000
+
+
+def test_the_arguments_of_the_command_are_those_that_it_reads() -> None:
+    d, p = Slot(Role.DECODE, 0, "decode-0"), Slot(Role.PARAMETER, 1, "parameter-0")
+    host = {"name": "HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    engines = [
+        (d, Command(("vllm", "serve"), ("--port=8000",), (host, variable("A", "=1"), variable("SAME", "2")))),
+        (p, Command(("vllm", "serve"), ("--port=8001", "{}"), (host, variable("A", "="), variable("SAME", "2")))),
+    ]
+    command = launcher_command(engines, 600)
+    assert command.environment == (host, variable("SAME", "2"))
+    assert command.program[4:] == ("8100", "600", "10", "5", "10")
+    assert list(host_engines.definitions(list(command.arguments))) == [
+        host_engines.Definition("decode-0", 8000, {"A": "=1"}, ["vllm", "serve", "--port=8000"]),
+        host_engines.Definition("parameter-0", 8001, {"A": "="}, ["vllm", "serve", "--port=8001", "{}"]),
+    ]
+    assert command.program[3].replace("$$", "$") == Path(host_engines.__file__).read_text(encoding="utf-8")

@@ -1,0 +1,66 @@
+"""The path of the KV cache in the status, and how its speed is judged."""
+
+from dataclasses import replace
+
+import pytest
+
+from pdinference.api.v1alpha1 import Status
+from pdinference.api.v1alpha1.conditions import KV_TRANSFER, PARAMETER_READY
+from pdinference.planning.transfer import Path, rates
+from tests.planning.statuses import NOW, SERVING, built, conditions
+from tests.planning.test_transfer import LIGHT, facts
+
+SHARED = Path(gpus=True, host_local=True, reason="path is Auto, and hostLocal is set", instances=2)
+NETWORK = Path(gpus=True, reason="path is Network")
+IN_PODS_OF_D = replace(SERVING, aggregated=frozenset({"r1"}), transfer_path=SHARED)
+
+
+@pytest.mark.parametrize(("path", "name"), [(SHARED, "HostLocal"), (NETWORK, "Network")])
+def test_the_status_has_the_path_and_why(path: Path, name: str) -> None:
+    transfer = built(replace(SERVING, transfer=facts(), transfer_path=path), Status(), NOW).transfer
+    assert transfer is not None
+    assert (transfer.path, transfer.path_reason) == (name, path.reason)
+
+
+def test_without_p_pods_the_transfer_is_reported_if_p_is_in_the_pods_of_d() -> None:
+    status = built(replace(IN_PODS_OF_D, transfer=facts()), Status(), NOW)
+    assert conditions(status)[KV_TRANSFER].reason == "Verified"
+    nowhere = replace(IN_PODS_OF_D, transfer_path=NETWORK, transfer=facts())
+    assert KV_TRANSFER not in conditions(built(nowhere, Status(), NOW))
+
+
+def test_the_path_of_another_revision_is_not_claimed() -> None:
+    """Routers still report the earlier revision, and the spec describes the next one."""
+    known = built(replace(SERVING, transfer=facts(), transfer_path=NETWORK), Status(), NOW)
+    changed = replace(SERVING, target="r2", transfer=facts(), transfer_path=SHARED)
+    transfer = built(changed, known, NOW).transfer
+    assert transfer is not None
+    assert (transfer.revision, transfer.path) == ("r1", "Network")
+    unknown = built(changed, Status(), NOW).transfer
+    assert unknown is not None
+    assert unknown.path == ""
+
+
+def test_what_tcp_gives_is_slow_within_a_pod() -> None:
+    # 131 GB in 45 s are 2.9 GB/s.
+    slow = facts(replace(LIGHT, transfer_seconds=45, waiting_seconds=45))
+    status = built(replace(IN_PODS_OF_D, transfer=slow), Status(), NOW)
+    condition = conditions(status)[KV_TRANSFER]
+    assert (condition.status, condition.reason) == ("False", "Slow")
+    assert "NVLink should give more" in condition.message
+    apart = built(replace(SERVING, transfer=slow, transfer_path=NETWORK), Status(), NOW)
+    assert conditions(apart)[KV_TRANSFER].reason == "Verified"
+
+
+def test_transfers_under_way_are_those_of_each_d_instance() -> None:
+    two, one = rates(facts(), SHARED, 1), rates(facts(), replace(SHARED, instances=1), 1)
+    assert two is not None
+    assert one is not None
+    assert two.under_way is not None
+    assert one.under_way == pytest.approx(2 * two.under_way)
+
+
+def test_p_has_no_pods_of_its_own_to_be_ready() -> None:
+    desired = {role: count for role, count in SERVING.desired.items() if role != "parameter"}
+    condition = conditions(built(replace(IN_PODS_OF_D, desired=desired), Status(), NOW))[PARAMETER_READY]
+    assert (condition.status, condition.reason) == ("True", "HostLocal")
