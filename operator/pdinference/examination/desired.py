@@ -220,7 +220,7 @@ def _model(spec: Spec, rendered: Rendered) -> DesiredModel | None:
     hub = spec.model.source.hub
     what = f"{hub.repository} revision {_short(hub.revision)}" if hub else "The model"
     return DesiredModel(
-        rendered.model_job, spec.model.source.identity(), what, rendered.downloads_first, spec.prefill_role
+        rendered.model_job, spec.model.source.identity(), what, rendered.downloads_first, spec.prefill_pods
     )
 
 

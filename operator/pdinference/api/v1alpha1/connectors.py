@@ -18,6 +18,7 @@ class Limits:
 
     Attributes:
         accelerators: GPU: GPUs only. Same: GPUs or CPUs, but the same type for P and D. Any: all combinations.
+        direct: Whether KV cache moves from P to D itself, and not through a server or a volume.
         several_nodes: Whether it finds the ranks of a P instance at more than one address.
         rank_shaped: Whether KV blocks have the shape of the rank that wrote them; P and D then need equal ranks.
         one_rank: Why D can have only one rank; empty if D can have several.
@@ -30,6 +31,7 @@ class Limits:
     """
 
     accelerators: Literal["GPU", "Same", "Any"] = "GPU"
+    direct: bool = True
     several_nodes: bool = False
     rank_shaped: bool = False
     one_rank: str = ""
@@ -55,8 +57,9 @@ LIMITS: dict[ConnectorName, Limits] = {
         },
     ),
     "Mooncake": Limits(environment={"VLLM_MOONCAKE_BOOTSTRAP_PORT": _PORT}),
-    "LMCache": Limits(rank_shaped=True, without_tiers="LMCache has its own tiers", recurrent="Refused"),
+    "LMCache": Limits(direct=False, rank_shaped=True, without_tiers="LMCache has its own tiers", recurrent="Refused"),
     "SharedStorage": Limits(
+        direct=False,
         accelerators="Same",
         rank_shaped=True,
         # example_connector.py names files by layer, so ranks would overwrite each other's files.
