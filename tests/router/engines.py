@@ -55,7 +55,9 @@ class Engine:
     @property
     def observed(self) -> Observed:
         address = f"127.0.0.1:{self.port}"
-        return Observed(f"uid-{self.name}", self.name, self.role, address, ready=True, group=self.name.rpartition("/")[0])
+        return Observed(
+            f"uid-{self.name}", self.name, self.role, address, ready=True, group=self.name.rpartition("/")[0]
+        )
 
     async def start(self) -> None:
         app = web.Application(client_max_size=2**26)

@@ -207,6 +207,7 @@ def _path(spec: Spec) -> Path | None:
         host_local=spec.host_local is not None,
         reason=spec.transfer.path_reason,
         instances=1 if spec.host_local is None else spec.host_local.decode,
+        parameter_instances=0 if spec.host_local is None else spec.host_local.parameter,
     )
 
 
@@ -216,7 +217,7 @@ def _model(spec: Spec, rendered: Rendered) -> DesiredModel | None:
     hub = spec.model.source.hub
     what = f"{hub.repository} revision {_short(hub.revision)}" if hub else "The model"
     return DesiredModel(
-        rendered.model_job, spec.model.source.identity(), what, rendered.downloads_first, spec.prefill_role
+        rendered.model_job, spec.model.source.identity(), what, rendered.downloads_first, spec.prefill_pods
     )
 
 

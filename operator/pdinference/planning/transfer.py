@@ -34,6 +34,7 @@ class Path:
         host_local: Whether P and D share pods.
         reason: Why they do or do not.
         instances: D instances of a pod.
+        parameter_instances: P instances of a pod that P and D share.
     """
 
     gpus: bool = False
@@ -42,6 +43,7 @@ class Path:
     host_local: bool = False
     reason: str = ""
     instances: int = 1
+    parameter_instances: int = 0
 
     @property
     def name(self) -> str:
