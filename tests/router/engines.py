@@ -44,6 +44,7 @@ class Engine:
         self.arrived = asyncio.Event()
         self.left = asyncio.Event()
         self.healthy = True
+        self.probes = 0
         self.engine_id = ENGINE_ID
         self.steps: Iterator[int] = count()
         self.counters: dict[str, float] = {}
@@ -53,7 +54,10 @@ class Engine:
 
     @property
     def observed(self) -> Observed:
-        return Observed(f"uid-{self.name}", self.name, self.role, f"127.0.0.1:{self.port}", ready=True)
+        address = f"127.0.0.1:{self.port}"
+        return Observed(
+            f"uid-{self.name}", self.name, self.role, address, ready=True, group=self.name.rpartition("/")[0]
+        )
 
     async def start(self) -> None:
         app = web.Application(client_max_size=2**26)
@@ -79,6 +83,7 @@ class Engine:
             self._runner = None
 
     async def _health(self, _request: web.Request) -> web.Response:
+        self.probes += 1
         if not self.healthy:
             await asyncio.Event().wait()
         return web.Response()
@@ -245,14 +250,14 @@ async def _nothing() -> None:
 
 @asynccontextmanager
 async def fleet(*names: str, **settings: Any) -> AsyncIterator[Fleet]:
-    """A router with pods: names that begin with p are P, the others D."""
+    """A router with pods: names that begin with p are P, the others D. `a/p` and `a/d` are engines of pod a."""
     rules = {"handover": "nixl", "policy": "least_loaded"} | settings.pop("rules", {})
     handover = HANDOVERS.get(rules.pop("handover"))
     chosen = Rules(handover, policies(rules.pop("policy"), whole=handover is None), **rules)
     async with AsyncExitStack() as stack, aiohttp.ClientSession() as client:
         found = Fleet(Pods(roles=chosen.roles), client)
         for name in names:
-            engine = Engine(name, P if name.startswith("p") else D)
+            engine = Engine(name, P if name.rpartition("/")[2].startswith("p") else D)
             await engine.start()
             stack.push_async_callback(engine.stop)
             found.engines[name] = engine

@@ -72,16 +72,20 @@ class PodEngine:
 
 
 def engines_of(pod: Json) -> tuple[PodEngine, ...]:
-    """The engines of a pod of P or D."""
-    return tuple(_several(pod)) or (_only(pod),)
+    """The engines of a pod of P or D. Their number is bounded, whatever the pod contains."""
+    return _several(pod) or (_only(pod),)
 
 
-def _several(pod: Json) -> Iterator[PodEngine]:
+def _several(pod: Json) -> tuple[PodEngine, ...]:
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     ready = {status["name"] for status in statuses if status.get("ready")}
+    found: dict[str, PodEngine] = {}
     for container, port in _ports(pod):
-        if runs_engines(container) and (match := _SLOT.fullmatch(port.get("name") or "")):
-            yield PodEngine(Role(match[1]), port["name"], int(port["containerPort"]), container, container in ready)
+        name = port.get("name") or ""
+        # Kubernetes lets two containers give the same name to a port. Ours do not.
+        if runs_engines(container) and name not in found and (match := _SLOT.fullmatch(name)):
+            found[name] = PodEngine(Role(match[1]), name, int(port["containerPort"]), container, container in ready)
+    return tuple(found.values())
 
 
 def _only(pod: Json) -> PodEngine:

@@ -209,6 +209,7 @@ def _path(spec: Spec, moved: Sequence[Moved]) -> Path | None:
         host_local=spec.host_local is not None,
         reason=spec.transfer.path_reason,
         instances=1 if spec.host_local is None else spec.host_local.decode,
+        parameter_instances=0 if spec.host_local is None else spec.host_local.parameter,
         token_bytes=int(as_it_is) if as_it_is else None,
         fp8_token_bytes=int(in_fp8) if in_fp8 else None,
     )

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pdinference.api import names
-from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.engines import engines_of
+from pdinference.api.names import ENGINE_PORT_NAME, ENGINE_ROLES
 from pdinference.cluster.client import ApiServer, load_configuration
 from pdinference.cluster.kinds import POD
 from pdinference.router.pods import Observed, Pods
@@ -31,7 +32,7 @@ class Discovery:
         self._namespace = namespace
         roles = ",".join(ENGINE_ROLES)
         self._selector = f"{names.LABEL_NAME}={name},{names.LABEL_REVISION}={revision},{names.LABEL_ROLE} in ({roles})"
-        self._seen: dict[str, Observed] = {}
+        self._seen: dict[str, tuple[Observed, ...]] = {}
 
     async def forever(self) -> None:
         """Watch until cancelled."""
@@ -51,7 +52,7 @@ class Discovery:
         path = POD.path(self._namespace)
         listed = await api.get(path, labelSelector=self._selector)
         self._seen = {body["metadata"]["uid"]: observed(body) for body in listed["items"]}
-        self._pods.observe(self._seen)
+        self._observe()
         events = api.watch(
             path,
             seconds=_WATCH_S,
@@ -78,29 +79,30 @@ class Discovery:
             self._seen.pop(uid, None)
         else:
             self._seen[uid] = observed(body)
-        self._pods.observe(self._seen)
+        self._observe()
+
+    def _observe(self) -> None:
+        self._pods.observe({engine.uid: engine for engines in self._seen.values() for engine in engines})
 
 
-def observed(body: Mapping[str, Any]) -> Observed:
-    """What matters of a pod."""
+def observed(body: Mapping[str, Any]) -> tuple[Observed, ...]:
+    """What matters of the engines of a pod."""
     metadata, status = body["metadata"], body.get("status") or {}
-    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ())
-    address, port = status.get("podIP", ""), _port(body)
+    address = status.get("podIP", "")
     host = f"[{address}]" if ":" in address else address
-    return Observed(
-        uid=metadata["uid"],
-        name=metadata["name"],
-        role=Role(metadata["labels"][names.LABEL_ROLE]),
-        address=f"{host}:{port}" if address else "",
-        ready=ready and bool(address) and "deletionTimestamp" not in metadata,
-    )
-
-
-def _port(body: Mapping[str, Any]) -> int:
-    """The port of vLLM's API: two servers may share an address."""
-    for container in (body.get("spec") or {}).get("containers") or ():
-        if container.get("name") == names.ENGINE_CONTAINER:
-            for port in container.get("ports") or ():
-                if port.get("name") == names.ENGINE_PORT_NAME:
-                    return int(port["containerPort"])
-    return names.ENGINE_PORT
+    reachable = bool(address) and "deletionTimestamp" not in metadata
+    found = []
+    for engine in engines_of(body):
+        shares = engine.port_name != ENGINE_PORT_NAME
+        suffix = f"/{engine.port_name}" if shares else ""
+        found.append(
+            Observed(
+                uid=metadata["uid"] + suffix,
+                name=metadata["name"] + suffix,
+                role=engine.role,
+                address=f"{host}:{engine.port}" if address else "",
+                ready=engine.ready and reachable,
+                group=metadata["uid"] if shares else "",
+            )
+        )
+    return tuple(found)

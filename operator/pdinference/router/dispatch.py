@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -18,7 +18,7 @@ from pdinference.engine.connectors.handover import Handover, HandoverError, Pref
 from pdinference.router.calls import Call
 from pdinference.router.choice import Choose
 from pdinference.router.exchange import NO_KV_CACHE, PodFailure, Stream, Whole, exchange
-from pdinference.router.links import Links
+from pdinference.router.links import Links, exists
 from pdinference.router.pods import Pod, Pods
 from pdinference.router.record import Record
 
@@ -116,9 +116,8 @@ class Dispatcher:
 
     @property
     def can_answer(self) -> bool:
-        """Whether each role that a request needs has a pod that can get it now."""
-        needed = (Role.DECODE,) if self.rules.when_no_prefill == "Serve" else self.rules.roles
-        return all(self.pods.available(role) for role in needed)
+        """Whether there are pods that can get a request now, of each role that it needs."""
+        return bool(self._decode_pods()) if self.rules.when_no_prefill == "Serve" else self.pods.complete
 
     @asynccontextmanager
     async def answer(self, call: Call, record: Record) -> AsyncIterator[Whole | Stream]:
@@ -133,9 +132,9 @@ class Dispatcher:
         handover = self.rules.handover if call.split else None
         async with AsyncExitStack() as stack:
             while True:
-                while not self.pods.available(Role.DECODE):  # before the prefill: P keeps the KV cache for 30 s only
-                    await self._wait(Role.DECODE, until, record)
-                prefilled = await self._prefilled(handover, call, record, until) if handover else None
+                while not self._decode_pods():  # before the prefill: P keeps the KV cache for 30 s only
+                    await self._wait(self._decode_pods, Role.DECODE, until, record)
+                prefilled = await self._prefilled(handover, call, failed, record, until) if handover else None
                 pod = self._decode_pod(call, failed, prefilled)
                 if pod is None:
                     continue
@@ -160,8 +159,12 @@ class Dispatcher:
 
     def _decode_pod(self, call: Call, failed: "_Failed", prefilled: Prefilled | None) -> Pod | None:
         """A D pod: one that has not failed the call and gets KV cache from P, if there is one. None: there is no D."""
-        pods = self._choices(Role.DECODE, failed) or self.pods.available(Role.DECODE)
-        linked = pods if prefilled is None else [pod for pod in pods if self._links.usable(prefilled.pod, pod)]
+        if prefilled is None:
+            pods = linked = self._choices(Role.DECODE, failed) or self._decode_pods()
+        else:
+            every = [pod for pod in self._decode_pods() if exists(prefilled.pod, pod)]
+            pods = [pod for pod in every if pod not in failed.pods] or every
+            linked = [pod for pod in pods if self._links.usable(prefilled.pod, pod)]
         return self.rules.choose[Role.DECODE](linked or pods, call) if pods else None
 
     async def decode(
@@ -198,16 +201,18 @@ class Dispatcher:
         record.fell_back(NO_KV_CACHE)
         return True
 
-    async def _prefilled(self, handover: Handover, call: Call, record: Record, until: float) -> Prefilled | None:
+    async def _prefilled(
+        self, handover: Handover, call: Call, failed_decode: "_Failed", record: Record, until: float
+    ) -> Prefilled | None:
         """Let P compute the prompt. None: D computes it."""
         failed = _Failed()
         reason = "no_pod"
         while True:
-            pods = [pod for pod in self._choices(Role.PARAMETER, failed) if self._has_link(pod)]
+            pods = self._linked(self._choices(Role.PARAMETER, failed), failed_decode)
             if not pods:
                 if self.rules.when_no_prefill != "Wait":
                     break
-                await self._wait(Role.PARAMETER, until, record)
+                await self._wait(lambda: self.pods.complete, Role.PARAMETER, until, record)
                 failed.pods.clear()
                 continue
             pod = self.rules.choose[Role.PARAMETER](pods, call)
@@ -229,10 +234,16 @@ class Dispatcher:
             return None
         raise UnavailableError(HTTPStatus.SERVICE_UNAVAILABLE, f"No P pod computed the prompt ({reason}).")
 
-    def _has_link(self, parameter: Pod) -> bool:
-        """Whether KV cache gets from a P pod to any D pod. If D may not compute prompts, it is always tried."""
-        decode = self.pods.available(Role.DECODE)
-        return self.rules.when_no_prefill != "Serve" or any(self._links.usable(parameter, pod) for pod in decode)
+    def _linked(self, parameter: list[Pod], failed: "_Failed") -> list[Pod]:
+        """Those of P pods from which KV cache gets to a D pod that has not failed the call, if there is one.
+
+        If D may not compute prompts, a link or a D pod that failed is tried again.
+        """
+        decode = self._choices(Role.DECODE, failed) or self._decode_pods()
+        if self.rules.when_no_prefill == "Serve":
+            return [pod for pod in parameter if any(self._links.usable(pod, other) for other in decode)]
+        better = [pod for pod in parameter if any(exists(pod, other) for other in decode)]
+        return better or [pod for pod in parameter if any(exists(pod, other) for other in self._decode_pods())]
 
     async def prefill(self, handover: Handover, pod: Pod, call: Call, record: Record) -> Prefilled:
         """Let a P pod compute the prompt.
@@ -280,12 +291,16 @@ class Dispatcher:
         engine = str(first.get("engine_id") or "") if isinstance(first, dict) else ""
         return Prefill(transfer, engine, bootstrap)
 
+    def _decode_pods(self) -> list[Pod]:
+        return self.pods.available(Role.DECODE)
+
     def _choices(self, role: Role, failed: "_Failed") -> list[Pod]:
         return [pod for pod in self.pods.available(role) if pod not in failed.pods]
 
-    async def _wait(self, role: Role, until: float, record: Record) -> None:
+    async def _wait(self, holds: Callable[[], object], role: Role, until: float, record: Record) -> None:
+        """Wait until something holds that pods of a role are missing for."""
         with self._queue(), record.stage("queue"):
-            ready = asyncio.ensure_future(self.pods.wait(role, until))
+            ready = asyncio.ensure_future(self.pods.wait(holds, until))
             ending = asyncio.ensure_future(self._ending.wait())
             try:
                 await asyncio.wait((ready, ending), return_when=asyncio.FIRST_COMPLETED)
@@ -314,7 +329,7 @@ class Dispatcher:
     def note(self, pod: Pod, failure: PodFailure, record: Record) -> None:
         """Note that a pod failed a request: pause it, count it, log it."""
         if failure.answer is None:  # a request that makes a pod answer with an error must not take the pod from others
-            self.pods.failed(pod)
+            self.pods.failed(pod, refused=not failure.reached)
         record.failed(pod.observed.role, failure.reason)
         _LOG.warning(
             "%s pod %s failed request %s: %s", pod.observed.role, pod.observed.name, record.request_id, failure.reason

@@ -10,8 +10,13 @@ from pdinference.router.pods import Pod
 _PAUSE_S: Final = 60.0
 
 
+def exists(parameter: Pod, decode: Pod) -> bool:
+    """Whether there is a link. Engines that share a pod have none to other pods (the path HostLocal)."""
+    return parameter.observed.group == decode.observed.group
+
+
 class Links:
-    """Links that have failed. All others are taken to work.
+    """Links that have failed. All others within a group are taken to work.
 
     Args:
         clock: Monotonic clock, in seconds.
@@ -23,7 +28,7 @@ class Links:
 
     def usable(self, parameter: Pod, decode: Pod) -> bool:
         """Whether a request may use the link: it has not failed, or a minute ago."""
-        return self._of(parameter).get(decode, 0.0) <= self._clock()
+        return exists(parameter, decode) and self._of(parameter).get(decode, 0.0) <= self._clock()
 
     def used(self, parameter: Pod, decode: Pod) -> None:
         """Note that a request uses the link. If it has failed, others wait for the result."""

@@ -1,6 +1,9 @@
 """Finds pods that hang (they accept connections but do not answer) or stall (their engine makes no progress).
 
-It also finds requests whose KV cache does not get from P to D. A D engine waits for it without a limit, and P releases
+It also finds when a pod that refused a connection is up again. Requests do not try that: P would have computed the
+prompt of one that D refuses.
+
+Last, it finds requests whose KV cache does not get from P to D. A D engine waits for it without a limit, and P releases
 it 30 s after the last message from D (`kv_lease_duration`). What D reads after that may belong to another prompt, so
 such requests end before (vllm/distributed/kv_transfer/kv_connector/v1/nixl/worker.py).
 """
@@ -43,7 +46,7 @@ class _Watch:
 
 
 class Monitor:
-    """Probes pods that owe an answer and have been silent.
+    """Probes pods that owe an answer and have been silent, and those that refused a connection.
 
     A long prompt is silent for minutes, so silence alone is no failure. A pod whose API server does not answer /health
     is, and a pod whose engine takes no step for a long time.
@@ -72,16 +75,25 @@ class Monitor:
             await asyncio.sleep(self._silence / 3)
 
     async def round(self) -> None:
-        """Probe each silent pod once."""
+        """Probe each silent pod, and each that refused a connection, once."""
         now = asyncio.get_running_loop().time()
         silent = [pod for pod in self._pods if pod.under_way and pod.heard_at < now - self._silence]
         self._watches = {pod: self._watches.get(pod) or _Watch() for pod in silent}
-        for pod, reason in zip(silent, await asyncio.gather(*map(self._fault, silent)), strict=True):
-            if reason:
-                self._pods.failed(pod)
-                pod.lost(reason)
+        refusing = [pod for pod in self._pods if pod.refuses and pod.observed.ready]
+        await asyncio.gather(*map(self._check, silent), *map(self._try_again, refusing))
         for pod in self._pods:
             self._end_transfers(pod)
+
+    async def _check(self, pod: Pod) -> None:
+        """Give up a silent pod that has failed."""
+        if reason := await self._fault(pod):
+            self._pods.failed(pod)
+            pod.lost(reason)
+
+    async def _try_again(self, pod: Pod) -> None:
+        """Send requests again to a pod that refused one, if it is up."""
+        if await self._get(pod, "/health") is not None:
+            self._pods.answered(pod)
 
     def _end_transfers(self, pod: Pod) -> None:
         """End the requests to D whose KV cache does not come."""

@@ -1,4 +1,7 @@
-"""The P and D pods of the revision, and what the router has sent them."""
+"""The P and D pods of the revision, and what the router has sent them.
+
+Engines that share a pod (the path HostLocal) are pods of their own here.
+"""
 
 import asyncio
 import time
@@ -22,6 +25,7 @@ class Observed:
     Attributes:
         address: Host and port of vLLM; empty before the pod has an address.
         ready: Whether it is ready and not terminating.
+        group: KV cache gets from P to D within a group alone. Empty for pods with one engine, which all reach another.
     """
 
     uid: str
@@ -29,6 +33,7 @@ class Observed:
     role: Role
     address: str
     ready: bool
+    group: str = ""
 
 
 class UnderWay(Protocol):
@@ -62,6 +67,8 @@ class Pod:
         answered_at: When the last one of the streams was sent that have had their first byte, on the same clock.
         failures: Failures since the last success.
         paused_until: Before this time it gets no requests, because it has failed.
+        refuses: Whether it gets no requests because it refused a connection, and has not answered a probe since. The
+            kubelet may never see it: engines that share a container are ready while one of them is.
     """
 
     observed: Observed
@@ -72,6 +79,7 @@ class Pod:
     answered_at: float = 0.0
     failures: int = 0
     paused_until: float = 0.0
+    refuses: bool = False
 
     @property
     def url(self) -> str:
@@ -115,7 +123,7 @@ class Pods:
         roles: The roles that there are.
 
     Attributes:
-        complete_since: When a pod of each role became ready together; None while they are not.
+        complete_since: When a pod of each role, of one group, became ready together; None while they are not.
         first_complete: When that was the case for the first time; None before.
     """
 
@@ -137,9 +145,9 @@ class Pods:
         for uid, observed in seen.items():
             pod = self._pods.setdefault(uid, Pod(observed))
             if observed.ready and not pod.observed.ready:
-                pod.failures, pod.paused_until = 0, 0.0
+                pod.failures, pod.paused_until, pod.refuses = 0, 0.0, False
             pod.observed = observed
-        if not all(self._ready(role) for role in self.roles):
+        if not self._together(self._ready):
             self.complete_since = None
         elif self.complete_since is None:
             self.complete_since = self._clock()
@@ -149,13 +157,27 @@ class Pods:
     def available(self, role: Role) -> list[Pod]:
         """The pods that can get a request now."""
         now = self._clock()
-        return [pod for pod in self._ready(role) if pod.paused_until <= now]
+        return [pod for pod in self._ready(role) if pod.paused_until <= now and not pod.refuses]
+
+    @property
+    def complete(self) -> bool:
+        """Whether a pod of each role, of one group, can get a request now."""
+        return self._together(self.available)
+
+    def _together(self, pods: Callable[[Role], list[Pod]]) -> bool:
+        return bool(set.intersection(*({pod.observed.group for pod in pods(role)} for role in self.roles)))
 
     def _ready(self, role: Role) -> list[Pod]:
         return [pod for pod in self._pods.values() if pod.observed.role is role and pod.observed.ready]
 
-    def failed(self, pod: Pod) -> None:
-        """Pause a pod after a failure, longer with each further one."""
+    def failed(self, pod: Pod, *, refused: bool = False) -> None:
+        """Pause a pod after a failure, longer with each further one, and if it refused the connection until it is up.
+
+        Args:
+            pod: The pod.
+            refused: Whether it refused the connection.
+        """
+        pod.refuses |= refused
         pod.paused_until = self._clock() + min(_FIRST_PAUSE_S * 2**pod.failures, _LONGEST_PAUSE_S)
         pod.failures = min(pod.failures + 1, 16)
         self._announce()
@@ -163,20 +185,26 @@ class Pods:
     def worked(self, pod: Pod) -> None:
         """Note a success."""
         if pod.failures:
-            pod.failures, pod.paused_until = 0, 0.0
+            pod.failures, pod.paused_until, pod.refuses = 0, 0.0, False
             self._announce()
 
-    async def wait(self, role: Role, until: float) -> bool:
-        """Wait for a pod that can get a request; False if there was none until then."""
-        while not self.available(role):
-            pauses = [pod.paused_until for pod in self._ready(role)]
+    def answered(self, pod: Pod) -> None:
+        """Note that a pod that refused a connection has answered a probe."""
+        pod.refuses = False
+        self._announce()
+
+    async def wait(self, holds: Callable[[], object], until: float) -> bool:
+        """Wait until something holds for the pods that can get a request; False if it did not until then."""
+        while not holds():
+            now = self._clock()
+            pauses = [pod.paused_until for pod in self if pod.paused_until > now]
             end = min([until, *pauses])
             try:
-                async with asyncio.timeout(max(0.0, end - self._clock())):
+                async with asyncio.timeout(max(0.0, end - now)):
                     await self._changed.wait()
             except TimeoutError:
                 if self._clock() >= until:
-                    return bool(self.available(role))
+                    return bool(holds())
         return True
 
     def _announce(self) -> None:

@@ -22,6 +22,7 @@ from pdinference.api.names import (
 )
 from pdinference.api.v1alpha1.transfer import VerificationMode
 from pdinference.router.canary import Canary, Outcome
+from pdinference.router.links import exists
 from pdinference.router.pods import Pod, Pods
 
 _LOG = logging.getLogger(__name__)
@@ -78,8 +79,7 @@ class Verifier(Collector):
         if self._mode == "Off":
             await asyncio.Event().wait()
         while True:
-            for role in ENGINE_ROLES:
-                await self._pods.wait(role, math.inf)
+            await self._pods.wait(self._pair, math.inf)
             began = self._clock()
             await self.once()
             await asyncio.sleep(self._pause(self._clock() - began))
@@ -87,10 +87,11 @@ class Verifier(Collector):
                 await asyncio.sleep(_IDLE_S)
 
     async def once(self) -> None:
-        """Send a canary through the P and the D pod whose last request is the oldest."""
-        parameter, decode = map(self._longest_idle, ENGINE_ROLES)
-        if parameter is None or decode is None:
+        """Send a canary through the P pod whose last request is the oldest, and such a D pod with a link to it."""
+        pair = self._pair()
+        if pair is None:
             return
+        parameter, decode = pair
         outcome = await self._outcome(parameter, decode)
         if outcome.state is Verification.WRONG_ANSWER:  # rounding can do that once
             outcome = await self._outcome(parameter, decode)
@@ -128,8 +129,9 @@ class Verifier(Collector):
             return max(min(tried_again, _REPEATED_S), load)
         return min(tried_again, _LONGEST_PAUSE_S)
 
-    def _longest_idle(self, role: Role) -> Pod | None:
-        return min(self._pods.available(role), key=lambda pod: pod.turn, default=None)
+    def _pair(self) -> tuple[Pod, Pod] | None:
+        parameter, decode = (sorted(self._pods.available(role), key=lambda pod: pod.turn) for role in ENGINE_ROLES)
+        return next(((one, other) for one in parameter for other in decode if exists(one, other)), None)
 
     async def _outcome(self, parameter: Pod, decode: Pod) -> Outcome:
         try:

@@ -1,0 +1,113 @@
+"""The engines of the pods that the API server has, one by one."""
+
+from typing import Any
+
+import pytest
+
+from pdinference.api import names
+from pdinference.router.discovery import Discovery, WatchEndedError
+from pdinference.router.pods import Observed, Pod, Pods
+from tests.router.engines import D, P
+
+
+def body(
+    *containers: tuple[str, dict[str, int]], uid: str = "u1", ip: str = "10.0.0.1", ready: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """A pod of D: its containers with their ports by name, and the containers that are ready."""
+    return {
+        "metadata": {"uid": uid, "name": f"x-{uid}", "labels": {names.LABEL_ROLE: "decode"}},
+        "spec": {
+            "containers": [
+                {"name": name, "ports": [{"name": port, "containerPort": number} for port, number in ports.items()]}
+                for name, ports in containers
+            ]
+        },
+        "status": {
+            "podIP": ip,
+            "conditions": [{"type": "Ready", "status": str(len(ready) == len(containers))}],
+            "containerStatuses": [{"name": name, "ready": name in ready} for name in dict(containers)],
+        },
+    }
+
+
+OWN = (("decode-0", {"decode-0": 8000}), ("parameter-0", {"parameter-0": 8001}))
+SHARED = (("vllm", {"decode-0": 8000, "decode-1": 8001, "parameter-0": 8002}),)
+
+
+def seen(pods: Pods) -> dict[str, tuple[str, str, bool]]:
+    return {pod.observed.name: (pod.observed.role, pod.observed.address, pod.observed.ready) for pod in pods}
+
+
+@pytest.fixture
+def pods() -> Pods:
+    return Pods()
+
+
+@pytest.fixture
+def discovery(pods: Pods) -> Discovery:
+    return Discovery(pods, "team", "x", "r1")
+
+
+def test_an_ordinary_pod_is_one_engine(pods: Pods, discovery: Discovery) -> None:
+    discovery.take("ADDED", body(("vllm", {"http": 8000}), ready=("vllm",)))
+    assert [pod.observed for pod in pods] == [Observed("u1", "x-u1", D, "10.0.0.1:8000", ready=True)]
+
+
+def test_engines_with_containers_of_their_own_are_ready_each_by_itself(pods: Pods, discovery: Discovery) -> None:
+    discovery.take("ADDED", body(*OWN, ready=("decode-0",), ip="fd00::1"))
+    assert seen(pods) == {
+        "x-u1/decode-0": (D, "[fd00::1]:8000", True),
+        "x-u1/parameter-0": (P, "[fd00::1]:8001", False),
+    }
+    assert {pod.observed.group for pod in pods} == {"u1"}
+    assert pods.first_complete is None
+    discovery.take("MODIFIED", body(*OWN, ready=("decode-0", "parameter-0")))
+    assert pods.first_complete is not None
+
+
+def test_p_and_d_of_two_pods_are_not_complete(pods: Pods, discovery: Discovery) -> None:
+    discovery.take("ADDED", body(*OWN, ready=("decode-0",)))
+    discovery.take("ADDED", body(*OWN, ready=("parameter-0",), uid="u2"))
+    assert (len(pods.available(P)), len(pods.available(D)), pods.complete) == (1, 1, False)
+    assert pods.complete_since is None
+
+
+def test_a_terminating_pod_ends_for_all_its_engines(pods: Pods, discovery: Discovery) -> None:
+    found = body(*SHARED, ready=("vllm",))
+    discovery.take("ADDED", found)
+    assert len(pods.available(D)) == 2
+    found["metadata"]["deletionTimestamp"] = "2026-11-23T00:00:00Z"
+    discovery.take("MODIFIED", found)
+    assert pods.available(D) == pods.available(P) == []
+    discovery.take("DELETED", found)
+    assert list(pods) == []
+
+
+def test_an_engine_stays_the_same_while_another_one_of_its_pod_restarts(pods: Pods, discovery: Discovery) -> None:
+    """What is under way at it goes on."""
+
+    def decode() -> Pod:
+        return next(pod for pod in pods if pod.observed.role is D)
+
+    discovery.take("ADDED", body(*OWN, ready=("decode-0", "parameter-0")))
+    before = decode()
+    discovery.take("MODIFIED", body(*OWN, ready=("decode-0",)))
+    assert decode() is before
+    assert before.observed.ready
+
+
+def test_a_strangers_pod_is_bounded_and_harms_no_other(pods: Pods, discovery: Discovery) -> None:
+    discovery.take("ADDED", body(*OWN, ready=("decode-0", "parameter-0")))
+    ports = {f"{role}-{number}": 65535 for role in names.ENGINE_ROLES for number in range(100)}
+    containers = [(f"c{number}", ports) for number in range(100)] + [(f"decode-{number}", ports) for number in range(9)]
+    discovery.take("ADDED", body(*containers, uid="u2", ready=("decode-0",)))
+    hostile = [pod.observed for pod in pods if pod.observed.group == "u2"]
+    assert len(hostile) == 20
+    assert len({one.uid for one in hostile}) == 20
+    assert len(pods.available(P)) == 1 + 10
+    assert seen(pods)["x-u1/decode-0"] == (D, "10.0.0.1:8000", True)
+
+
+def test_an_error_ends_the_watch(discovery: Discovery) -> None:
+    with pytest.raises(WatchEndedError, match="too old"):
+        discovery.take("ERROR", {"message": "too old"})
