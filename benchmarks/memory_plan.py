@@ -118,7 +118,7 @@ def plan(model: Path) -> RolePlan:
 def measure(python: str, model: Path) -> Measurement:
     """Start vLLM, read its capacity from the log, stop it."""
     command = [
-        python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--skip-tokenizer-init",
+        python, "-m", "vllm.entrypoints.cli.main", "serve", str(model), "--skip-tokenizer-init",
         "--enforce-eager", "--dtype", "bfloat16", "--max-model-len", str(_LENGTH), "--port", "18473",
         "--max-num-batched-tokens", str(_BATCHED), "--max-num-seqs", str(_SEQS),
     ]  # fmt: skip

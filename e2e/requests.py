@@ -1,7 +1,9 @@
 """Requests as clients send them."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -36,7 +38,14 @@ def chat(url: str, model: str, content: str, max_tokens: int = 32) -> Answer:
 
 
 def complete(
-    url: str, model: str, prompt: str, max_tokens: int = 32, *, ignore_eos: bool = False, timeout: float = 120
+    url: str,
+    model: str,
+    prompt: str,
+    max_tokens: int = 32,
+    *,
+    ignore_eos: bool = False,
+    timeout: float = 120,
+    request_id: str | None = None,
 ) -> Answer:
     """Send a completion.
 
@@ -47,12 +56,14 @@ def complete(
         max_tokens: Length of the answer, at most.
         ignore_eos: Whether the answer is of that length, even if the model would end it.
         timeout: How long the answer may take.
+        request_id: The header X-Request-Id; None for none.
 
     Raises:
         httpx.HTTPError: It failed.
     """
+    headers = {} if request_id is None else {"X-Request-Id": request_id}
     payload = {"model": model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": ignore_eos}
-    body = _post(f"{url}/v1/completions", payload, timeout)
+    body = _post(f"{url}/v1/completions", payload, timeout, headers)
     return _answer(body, body["choices"][0]["text"])
 
 
@@ -68,9 +79,11 @@ def load_adapter(url: str, name: str, path: str) -> None:
     response.raise_for_status()
 
 
-def _post(url: str, payload: dict[str, Any], timeout: float = 120) -> dict[str, Any]:
+def _post(
+    url: str, payload: dict[str, Any], timeout: float = 120, headers: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
     start = time.monotonic()
-    response = httpx.post(url, json=payload, timeout=timeout, trust_env=False)
+    response = httpx.post(url, json=payload, headers=dict(headers), timeout=timeout, trust_env=False)
     if response.is_error:
         raise httpx.HTTPStatusError(
             f"{response.status_code}: {response.text}", request=response.request, response=response

@@ -42,6 +42,18 @@ def test_both_stages_hand_over_their_layers(staged: Serving) -> None:
     assert (transfer(staged.kubectl, STAGED) - before).transfers >= 2 * 2, "each stage pushes"
 
 
+def test_requests_with_one_id_get_the_kv_cache_of_their_own_prompts(staged: Serving) -> None:
+    """P pushes by the id of a request, and a client may choose it."""
+    prompts = [f"{uuid.uuid4().hex} is the prompt of client {number}. ".ljust(300, "x") for number in range(6)]
+    with staged.kubectl.port_forward(f"service/{STAGED}", 80) as url, ThreadPoolExecutor(len(prompts)) as clients:
+
+        def asked(prompt: str) -> str:
+            return complete(url, STAGED, prompt, 16, ignore_eos=True, request_id="same").text
+
+        answers = list(clients.map(asked, prompts))
+    assert answers == [alone(staged, prompt) for prompt in prompts]
+
+
 def test_what_d_generated_comes_back_from_its_tier_behind_stages_too(staged: Serving) -> None:
     prompts = [f"{uuid.uuid4().hex} tells a long story. ".ljust(300, "x") for _ in range(6)]
     before, moved = tiers(staged.kubectl, STAGED, Role.DECODE), transfer(staged.kubectl, STAGED)

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from e2e.upgrade.state import State, differences
+from e2e.upgrade.state import State, differences, differences_of_a_rollout
 
 _BEFORE = State(
+    revision="a",
     workloads={"llama-decode-a": ("uid", 2)},
-    replicas={"llama-decode-a": 2},
+    replicas={"llama-decode": 2},
     pods={"llama-decode-a-1": ("uid-1", 0), "llama-decode-a-2": ("uid-2", 0)},
     routers=frozenset({"old"}),
 )
@@ -26,4 +27,18 @@ def test_a_lost_pod_and_a_restarted_one_are_differences() -> None:
     assert differences(_BEFORE, after) == [
         "UID and restarts of pod llama-decode-a-1: ('uid-1', 0) before, ('uid-1', 1) after",
         "UID and restarts of pod llama-decode-a-2: ('uid-2', 0) before, absent after",
+    ]
+
+
+def test_other_pods_of_another_revision_are_no_difference_of_a_rollout() -> None:
+    after = State(
+        "b", {"llama-decode-b": ("uid-b", 1)}, {"llama-decode": 2}, {"llama-decode-b-1": ("uid-3", 0)}, frozenset()
+    )
+    assert differences_of_a_rollout(_BEFORE, after) == []
+
+
+def test_a_rollout_has_another_revision_and_as_many_pods() -> None:
+    assert differences_of_a_rollout(_BEFORE, replace(_BEFORE, replicas={"llama-decode": 1})) == [
+        "revision a still serves",
+        "replica count of llama-decode: 2 before, 1 after",
     ]

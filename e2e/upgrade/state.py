@@ -1,4 +1,4 @@
-"""What an upgrade may not change: the pods of P and D, and the workloads that they belong to."""
+"""What an upgrade may not change: the pods of the revision that serves, or their number if it rolls out a new one."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,35 +6,39 @@ from typing import Any
 
 from e2e.kubectl import Kubectl
 from e2e.upgrade.resources import Document
-from pdinference.api.names import LABEL_NAME, LABEL_ROLE, Role
+from pdinference.api.names import LABEL_NAME, LABEL_REVISION, LABEL_ROLE, Role
 
 
 @dataclass(frozen=True)
 class State:
-    """What a cluster runs.
+    """What the serving revision of a PDInference runs.
 
     Attributes:
+        revision: Its name.
         workloads: UID and generation of each workload of P and D. Any write to its spec raises the generation, also one
             that is taken back.
-        replicas: The replica count of each workload of P and D.
+        replicas: The replica count of each workload of P and D, by the workload's name without the revision.
         pods: UID and restarts of each pod of P and D.
         routers: UIDs of the router pods.
     """
 
+    revision: str
     workloads: Mapping[str, tuple[str, int]]
     replicas: Mapping[str, int]
     pods: Mapping[str, tuple[str, int]]
     routers: frozenset[str]
 
 
-def state(kubectl: Kubectl, *names: str) -> State:
-    """What some PDInferences run at the moment, without pods that end."""
-    selector = f"{LABEL_NAME} in ({','.join(names)})"
+def state(kubectl: Kubectl, name: str) -> State:
+    """What the serving revision of a PDInference runs at the moment, without pods that end."""
+    revision = kubectl.get("pdi", name)["status"]["servingRevision"]
+    selector = f"{LABEL_NAME}={name},{LABEL_REVISION}={revision}"
     workloads = kubectl.get("statefulsets,deployments", "-l", f"{selector},{LABEL_ROLE}!={Role.ROUTER}")["items"]
     pods = staying(kubectl, selector)
     return State(
+        revision=revision,
         workloads={_name(each): (each["metadata"]["uid"], each["metadata"]["generation"]) for each in workloads},
-        replicas={_name(each): each["spec"]["replicas"] for each in workloads},
+        replicas={_name(each).removesuffix(f"-{revision}"): each["spec"]["replicas"] for each in workloads},
         pods={_name(pod): (pod["metadata"]["uid"], _restarts(pod)) for pod in pods if not _is_router(pod)},
         routers=frozenset(pod["metadata"]["uid"] for pod in pods if _is_router(pod)),
     )
@@ -53,6 +57,12 @@ def differences(before: State, after: State) -> list[str]:
         *_differences("replica count of", before.replicas, after.replicas),
         *_differences("UID and restarts of pod", before.pods, after.pods),
     ]
+
+
+def differences_of_a_rollout(before: State, after: State) -> list[str]:
+    """What is not as an ordinary roll-out would leave it: each as one line."""
+    same = [f"revision {before.revision} still serves"] if before.revision == after.revision else []
+    return [*same, *_differences("replica count of", before.replicas, after.replicas)]
 
 
 def _differences(what: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:

@@ -114,10 +114,14 @@ def main() -> None:
     server = subprocess.Popen(COMMAND, env={**os.environ, **ENVIRONMENT})  # noqa: S603 - a constant, no shell
     try:
         wait_until_serving(server)
-        completion = {"model": "tiny", "prompt": PROMPT, "max_tokens": ANSWER_TOKENS, "ignore_eos": True}
-        usage = json.loads(request("POST", "/v1/completions", completion))["usage"]
+        completion = {"model": "tiny", "prompt": PROMPT, "max_tokens": ANSWER_TOKENS, "ignore_eos": True, "logprobs": 1}
+        answer = json.loads(request("POST", "/v1/completions", completion))
+        usage = answer["usage"]
         if (usage["prompt_tokens"], usage["completion_tokens"]) != (len(PROMPT), ANSWER_TOKENS):
             raise SystemExit(f"wrong number of tokens: {usage}")
+        # PyTorch compiles a function for these, unless it may not, and the image has no compiler.
+        if len(answer["choices"][0]["logprobs"]["token_logprobs"]) != ANSWER_TOKENS:
+            raise SystemExit(f"wrong number of log-probabilities: {answer['choices']}")
         request(
             "POST",
             "/v1/chat/completions",

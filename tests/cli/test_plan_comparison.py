@@ -132,3 +132,33 @@ def test_a_model_that_fits_only_unsplit_is_said_to(tmp_path: Path) -> None:
 def test_one_unknown_device_leaves_it_uncompared(tmp_path: Path) -> None:
     text = plan(tmp_path, llama_8b(parameter={"accelerator": A100}, decode={"accelerator": {"products": ["Unheard"]}}))
     assert "The same GPUs unsplit are not compared" in text
+
+
+def moving(text: str) -> list[list[str]]:
+    """The rows of what moves from P to D."""
+    table = text[text.index("KV cache that moves from P to D") :].partition("└")[0]
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in table.splitlines() if line.startswith("│")]
+
+
+def test_the_table_has_what_moves_and_proposes_fp8(tmp_path: Path) -> None:
+    text = plan(tmp_path, llama_8b())
+    assert moving(text) == [
+        ["as it is", "131,072", "19.8 / 2.5", "503.5 / 62.9"],
+        ["engine.kvCache.dtype: fp8", "65,536", "39.7 / 5.0", "1,007.1 / 125.9"],
+    ]
+    assert "Evaluate the answers" in text
+    fp8 = plan(tmp_path, llama_8b(engine={"kvCache": {"dtype": "fp8"}}))
+    assert [row[:2] for row in moving(fp8)] == [["as it is", "65,536"]]
+    assert "Evaluate the answers" not in fp8
+
+
+def test_json_has_what_moves(tmp_path: Path) -> None:
+    as_it_is, fp8 = json.loads(plan(tmp_path, llama_8b(), "-o", "json"))["movedToDecode"]
+    assert (as_it_is["change"], fp8["change"]) == ("", "engine.kvCache.dtype: fp8")
+    assert as_it_is["bytesPerPromptToken"]["value"] == 131_072
+    assert fp8["promptTokensPerSecond"]["TCP"]["value"] == 2.6e9 / 65_536
+
+
+def test_nothing_moves_in_one_role(tmp_path: Path) -> None:
+    assert json.loads(plan(tmp_path, llama_8b(mode="Aggregated"), "-o", "json"))["movedToDecode"] == []
+    assert "moves from P to D" not in plan(tmp_path, llama_8b(mode="Aggregated"))

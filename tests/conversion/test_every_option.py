@@ -70,7 +70,8 @@ def command_line(name: str) -> tuple[str, ...]:
 
 def rendered(conversion: Conversion, role: Role) -> dict[str, Any]:
     resource = validated(conversion.document)
-    return parse_options(engine_command(resource, role).arguments).values
+    options = parse_options(engine_command(resource, role).arguments)
+    return {**options.values, "model": options.positional[0]}
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -48,11 +48,13 @@ NOTES = [
     "--cudagraph-capture-sizes 1 2 4 --load-format dummy",
 ]
 OF_OPERATOR = {"kv_transfer_config", "host", "port", "shutdown_timeout", "max_num_batched_tokens", "block_size"}
-OF_OPERATOR |= {"disable_access_log_for_endpoints", "model_tag", "revision", "tokenizer_revision"}
+OF_OPERATOR |= {"disable_access_log_for_endpoints", "revision", "tokenizer_revision"}
 
 
 def parse(arguments: list[str]) -> dict[str, Any]:
     namespace = parser().parse_args(arguments)
+    namespace.model = namespace.model_tag or namespace.model  # as `vllm serve` does
+    del namespace.model_tag
     return {name: value for name, value in vars(namespace).items() if not callable(value)}
 
 

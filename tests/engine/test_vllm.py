@@ -162,7 +162,7 @@ def test_the_served_name_is_the_models_or_the_resources(resource: Make) -> None:
     ],
 )
 def test_the_model_comes_from_its_source(resource: Make, source: dict[str, Any], model: str) -> None:
-    assert option(engine_command(resource(model={"source": source}), Role.DECODE), "model") == model
+    assert engine_command(resource(model={"source": source}), Role.DECODE).arguments[0] == model
 
 
 def test_only_a_hub_model_may_ask_the_network(resource: Make) -> None:

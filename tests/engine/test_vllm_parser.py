@@ -64,7 +64,7 @@ def test_what_the_operator_owns_means_what_the_spec_says(resource: Callable[...,
         ),
         Role.DECODE,
     )
-    assert (arguments.model, arguments.revision, arguments.tokenizer_revision) == ("a/b", "c", "c")
+    assert (arguments.model_tag, arguments.revision, arguments.tokenizer_revision) == ("a/b", "c", "c")
     assert arguments.served_model_name == ["served"]
     assert arguments.tensor_parallel_size == 2
     assert arguments.shutdown_timeout == 50

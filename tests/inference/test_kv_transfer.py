@@ -7,6 +7,7 @@ import pytest
 from pdinference.api.names import Verification
 from pdinference.planning.transfer import Canary, Counted, TransferFacts
 from tests.inference.world import CR, OWNER, Json, World
+from tests.planning.memory.configs import LLAMA_8B
 
 
 @pytest.fixture
@@ -50,3 +51,12 @@ async def test_the_hardware_of_the_spec_decides_what_is_slow(
     world.transfer = TransferFacts("r1", Canary(Verification.OFF, "r1"), 300, counted)
     await world.reconcile()
     assert world.condition("KVTransfer")["reason"] == reason
+
+
+async def test_the_model_of_the_spec_decides_what_fp8_saves(document: Callable[..., Json]) -> None:
+    model = {"source": {"path": "/a"}, "architecture": {"config": LLAMA_8B}}
+    world = World(document(model=model, memoryPolicy="Warn"))
+    counted = Counted(1e6, complete=100, bytes=1e9, transfer_seconds=10, first_tokens=10, first_token_seconds=60)
+    world.transfer = TransferFacts("r1", Canary(Verification.OFF, "r1"), 300, counted)
+    await world.reconcile()
+    assert "moves 65,536 instead of 131,072 bytes" in world.condition("KVTransfer")["message"]

@@ -102,10 +102,11 @@ async def counts(world: World) -> dict[str, int]:
     return {name: workload["spec"]["replicas"] for name, workload in (await workloads(world)).items()}
 
 
-async def engine_pods(world: World) -> set[str]:
-    """The UIDs of all P and D pods, further nodes included."""
-    pods = (await world.api.get(POD.path(world.namespace)))["items"]
-    return {pod["metadata"]["uid"] for pod in pods if pod["metadata"]["labels"][names.LABEL_ROLE] != Role.ROUTER}
+async def engine_pods(world: World, revision: str | None = None) -> set[str]:
+    """The UIDs of all P and D pods, of one revision or of all; further nodes included."""
+    selector = f"{names.LABEL_ROLE}!={Role.ROUTER}" + (f",{names.LABEL_REVISION}={revision}" if revision else "")
+    pods = (await world.api.get(POD.path(world.namespace), labelSelector=selector))["items"]
+    return {pod["metadata"]["uid"] for pod in pods}
 
 
 async def scale(world: World, kind: Kind, name: str, count: int) -> None:

@@ -119,16 +119,6 @@ def test_pods_stop_in_order(resource: Make, kind: str, role: str) -> None:
     assert spec["terminationGracePeriodSeconds"] >= pre_stop + drain + ends
 
 
-@pytest.mark.parametrize(("drain", "seconds"), [(40, 10), (120, 30), (1200, 300)])
-def test_d_stays_for_requests_that_still_wait_in_p(resource: Make, drain: int, seconds: int) -> None:
-    def pre_stop(kind: str, role: str) -> Any:
-        (container,) = pod_spec(only(resource(rollout={"drainSeconds": drain}), kind, role))["containers"]
-        return container["lifecycle"]["preStop"]["sleep"]["seconds"]
-
-    assert pre_stop("Deployment", "decode") == seconds
-    assert pre_stop("StatefulSet", "parameter") == 10
-
-
 @pytest.mark.parametrize(("kind", "role"), WORKLOADS)
 def test_services_do_not_leak_into_the_environment(resource: Make, kind: str, role: str) -> None:
     assert pod_spec(only(resource(), kind, role))["enableServiceLinks"] is False

@@ -121,6 +121,15 @@ def test_the_numbers_of_a_path_that_is_full() -> None:
     assert "43 at a time" in message
 
 
+@pytest.mark.parametrize("found", [FULL, replace(LIGHT, bytes=10e9, transfer_seconds=20)], ids=["Saturated", "Slow"])
+def test_fp8_is_proposed_with_its_bytes_where_it_moves_fewer(found: Counted) -> None:
+    sized = replace(GPUS, token_bytes=131_072, fp8_token_bytes=65_536)
+    proposal = "With engine.kvCache.dtype: fp8 a prompt token moves 65,536 instead of 131,072 bytes. See "
+    assert proposal in of(after(facts(found), path=sized)).message
+    for path in (GPUS, replace(sized, token_bytes=65_536, fp8_token_bytes=None)):
+        assert "fp8" not in of(after(facts(found), path=path)).message
+
+
 def test_a_transport_is_inferred_only_between_gpus_and_from_enough_bytes() -> None:
     def transport(counted: Counted, path: Path) -> str:
         numbers = after(facts(counted), path=path).transfer

@@ -177,7 +177,7 @@ async def test_credentials_of_clients_stay_outside(world: Fleet) -> None:
 async def test_an_unusable_request_id_is_replaced(world: Fleet, sent: str) -> None:
     _, headers, _ = await world.post(headers={"X-Request-Id": sent})
     assert headers["X-Request-Id"] not in {"", sent}
-    assert world["d"].headers[0]["X-Request-Id"] == headers["X-Request-Id"]
+    assert world["d"].headers[0]["X-Request-Id"].startswith(headers["X-Request-Id"])
 
 
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"

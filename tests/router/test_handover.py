@@ -19,7 +19,9 @@ async def test_nixl_sends_what_p_returned_to_d() -> None:
     assert asked["do_remote_prefill"] is False
     assert prefill == {"prompt": "one two", "max_tokens": 1, "stream": False, "stop": ["x"]}
     assert decode == {"prompt": "one two", "max_tokens": 9, "stop": ["x"], "kv_transfer_params": PARAMS}
-    assert [one.headers[0]["X-Request-Id"] for one in world.engines.values()] == ["r1", "r1"]
+    at_p, at_d = (one.headers[0]["X-Request-Id"] for one in world.engines.values())
+    assert at_p == at_d
+    assert at_p.startswith("r1-")
     assert (headers["X-Request-Id"], headers["X-PDInference-Prefill"]) == ("r1", "parameter")
 
 
@@ -43,6 +45,26 @@ async def test_mooncake_names_the_transfer_and_where_it_comes_from(monkeypatch: 
     # P keeps the blocks only of a request that its length ended.
     assert all(body["ignore_eos"] and "stop" not in body for body in sent)
     assert "ignore_eos" not in world["d"].bodies[0]
+
+
+async def test_two_requests_with_one_id_of_a_client_have_ids_of_their_own() -> None:
+    """NixlPushConnector would give D the KV cache of either."""
+    async with fleet("p", "d") as world:
+        for _ in range(2):
+            assert (await world.post(headers={"X-Request-Id": "same"}))[0] == 200
+    first, second = (headers["X-Request-Id"] for headers in world["p"].headers)
+    assert [headers["X-Request-Id"] for headers in world["d"].headers] == [first, second]
+    assert first != second
+
+
+async def test_p_and_d_have_one_id_where_vllm_takes_it_from_the_body() -> None:
+    async with fleet("p", "d") as world:
+        for members in ({}, {"request_id": "same"}):
+            assert (await world.post(members, path="/v1/responses"))[0] == 200
+    first, second = (body["request_id"] for body in world["p"].bodies)
+    assert [body["request_id"] for body in world["d"].bodies] == [first, second]
+    assert first != second
+    assert first.startswith("resp_")
 
 
 async def test_a_prompt_handover_adds_nothing() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.validation import Problem, first_of, read
 from pdinference.checks.adapters import adapter_problems, adapter_warnings
+from pdinference.checks.api_servers import api_server_problems, api_server_warnings
 from pdinference.checks.batches import batch_problems
 from pdinference.checks.facts import Facts, adapters_of, facts_of
 from pdinference.checks.lora import lora_problems
@@ -87,6 +88,7 @@ def examine(document: Mapping[str, Any], settings: RenderSettings, known: Known 
 def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> Iterator[Problem]:
     yield from policy_problems(resource, settings)
     yield from option_problems(resource.spec)
+    yield from api_server_problems(resource.spec)
     yield from tokenizer_problems(resource.spec)
     yield from pair_problems(resource.spec)
     yield from batch_problems(resource.spec)
@@ -100,5 +102,6 @@ def _problems(resource: PDInference, facts: Facts, settings: RenderSettings) -> 
 
 def _warnings(resource: PDInference) -> Iterator[Problem]:
     yield from option_warnings(resource.spec)
+    yield from api_server_warnings(resource.spec)
     yield from risks(resource.spec)
     yield from route_warnings(resource.spec.router)

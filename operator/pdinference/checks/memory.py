@@ -23,6 +23,7 @@ from pdinference.planning.memory import (
     ways_out,
 )
 from pdinference.planning.memory.figures import GIB
+from pdinference.planning.memory.moved import moved
 
 _NO_FACTS = MemoryVerdict(None, f"The model's shape is not known. {ways_out.of_the_resource(ways_out.SHAPE)}")
 
@@ -62,6 +63,7 @@ def _judged(inputs: Inputs) -> MemoryVerdict:
         problems=found if refused else (),
         warnings=small if refused else (*found, *small),
         status=PlanStatus(**{role.value: _as_status(plan) for role, plan in plans.items()}),
+        moved=moved(inputs, plans[Role.DECODE]),
     )
 
 

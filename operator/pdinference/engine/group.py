@@ -8,21 +8,20 @@ from pdinference.api.names import Role
 from pdinference.engine import lifecycle
 from pdinference.engine.command import EnvironmentVariable, literal, pod_field_variable
 
-# The only entry point with --headless. The module is used because not every build has the `vllm` command.
-_PROGRAM = ("python3", "-m", "vllm.entrypoints.cli.main", "serve")
 _INDEX, _REVISION = "PDINFERENCE_POD_INDEX", "PDINFERENCE_REVISION"
 
 
-def group_program(name: str, node_rank: int, nodes: int) -> tuple[str, ...]:
+def group_program(program: tuple[str, ...], name: str, node_rank: int, nodes: int) -> tuple[str, ...]:
     """The program that runs vLLM on one node, and restarts all nodes of an instance together.
 
     Args:
+        program: The program that runs vLLM on a single node.
         name: Name of the PDInference.
         node_rank: vLLM's node rank. Node 0 serves requests.
         nodes: Number of nodes of the instance.
     """
     arguments = (node_rank, nodes, _leader(name), names.GROUP_PORT, lifecycle.PRE_STOP_SECONDS)
-    return ("python3", "-I", "-c", literal(group_script()), *map(str, arguments), *_PROGRAM)
+    return ("python3", "-I", "-c", literal(group_script()), *map(str, arguments), *program)
 
 
 def group_arguments(name: str, node_rank: int, nodes: int) -> tuple[str, ...]:

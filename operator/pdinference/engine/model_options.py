@@ -11,10 +11,20 @@ CHAT_TEMPLATE_MOUNT = "/etc/pdinference/chat-template"
 """Mount path of a ConfigMap with the chat template."""
 
 
+def model_reference(model: Model) -> str:
+    """The folder of the model in the pods, or its name on a hub. Neither starts with a dash."""
+    if folder := cached_path(model):
+        return folder
+    hub = model.source.hub
+    return hub.repository if hub else model_folder(model.source)
+
+
 def model_options(model: Model) -> dict[str, Any]:
-    """vLLM's options for the model."""
+    """vLLM's options for the model, apart from the model itself."""
+    hub = None if cached_path(model) else model.source.hub
     options = {
-        **_source_options(model),
+        "revision": hub.revision if hub else None,
+        "tokenizer-revision": hub.revision if hub else None,
         "dtype": model.dtype if model.dtype != "auto" else None,
         "quantization": model.quantization,
         "max-model-len": model.max_model_length,
@@ -48,15 +58,6 @@ def _needs_hub(model: Model) -> bool:
     adapters = model.lora.adapters if model.lora else []
     paths = [model.tokenizer or "/", *(adapter.path for adapter in adapters)]
     return any(not path.startswith("/") for path in paths)
-
-
-def _source_options(model: Model) -> dict[str, Any]:
-    source = model.source
-    if folder := cached_path(model):
-        return {"model": folder}
-    if hub := source.hub:
-        return {"model": hub.repository, "revision": hub.revision, "tokenizer-revision": hub.revision}
-    return {"model": model_folder(source)}
 
 
 def model_folder(source: ModelSource) -> str:

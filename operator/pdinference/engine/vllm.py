@@ -12,12 +12,13 @@ from pdinference.engine.connectors.registry import connector_of
 from pdinference.engine.devices import device_environment
 from pdinference.engine.group import group_arguments, group_environment, group_program
 from pdinference.engine.host_local import slot_environment
-from pdinference.engine.model_options import model_environment, model_options
+from pdinference.engine.model_options import model_environment, model_options, model_reference
 from pdinference.engine.options import default_options, engine_options, kv_cache_options, log_environment
 from pdinference.engine.parallel import parallel_environment, parallel_options
 
-# The module is used because not every build has the `vllm` command.
-_PROGRAM = ("python3", "-m", "vllm.entrypoints.openai.api_server")
+# `vllm serve`: the other entry point accepts `--api-server-count` and `--headless` without effect. The module is used
+# because not every build has the `vllm` command.
+_PROGRAM = ("python3", "-m", "vllm.entrypoints.cli.main", "serve")
 
 CACHE_MOUNT = "/cache"
 """The only writable folder besides /tmp, for downloads and compiled kernels."""
@@ -33,7 +34,8 @@ _DEFAULTS: dict[str, Any] = {
 def engine_command(resource: PDInference, role: Role, node_rank: int = 0, slot: Slot | None = None) -> Command:
     """The command of a vLLM of a role, on one node of an instance, or in one slot of a pod.
 
-    The user's options come first: vLLM's parser accepts abbreviations of options, and the last occurrence wins.
+    `vllm serve` wants the model before all options. The user's options come before those of the operator: vLLM's parser
+    accepts abbreviations of options, and the last occurrence wins.
     """
     own, connector = resource.spec.of(role), connector_of(resource.spec)
     connector_class = connector.own_class(resource, role)
@@ -53,7 +55,7 @@ def engine_command(resource: PDInference, role: Role, node_rank: int = 0, slot: 
     }
     command = Command(
         program=connector_class.program(_PROGRAM) if connector_class else _PROGRAM,
-        arguments=tuple(literal(argument) for argument in to_argv(options)),
+        arguments=tuple(literal(argument) for argument in (model_reference(resource.spec.model), *to_argv(options))),
         environment=tuple(_environment(resource, own, slot)),
     )
     return command if own.parallelism.nodes == 1 else _in_group(command, resource, own, node_rank)
@@ -64,7 +66,7 @@ def _in_group(command: Command, resource: PDInference, own: RoleSpec, node_rank:
     name, nodes = resource.metadata.name, own.parallelism.nodes
     known = {entry["name"] for entry in command.environment}
     return Command(
-        program=group_program(name, node_rank, nodes),
+        program=group_program(command.program, name, node_rank, nodes),
         arguments=(*command.arguments, *group_arguments(name, node_rank, nodes)),
         environment=(*command.environment, *(e for e in group_environment() if e["name"] not in known)),
     )

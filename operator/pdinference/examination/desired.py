@@ -1,7 +1,7 @@
 """The desired state of a stored resource: examined and rendered, or the errors of its spec."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -19,6 +19,7 @@ from pdinference.manifests import Rendered, RenderSettings, render
 from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.exposure import clients_authenticated
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
+from pdinference.planning.memory.moved import Moved
 from pdinference.planning.pinning import pinned
 from pdinference.planning.scaling.scale_spec import ScaleSpec
 from pdinference.planning.transfer import ON_CPU, Path
@@ -172,7 +173,7 @@ def compile_desired(record: ResourceRecord, settings: RenderSettings) -> tuple[D
         progress_deadline=timedelta(seconds=defaults.progress_deadline_seconds(spec)),
         sleeps_after=spec.scale_to_zero.after_seconds if spec.scale_to_zero else None,
         decode_computes_prompts=spec.router.when_no_prefill == "Serve",
-        transfer_path=_path(spec),
+        transfer_path=_path(spec, examination.memory.moved),
     )
     return desired, children
 
@@ -196,10 +197,11 @@ def _service(resource: PDInference) -> Service:
     )
 
 
-def _path(spec: Spec) -> Path | None:
+def _path(spec: Spec, moved: Sequence[Moved]) -> Path | None:
     """How the KV cache goes from P to D; None if it does not."""
     if not spec.transfers_kv:
         return None
+    as_it_is, in_fp8 = (*(each.token_bytes.value for each in moved), None, None)[:2]
     return Path(
         gpus="CPU" not in {spec.parameter.accelerator.type, spec.decode.accelerator.type},
         rdma=spec.transfer.rdma is not None,
@@ -208,6 +210,8 @@ def _path(spec: Spec) -> Path | None:
         reason=spec.transfer.path_reason,
         instances=1 if spec.host_local is None else spec.host_local.decode,
         parameter_instances=0 if spec.host_local is None else spec.host_local.parameter,
+        token_bytes=int(as_it_is) if as_it_is else None,
+        fp8_token_bytes=int(in_fp8) if in_fp8 else None,
     )
 
 

@@ -1,6 +1,7 @@
 """What a router pod reports of the KV transfer, and its counts over a window. The numbers of pods are untrusted."""
 
 import math
+from array import array
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
@@ -108,6 +109,8 @@ def _series(found: Sample) -> _Series:
 class TransferWindow:
     """The readings of one process of a router, from the newest back to one that is `WINDOW_S` older.
 
+    The readings are arrays of the time and the fields of `Counted`, which take a fifth of the memory of objects.
+
     Attributes:
         since: When the first reading of the process was taken.
         latest: The latest reading.
@@ -115,40 +118,47 @@ class TransferWindow:
 
     def __init__(self, first: TransferReading) -> None:
         self.since, self.latest = first.at, first
-        self._readings = deque([first], maxlen=_MOST)
+        self._readings = deque([_packed(first)], maxlen=_MOST)
 
     def add(self, reading: TransferReading) -> None:
         """Add a reading. If a counter decreased or vanished, it is of a new process."""
-        gap = reading.at - self._readings[-1].at
+        gap = reading.at - self._readings[-1][0]
         if gap > _LONGEST_S or _has_restarted(self.latest.counted, reading.counted):
             self._restart(reading)
             return
         self.latest = reading
         if gap < _SHORTEST_S:
             return
-        self._readings.append(reading)
-        while len(self._readings) > 2 and self._readings[1].at <= reading.at - WINDOW_S:
+        self._readings.append(_packed(reading))
+        while len(self._readings) > 2 and self._readings[1][0] <= reading.at - WINDOW_S:
             self._readings.popleft()
 
     @property
     def seconds(self) -> float:
         """Its length."""
-        return self._readings[-1].at - self._readings[0].at
+        return self._readings[-1][0] - self._readings[0][0]
 
     @property
     def counted(self) -> Counted:
         """The counts within it. A counter that appeared within it began at 0."""
-        first, last = self._readings[0].counted, self._readings[-1].counted
+        _, *first = self._readings[0]
+        _, *last = self._readings[-1]
         moved: dict[str, Any] = {
-            field: None if (now := getattr(last, field)) is None else now - (getattr(first, field) or 0.0)
-            for field in _FIELDS
+            field: None if math.isnan(now) else now - (0.0 if math.isnan(before) else before)
+            for field, before, now in zip(_FIELDS, first, last, strict=True)
         }
         return Counted(**moved)
 
     def _restart(self, first: TransferReading) -> None:
         self.since, self.latest = first.at, first
         self._readings.clear()
-        self._readings.append(first)
+        self._readings.append(_packed(first))
+
+
+def _packed(reading: TransferReading) -> "array[float]":
+    """The time and the counts; NaN in place of None, since no count is NaN."""
+    counts = (getattr(reading.counted, field) for field in _FIELDS)
+    return array("d", (reading.at, *(math.nan if count is None else count for count in counts)))
 
 
 def _has_restarted(before: Counted, now: Counted) -> bool:

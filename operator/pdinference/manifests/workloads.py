@@ -50,8 +50,6 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
     several = spec.parallelism.nodes > 1
     volumes = kv_volumes(resource, spec)
     disk = spec.kv_tiers.disk if spec.kv_tiers else None
-    drain = resource.spec.rollout.drain_seconds
-    pre_stop = lifecycle.pre_stop_seconds(role, drain)
     pod = fill(
         "engine-pod",
         labels=pod_labels(resource.metadata.name, role, spec.placement)
@@ -62,8 +60,8 @@ def engine_pod(resource: PDInference, role: Role, settings: RenderSettings, node
         capabilities={"drop": ["ALL"], **added_capabilities(rdma, settings.policy)},
         scheduling=engine_scheduling(resource, role, spec, node_rank),
         startup_seconds=defaults.startup_seconds(resource.spec),
-        pre_stop_seconds=pre_stop,
-        grace_seconds=lifecycle.grace_seconds(drain, pre_stop),
+        pre_stop_seconds=lifecycle.PRE_STOP_SECONDS,
+        grace_seconds=lifecycle.grace_seconds(resource.spec.rollout.drain_seconds),
         defaults=_defaults(resource.spec, role),
         cache_mount=CACHE_MOUNT,
         group=volume_group(volumes),

@@ -11,6 +11,8 @@ from multidict import CIMultiDict
 
 from pdinference.engine.connectors.handover import MEMBER, TransferParams
 
+REQUEST_ID: Final = "X-Request-Id"
+_ID_IN_BODY: Final = "/v1/responses"
 _BYTES_PER_TOKEN: Final = 4
 """Of English text in UTF-8. Loads of P are compared with each other, so only the ratio of two prompts matters."""
 
@@ -131,6 +133,15 @@ class Call:
         if not self.json:
             return self.body
         return msgspec.json.encode(self.members() | ({} if params is None else {MEMBER: params}))
+
+    def under(self, request_id: str) -> "Call":
+        """The same call under another request id. vLLM takes it from the header, or for one endpoint from the body."""
+        headers = self.headers.copy()
+        headers[REQUEST_ID] = request_id
+        call = replace(self, headers=headers)
+        return (
+            call if self.path != _ID_IN_BODY else call.changed({**self.members(), "request_id": f"resp_{request_id}"})
+        )
 
     def changed(self, members: Mapping[str, Any]) -> "Call":
         """The same call with these members, and no others."""

@@ -22,7 +22,7 @@ from pdinference.engine.connectors.handover import Handover, HandoverError
 from pdinference.loadmetrics.scraping.exposition import Exposition, Reading
 from pdinference.loadmetrics.scraping.fetch import Share
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
-from pdinference.router.calls import Call
+from pdinference.router.calls import REQUEST_ID, Call
 from pdinference.router.canary_prompts import NoPromptError, length, prompts
 from pdinference.router.dispatch import Dispatcher, RefusedError
 from pdinference.router.exchange import PodFailure, Stream, Whole, exchange
@@ -167,7 +167,7 @@ class Canary:
     async def _through(self, parameter: Pod, decode: Pod, body: Mapping[str, Any]) -> Distribution | None:
         """The answer through P and D."""
         record = Record(f"canary-{uuid4()}", self.telemetry)
-        headers = CIMultiDict({"X-Request-Id": record.request_id, "Content-Type": "application/json"})
+        headers = CIMultiDict({REQUEST_ID: record.request_id, "Content-Type": "application/json"})
         call = Call(_COMPLETIONS, msgspec.json.encode(body), json=True, split=True, headers=headers)
         prefilled = await self.dispatcher.prefill(self._handover, parameter, call, record)
         async with AsyncExitStack() as stack:

@@ -87,10 +87,12 @@ class Prefilled:
     Attributes:
         pod: The P pod that has the KV cache.
         params: With these, D reads it. None: D finds it by the prompt.
+        transfer: Id of the hand-over.
     """
 
     pod: Pod
     params: TransferParams | None
+    transfer: str
 
 
 @dataclass(slots=True)
@@ -177,6 +179,7 @@ class Dispatcher:
         if prefilled is not None:
             self._links.used(prefilled.pod, pod)
             params = prefilled.params
+            call = call.under(prefilled.transfer)
         with record.stage("first_token"), record.telemetry.metrics.decode_wait.one():
             sent = await stack.enter_async_context(
                 exchange(pod, self.session, call.tokens, stream=call.stream, reads=params is not None)
@@ -252,6 +255,7 @@ class Dispatcher:
         """
         with record.stage("prefill"):
             prefill = await self._prepared(handover, pod, record)
+            call = call.under(prefill.transfer)
             body = call.for_prefill(handover.to_prefill(prefill), handover.members)
             headers = call.headers.copy()
             headers["Content-Type"] = _JSON
@@ -263,17 +267,21 @@ class Dispatcher:
             raise RefusedError(answer)
         self.pods.worked(pod)
         record.prefilled(pod.observed.name)
-        return Prefilled(pod, handover.to_decode(prefill, _decoded(answer)))
+        return Prefilled(pod, handover.to_decode(prefill, _decoded(answer)), prefill.transfer)
 
     async def _prepared(self, handover: Handover, pod: Pod, record: Record) -> Prefill:
         """A hand-over from a P pod, with the engine that its bootstrap server names.
+
+        Its id is the request id at P and D. NixlPushConnector gives D the KV cache of the request of P with the same
+        id, whatever the prompt. A client may send one id twice, so it is only the beginning of this one.
 
         It is asked each time: vLLM in a container that starts again has another engine id, and D, which cannot find the
         earlier one, would compute all prompts without an error.
         """
         port = handover.bootstrap_port
+        transfer = f"{record.request_id}-{uuid4()}"
         if port is None:
-            return Prefill(record.request_id)
+            return Prefill(transfer)
         bootstrap = f"http://{pod.observed.address.rpartition(':')[0]}:{port}"
         async with exchange(pod, self.session, 0) as sent:
             answer = await sent.begin("GET", "/query", {}, None, url=bootstrap)
@@ -281,8 +289,7 @@ class Dispatcher:
             raise PodFailure("no_bootstrap_server")
         first: Any = next(iter(_decoded(answer).values()), {})  # of data-parallel ranks; P has one
         engine = str(first.get("engine_id") or "") if isinstance(first, dict) else ""
-        # The id is unique even if a client sends the same request id twice.
-        return Prefill(f"xfer-{uuid4()}", engine, bootstrap)
+        return Prefill(transfer, engine, bootstrap)
 
     def _decode_pods(self) -> list[Pod]:
         return self.pods.available(Role.DECODE)

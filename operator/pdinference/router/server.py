@@ -16,7 +16,7 @@ from multidict import CIMultiDict, MultiMapping
 
 from pdinference.router.activity import Activity
 from pdinference.router.bodies import Bodies, FullError
-from pdinference.router.calls import GET, POST, Call, MalformedError, read_call
+from pdinference.router.calls import GET, POST, REQUEST_ID, Call, MalformedError, read_call
 from pdinference.router.dispatch import Dispatcher, RefusedError, UnavailableError
 from pdinference.router.exchange import PodFailure, Stream, Whole, end_to_end, exchange
 from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
@@ -25,7 +25,6 @@ from pdinference.router.record import Record, Telemetry
 from pdinference.router.relay import Relay
 
 _LOG = logging.getLogger("pdinference.router.access")
-_REQUEST_ID: Final = "X-Request-Id"
 _LONGEST_ID: Final = 128
 _SESSION: Final = "X-Session-Id"
 _PREFILLED_BY: Final = "X-PDInference-Prefill"
@@ -234,7 +233,7 @@ class Front:
         ):
             try:
                 async with exchange(pod, self._dispatcher.session, 0) as sent:
-                    answer = await sent.begin("GET", request.path, {_REQUEST_ID: record.request_id}, None)
+                    answer = await sent.begin("GET", request.path, {REQUEST_ID: record.request_id}, None)
             except PodFailure:
                 continue
             if isinstance(answer, Whole):
@@ -259,7 +258,7 @@ def _call(request: web.Request, body: bytes, record: Record) -> Call:
     headers = end_to_end(request.headers)
     for name in _CREDENTIALS:
         headers.popall(name, None)
-    headers[_REQUEST_ID] = record.request_id
+    headers[REQUEST_ID] = record.request_id
     session = request.headers.get(_SESSION, "")[:_LONGEST_ID]
     return read_call(request.path, body, request.content_type, headers, session)
 
@@ -267,7 +266,7 @@ def _call(request: web.Request, body: bytes, record: Record) -> Call:
 def _from_pod(found: MultiMapping[str], record: Record) -> CIMultiDict[str]:
     """The headers of a pod's response, for the client."""
     headers = end_to_end(found)
-    headers[_REQUEST_ID] = record.request_id
+    headers[REQUEST_ID] = record.request_id
     return headers
 
 
@@ -279,7 +278,7 @@ def _headers(found: MultiMapping[str], record: Record) -> Mapping[str, str]:
 
 
 def _request_id(headers: Mapping[str, str]) -> str:
-    found = headers.get(_REQUEST_ID, "")
+    found = headers.get(REQUEST_ID, "")
     return found if 0 < len(found) <= _LONGEST_ID and found.isascii() and found.isprintable() else str(uuid4())
 
 
@@ -290,7 +289,7 @@ def _problem(status: int, message: str) -> dict[str, dict[str, str | int]]:
 
 
 def _error(status: int, message: str, record: Record) -> web.Response:
-    headers = {_REQUEST_ID: record.request_id}
+    headers = {REQUEST_ID: record.request_id}
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = _RETRY_AFTER_S
     if status == HTTPStatus.UNAUTHORIZED:

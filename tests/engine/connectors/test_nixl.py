@@ -26,7 +26,7 @@ def test_without_stages_d_pulls(resource: Make) -> None:
 @pytest.mark.parametrize("spec", [{}, {"parameter": STAGES}, {"transfer": {"connector": "Mooncake"}}])
 def test_vllm_has_the_class(resource: Make, spec: dict[str, Any]) -> None:
     for role in ENGINE_ROLES:
-        assert engine_command(resource(**spec), role).program == ("python3", "-m", "vllm.entrypoints.openai.api_server")
+        assert engine_command(resource(**spec), role).program[:2] == ("python3", "-m")  # without a launcher of ours
         assert "kv_connector_module_path" not in kv_transfer_config(resource(**spec), role)
 
 

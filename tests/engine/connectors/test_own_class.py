@@ -15,6 +15,7 @@ from pdinference.engine.vllm import engine_command
 from tests.engine.connectors.transfers import through
 
 Make = Callable[..., PDInference]
+VLLM = ["python3", "-m", "vllm.entrypoints.cli.main", "serve"]
 MODULE = "def tell(): print('told $(word)', flush=True)"
 SPAWNING = """
 import multiprocessing, sys
@@ -33,9 +34,9 @@ if __name__ == "__main__":
 def run(command: Command, *program: str, **environment: str) -> str:
     """Run a program in place of vLLM; what it prints."""
     launcher = [part.replace("$$", "$") for part in command.program]
-    assert launcher[-3:] == ["python3", "-m", "vllm.entrypoints.openai.api_server"]
+    assert launcher[-len(VLLM) :] == VLLM
     done = subprocess.run(
-        [sys.executable, *launcher[1:-3], *program],
+        [sys.executable, *launcher[1 : -len(VLLM)], *program],
         env=os.environ | environment,
         check=False,
         capture_output=True,
@@ -69,7 +70,7 @@ def test_a_second_start_in_the_same_pod_works_too(command: Command) -> None:
 
 def test_the_program_takes_the_place_of_the_launcher(command: Command) -> None:
     """So that it gets the kubelet's signals, and its exit code counts."""
-    launcher = [part.replace("$$", "$") for part in command.program[1:-3]]
+    launcher = [part.replace("$$", "$") for part in command.program[1 : -len(VLLM)]]
     process = subprocess.Popen(
         [sys.executable, *launcher, sys.executable, "-c", "import os; os._exit(os.getpid() % 251)"]
     )

@@ -48,6 +48,15 @@ def max_num_batched_tokens(spec: Spec, role: Role) -> int | None:
     return max(_BATCHED_TOKENS[role], own.max_num_seqs or spec.engine.max_num_seqs or 0)
 
 
+def api_servers(spec: Spec, role: Role) -> int | None:
+    """API server processes of an instance; None for vLLM's default of one.
+
+    With data parallelism, vLLM's default is one for each rank. But several do not complete their requests after SIGTERM
+    (docs/tuning.md, "API servers").
+    """
+    return 1 if spec.of(role).parallelism.data > 1 else None
+
+
 def startup_seconds(spec: Spec) -> int:
     """Maximum time, in seconds, for a P or D pod to become ready for the first time."""
     architecture = spec.model.architecture

@@ -10,6 +10,7 @@ from pdinference.checks.decode_room import MoreRoom, more_room
 from pdinference.planning.memory import Inputs, RolePlan, compare
 from pdinference.planning.memory.comparison.common_gpus import GPUPlan, common_gpu_plans
 from pdinference.planning.memory.comparison.result import Comparison
+from pdinference.planning.memory.moved import Moved, moved
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class Answer:
         """Changes that give D more room; empty if it has enough."""
         return more_room(self.inputs, self.plans[Role.DECODE])
 
+    @cached_property
+    def moved(self) -> tuple[Moved, ...]:
+        """What moves from P to D."""
+        return moved(self.inputs, self.plans[Role.DECODE])
+
     def as_json(self) -> dict[str, Any]:
         """JSON with every number as `{value, source, note}`. Names state the unit if it is bytes."""
         roles = {}
@@ -45,6 +51,7 @@ class Answer:
             "name": self.resource.metadata.name,
             "namespace": self.resource.metadata.namespace,
             "roles": roles,
+            "movedToDecode": [moved.as_json() for moved in self.moved],
             "unsplit": self.comparison.as_json(),
             "moreRoomOnDecode": [room.as_json() for room in self.rooms],
         }

@@ -13,6 +13,7 @@ from pdinference.cli.plan.answer import Answer
 from pdinference.cli.plan.comparison import comparison_lines
 from pdinference.cli.plan.figures import GIB, count, gib
 from pdinference.cli.plan.gpus import gpu_table
+from pdinference.cli.plan.moved import moved_lines
 from pdinference.planning.memory import Inputs, RolePlan, instance, least_memory, one_request, what_if
 
 _BAR = 64
@@ -35,8 +36,13 @@ def print_plan(answer: Answer, console: Console) -> None:
         for part in _role(role, plan, answer):
             console.print(part)
     console.print()
-    for part in comparison_lines(answer.comparison, answer.plans[Role.DECODE], answer.rooms):
-        console.print(_indented(part) if isinstance(part, str) else part)
+    decode = answer.plans[Role.DECODE]
+    for lines in (
+        moved_lines(answer.moved, decode.settings.max_length),
+        comparison_lines(answer.comparison, decode, answer.rooms),
+    ):
+        for part in lines:
+            console.print(_indented(part) if isinstance(part, str) else part)
 
 
 def _role(role: Role, plan: RolePlan, answer: Answer) -> Iterator[RenderableType]:

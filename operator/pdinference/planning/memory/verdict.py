@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from pdinference.api.v1alpha1 import PlanStatus
 from pdinference.api.validation import Problem
+from pdinference.planning.memory.moved import Moved
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class MemoryVerdict:
         problems: Models that do not fit, if the policy rejects them.
         warnings: Models that do not fit, if the policy allows them; a small KV cache of D.
         status: The plan's numbers; None without facts.
+        moved: The KV cache that moves from P to D; empty where none does, or without facts.
     """
 
     fits: bool | None
@@ -23,6 +25,7 @@ class MemoryVerdict:
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     status: PlanStatus | None = None
+    moved: tuple[Moved, ...] = ()
 
 
 NO_VERDICT = MemoryVerdict(None, "The memory plan waits for a valid resource.")

@@ -46,13 +46,13 @@ def _verified(numbers: TransferStatus, _path: Path) -> str:
     return f"A canary through P and D{_revision(numbers)} got the answer of P alone{_compared(numbers)}."
 
 
-def _saturated(numbers: TransferStatus, _path: Path) -> str:
+def _saturated(numbers: TransferStatus, path: Path) -> str:
     return (
         f"KV transfers are under way {_number(numbers.busy_percent)} % of the time, "
         f"{_number(numbers.concurrent_transfers)} at a time for each D pod. They carry "
         f"{_number(numbers.carried_gigabytes_per_second)} GB/s, and each one has "
         f"{_number(numbers.gigabytes_per_transfer)} GB. Requests wait for them before their first token."
-        f"{_transport(numbers)} {_see('saturated')}"
+        f"{_transport(numbers)}{_fewer_bytes(path)} {_see('saturated')}"
     )
 
 
@@ -62,7 +62,7 @@ def _slow(numbers: TransferStatus, path: Path) -> str:
         expected = f"{'RDMA' if path.rdma else 'NVLink'} should give more than the 5 GB/s"
     return (
         f"KV cache moves at {_number(numbers.gigabytes_per_second)} GB/s; {expected} of TCP between pods with GPUs."
-        f"{_transport(numbers)} {_see('slow')}"
+        f"{_transport(numbers)}{_fewer_bytes(path)} {_see('slow')}"
     )
 
 
@@ -125,6 +125,16 @@ def _compared(numbers: TransferStatus) -> str:
 
 def _transport(numbers: TransferStatus) -> str:
     return f" The speed suggests {numbers.inferred_transport}." if numbers.inferred_transport else ""
+
+
+def _fewer_bytes(path: Path) -> str:
+    """What FP8 would move; empty if it is in use, or unknown."""
+    if path.token_bytes is None or path.fp8_token_bytes is None:
+        return ""
+    return (
+        f" With engine.kvCache.dtype: fp8 a prompt token moves {path.fp8_token_bytes:,} instead of "
+        f"{path.token_bytes:,} bytes."
+    )
 
 
 def _number(number: float | None) -> str:
