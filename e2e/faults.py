@@ -13,12 +13,14 @@ from typing import Any
 from e2e.cluster import Cluster
 from e2e.cluster.cgroups import processes
 from e2e.cluster.commands import run
+from pdinference.api.engines import PodEngine
 from pdinference.api.names import ENGINE_PORT
 
 _ENGINE = b"VLLM::EngineCore"
 """The title that vLLM gives its process for the model (vllm/v1/engine/core.py)."""
 _PAUSE = b"/pause"
 """The process of a pod that has its network namespace and no container."""
+_PORT = b"--port="
 _TABLE = "fault"
 _ERRORS_PORT = 9999
 _ERRORS = Path(__file__).with_name("error_server.py")
@@ -49,6 +51,17 @@ def kill(cluster: Cluster, pod: dict[str, Any]) -> None:
     for pid in _containers(cluster, pod):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def kill_engine(cluster: Cluster, pod: dict[str, Any], engine: PodEngine) -> None:
+    """SIGKILL one of several engines of a pod.
+
+    Raises:
+        ValueError: The pod has no such process, or several.
+    """
+    # The launcher's words contain the commands of all engines.
+    (pid,) = (pid for pid in _containers(cluster, pod) if _ports_of(pid) == [engine.port])
+    os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager
@@ -145,6 +158,12 @@ def _of(cluster: Cluster, pod: dict[str, Any]) -> list[int]:
     return sorted(
         pid for pid in set(processes(cluster.spec)) if pod["metadata"]["uid"] in _read(pid, "cgroup").decode()
     )
+
+
+def _ports_of(pid: int) -> list[int]:
+    """The ports in the command line of an engine or a launcher."""
+    words = _command(pid).split(b"\0")
+    return [int(word.removeprefix(_PORT)) for word in words if word.startswith(_PORT)]
 
 
 def _command(pid: int) -> bytes:

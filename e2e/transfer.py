@@ -1,5 +1,6 @@
 """The proof that KV cache moved: what vLLM itself counted on P and on D."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -7,12 +8,13 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.kubectl import Kubectl
-from pdinference.api.names import ENGINE_PORT, LABEL_NAME, LABEL_ROLE, Role
+from pdinference.api.engines import engines_of
+from pdinference.api.names import ENGINE_ROLES, LABEL_NAME, LABEL_ROLE, Role
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """Counters of a P/D pair since its pods started, summed over pods.
+    """Counters of a P/D pair since its engines started, summed over engines.
 
     Attributes:
         computed_on_parameter: Prompt tokens whose KV cache P computed.
@@ -40,7 +42,7 @@ class Transfer:
 
 
 def transfer(kubectl: Kubectl, name: str) -> Transfer:
-    """Read the counters of all P and D pods of a PDInference."""
+    """Read the counters of all engines of a PDInference."""
     parameter = counters(kubectl, name, Role.PARAMETER)
     decode = counters(kubectl, name, Role.DECODE)
     # Who moves it counts it: D when it pulls, P when it pushes from pipeline stages.
@@ -58,12 +60,13 @@ def transfer(kubectl: Kubectl, name: str) -> Transfer:
 
 
 def counters(kubectl: Kubectl, name: str, role: Role) -> dict[str, float]:
-    """Samples summed over the pods of a role in which vLLM serves, by name and, where there is one, source."""
-    selector = f"{LABEL_NAME}={name},{LABEL_ROLE}={role}"
+    """Samples summed over the engines of a role that serve, by name and, where there is one, source."""
+    selector = f"{LABEL_NAME}={name},{LABEL_ROLE} in ({','.join(ENGINE_ROLES)})"
     totals: dict[str, float] = {}
     for pod in filter(_serves, kubectl.get("pods", "-l", selector)["items"]):
-        for sample, value in _scrape(kubectl, pod["metadata"]["name"]):
-            totals[sample] = totals.get(sample, 0) + value
+        for port in (engine.port for engine in engines_of(pod) if engine.role is role):
+            for sample, value in samples(kubectl, pod["metadata"]["name"], port):
+                totals[sample] = totals.get(sample, 0) + value
     return totals
 
 
@@ -73,13 +76,12 @@ def _serves(pod: dict[str, Any]) -> bool:
     return bool(started) and all(started) and "deletionTimestamp" not in pod["metadata"]
 
 
-def _scrape(kubectl: Kubectl, pod: str) -> list[tuple[str, float]]:
-    """Read a pod's metrics through its kubelet, which NetworkPolicies leave alone."""
-    with kubectl.port_forward(f"pod/{pod}", ENGINE_PORT) as url:
+def samples(kubectl: Kubectl, pod: str, port: int) -> Iterator[tuple[str, float]]:
+    """Read the metrics of an engine through its pod's kubelet, which NetworkPolicies leave alone."""
+    with kubectl.port_forward(f"pod/{pod}", port) as url:
         metrics = httpx.get(f"{url}/metrics", timeout=60, trust_env=False).raise_for_status().text
-    return [
-        (f"{sample.name}{{{source}}}" if (source := sample.labels.get("source")) else sample.name, sample.value)
-        for family in text_string_to_metric_families(metrics)
-        for sample in family.samples
-        if not sample.name.endswith(("_bucket", "_created"))
-    ]
+    for family in text_string_to_metric_families(metrics):
+        for sample in family.samples:
+            if not sample.name.endswith(("_bucket", "_created")):
+                source = sample.labels.get("source")
+                yield f"{sample.name}{{{source}}}" if source else sample.name, sample.value
