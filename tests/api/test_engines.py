@@ -44,6 +44,14 @@ def test_engines_with_containers_of_their_own_are_ready_each_by_itself() -> None
     )
 
 
+def test_no_engine_is_ready_on_a_node_that_stopped_reporting() -> None:
+    """The control plane then sets the pod's condition, and leaves the last states of the containers."""
+    pod = _pod(_container("decode-0", ("decode-0", 8000)), ready=("decode-0",))
+    assert [one.ready for one in engines_of(pod)] == [True]
+    pod["status"]["conditions"].append({"type": "ContainersReady", "status": "True"})
+    assert [one.ready for one in engines_of(pod)] == [False]
+
+
 def test_engines_of_one_container_share_its_state() -> None:
     launcher = _container("vllm", ("decode-0", 8000), ("decode-1", 8001), ("parameter-0", 8002), ("launcher", 8100))
     engines = engines_of(_pod(launcher, ready=("vllm",)))

@@ -86,7 +86,7 @@ def test_a_connector_that_cannot_move_the_state_is_named(document: Make) -> None
     lmcache = {"connector": "LMCache", "lmCache": {"remoteUrl": "lm://lmcache.cache.svc:65432"}}
     found = warnings(document, transfer=lmcache)
     assert found.keys() == {CONNECTOR}
-    assert "fails at start with it and LMCache. Use Nixl, or spec.mode: Aggregated." in found[CONNECTOR]
+    assert "fails at start with it and LMCache. Use Nixl or Mooncake, or set spec.mode: Aggregated." in found[CONNECTOR]
 
 
 @pytest.mark.parametrize("mode", ["Required", "Warn"])

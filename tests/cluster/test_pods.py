@@ -168,3 +168,45 @@ def test_a_restart_of_any_container_is_known_beside_its_count(kind: str) -> None
     assert found.problem is not None
     assert (found.restarted, found.problem.restarts) == (True, 2)
     assert not summary(**{kind: [container(state=waits)]}).restarted
+
+
+def shared(*states: dict[str, Any], **ports: dict[str, int]) -> PodSummary:
+    """A pod of D whose containers have these ports and states."""
+    labels = {names.LABEL_NAME: "x", names.LABEL_ROLE: "decode", names.LABEL_REVISION: "r"}
+    metadata = {"name": "d-0", "namespace": "ns", "uid": "u", "resourceVersion": "1", "labels": labels}
+    containers = [
+        {"name": name.replace("_", "-"), "ports": [{"name": port, "containerPort": at} for port, at in of.items()]}
+        for name, of in ports.items()
+    ]
+    record = pod_record(
+        {"metadata": metadata, "spec": {"containers": containers}, "status": {"containerStatuses": states}}
+    )
+    assert record is not None
+    return record.summary
+
+
+def test_the_engines_of_a_pod_have_their_own_problems() -> None:
+    crash = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 3}
+    up = {"name": "decode-0", "ready": True, "started": True, "restartCount": 1, "state": {"running": {}}}
+    down = {"name": "parameter-0", "ready": False, **crash}
+    found = shared(up, down, decode_0={"decode-0": 8000}, parameter_0={"parameter-0": 8001})
+    decode, parameter = found.engines
+    assert (decode.role, decode.port, decode.ready, decode.restarts, decode.problem) == ("decode", 8000, True, 1, None)
+    assert (parameter.role, parameter.port, parameter.ready, parameter.restarts) == ("parameter", 8001, False, 3)
+    assert parameter.problem is not None
+    assert (parameter.problem.container, parameter.problem.restarts) == ("parameter-0", 3)
+    assert [(one.name, one.engine, one.ready) for one in found.by_engine] == [
+        ("d-0", "decode-0", True),
+        ("d-0", "parameter-0", False),
+    ]
+
+
+def test_engines_of_one_container_have_one_problem() -> None:
+    crash = {"state": {"terminated": {"reason": "Error", "exitCode": 1}}}
+    found = shared({"name": "vllm", **crash}, vllm={"decode-0": 8000, "parameter-0": 8001})
+    assert [one.problem is not None and one.problem.exit_code for one in found.engines] == [1, 1]
+
+
+def test_an_ordinary_pod_of_d_is_one() -> None:
+    found = shared({"name": "vllm", "ready": True}, vllm={"http": 8000})
+    assert (found.engines, found.by_engine) == ((), (found,))

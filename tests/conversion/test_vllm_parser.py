@@ -48,7 +48,7 @@ NOTES = [
     "--cudagraph-capture-sizes 1 2 4 --load-format dummy",
 ]
 OF_OPERATOR = {"kv_transfer_config", "host", "port", "shutdown_timeout", "max_num_batched_tokens", "block_size"}
-OF_OPERATOR |= {"disable_access_log_for_endpoints", "revision", "tokenizer_revision"}
+OF_OPERATOR |= {"disable_access_log_for_endpoints", "revision", "tokenizer_revision", "api_server_count"}
 
 
 def parse(arguments: list[str]) -> dict[str, Any]:

@@ -157,4 +157,6 @@ class World:
         conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
         spec = body["spec"]["template"]["spec"]
         pod = {"metadata": {"name": name, "namespace": "ns", "labels": labels}, "spec": spec}
-        self.api.put(POD.path("ns", name), {**pod, "status": {"phase": "Running", "conditions": conditions}})
+        containers = [{"name": container["name"], "ready": ready} for container in spec["containers"]]
+        status = {"phase": "Running", "conditions": conditions, "containerStatuses": containers}
+        self.api.put(POD.path("ns", name), {**pod, "status": status})

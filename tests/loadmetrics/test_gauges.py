@@ -62,7 +62,7 @@ class Pods(Autoscaled):
             }
             status = {"phase": "Running", "podIP": "127.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
             self.cache.observe(POD, {"metadata": pod, "spec": {"containers": []}, "status": status}, deleted=False)
-            window = self.scraper._windows[namespace, f"{name}-{role}"]
+            window = self.scraper._windows[namespace, f"{name}-{role}", ""]
             for at, reading in ((self.now - 30, BEFORE), (self.now, AFTER)):
                 window.add(TimedReading(at, datetime.now(UTC), reading))
 

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from pdinference.api import names
 from pdinference.api.names import Role
 from pdinference.cluster.kinds import POD, SCALER, Owner
+from pdinference.loadmetrics.loads import Loads
 from pdinference.loadmetrics.metrics import ScrapeMetrics
 from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.scraping.scrape import Scraper
@@ -312,3 +313,27 @@ async def test_pods_that_are_gone_are_forgotten(pods: Pods, scraper: Scraper) ->
     await rounds(pods, scraper)
     assert scraper.pods(OWNER, Role.DECODE) == []
     assert scraper.kv_caches(OWNER, Role.DECODE) == {}
+
+
+async def test_each_engine_of_a_pod_is_read_and_the_load_is_that_of_pods(pods: Pods, scraper: Scraper) -> None:
+    """The target is that of one engine. An autoscaler counts pods."""
+    ports = [{"name": name, "containerPort": pods.port} for name in ("decode-0", "decode-1", "parameter-0")]
+    labels = names.role_selector("llama", Role.DECODE, "rev")
+    status = {
+        "phase": "Running",
+        "podIP": "127.0.0.1",
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "containerStatuses": [{"name": "vllm", "ready": True, "restartCount": 0}],
+    }
+    body = {
+        "metadata": {**pods.metadata("a"), "labels": labels},
+        "spec": {"containers": [{"name": "vllm", "ports": ports}]},
+        "status": status,
+    }
+    pods.cache.observe(POD, body, deleted=False)
+    await rounds(pods, scraper, 3)
+    assert pods.asked == 9
+    assert (len(scraper.pods(OWNER, Role.DECODE)), len(scraper.pods(OWNER, Role.PARAMETER))) == (2, 1)
+    assert scraper.kv_caches(OWNER, Role.PARAMETER) == {"a": KvCache(24, 128)}
+    loads = Loads(scraper, Policies(pods.cache), clock=lambda: pods.now)
+    assert loads.measured(OWNER, Role.DECODE, Signal.KV_USAGE).value == pytest.approx(22 / 23)

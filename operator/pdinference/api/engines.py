@@ -60,8 +60,8 @@ class PodEngine:
         port_name: Name of its port, which is unique in the pod.
         port: Port of its API.
         container: Container that it runs in.
-        ready: Whether it is ready as far as the kubelet knows: its pod if it is the only engine, else its container.
-            Engines that share a container have one state.
+        ready: Whether it is ready as far as Kubernetes knows: its pod if it is the only engine, else its container.
+            Engines that share a container have one state. None is ready on a node that is not reachable.
     """
 
     role: Role
@@ -78,7 +78,7 @@ def engines_of(pod: Json) -> tuple[PodEngine, ...]:
 
 def _several(pod: Json) -> tuple[PodEngine, ...]:
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    ready = {status["name"] for status in statuses if status.get("ready")}
+    ready = set() if _is_out_of_reach(pod) else {status["name"] for status in statuses if status.get("ready")}
     found: dict[str, PodEngine] = {}
     for container, port in _ports(pod):
         name = port.get("name") or ""
@@ -94,14 +94,24 @@ def _only(pod: Json) -> PodEngine:
         for container, port in _ports(pod)
         if container == ENGINE_CONTAINER and port.get("name") == ENGINE_PORT_NAME
     )
-    conditions = (pod.get("status") or {}).get("conditions") or ()
     return PodEngine(
         role=Role(pod["metadata"]["labels"][LABEL_ROLE]),
         port_name=ENGINE_PORT_NAME,
         port=next(ports, ENGINE_PORT),
         container=ENGINE_CONTAINER,
-        ready=any(one["type"] == "Ready" and one["status"] == "True" for one in conditions),
+        ready=_conditions(pod).get("Ready") == "True",
     )
+
+
+def _is_out_of_reach(pod: Json) -> bool:
+    """Whether the node of a pod has stopped reporting. The control plane then changes the pod's condition alone."""
+    conditions = _conditions(pod)
+    return conditions.get("ContainersReady") == "True" and conditions.get("Ready") == "False"
+
+
+def _conditions(pod: Json) -> dict[str, str]:
+    """The status of each condition, by type."""
+    return {one["type"]: one["status"] for one in (pod.get("status") or {}).get("conditions") or ()}
 
 
 def _ports(pod: Json) -> Iterator[tuple[str, Json]]:

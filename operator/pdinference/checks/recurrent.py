@@ -7,6 +7,7 @@ connectors without `SupportsHMA`, for which vllm/config/vllm.py disables the hyb
 from collections.abc import Iterator
 
 from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1.connectors import LIMITS
 from pdinference.api.validation import Problem
 from pdinference.checks.pair import variables_of
 from pdinference.planning.memory import ModelFacts
@@ -21,10 +22,13 @@ def recurrent_warnings(spec: Spec, facts: ModelFacts | None) -> Iterator[Problem
     if facts is None or not facts.recurrent or not spec.transfers_kv:
         return
     connector = spec.transfer.connector
-    if connector in ("LMCache", "SharedStorage"):
+    start = LIMITS[connector].recurrent
+    if start == "Refused":
+        others = [name for name, limits in LIMITS.items() if limits.recurrent != "Refused"]
         yield Problem(
             "spec.transfer.connector",
-            f"The model has {_STATE}. vLLM fails at start with it and {connector}. Use Nixl, or {_UNSPLIT}.",
+            f"The model has {_STATE}. vLLM fails at start with it and {connector}. Use {' or '.join(others)}, or set "
+            f"{_UNSPLIT}.",
         )
         return
     required = spec.transfer.verification == "Required"
@@ -34,8 +38,8 @@ def recurrent_warnings(spec: Spec, facts: ModelFacts | None) -> Iterator[Problem
         f"Models with {_STATE} were reported to answer wrongly after a KV transfer, without an error "
         f"(vLLM issue 52234). {remedy} {_UNSPLIT}.",
     )
-    if connector == "Nixl" and any(variables_of(spec, role).get(_LAYOUT) != "DS" for role in spec.engine_roles):
+    if start == "Layout" and any(variables_of(spec, role).get(_LAYOUT) != "DS" for role in spec.engine_roles):
         yield Problem(
             f"spec.engine.env.{_LAYOUT}",
-            f"The model has {_STATE}. With Nixl, vLLM fails at start unless this variable is DS. Set it.",
+            f"The model has {_STATE}. With {connector}, vLLM fails at start unless this variable is DS. Set it.",
         )

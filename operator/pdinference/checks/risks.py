@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1.connectors import LIMITS
 from pdinference.api.v1alpha1.roles.parameter import ParameterSpec
 from pdinference.api.v1alpha1.transfer import Transfer
 from pdinference.api.validation import Problem
@@ -37,7 +38,7 @@ def risks(spec: Spec) -> Iterator[Problem]:
 def path_risks(spec: Spec) -> Iterator[Problem]:
     """A warning if GPUs of P and D meet over TCP only, and the spec does not say that they shall."""
     gpus = all(spec.of(role).accelerator.type == "GPU" for role in ENGINE_ROLES)
-    direct, chosen = spec.transfer.connector in {"Nixl", "Mooncake"}, spec.transfer.path != "Auto"
+    direct, chosen = LIMITS[spec.transfer.connector].direct, spec.transfer.path != "Auto"
     if spec.transfers_kv and gpus and direct and not chosen and spec.host_local is None and spec.rdma is None:
         yield Problem(
             "spec.transfer.path",

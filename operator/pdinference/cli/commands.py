@@ -14,6 +14,7 @@ from pdinference.checks import BatchExamination, Examination, examine, examine_a
 from pdinference.cli.adapter_rules import adapter_rules_command
 from pdinference.cli.batch import batch_command
 from pdinference.cli.convert import convert_command
+from pdinference.cli.doctor.command import doctor_command
 from pdinference.cli.documents import documents, file_option, name_of, problems_told
 from pdinference.cli.explain.command import explain_command
 from pdinference.cli.history.commands import diff_command, history_command, undo_command
@@ -162,6 +163,7 @@ def _print_yaml(objects: Iterable[Any], **style: Any) -> None:
 
 main.add_command(plan_command)
 main.add_command(explain_command)
+main.add_command(doctor_command)
 main.add_command(history_command)
 main.add_command(diff_command)
 main.add_command(undo_command)

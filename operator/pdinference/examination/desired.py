@@ -209,6 +209,7 @@ def _path(spec: Spec, moved: Sequence[Moved]) -> Path | None:
         host_local=spec.host_local is not None,
         reason=spec.transfer.path_reason,
         instances=1 if spec.host_local is None else spec.host_local.decode,
+        parameter_instances=0 if spec.host_local is None else spec.host_local.parameter,
         token_bytes=int(as_it_is) if as_it_is else None,
         fp8_token_bytes=int(in_fp8) if in_fp8 else None,
     )
@@ -220,7 +221,7 @@ def _model(spec: Spec, rendered: Rendered) -> DesiredModel | None:
     hub = spec.model.source.hub
     what = f"{hub.repository} revision {_short(hub.revision)}" if hub else "The model"
     return DesiredModel(
-        rendered.model_job, spec.model.source.identity(), what, rendered.downloads_first, spec.prefill_role
+        rendered.model_job, spec.model.source.identity(), what, rendered.downloads_first, spec.prefill_pods
     )
 
 

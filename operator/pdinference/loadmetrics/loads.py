@@ -41,25 +41,29 @@ class Loads:
         if metric in LATENCY_METRICS:
             return measure_latency(metric, pods, now=self._clock())
         signal = Signal(metric)
-        return self._signal(signal, owner, pods, self._policies.policy(owner).get(role, {}).get(signal))
+        return self._signal(signal, owner, role, pods, self._policies.policy(owner).get(role, {}).get(signal))
 
     def known(self, owner: Owner, role: Role, targets: Mapping[Signal, float]) -> Iterator[tuple[str, float]]:
         """Name and value of each known metric of a role; `targets` has the target values per pod."""
         pods = self._scraper.pods(owner, role)
         for signal in Signal:
             with suppress(LoadUnavailableError):
-                yield signal, self._signal(signal, owner, pods, targets.get(signal)).value
+                yield signal, self._signal(signal, owner, role, pods, targets.get(signal)).value
         for kind, quantiles in _QUANTILES.items():
             with suppress(LoadUnavailableError):
                 found = measure_latencies(kind, pods, quantiles.values(), now=self._clock())
                 yield from zip(quantiles, (one.value for one in found), strict=True)
 
-    def _signal(self, signal: Signal, owner: Owner, pods: list[PodLoad], target: float | None) -> Measurement:
+    def _signal(
+        self, signal: Signal, owner: Owner, role: Role, pods: list[PodLoad], target: float | None
+    ) -> Measurement:
+        """The value for the pods of a role. The target is that of one engine, and an autoscaler counts pods."""
         upstream = self._upstream(owner) if signal is Signal.DECODE_LOAD else Upstream()
         found = measure(signal, pods, target=target, now=self._clock(), upstream=upstream)
         if not math.isfinite(found.value):
             raise LoadUnavailableError("the sum of the reported values is not a finite number")
-        return Measurement(min(max(0.0, found.value), _LARGEST), found.when)
+        value = found.value / self._scraper.engines_in_a_pod(owner, role)
+        return Measurement(min(max(0.0, value), _LARGEST), found.when)
 
     def _upstream(self, owner: Owner) -> Upstream:
         return Upstream(self._scraper.pods(owner, Role.PARAMETER), self._scraper.idle_token_seconds(owner))

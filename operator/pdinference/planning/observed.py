@@ -193,6 +193,28 @@ class PodProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedEngine:
+    """An engine of a pod that has several (the path HostLocal). Those in one container have one state.
+
+    Attributes:
+        name: Its name in the pod.
+        port: Port of its API.
+        ready: Whether its container is ready.
+        started: Whether its container has started, even if it does not respond any more.
+        restarts: Number of restarts of its container.
+        problem: The problem of the pod, without those of other engines.
+    """
+
+    role: Role
+    name: str
+    port: int
+    ready: bool
+    started: bool = False
+    restarts: int = 0
+    problem: PodProblem | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PodSummary:
     """A pod, reduced to what status messages and the roll-out need.
 
@@ -204,6 +226,8 @@ class PodSummary:
         has_model: Whether it found its model complete before vLLM started; only for P and D that check it.
         restarts: Number of restarts of its containers, without init containers.
         restarted: Whether any of its containers was restarted, init containers included.
+        engines: Its engines, if it is made to have several.
+        engine: Name of the only engine that this is about, in a pod with several.
     """
 
     name: str
@@ -220,6 +244,25 @@ class PodSummary:
     report: str = ""
     has_model: bool = False
     restarted: bool = False
+    engines: tuple[SharedEngine, ...] = ()
+    engine: str = ""
+
+    @property
+    def by_engine(self) -> tuple["PodSummary", ...]:
+        """The pod, or of one with several engines each of them as a pod. Their GPUs are counted at the whole pod."""
+        return tuple(map(self._of, self.engines)) or (self,)
+
+    def _of(self, engine: SharedEngine) -> "PodSummary":
+        return replace(
+            self,
+            role=engine.role,
+            ready=engine.ready,
+            restarts=engine.restarts,
+            gpus=0,
+            problem=engine.problem,
+            engines=(),
+            engine=engine.name,
+        )
 
     @property
     def gone(self) -> bool:

@@ -34,6 +34,7 @@ class Path:
         host_local: Whether P and D share pods.
         reason: Why they do or do not.
         instances: D instances of a pod.
+        parameter_instances: P instances of a pod that P and D share.
         token_bytes: Bytes of KV cache that move for each prompt token; None if unknown.
         fp8_token_bytes: The same with a KV cache in FP8; None if unknown, or if it is in a type of one byte.
     """
@@ -44,6 +45,7 @@ class Path:
     host_local: bool = False
     reason: str = ""
     instances: int = 1
+    parameter_instances: int = 0
     token_bytes: int | None = None
     fp8_token_bytes: int | None = None
 

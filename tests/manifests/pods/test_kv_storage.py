@@ -124,7 +124,7 @@ def test_the_router_may_connect_to_mooncakes_bootstrap_server(resource: Make) ->
     router, _ = only(r, "NetworkPolicy", "parameter")["spec"]["ingress"]
     assert [port["port"] for port in router["ports"]] == ["http", "kv-bootstrap"]
     router, _ = only(r, "NetworkPolicy", "decode")["spec"]["ingress"]
-    assert [port["port"] for port in router["ports"]] == ["http"]
+    assert [(port["port"], port["endPort"]) for port in router["ports"]] == [(8000, 8015)]
 
 
 def test_shared_storage_is_mounted_by_both_roles(resource: Make) -> None:

@@ -18,22 +18,27 @@ class Limits:
 
     Attributes:
         accelerators: GPU: GPUs only. Same: GPUs or CPUs, but the same type for P and D. Any: all combinations.
+        direct: Whether KV cache moves from P to D itself, and not through a server or a volume.
         several_nodes: Whether it finds the ranks of a P instance at more than one address.
         rank_shaped: Whether KV blocks have the shape of the rank that wrote them; P and D then need equal ranks.
         one_rank: Why D can have only one rank; empty if D can have several.
         one_step: Whether vLLM must compute a prompt in one step, starting at its first token.
         without_tiers: Why `kvTiers` cannot be combined with it; empty if they can.
         without_staged_tiers: Whether P cannot combine tiers and pipeline stages.
+        recurrent: Whether it moves the state of recurrent layers. Starts: vLLM starts. Layout: it starts with
+            `VLLM_SSM_CONV_STATE_LAYOUT=DS` only. Refused: it does not start.
         environment: The variables that the operator sets for it and rejects in `env`, each with the reason.
     """
 
     accelerators: Literal["GPU", "Same", "Any"] = "GPU"
+    direct: bool = True
     several_nodes: bool = False
     rank_shaped: bool = False
     one_rank: str = ""
     one_step: bool = False
     without_tiers: str = ""
     without_staged_tiers: bool = False
+    recurrent: Literal["Starts", "Layout", "Refused"] = "Starts"
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -45,14 +50,16 @@ LIMITS: dict[ConnectorName, Limits] = {
         several_nodes=True,
         # MultiConnector passes the addresses of all stages to each connector; vLLM's offloading rejects them.
         without_staged_tiers=True,
+        recurrent="Layout",
         environment={
             "VLLM_NIXL_SIDE_CHANNEL_HOST": "the operator sets it to the address of the pod",
             "VLLM_NIXL_SIDE_CHANNEL_PORT": _PORT,
         },
     ),
     "Mooncake": Limits(environment={"VLLM_MOONCAKE_BOOTSTRAP_PORT": _PORT}),
-    "LMCache": Limits(rank_shaped=True, without_tiers="LMCache has its own tiers"),
+    "LMCache": Limits(direct=False, rank_shaped=True, without_tiers="LMCache has its own tiers", recurrent="Refused"),
     "SharedStorage": Limits(
+        direct=False,
         accelerators="Same",
         rank_shaped=True,
         # example_connector.py names files by layer, so ranks would overwrite each other's files.
@@ -60,6 +67,7 @@ LIMITS: dict[ConnectorName, Limits] = {
         # It stores the tokens of one engine step, starting at the first token of the prompt.
         one_step=True,
         without_tiers="SharedStorage does not support them",
+        recurrent="Refused",
     ),
 }
 

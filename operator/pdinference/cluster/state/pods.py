@@ -1,15 +1,16 @@
 """State of a pod."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from pdinference.api import names
+from pdinference.api.engines import engines_of, runs_engines
 from pdinference.api.v1alpha1.conditions import NO_MODEL, UNSCHEDULABLE
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.state.devices import gpus_of
 from pdinference.cluster.state.records import PodRecord, version_of
-from pdinference.planning.observed import PREPARING_MODEL, PodProblem, PodSummary
+from pdinference.planning.observed import PREPARING_MODEL, PodProblem, PodSummary, SharedEngine
 from pdinference.planning.reported import plain
 
 Json = Mapping[str, Any]
@@ -56,14 +57,33 @@ def pod_record(body: Json) -> PodRecord | None:
             restarts=sum(container.get("restartCount", 0) for container in containers),
             gpus=gpus_of(body.get("spec") or {}) if role in names.ENGINE_ROLES else 0,
             problem=_problem(status),
+            engines=tuple(_shared_engines(body)) if role is names.Role.DECODE else (),
             restarted=any(container.get("restartCount", 0) for container in _containers(status)),
             has_model=any(_ended(container).get("exitCode") == 0 for container in _model_containers(status)),
             **(_runner_facts(metadata, status) if batch is not None else {}),
         ),
         address=status.get("podIP", ""),
         scales_to_zero=names.ANNOTATION_SCALES_TO_ZERO in (metadata.get("annotations") or {}),
-        started=any(c.get("name") == names.ENGINE_CONTAINER and c.get("started", False) for c in containers),
+        started=any(runs_engines(c.get("name", "")) and c.get("started", False) for c in containers),
     )
+
+
+def _shared_engines(body: Json) -> Iterator[SharedEngine]:
+    """The engines of a pod of the path HostLocal."""
+    engines = [engine for engine in engines_of(body) if engine.port_name != names.ENGINE_PORT_NAME]
+    status = body.get("status") or {}
+    states = {one["name"]: one for one in status.get("containerStatuses") or ()}
+    for engine in engines:
+        state = states.get(engine.container, {})
+        yield SharedEngine(
+            role=engine.role,
+            name=engine.port_name,
+            port=engine.port,
+            ready=engine.ready,
+            started=state.get("started", False),
+            restarts=state.get("restartCount", 0),
+            problem=_problem(status, others={one.container for one in engines} - {engine.container}),
+        )
 
 
 def _owner(namespace: str, batch: str | None, name: str | None) -> Owner | None:
@@ -82,14 +102,19 @@ def _runner_facts(metadata: Json, status: Json) -> dict[str, str]:
     }
 
 
-def _problem(status: Json) -> PodProblem | None:
-    """The first problem: not scheduled, a container with a waiting error, one that stopped, one still in creation."""
+def _problem(status: Json, others: Collection[str] = ()) -> PodProblem | None:
+    """The first problem: not scheduled, a container with a waiting error, one that stopped, one still in creation.
+
+    Args:
+        status: The pod's status.
+        others: Containers whose problems do not count.
+    """
     scheduled = _condition(status, "PodScheduled")
     if scheduled.get("status") == "False":
         return PodProblem(UNSCHEDULABLE, scheduled.get("message", ""))
     if status.get("phase") == "Failed" and status.get("reason"):
         return PodProblem(status["reason"], status.get("message", ""))
-    problems = list(_container_problems(status))
+    problems = [problem for problem in _container_problems(status) if problem.container not in others]
     return next((problem for problem in problems if problem.reason not in _HARMLESS), problems[0] if problems else None)
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from sys import intern
 from typing import Any
@@ -113,6 +113,7 @@ class PodRecord:
         address: Its IP address; empty until it has one.
         scales_to_zero: Whether it is a router pod of a resource with scaleToZero.
         started: Whether vLLM has started in the running container, even if it does not respond any more.
+        port: Port of vLLM, if it is that of one of several engines.
     """
 
     namespace: str
@@ -124,11 +125,19 @@ class PodRecord:
     address: str = ""
     started: bool = False
     scales_to_zero: bool = False
+    port: int | None = None
 
     @property
     def serves(self) -> bool:
         """Whether it gets requests, or did until it stopped responding."""
         return self.summary.ready or self.started
+
+    @property
+    def by_engine(self) -> tuple["PodRecord", ...]:
+        """The pod, or of one with several engines each of them as a pod."""
+        engines = zip(self.summary.engines, self.summary.by_engine, strict=False)
+        found = (replace(self, summary=one, started=engine.started, port=engine.port) for engine, one in engines)
+        return tuple(found) or (self,)
 
 
 def version_of(resource_version: str) -> int:

@@ -1,10 +1,14 @@
-"""Scrapes vLLM pods: those of autoscaled resources continuously, others once for the size of their KV cache."""
+"""Scrapes vLLM pods: those of autoscaled resources continuously, others once for the size of their KV cache.
+
+Each engine of a pod that has several (the path HostLocal) is a pod here.
+"""
 
 import logging
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Final
 
 from pdinference.api.names import ENGINE_PORT, ENGINE_ROLES, Role
@@ -35,7 +39,8 @@ _TIMEOUT_S: Final = 4.0
 _REST_ROUNDS: Final = 6
 """Interval, in rounds, for silent pods whose failures are costly."""
 
-_PodName = tuple[str, str]
+_PodName = tuple[str, str, str]
+"""Namespace, pod, and engine in a pod with several."""
 
 
 class Scraper:
@@ -117,24 +122,27 @@ class Scraper:
             found.append(PodLoad(window, expected=expected, counted=serving))
         return found
 
+    def engines_in_a_pod(self, owner: Owner, role: Role) -> int:
+        """Number of engines of a role in each pod that has any; the largest while pods differ."""
+        return max(Counter(pod.summary.name for pod in self._engine_pods(owner, role)).values(), default=1)
+
     def silent(self, owner: Owner) -> dict[Role, tuple[str, ...]]:
         """Names of ready pods that do not report the metrics of their role's autoscaler, by role."""
         return {
             role: tuple(
-                sorted(
-                    pod.summary.name
-                    for pod in self._engine_pods(owner, role)
-                    if pod.summary.ready and self._is_silent(pod)
-                )
+                sorted({pod.summary.name for pod in self._engine_pods(owner, role) if self._is_silently_ready(pod)})
             )
             for role in ENGINE_ROLES
         }
+
+    def _is_silently_ready(self, pod: PodRecord) -> bool:
+        return pod.summary.ready and self._is_silent(pod)
 
     def _is_silent(self, pod: PodRecord) -> bool:
         return self._windows[_name_of(pod)].failures >= _SILENT_AFTER or _name_of(pod) in self._missing_signals
 
     def kv_caches(self, owner: Owner, role: Role) -> dict[str, KvCache]:
-        """The known KV caches of a role's pods, by pod name."""
+        """The known KV caches of a role's pods, by pod name. Engines of one pod are alike."""
         return {
             pod.summary.name: cache
             for pod in self._engine_pods(owner, role)
@@ -152,15 +160,14 @@ class Scraper:
         return self._baselines.of_resource(owner) if Signal.DECODE_LOAD in policy else {}
 
     def _engine_pods(self, owner: Owner, role: Role) -> Iterator[PodRecord]:
-        for pod in self._cache.pods.owned_by(owner):
+        for pod in _engines(self._cache.pods.owned_by(owner)):
             summary = pod.summary
             if summary.role is role and _reports_load(summary):
                 yield pod
 
     def _scrape_targets(self, *, others: bool) -> Iterator[tuple[PodRecord, bool]]:
         """The pods to scrape, each with whether its resource is autoscaled."""
-        pods = [pod for _, pod in self._cache.pods.items()]
-        for pod in pods:
+        for pod in self._all():
             summary = pod.summary
             if pod.owner is None or summary.role not in ENGINE_ROLES or not _reports_load(summary):
                 continue
@@ -168,9 +175,12 @@ class Scraper:
             if scaled or (others and summary.ready and _name_of(pod) not in self._caches):
                 yield pod, scaled
 
+    def _all(self) -> list[PodRecord]:
+        return list(_engines(pod for _, pod in self._cache.pods.items()))
+
     def _forget_deleted_pods(self) -> None:
         """Remove the state of deleted pods, and the readings of replaced containers."""
-        live = {_name_of(pod): (pod.uid, pod.summary.restarts) for _, pod in self._cache.pods.items()}
+        live = {_name_of(pod): (pod.uid, pod.summary.restarts) for pod in self._all()}
         for name in self._windows.keys() - live.keys():
             del self._windows[name]
         for name, container in live.items():
@@ -194,7 +204,8 @@ class Scraper:
         try:
             found = Exposition()
             with self._metrics.seconds.time():
-                await fetch(pod.address, self._port, found.take, prefix=PREFIX, share=share, seconds=_TIMEOUT_S)
+                port = pod.port or self._port
+                await fetch(pod.address, port, found.take, prefix=PREFIX, share=share, seconds=_TIMEOUT_S)
             self._succeeded(pod, TimedReading(self._clock(), datetime.now(UTC), found.reading()))
         except UnreadableError as error:
             self._failed(pod, error)
@@ -256,5 +267,9 @@ def _reports_load(pod: PodSummary) -> bool:
     return pod.node_rank == 0 and not pod.gone and not pod.terminating
 
 
+def _engines(pods: Iterable[PodRecord]) -> Iterator[PodRecord]:
+    return chain.from_iterable(pod.by_engine for pod in pods)
+
+
 def _name_of(pod: PodRecord) -> _PodName:
-    return pod.namespace, pod.summary.name
+    return pod.namespace, pod.summary.name, pod.summary.engine

@@ -88,9 +88,15 @@ class StatusInputs:
         waits = limit is not None and limit.reason == LimitReason.GPU_BUDGET
         return max(workload.desired, self.minimums.get(role, 0)) if waits else workload.desired
 
+    @property
+    def shares_pods(self) -> bool:
+        """Whether P runs in the pods of D."""
+        return self.transfer_path is not None and self.transfer_path.host_local
+
     def current_pods(self, role: Role) -> list[PodSummary]:
-        """The role's pods of the target revision."""
-        return [pod for pod in self.pods if pod.role is role and pod.revision == self.target and not pod.gone]
+        """The role's pods of the target revision; each engine of those that have several."""
+        pods = (pod for pod in self.pods if pod.revision == self.target and not pod.gone)
+        return [one for pod in pods for one in pod.by_engine if one.role is role]
 
     def ready_leaders(self, role: Role, revision: str) -> int:
         """Number of ready pods of a role in a revision, without worker nodes."""
@@ -127,7 +133,8 @@ class StatusInputs:
 
     def _routed_to(self, *roles: Role) -> bool:
         """Whether a revision that gets requests has a ready pod of each of these roles, as far as its mode has them."""
-        live = [pod for pod in self.pods if pod.ready and not pod.terminating and pod.node_rank == 0]
+        pods = [one for pod in self.pods for one in pod.by_engine if not one.terminating and one.node_rank == 0]
+        live = [pod for pod in pods if pod.ready]
         routed = {pod.revision for pod in live if pod.role is Role.ROUTER} or {self.rollout.serving}
         return any(
             {pod.role for pod in live if pod.revision == revision}.issuperset(self._in_mode(revision, roles))
@@ -135,4 +142,5 @@ class StatusInputs:
         )
 
     def _in_mode(self, revision: str, roles: Iterable[Role]) -> set[Role]:
-        return set(roles) - ({Role.PARAMETER} if revision in self.aggregated else set())
+        shares = any(pod.revision == revision and pod.engines for pod in self.pods)
+        return set(roles) - ({Role.PARAMETER} if revision in self.aggregated and not shares else set())

@@ -12,6 +12,7 @@ from pdinference.planning.pod_diagnosis import Diagnosis
 from pdinference.planning.scaling.limited import LimitReason
 from pdinference.planning.status.inputs import StatusInputs
 from pdinference.planning.status.model import job_diagnosis
+from pdinference.planning.status.roles import role_status
 
 SCALED_TO_ZERO = "ScaledToZero"
 """Reason of a role for which the spec wants no pods."""
@@ -43,7 +44,7 @@ def listed(failures: Iterable[Failure]) -> str:
 def role_problem(inputs: StatusInputs, role: Role, counts: RoleStatus, previous: Status) -> Diagnosis | None:
     """Why the role has too few ready pods; None when it has enough, or the mode does not have it."""
     if role not in inputs.desired:
-        return None
+        return _of_shared_pods(inputs, role, counts, previous) if inputs.shares_pods else None
     if counts.desired == 0:
         return _without_pods(inputs, role)
     if counts.ready >= counts.desired:
@@ -56,13 +57,23 @@ def role_problem(inputs: StatusInputs, role: Role, counts: RoleStatus, previous:
     return _of_pods(inputs, role, counts, previous)
 
 
+def _of_shared_pods(inputs: StatusInputs, role: Role, counts: RoleStatus, previous: Status) -> Diagnosis | None:
+    """Why P has too few ready engines in the pods of D. Why there are too few pods, D says."""
+    if counts.ready >= counts.desired > 0:
+        return None
+    if any(not pod.ready and not pod.terminating for pod in inputs.current_pods(role)):
+        return _of_pods(inputs, role, counts, previous)
+    return role_problem(inputs, Role.DECODE, role_status(inputs, Role.DECODE), previous)
+
+
 def _of_pods(inputs: StatusInputs, role: Role, counts: RoleStatus, previous: Status) -> Diagnosis:
     """The diagnosis of the pods that are not ready."""
     found = pod_diagnosis.most_severe(inputs.current_pods(role), inputs.namespace)
     looping = _still_looping(inputs, role, counts, previous)
     if looping is not None and (found is None or found.reason not in FINAL_REASONS):
         return looping
-    count = f"{ROLE_WORDS[role]}: {counts.ready} of {counts.desired} pods ready."
+    what = "pods" if role in inputs.desired else "engines"
+    count = f"{ROLE_WORDS[role]}: {counts.ready} of {counts.desired} {what} ready."
     if found is not None:
         return Diagnosis(found.reason, f"{count} {found.message}")
     return Diagnosis("Starting", f"{count} {_missing(inputs, role, inputs.workloads.get(role))}")

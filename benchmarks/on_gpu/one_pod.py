@@ -1,0 +1,148 @@
+"""P and D as two containers of one pod, a GPU each: `python3 -m benchmarks.on_gpu.one_pod` (root, two GPUs, vLLM).
+
+The containers share the PID namespace and the network, and see both GPUs, as with `transfer.path: HostLocal`. They have
+their own mounts, IPC namespace, `/tmp` and `/dev/shm`, and run as user 65532 without capabilities. Prints the speed
+that vLLM counted, and what the GPUs sent over NVLink.
+"""
+
+import http.client
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.on_gpu import servers
+
+FOLDER: Final = Path("/srv/one_pod")
+"""Outside /tmp, of which each container has its own."""
+
+PORTS: Final = {"producer": 8100, "consumer": 8101}
+PROMPTS: Final = 20
+TOKENS: Final = 8000
+
+_USER: Final = 65532
+_POD: Final = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts"]
+_CONTAINER: Final = ["unshare", "--mount", "--ipc", "--cgroup"]
+_UNPRIVILEGED: Final = [
+    "setpriv",
+    f"--reuid={_USER}",
+    f"--regid={_USER}",
+    "--clear-groups",
+    "--bounding-set=-all",
+    "--inh-caps=-all",
+    "--no-new-privs",
+]
+_START: Final = 'mount -t tmpfs tmpfs /tmp && mount -t tmpfs tmpfs /dev/shm && exec "$0" "$@"'
+
+
+def _container(role: str, gpu: int) -> list[str]:
+    """The command line of P or D, with the environment that it adds."""
+    port = PORTS[role]
+    transfer = {"kv_connector": "NixlConnector", "kv_role": f"kv_{role}"}
+    cache = FOLDER / "cache"
+    environment = {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": gpu,
+        "VLLM_NIXL_SIDE_CHANNEL_PORT": port - 2500,
+        "UCX_TCP_TX_SEG_SIZE": "512k",
+        "UCX_TCP_RX_SEG_SIZE": "512k",
+        "VLLM_USE_FLASHINFER_SAMPLER": 0,
+        "HF_HUB_OFFLINE": 1,
+        "VLLM_NO_USAGE_STATS": 1,
+        "HOME": cache,
+        "USER": "vllm",
+        "VLLM_CACHE_ROOT": cache / "vllm",
+        "TRITON_CACHE_DIR": cache / "triton",
+        "TORCHINDUCTOR_CACHE_DIR": cache / "inductor",
+    }
+    vllm = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(FOLDER / "model"), "--load-format=dummy"]
+    vllm += [f"--host={servers.HOST}", f"--port={port}", f"--served-model-name={servers.MODEL}", "--dtype=bfloat16"]
+    vllm += ["--block-size=128", "--no-enable-prefix-caching", f"--kv-cache-memory-bytes={8 * 2**30}"]
+    vllm += ["--max-num-batched-tokens=8192", f"--kv-transfer-config={json.dumps(transfer)}"]
+    settings = [f"{name}={value}" for name, value in environment.items()]
+    return [*_CONTAINER, "sh", "-c", _START, *_UNPRIVILEGED, "env", *settings, *vllm]
+
+
+def _pod() -> None:
+    """The first process of the pod: starts both containers, and waits for their end."""
+    containers = []
+    for gpu, role in enumerate(PORTS):
+        with (FOLDER / f"{role}.log").open("wb") as log:
+            containers.append(subprocess.Popen(_container(role, gpu), stdout=log, stderr=log))
+    for container in containers:
+        container.wait()
+
+
+def _wait(role: str, seconds: float = 300) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            with urllib.request.urlopen(f"http://{servers.HOST}:{PORTS[role]}/health", timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.5)
+    raise SystemExit(f"{role} does not answer; its log:\n" + (FOLDER / f"{role}.log").read_text()[-6000:])
+
+
+def _complete(role: str, prompt: list[int], transfer: dict[str, Any]) -> dict[str, Any]:
+    body = {"model": servers.MODEL, "prompt": prompt, "max_tokens": 1, "kv_transfer_params": transfer}
+    connection = http.client.HTTPConnection(servers.HOST, PORTS[role], timeout=60)
+    connection.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
+    answer: dict[str, Any] = json.load(connection.getresponse())
+    connection.close()
+    return answer
+
+
+def _metric(name: str) -> float:
+    with urllib.request.urlopen(f"http://{servers.HOST}:{PORTS['consumer']}/metrics", timeout=5) as response:
+        lines = response.read().decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if re.match(rf"{name}[ {{]", line))
+
+
+def _nvlink_gigabytes() -> list[float]:
+    """What each GPU has sent over its links since the driver counts."""
+    report = subprocess.run(["nvidia-smi", "nvlink", "-gt", "d"], capture_output=True, text=True, check=True).stdout
+    gpus = re.split(r"^GPU \d+:.*$", report, flags=re.MULTILINE)[1:]
+    return [sum(int(kib) for kib in re.findall(r"Data Tx: (\d+) KiB", gpu)) * 1024 / 1e9 for gpu in gpus]
+
+
+def _measure() -> None:
+    before = _nvlink_gigabytes()
+    for _ in range(PROMPTS):
+        prompt = [random.randrange(3, 30000) for _ in range(TOKENS)]
+        remote = {"do_remote_decode": True, "do_remote_prefill": False}
+        answer = _complete("producer", prompt, remote)
+        _complete("consumer", prompt, answer["kv_transfer_params"])
+    moved = _metric("vllm:nixl_bytes_transferred_sum") / 1e9
+    seconds = _metric("vllm:nixl_xfer_time_seconds_sum")
+    failed = _metric("vllm:nixl_num_failed_transfers_total")
+    sent = [after - start for start, after in zip(before, _nvlink_gigabytes(), strict=True)]
+    print(f"vLLM: {moved:.1f} GB from P to D, {moved / seconds:.1f} GB/s, {failed:.0f} failed transfers")
+    print(f"NVLink: the GPUs sent {', '.join(f'{gigabytes:.1f}' for gigabytes in sent)} GB")
+
+
+def main() -> None:
+    """Start the pod, send the prompts, and end it."""
+    servers.write_model(FOLDER / "model")
+    (FOLDER / "cache").mkdir(exist_ok=True)
+    os.chown(FOLDER / "cache", _USER, _USER)
+    code = "from benchmarks.on_gpu import one_pod; one_pod._pod()"
+    pod = subprocess.Popen([*_POD, sys.executable, "-c", code], start_new_session=True)
+    try:
+        for role in PORTS:
+            _wait(role)
+        _measure()
+    finally:
+        os.killpg(pod.pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

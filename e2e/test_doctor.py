@@ -1,0 +1,68 @@
+"""`pdinference doctor --bandwidth` on real kubelets: pods like P and D, real NIXL, and nothing left of them."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from e2e.conftest import NAME, NAMESPACE, Serving
+from e2e.console import say
+from e2e.waiting import wait_until
+from pdinference.cli.doctor.bandwidth.jobs import LABEL_RUN
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+@contextmanager
+def doctor(serving: Serving, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The command as a user of the namespace starts it."""
+    program = str(Path(sys.executable).with_name("pdinference"))
+    place = ["--kubeconfig", str(serving.cluster.kubeconfig), "-n", NAMESPACE]
+    command = [program, "doctor", NAME, "--bandwidth", *words, *place]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def left(serving: Serving) -> list[str]:
+    """Names of the objects of all runs."""
+    found = serving.kubectl.get("pods,jobs,resourceclaimtemplates", "-l", LABEL_RUN)["items"]
+    return [f"{item['kind']} {item['metadata']['name']}" for item in found]
+
+
+def test_two_pods_measure_the_way_of_the_kv_cache_and_go(serving: Serving) -> None:
+    with doctor(serving, "-o", "json") as process:
+        output, errors = process.communicate(timeout=600)
+    assert output.startswith(b"{"), errors.decode()
+    report = json.loads(output)
+    problems = [finding for finding in report["findings"] if finding["result"] == "problem"]
+    assert not problems
+    assert process.returncode == 0
+    assert left(serving) == []
+    bandwidth = report["bandwidth"]
+    cases = {(case["direction"], case["atOnce"]): case for case in bandwidth["cases"]}
+    assert cases.keys() == {(direction, number) for direction in ("pull", "push") for number in (1, 4)}
+    for (direction, number), case in cases.items():
+        say(f"{direction}, {number} at once: {case['speed'] / 1e9:.2f} GB/s, first {case['first'] / 1e9:.2f}")
+        assert 1e7 < case["speed"] < 1e11, "plausible for TCP on one machine"
+        assert case["right"]
+    assert bandwidth["lanes"] == ["tcp/eth0"]
+    assert bandwidth["parameter"]["pidNamespace"] != bandwidth["decode"]["pidNamespace"]
+    assert bandwidth["parameter"]["dns"]
+    assert report["load"]["prompts"][0]["promptsPerSecond"] > 0, "the shape of the model is known"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_half_way_it_leaves_nothing(serving: Serving, number: signal.Signals) -> None:
+    with doctor(serving) as process:
+        wait_until("the pods to exist", lambda: len([one for one in left(serving) if "Pod" in one]) == 2, timeout=300)
+        process.send_signal(number)
+        assert process.wait(120) != 0
+    assert left(serving) == []

@@ -1,0 +1,74 @@
+"""What a measurement says about the way of the KV cache, and about the nodes of its pods."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from pdinference.api.names import Role
+from pdinference.cli.doctor.bandwidth.measure import Measurement
+from pdinference.cli.doctor.bandwidth.outcome import PodFacts
+from pdinference.cli.doctor.finding import Finding, ok, problem
+from pdinference.cli.doctor.way import Way, expected
+
+_RDMA_LANES: Final = ("rc", "dc", "ud", "ib")
+_LEAST: Final = {Way.TCP: 1.0, Way.RDMA: 5.0}
+"""GB/s below which KVTransfer is Slow (planning/status/transfer.py)."""
+_MEMLOCK: Final = (
+    "Set LimitMEMLOCK=infinity in the unit of the node's container runtime (docs/operations.md#rdma), and restart it."
+)
+
+
+def measured_findings(way: Way, measurement: Measurement) -> Iterator[Finding]:
+    """All findings of a measurement."""
+    found, nodes = measurement.measured, measurement.nodes
+    yield ok("nodes of the measurement", f"P on {nodes[Role.PARAMETER]}, D on {nodes[Role.DECODE]}.")
+    yield _speed(way, measurement)
+    if not all(case.right for case in found.cases):
+        yield problem(
+            "contents", "KV cache arrived wrong.", "Do not use this combination of NIXL, driver and hardware."
+        )
+    if found.lanes:
+        yield _transports(way, found.lanes)
+    for name, facts in (("P", found.parameter), ("D", found.decode)):
+        yield from _of_pod(way, name, facts)
+
+
+def _speed(way: Way, measurement: Measurement) -> Finding:
+    pull, push = (measurement.measured.speed(direction) for direction in ("pull", "push"))
+    usual = expected(way)
+    beside = f" {usual:g} GB/s were measured by this project when D pulls." if usual else ""
+    text = f"{pull:.2g} GB/s when D pulls, {push:.2g} GB/s when P pushes.{beside}"
+    if pull < _LEAST.get(way, 0.0):
+        return problem("bandwidth", text, "See docs/runbooks.md#slow.")
+    return ok("bandwidth", text)
+
+
+def _transports(way: Way, lanes: list[str]) -> Finding:
+    text = f"UCX chose {', '.join(lanes)}."
+    if way is Way.RDMA and not any(lane.startswith(_RDMA_LANES) for lane in lanes):
+        return problem(
+            "transports", text, "No RDMA transport is among them. Check transfer.rdma.netDevices and UCX_TLS."
+        )
+    return ok("transports", text)
+
+
+def _of_pod(way: Way, name: str, facts: PodFacts) -> Iterator[Finding]:
+    limit = "unlimited" if facts.memlock_bytes < 0 else f"{facts.memlock_bytes:,} bytes"
+    seen = (
+        f"{len(facts.nvidia_device_files)} NVIDIA device files, {len(facts.gpus)} GPUs, "
+        f"{len(facts.rdma_device_files)} RDMA device files, {len(facts.imex_channels)} IMEX channels, "
+        f"locked memory {limit}, {facts.pid_namespace}."
+    )
+    subject = f"pod in the place of {name}"
+    if way is Way.RDMA and not facts.rdma_device_files:
+        yield problem(
+            subject,
+            seen,
+            "The resource of transfer.rdma.resourceName gives no /dev/infiniband. Check its device plug-in.",
+        )
+    elif way is Way.RDMA and facts.memlock_bytes >= 0:
+        yield problem(subject, seen, _MEMLOCK)
+    else:
+        yield ok(subject, seen)
+    if not facts.dns:
+        remedy = "Check CoreDNS, and NetworkPolicies that limit egress. Pods of P with several nodes need DNS."
+        yield problem(f"DNS in the place of {name}", "kubernetes.default.svc has no address there.", remedy)

@@ -1,0 +1,157 @@
+"""Manifests of the Jobs that measure: pods like those of P and D, with another program.
+
+All objects of a run belong to the Job of P, which Kubernetes deletes by itself once it has ended. So nothing remains,
+even if the command is killed.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.cluster.client import Json
+from pdinference.cluster.kinds import JOB, RESOURCE_CLAIM_TEMPLATE
+from pdinference.engine.transfer_measurement import KVShape, measuring_program
+from pdinference.manifests.pods.devices import name_template
+
+LABEL_RUN: Final = f"{names.GROUP}/doctor"
+"""On all objects of a run."""
+AT_ONCE: Final = (1, 4)
+SECONDS: Final = 2.0
+_LIMIT_S: Final = 120
+"""Seconds that the measurement itself may take."""
+_GRACE_S: Final = 60
+"""Seconds after its timeout that the command has to read why pods did not start, before Kubernetes deletes them."""
+_KEPT_S: Final = 60
+"""Seconds until Kubernetes deletes a Job that has ended, if the command does not."""
+_NOT_OF_WORKLOADS: Final = frozenset({names.LABEL_MANAGED_BY, names.LABEL_REVISION, names.LABEL_POD_INDEX})
+"""Labels by which the operator, routers and workloads would take the pods for those of the resource."""
+_KEPT_VOLUMES: Final = ("emptyDir", "hostPath")
+_DROPPED: Final = frozenset(
+    {"ports", "startupProbe", "readinessProbe", "livenessProbe", "lifecycle", "envFrom", "args", "command"}
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measurement.
+
+    Attributes:
+        id: Random name of the run.
+        namespace: Where the pods run.
+        templates: Pod templates of P and D.
+        claims: `spec.devices` of their device claims.
+        shape: KV cache of a transfer.
+        gpu: Whether the KV cache is in the memory of GPUs.
+        port: Port of P's side channel.
+        timeout: Seconds for the measurement, with the start of the pods.
+    """
+
+    id: str
+    namespace: str
+    templates: Mapping[Role, Json]
+    claims: Mapping[Role, Json]
+    shape: KVShape
+    gpu: bool
+    port: int
+    timeout: int
+
+    @property
+    def selector(self) -> str:
+        """Selects all objects of the run."""
+        return f"{LABEL_RUN}={self.id}"
+
+    def name(self, role: Role) -> str:
+        """Name of a role's Job and claim template."""
+        return f"doctor-{self.id}-{role}"
+
+
+def job(run: Run, role: Role, *, peer: str = "", owner: Json | None = None) -> Json:
+    """The Job of a role.
+
+    Args:
+        run: The measurement.
+        role: P or D.
+        peer: Address of P's pod, for D.
+        owner: The Job of P, for D.
+    """
+    return {
+        "apiVersion": JOB.api_version,
+        "kind": JOB.name,
+        "metadata": _metadata(run, role, owner),
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": run.timeout + _GRACE_S,
+            "ttlSecondsAfterFinished": _KEPT_S,
+            "template": _pod(run, role, peer),
+        },
+    }
+
+
+def claim_template(run: Run, role: Role, owner: Json) -> Json:
+    """The template of the device claim of a role's pod."""
+    return {
+        "apiVersion": RESOURCE_CLAIM_TEMPLATE.api_version,
+        "kind": RESOURCE_CLAIM_TEMPLATE.name,
+        "metadata": _metadata(run, role, owner),
+        "spec": {"spec": {"devices": run.claims[role]}},
+    }
+
+
+def _metadata(run: Run, role: Role, owner: Json | None) -> Json:
+    metadata: Json = {"name": run.name(role), "namespace": run.namespace, "labels": {LABEL_RUN: run.id}}
+    if owner is not None:
+        identity = {"apiVersion": JOB.api_version, "kind": JOB.name}
+        metadata["ownerReferences"] = [{**identity, "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}]
+    return metadata
+
+
+def _pod(run: Run, role: Role, peer: str) -> Json:
+    """The pod: image, placement, devices, variables and labels of the real one, without its model."""
+    template = _of_this_run(copy.deepcopy(run.templates[role]))
+    labels = {k: v for k, v in template["metadata"]["labels"].items() if k not in _NOT_OF_WORKLOADS}
+    spec = template["spec"]
+    spec.pop("initContainers", None)
+    spec["volumes"] = [volume for volume in spec.get("volumes", ()) if any(kind in volume for kind in _KEPT_VOLUMES)]
+    volumes = {volume["name"] for volume in spec["volumes"]}
+    engine = next(c for c in spec["containers"] if c["name"] == names.ENGINE_CONTAINER)
+    spec["containers"] = [_container(engine, volumes, _program(run, peer))]
+    spec |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1}
+    pod = {"metadata": {"labels": {**labels, LABEL_RUN: run.id}}, "spec": spec}
+    name_template(pod, run.name(role))
+    return pod
+
+
+def _program(run: Run, peer: str) -> tuple[str, ...]:
+    limit = _LIMIT_S if peer else run.timeout  # P waits for the pod of D
+    return measuring_program(
+        run.shape, token=run.id, peer=peer, port=run.port, gpu=run.gpu, at_once=AT_ONCE, seconds=SECONDS, limit=limit
+    )
+
+
+def _container(engine: Json, volumes: set[str], program: tuple[str, ...]) -> Json:
+    kept = {field: value for field, value in engine.items() if field not in _DROPPED}
+    return kept | {
+        "command": list(program),
+        "env": [variable for variable in engine.get("env", ()) if _is_harmless(variable)],
+        "volumeMounts": [mount for mount in engine.get("volumeMounts", ()) if mount["name"] in volumes],
+    }
+
+
+def _is_harmless(variable: Json) -> bool:
+    """Whether a variable comes from the pod itself. Credentials from Secrets are not needed."""
+    return set(variable.get("valueFrom", ())) <= {"fieldRef", "resourceFieldRef"}
+
+
+def _of_this_run(part: Any) -> Any:
+    """The same, where pods are compared by run in place of the revision. So D's pod is placed near P's."""
+    if isinstance(part, list):
+        return [_of_this_run(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    found = {name: _of_this_run(value) for name, value in part.items()}
+    if names.LABEL_REVISION in (found.get("matchLabelKeys") or ()):
+        found["matchLabelKeys"] = [LABEL_RUN if key == names.LABEL_REVISION else key for key in found["matchLabelKeys"]]
+    return found

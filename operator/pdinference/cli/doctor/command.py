@@ -1,0 +1,95 @@
+"""The command `pdinference doctor`."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, Final
+
+import click
+
+from pdinference.cli.documents import documents
+from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.installation import installation
+from pdinference.manifests import RenderSettings
+
+if TYPE_CHECKING:
+    from pdinference.cli.doctor.report import Report
+    from pdinference.cluster.client import ApiServer, Json
+
+_PROBLEM: Final = 1
+
+
+@click.command("doctor")
+@click.argument("name", required=False)
+@click.option(
+    "-f",
+    "--file",
+    "source",
+    type=click.File(encoding="utf-8"),
+    help="File with one PDInference, instead of the stored one; - reads standard input.",
+)
+@click.option("--bandwidth", is_flag=True, help="Measure how fast KV cache moves between two pods like P and D.")
+@click.option(
+    "--timeout",
+    type=click.IntRange(10, 3600),
+    default=600,
+    show_default=True,
+    help="Seconds for --bandwidth, with the start of the pods.",
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@live_options
+@installation
+def doctor_command(
+    *,
+    name: str | None,
+    source: IO[str] | None,
+    bandwidth: bool,
+    timeout: int,
+    output: str,
+    live: Callable[[str], Live],
+    settings: RenderSettings,
+) -> None:
+    """Check whether the cluster has what the KV transfer of a PDInference needs.
+
+    Without NAME and FILE, the cluster in general is checked. What you may not read is reported as unknown, with the
+    missing right. Nothing is written, except with --bandwidth: then two Jobs run for some seconds, with the devices of
+    one P pod and one D pod, and are removed at the end.
+
+    The exit status is 1 if there is a problem, and 0 otherwise, also if something is unknown.
+    """
+    if name is not None and source is not None:
+        raise click.UsageError("Write NAME or -f FILE, not both.")
+    if bandwidth and name is None and source is None:
+        raise click.UsageError("--bandwidth needs the NAME of a PDInference, or -f FILE.")
+
+    async def work(api: "ApiServer", namespace: str) -> "Report":
+        from pdinference.cli.doctor.examination import examined  # noqa: PLC0415 - the client takes a second to import
+
+        which = name if source is None else _document(source, namespace)
+        return await examined(api, namespace, which, settings, timeout if bandwidth else None)
+
+    try:
+        report = live(name or "").do(work)
+    except asyncio.CancelledError:  # SIGTERM; the pods are gone
+        raise click.Abort from None
+    _print(report, output)
+    sys.exit(0 if report.healthy else _PROBLEM)
+
+
+def _document(source: IO[str], namespace: str) -> "Json":
+    found = documents(source, namespace)
+    if len(found) != 1:
+        raise click.ClickException(f"{source.name} holds {len(found)} PDInferences. Write a file with one.")
+    return found[0]
+
+
+def _print(found: "Report", output: str) -> None:
+    if output == "json":
+        json.dump(found.as_json(), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+        return
+    from pdinference.cli.doctor.text import print_report  # noqa: PLC0415 - the import of Rich is slow
+    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
+
+    print_report(found, plan_console())

@@ -1,0 +1,91 @@
+"""Examines a cluster, or one resource in it."""
+
+import secrets
+
+import click
+
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.cli.doctor.bandwidth.jobs import Run
+from pdinference.cli.doctor.bandwidth.measure import Measurement, MeasurementError, measure, missing_right
+from pdinference.cli.doctor.bandwidth.outcome import NoResultError
+from pdinference.cli.doctor.diagnosis import diagnose, report
+from pdinference.cli.doctor.facts import Subject
+from pdinference.cli.doctor.finding import Finding, problem, unknown
+from pdinference.cli.doctor.reading import read_facts
+from pdinference.cli.doctor.report import Report
+from pdinference.cli.doctor.subject import subject_of
+from pdinference.cli.doctor.way import Way, shape_of, way_of
+from pdinference.cli.documents import problems_told
+from pdinference.cluster.client import ApiServer, Json
+from pdinference.cluster.errors import ApiError
+from pdinference.cluster.kinds import RESOURCE
+from pdinference.engine.connectors.registry import connector_of
+from pdinference.manifests import RenderSettings
+
+
+async def examined(
+    api: ApiServer, namespace: str, which: str | Json | None, settings: RenderSettings, seconds: int | None
+) -> Report:
+    """Check a resource, or the cluster in general.
+
+    Args:
+        api: The API server.
+        namespace: Namespace of a stored resource, and of a manifest without one.
+        which: Name of a stored resource, or a manifest; None for the cluster in general.
+        settings: Settings of the operator's installation.
+        seconds: Longest duration of the measurement; None for no measurement.
+
+    Raises:
+        ApiError: The API server does not answer, or has no such resource.
+        ClickException: The resource is not valid, or cannot be measured.
+    """
+    subject = None if which is None else await _subject(api, namespace, which, settings)
+    run = None if subject is None or seconds is None else _run(subject, seconds)
+    findings = diagnose(await read_facts(api, namespace if subject is None else subject.namespace), subject)
+    if run is None:
+        return report(subject, findings)
+    measurement, failed = await _measured(api, run)
+    return report(subject, [*findings, *failed], measurement)
+
+
+async def _subject(api: ApiServer, namespace: str, which: str | Json, settings: RenderSettings) -> Subject:
+    stored = isinstance(which, str)
+    document = await api.get(RESOURCE.path(namespace, which)) if isinstance(which, str) else which
+    with problems_told(document, "the API server" if stored else "the file"):
+        return subject_of(document, settings, stored=stored)
+
+
+def _run(subject: Subject, seconds: int) -> Run:
+    spec = subject.resource.spec
+    if way_of(spec) in {Way.NONE, Way.OTHER}:
+        raise click.ClickException(
+            "--bandwidth measures NIXL. This resource moves no KV cache with the connector Nixl."
+        )
+    if spec.host_local is not None:
+        raise click.ClickException(
+            "--bandwidth measures between two pods. With the path HostLocal KV cache stays in one, and "
+            "status.transfer has what routers measured."
+        )
+    gpu = all(spec.of(role).accelerator.type == "GPU" for role in ENGINE_ROLES)
+    return Run(
+        id=secrets.token_hex(4),
+        namespace=subject.namespace,
+        templates=subject.templates,
+        claims=subject.claims,
+        shape=shape_of(subject.plan, gpu=gpu),
+        gpu=gpu,
+        port=connector_of(spec).ports(Role.PARAMETER)[0].number,
+        timeout=seconds,
+    )
+
+
+async def _measured(api: ApiServer, run: Run) -> tuple[Measurement | None, list[Finding]]:
+    """The measurement; without one, the finding that says why."""
+    try:
+        return await measure(api, run, lambda line: click.echo(line, err=True)), []
+    except (MeasurementError, NoResultError) as error:
+        return None, [problem("bandwidth", str(error), "See docs/doctor.md#if-the-measurement-fails.")]
+    except ApiError as error:
+        if (right := missing_right(error)) is None:
+            raise
+        return None, [unknown("bandwidth", right, "Ask for the rights in docs/doctor.md#rights.")]

@@ -1,0 +1,83 @@
+"""What the checks know of a cluster."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import PDInference
+from pdinference.api.v1alpha1.status import Status
+from pdinference.cluster.client import Json
+from pdinference.planning.memory import RolePlan
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A list of objects.
+
+    Attributes:
+        items: The objects.
+        unreadable: Why they could not be read; empty if they were.
+    """
+
+    items: tuple[Json, ...] = ()
+    unreadable: str = ""
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """A snapshot of the cluster, as far as the user may read it.
+
+    Attributes:
+        version: Version of Kubernetes, such as `v1.34.1`.
+        groups: API groups with their versions.
+        kinds: Plural names of the kinds in the operator's API group.
+        operators: The operator's Deployments.
+        webhooks: ValidatingWebhookConfigurations.
+        policies: NetworkPolicies of the namespace.
+    """
+
+    version: str = ""
+    groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    kinds: frozenset[str] = frozenset()
+    operators: Listing = Listing()
+    webhooks: Listing = Listing()
+    nodes: Listing = Listing()
+    device_classes: Listing = Listing()
+    slices: Listing = Listing()
+    policies: Listing = Listing()
+
+    def serves(self, group: str, version: str) -> bool:
+        """Whether the API server serves a version of a group."""
+        return version in self.groups.get(group, ())
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The resource that is checked.
+
+    Attributes:
+        templates: Pod templates of its workloads.
+        claims: `spec.devices` of the device claims of their pods.
+        plan: Memory plan of D; None while the model is unknown.
+        status: The stored status; None for a manifest.
+        generation: Generation of the stored spec.
+    """
+
+    resource: PDInference
+    templates: Mapping[Role, Json]
+    claims: Mapping[Role, Json]
+    plan: RolePlan | None = None
+    status: Status | None = None
+    generation: int = 0
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the resource."""
+        return self.resource.metadata.namespace
+
+    @property
+    def names_of_roles(self) -> Mapping[Role, str]:
+        """How findings call the pods of a workload."""
+        if self.resource.spec.host_local is not None:
+            return dict.fromkeys(self.templates, "P and D")
+        return {role: {Role.PARAMETER: "P", Role.DECODE: "D"}[role] for role in self.templates}

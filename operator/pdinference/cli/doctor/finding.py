@@ -1,0 +1,49 @@
+"""The result of one check."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Result(StrEnum):
+    """Result of a check."""
+
+    OK = "ok"
+    PROBLEM = "problem"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found.
+
+    Attributes:
+        subject: What was checked.
+        result: Whether it is as it should be.
+        found: What there is.
+        remedy: What to set or to do; empty if nothing.
+    """
+
+    subject: str
+    result: Result
+    found: str
+    remedy: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """All members."""
+        return {"subject": self.subject, "result": str(self.result), "found": self.found, "remedy": self.remedy}
+
+
+def ok(subject: str, found: str, remedy: str = "") -> Finding:
+    """A finding without a problem."""
+    return Finding(subject, Result.OK, found, remedy)
+
+
+def problem(subject: str, found: str, remedy: str) -> Finding:
+    """A finding with a problem, and what to do about it."""
+    return Finding(subject, Result.PROBLEM, found, remedy)
+
+
+def unknown(subject: str, found: str, remedy: str = "") -> Finding:
+    """What could not be checked."""
+    return Finding(subject, Result.UNKNOWN, found, remedy)

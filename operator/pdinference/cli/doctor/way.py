@@ -1,0 +1,214 @@
+"""The way of the KV cache that follows from a spec: its expected speed, and the load that it carries."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1.conditions import KV_TRANSFER
+from pdinference.api.v1alpha1.status import Status
+from pdinference.cli.doctor.facts import ClusterFacts, Listing, Subject
+from pdinference.cli.doctor.finding import Finding, ok, problem, unknown
+from pdinference.cli.doctor.matching import selects
+from pdinference.engine.connectors.nixl import Nixl
+from pdinference.engine.connectors.registry import connector_of
+from pdinference.engine.transfer_measurement import KVShape
+from pdinference.planning.condition_changes import find
+from pdinference.planning.memory import RolePlan
+from pdinference.planning.transfer import GIGA
+
+_PROMPTS: Final = (1_000, 8_000, 32_000)
+_LENGTH: Final = 8_000
+"""Prompt tokens of a measured transfer."""
+_MOST_BYTES: Final = 2**30
+_MOST_BYTES_ON_CPU: Final = 2**26
+_COMMON: Final = KVShape(regions=64, block_bytes=2**18, blocks=63)
+"""Llama-3.1-8B in bf16 with blocks of 128 tokens."""
+_BLOCKS: Final = 1024
+
+
+class Way(StrEnum):
+    """How KV cache gets from P to D."""
+
+    NONE = "none"
+    OTHER = "the connector's own"
+    CPU = "TCP between CPUs"
+    TCP = "TCP"
+    NVLINK = "NVLink in one pod"
+    RDMA = "RDMA"
+
+
+EXPECTED: Final = {Way.TCP: (3.2, 4.4), Way.NVLINK: (66.0, 83.0), Way.CPU: (0.8, 0.8)}
+"""GB/s that were measured (docs/tuning.md): D pulls, P pushes. RDMA was not measured."""
+
+
+def way_of(spec: Spec) -> Way:
+    """The way that a spec leads to."""
+    if not spec.transfers_kv:
+        return Way.NONE
+    if not isinstance(connector_of(spec), Nixl):
+        return Way.OTHER
+    if spec.transfer.rdma is not None:
+        return Way.RDMA
+    gpus = all(spec.of(role).accelerator.type == "GPU" for role in spec.engine_roles)
+    if not gpus:
+        return Way.CPU
+    return Way.TCP if spec.host_local is None else Way.NVLINK
+
+
+def expected(way: Way) -> float | None:
+    """Expected GB/s when D pulls; None if it was not measured."""
+    return EXPECTED[way][0] if way in EXPECTED else None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a way carries of prompts of one length.
+
+    Attributes:
+        tokens: Tokens of a prompt.
+        bytes: Their KV cache, of all ranks.
+        seconds: Duration of one transfer.
+        per_second: Transfers a second.
+    """
+
+    tokens: int
+    bytes: int
+    seconds: float
+    per_second: float
+
+    def as_json(self) -> dict[str, Any]:
+        """All members."""
+        return {
+            "promptTokens": self.tokens,
+            "bytes": self.bytes,
+            "seconds": self.seconds,
+            "promptsPerSecond": self.per_second,
+        }
+
+
+def loads(plan: RolePlan | None, speed: float | None) -> list[Load]:
+    """The load that a speed carries; empty while model or speed are unknown.
+
+    Args:
+        plan: Memory plan of D.
+        speed: GB/s.
+    """
+    token = None if plan is None else _bytes_per_token(plan)
+    if plan is None or token is None or not speed:
+        return []
+    longest = plan.settings.max_length or max(_PROMPTS)
+    lengths = sorted({min(length, longest) for length in _PROMPTS})
+    return [Load(n, n * token, n * token / speed / GIGA, speed * GIGA / n / token) for n in lengths]
+
+
+def shape_of(plan: RolePlan | None, *, gpu: bool) -> KVShape:
+    """The shape of the KV cache that one rank of D reads. Bounded, because pods need memory for several."""
+    rank = None if plan is None else plan.stage.kv_bytes_per_token.value
+    most = _MOST_BYTES if gpu else _MOST_BYTES_ON_CPU
+    if plan is None or not rank:
+        return KVShape(
+            _COMMON.regions, _COMMON.block_bytes, min(_COMMON.blocks, most // (_COMMON.regions * _COMMON.block_bytes))
+        )
+    regions = plan.stage.layers * (1 if plan.facts.mla else 2)
+    block = max(1, round(rank) * plan.settings.block_size // regions)
+    blocks = -(-_LENGTH // plan.settings.block_size)
+    return KVShape(regions, block, max(1, min(blocks, _BLOCKS, most // (block * regions))))
+
+
+def _bytes_per_token(plan: RolePlan) -> int | None:
+    rank = plan.stage.kv_bytes_per_token.value
+    return round(rank) * plan.settings.tensor if rank else None
+
+
+def way_findings(facts: ClusterFacts, subject: Subject) -> Iterator[Finding]:
+    """All checks of the way."""
+    way = way_of(subject.resource.spec)
+    yield _way(way, facts)
+    if way is not Way.NONE and subject.plan is None:
+        yield unknown(
+            "KV cache of a prompt",
+            "The model's shape is unknown.",
+            "Put the members of config.json into spec.model.architecture.config, or wait for the model Job.",
+        )
+    if subject.status is not None and way is not Way.NONE:
+        yield _observed(subject.status)
+    yield from _egress(facts.policies, subject)
+
+
+def _way(way: Way, facts: ClusterFacts) -> Finding:
+    if way is Way.NONE:
+        return ok("way of the KV cache", "spec.mode is Aggregated: no KV cache moves.")
+    if way is Way.OTHER:
+        return ok("way of the KV cache", "The connector is not Nixl. Its speed is not known here.")
+    if way is Way.CPU:
+        return ok("way of the KV cache", "TCP between CPUs: 0.7 to 0.9 GB/s on two busy cores (docs/tuning.md).")
+    if way is Way.NVLINK:
+        return ok(
+            "way of the KV cache",
+            "NVLink within a pod (transfer.path HostLocal): 66 GB/s when D pulls, if NVLink joins the GPUs of a pod "
+            "(docs/tuning.md). `nvidia-smi topo -m` on the node shows it.",
+        )
+    if way is Way.RDMA:
+        return ok(
+            "way of the KV cache",
+            "RDMA. It was not measured by this project; it should give more than the 5 GB/s from which on "
+            "KVTransfer is not Slow.",
+            "--bandwidth measures it.",
+        )
+    offered = sorted(
+        {
+            resource
+            for node in facts.nodes.items
+            for resource in (node.get("status") or {}).get("allocatable") or {}
+            if "/" in resource and "rdma" in resource
+        }
+    )
+    rdma = f"transfer.rdma, nodes offer {', '.join(offered[:4])}" if offered else "transfer.rdma, if the hosts have it"
+    return problem(
+        "way of the KV cache",
+        "TCP between pods with GPUs, also on one host: 3.2 GB/s when D pulls (docs/tuning.md).",
+        f"Set transfer.path: HostLocal, if one host has the GPUs of P and D; or {rdma}. Otherwise compare with "
+        "spec.mode: Aggregated (docs/p-d-or-not.md).",
+    )
+
+
+def _observed(status: Status) -> Finding:
+    """What routers and vLLM measured under real load."""
+    name, numbers = "status.transfer", status.transfer
+    condition = find(status.conditions, KV_TRANSFER)
+    if condition is None or numbers is None:
+        return unknown(name, "The routers have reported nothing yet.")
+    speed, busy = numbers.gigabytes_per_second, numbers.busy_percent
+    measured = (
+        "" if speed is None else f" At least {speed:g} GB/s while transfers are under way, {busy or 0} % of the time."
+    )
+    text = f"KVTransfer is {condition.status} ({condition.reason}).{measured}"
+    if condition.status == "False":
+        return problem(name, text, condition.message)
+    return ok(name, text) if condition.status == "True" else unknown(name, text)
+
+
+def _egress(policies: Listing, subject: Subject) -> Iterator[Finding]:
+    """NetworkPolicies of others that limit what P and D may connect to."""
+    if policies.unreadable:
+        yield unknown("NetworkPolicies", policies.unreadable)
+        return
+    limiting = [
+        policy["metadata"]["name"]
+        for policy in policies.items
+        if "Egress" in (policy["spec"].get("policyTypes") or ())
+        and any(
+            selects(policy["spec"].get("podSelector") or {}, template["metadata"]["labels"])
+            for template in subject.templates.values()
+        )
+    ]
+    if limiting:
+        yield unknown(
+            "NetworkPolicies",
+            f"{', '.join(limiting[:4])} limit egress of P or D. Their rules are not evaluated here.",
+            "Allow all ports between P and D, and DNS. --bandwidth tries it.",
+        )
+    else:
+        yield ok("NetworkPolicies", "None limits egress of P or D.")

@@ -1,0 +1,59 @@
+"""The program of two pods that measure how fast KV cache moves between them (engine/scripts/measure_transfer.py)."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from pdinference.engine.command import literal
+
+
+@dataclass(frozen=True)
+class KVShape:
+    """The shape of KV cache, as D reads it from one rank of P.
+
+    Attributes:
+        regions: Pieces of memory: K and V of each layer.
+        block_bytes: Bytes of a block of one region.
+        blocks: Blocks of a transfer.
+    """
+
+    regions: int
+    block_bytes: int
+    blocks: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a transfer."""
+        return self.regions * self.block_bytes * self.blocks
+
+
+def measuring_program(
+    shape: KVShape, *, token: str, peer: str, port: int, gpu: bool, at_once: Sequence[int], seconds: float, limit: float
+) -> tuple[str, ...]:
+    """The program with its settings.
+
+    Args:
+        shape: What a transfer moves.
+        token: Shared by the two pods.
+        peer: Address of the pod in the place of P; empty for that pod itself.
+        port: Where that pod listens.
+        gpu: Whether the KV cache is in the memory of a GPU.
+        at_once: Numbers of simultaneous transfers.
+        seconds: Duration of the measurement for each direction and number.
+        limit: Seconds until the program gives up.
+    """
+    settings = {
+        "token": token,
+        "peer": peer,
+        "port": port,
+        "gpu": gpu,
+        "regions": shape.regions,
+        "block": shape.block_bytes,
+        "blocks": shape.blocks,
+        "atOnce": list(at_once),
+        "seconds": seconds,
+        "limit": limit,
+    }
+    script = files("pdinference.engine").joinpath("scripts/measure_transfer.py").read_text(encoding="utf-8")
+    return ("python3", "-I", "-c", literal(script), literal(json.dumps(settings)))

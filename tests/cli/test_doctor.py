@@ -1,0 +1,50 @@
+"""`pdinference doctor`: its options, and what it prints. tests/integration/test_doctor.py has a real API server."""
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from pdinference.cli import main
+from pdinference.cli.doctor.finding import ok, problem, unknown
+from pdinference.cli.doctor.report import Report
+from pdinference.cli.doctor.text import print_report
+from tests.cli.kubeconfig import KUBECONFIG
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--bandwidth",), "--bandwidth needs the NAME of a PDInference, or -f FILE."),
+        (("llama", "-f", "-"), "Write NAME or -f FILE, not both."),
+    ],
+)
+def test_wrong_options_are_refused(words: tuple[str, ...], message: str) -> None:
+    result = CliRunner().invoke(main, ["doctor", *words])
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_a_cluster_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG, encoding="utf-8")
+    result = CliRunner().invoke(main, ["doctor", "--kubeconfig", str(kubeconfig)])
+    assert result.exit_code == 1
+    assert "the API server does not answer" in result.output
+
+
+def test_a_problem_makes_the_report_unhealthy_and_what_is_unknown_does_not() -> None:
+    findings = (ok("a", "fine"), unknown("b", "not known"))
+    assert Report(None, findings).as_json()["healthy"]
+    assert not Report(None, (*findings, problem("c", "wrong", "do it"))).as_json()["healthy"]
+
+
+def test_findings_are_printed_with_their_remedies_and_without_markup() -> None:
+    text = StringIO()
+    console = Console(file=text, width=120)
+    print_report(Report(None, (ok("[red]a", "fine"), problem("c", "wrong", "do it"))), console)
+    assert "[red]a" in text.getvalue()
+    assert "do it" in text.getvalue()
+    assert "1 problems, 0 unknown, 1 ok" in text.getvalue()
