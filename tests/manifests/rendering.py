@@ -7,6 +7,13 @@ from pdinference.api.v1alpha1 import PDInference
 from pdinference.manifests import Manifest, RenderSettings, render
 from tests.conftest import allowing
 
+METRICS_PORTS: dict[str, dict[str, Any]] = {
+    "llama-router": {"port": "metrics"},
+    "llama-parameter": {"port": "http"},
+    "llama-decode": {"port": 8000, "endPort": 8015},
+}
+"""Where metrics are read, by NetworkPolicy. D's pods may have several engines."""
+
 POLICY = allowing("/data/llama", writable=["/data/kv"], routerImages=["registry.example/*"])
 SETTINGS = RenderSettings(router_image="registry.example/router:1", policy=POLICY)
 

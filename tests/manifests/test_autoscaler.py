@@ -11,6 +11,7 @@ from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.manifests import Manifest, RenderSettings, render
 from pdinference.manifests.autoscaler import scalers
 from pdinference.planning.scaling.presets import PRESETS
+from tests.manifests.rendering import METRICS_PORTS
 
 Make = Callable[..., PDInference]
 SETTINGS = RenderSettings()
@@ -136,8 +137,7 @@ def test_the_operator_may_read_metrics_where_it_runs_in_a_pod(resource: Make) ->
     policies = [o for o in render(resource(), settings).objects if o["kind"] == "NetworkPolicy"]
     for policy in policies:
         rule = policy["spec"]["ingress"][-1]
-        port = "metrics" if policy["metadata"]["name"] == "llama-router" else "http"
-        assert rule["ports"] == [{"port": port, "protocol": "TCP"}]
+        assert rule["ports"] == [METRICS_PORTS[policy["metadata"]["name"]] | {"protocol": "TCP"}]
         (peer,) = rule["from"]
         assert peer["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "system"}
         assert peer["podSelector"]["matchLabels"] == {"app": "operator"}

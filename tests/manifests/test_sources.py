@@ -16,6 +16,7 @@ from pdinference.planning.scaling.gauges import adapter_rules
 from pdinference.planning.scaling.presets import PRESETS
 from pdinference.planning.scaling.signals import METRICS
 from tests.conftest import Golden
+from tests.manifests.rendering import METRICS_PORTS
 
 Make = Callable[..., PDInference]
 GOLDEN = Path(__file__).parent / "golden" / "scaled-objects.yaml"
@@ -202,6 +203,5 @@ def test_prometheus_may_read_metrics_if_its_namespace_is_set(resource: Make) -> 
     assert len(policies) == 3
     for policy in policies:
         rule = policy["spec"]["ingress"][-1]
-        port = "metrics" if policy["metadata"]["name"] == "llama-router" else "http"
-        assert rule["ports"] == [{"port": port, "protocol": "TCP"}]
+        assert rule["ports"] == [METRICS_PORTS[policy["metadata"]["name"]] | {"protocol": "TCP"}]
         assert rule["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
