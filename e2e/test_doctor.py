@@ -23,7 +23,8 @@ def doctor(serving: Serving, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     """The command as a user of the namespace starts it."""
     program = str(Path(sys.executable).with_name("pdinference"))
     place = ["--kubeconfig", str(serving.cluster.kubeconfig), "-n", NAMESPACE]
-    command = [program, "doctor", NAME, "--bandwidth", *words, *place]
+    # A test run in the background ignores SIGINT, and so would its children.
+    command = ["env", "--default-signal=INT", program, "doctor", NAME, "--bandwidth", *words, *place]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             yield process

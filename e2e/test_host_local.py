@@ -147,9 +147,9 @@ def test_p_dies_alone_in_its_container_and_d_serves_on(serving: Serving) -> None
 @pytest.mark.usefixtures("devices")
 def test_the_launcher_starts_each_engine_again_by_itself(serving: Serving) -> None:
     move(serving, launched(serving))
+    expect_a_transfer(serving)
     expect_no_loss_from_the_death_of(serving, "parameter-0", "decode-1")
     assert restarts(serving) == {"vllm": 0}
-    expect_a_transfer(serving)
 
 
 def test_p_and_d_move_apart_again_and_no_request_fails(serving: Serving) -> None:
