@@ -129,7 +129,8 @@ async def test_dry_run_matches_apply_also_with_generated_names(
     await operators.start(*webhook.flags)
     await webhook.insists()
     pinned = {"accelerator": {"products": ["NVIDIA-H200"]}}
-    good, bad = world.resource("good", parameter=pinned), {**world.resource("bad"), "spec": WRONG["everything"].spec}
+    good = world.resource("good", parameter=pinned, transfer={"path": "Network"})
+    bad = {**world.resource("bad"), "spec": WRONG["everything"].spec}
     for verb, flag in (("apply", "--dry-run=server"), ("create", "--dry-run=server"), ("create", "--validate=ignore")):
         accepted, said = await kubectl(world, verb, bad, flag)
         assert not accepted
