@@ -18,13 +18,20 @@ from pdinference.cli.doctor.bandwidth.jobs import LABEL_RUN
 pytestmark = pytest.mark.timeout(1200)
 
 
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """A test run in the background ignores SIGINT, and its children would do so, too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @contextmanager
 def doctor(serving: Serving, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     """The command as a user of the namespace starts it."""
     program = str(Path(sys.executable).with_name("pdinference"))
     place = ["--kubeconfig", str(serving.cluster.kubeconfig), "-n", NAMESPACE]
-    # A test run in the background ignores SIGINT, and so would its children.
-    command = ["env", "--default-signal=INT", program, "doctor", NAME, "--bandwidth", *words, *place]
+    command = [program, "doctor", NAME, "--bandwidth", *words, *place]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             yield process
