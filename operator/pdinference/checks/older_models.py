@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.validation import Problem
 from pdinference.checks.model_shape import FAMILIES
-from pdinference.checks.options import arguments_of, is_listed_version, listed
+from pdinference.checks.options import arguments_of, listed_version
 from pdinference.planning.memory import ModelFacts
 
 _OTHER_CLASS = ("hf-overrides", "model-impl")
@@ -27,10 +27,10 @@ def _removed_class(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
     """A warning about a class that vLLM has removed. A custom image may add it as a plugin."""
     if any(option in arguments for _, arguments in arguments_of(spec) for option in _OTHER_CLASS):
         return
-    if facts.last_version and is_listed_version(spec.engine.image):
+    if facts.last_version and (version := listed_version(spec.engine.image)):
         yield Problem(
             "spec.engine.image",
-            f"vLLM {listed()[0]} does not support models of type {facts.model_type}: pods fail at start. "
+            f"vLLM {version} does not support models of type {facts.model_type}: pods fail at start. "
             f"Use an image with vLLM {facts.last_version}, the last release that supports them, or convert the weights "
             "(docs/older-models.md).",
         )
@@ -50,12 +50,13 @@ def _quantization_file(spec: Spec, facts: ModelFacts) -> Iterator[Problem]:
 
 def tokenizer_problems(spec: Spec) -> Iterator[Problem]:
     """`tokenizer-mode: slow`, which vLLM parses but rejects at start (vllm/tokenizers/registry.py)."""
-    if not is_listed_version(spec.engine.image):
+    version = listed_version(spec.engine.image)
+    if version is None:
         return
     for field, arguments in arguments_of(spec):
         if arguments.get(_TOKENIZER_MODE) == "slow":
             yield Problem(
                 f"{field}.{_TOKENIZER_MODE}",
-                f"vLLM {listed()[0]} does not support the mode slow. Remove the option: vLLM uses the Python tokenizer "
+                f"vLLM {version} does not support the mode slow. Remove the option: vLLM uses the Python tokenizer "
                 "if the repository has no other.",
             )

@@ -21,7 +21,10 @@ def breakdown(facts: ModelFacts, settings: Settings, stage: int) -> Counter[str]
 
 def parameters(facts: ModelFacts) -> int:
     """Number of parameters of an unquantised model, embedding counted once when tied."""
-    any_settings = plan(LLAMA_1B).settings
-    byte_each = replace(any_settings, layer_partition=(facts.layers,), dtype_bytes=1, quantization=None)
     padding = (ceil_div(facts.vocab, 64) * 64 - facts.vocab) * facts.hidden * (1 if facts.tied_embeddings else 2)
-    return breakdown(facts, byte_each, 0).total() - padding
+    return elements(facts, replace(plan(LLAMA_1B).settings, layer_partition=(facts.layers,)), 0) - padding
+
+
+def elements(facts: ModelFacts, settings: Settings, stage: int) -> int:
+    """Number of elements on one rank of a stage, unquantised: of four bytes each, as some always have."""
+    return breakdown(facts, replace(settings, dtype_bytes=4, quantization=None), stage).total() // 4

@@ -18,6 +18,7 @@ def small_config(model_type: str, members: dict[str, Any]) -> Any:
     from transformers import AutoConfig  # noqa: PLC0415 - only where vLLM is installed
 
     silent = AutoConfig.for_model(model_type)
+    silent.allow_global_per_layer_attribute_access = True  # Gemma 4's heads
     computed = {key for key in SMALL if isinstance(getattr(type(silent), key, None), property)}
     sizes = {key: value for key, value in SMALL.items() if hasattr(silent, key) and key not in computed}
-    return AutoConfig.for_model(model_type, **sizes, **members, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    return AutoConfig.for_model(model_type, **sizes | members, pad_token_id=0, bos_token_id=1, eos_token_id=2)

@@ -9,9 +9,11 @@ from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.status import CheckpointStatus, KnownModel, ModelStatus
 from pdinference.planning.memory import Checkpoint, StatedWeights, StoredFiles, compact_config, known_facts, model_facts
 from pdinference.planning.memory.model.config import CONFIG_KEYS, PRESENCE_KEYS
-from tests.planning.memory import configs
+from tests.planning.memory import configs, newer_configs
 
-CONFIGS = {name: value for name, value in vars(configs).items() if name.isupper()}
+CONFIGS = {
+    name: value for name, value in (vars(configs) | vars(newer_configs)).items() if name.isupper() and name[0] != "_"
+}
 LLAMA = {"huggingFace": {"repository": "meta-llama/Llama-3.1-8B"}}
 
 
@@ -43,13 +45,20 @@ def test_a_compact_config_gives_the_same_facts(config: dict[str, Any]) -> None:
     compact = compact_config(config | chatter)
     assert model_facts(compact) == model_facts(config | chatter)
     assert not chatter.keys() & compact.keys()
-    assert len(json.dumps(compact)) < 2000
+    assert len(json.dumps(compact)) < 3000
 
 
 def test_a_nested_config_and_towers_stay_visible() -> None:
     whole = {"model_type": "m", "text_config": configs.LLAMA_8B, "vision_config": {"hidden_size": 1152}}
     assert model_facts(compact_config(whole)) == model_facts(whole)
+    assert compact_config(whole)["vision_config"] == {"hidden_size": 1152}
+
+
+@pytest.mark.parametrize("vision", [{"depth": "27"}, {"other": 1}, True, [3]], ids=str)
+def test_a_tower_whose_members_do_not_fit_stays_visible(vision: Any) -> None:
+    whole = {"model_type": "qwen3_vl", "text_config": configs.LLAMA_8B, "vision_config": vision}
     assert compact_config(whole)["vision_config"] is True
+    assert model_facts(compact_config(whole)).has_more == ("vision_config",)
 
 
 def test_a_window_that_is_switched_off_stays_off_without_a_null() -> None:

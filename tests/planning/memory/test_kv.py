@@ -56,16 +56,18 @@ def test_a_checkpoint_may_ask_for_an_fp8_cache() -> None:
     ],
 )
 def test_groups_of_layers(config: Config, windows: set[int | None], sizes: list[int]) -> None:
-    groups = kv.groups_of(model_facts(config).windows)
-    assert {group.window for group in groups} == windows
+    made = plan(config)
+    groups = kv.groups_of(made.facts, made.settings)
+    assert {group.cache.window for group in groups} == windows
     assert sorted((len(group.layers) for group in groups), reverse=True) == sorted(sizes, reverse=True)
     assert sorted(layer for group in groups for layer in group.layers) == list(range(config["num_hidden_layers"]))
 
 
 def test_nearly_equal_kinds_share_the_larger_size() -> None:
     # 12 sliding and 13 full layers make two groups, not 1 + 2 (gpt-oss with a draft layer in vLLM's own comment).
-    groups = kv.groups_of((*([128, None] * 12), None))
-    assert [len(group.layers) for group in groups] == [12, 13]
+    kinds = ["sliding_attention", "full_attention"] * 12 + ["full_attention"]
+    made = plan(configs.GEMMA3_1B | {"num_hidden_layers": 25, "layer_types": kinds})
+    assert [len(group.layers) for group in kv.groups_of(made.facts, made.settings)] == [12, 13]
 
 
 def test_layer_types_win_over_patterns() -> None:
@@ -75,15 +77,17 @@ def test_layer_types_win_over_patterns() -> None:
 
 
 def test_a_window_holds_the_steps_under_way_and_a_block_more() -> None:
-    settings = replace(plan(configs.MISTRAL_7B).settings, max_num_batched_tokens=1024, block_size=16)
-    groups = kv.groups_of((4096,))
+    made = plan(configs.MISTRAL_7B)
+    settings = replace(made.settings, max_num_batched_tokens=1024, block_size=16)
+    groups = kv.groups_of(made.facts, settings)
     assert kv.blocks_per_request(groups, settings, 100_000) == (4095 + 2 * 1024 + 15) // 16 + 1
     assert kv.blocks_per_request(groups, settings, 100) == 7 + 1
 
 
 def test_capacity_counts_whole_blocks() -> None:
-    settings = replace(plan(configs.LLAMA_8B).settings, block_size=16)
-    groups = kv.groups_of((None,))
+    made = plan(configs.LLAMA_8B)
+    settings = replace(made.settings, block_size=16)
+    groups = kv.groups_of(made.facts, settings)
     held = kv.capacity(groups, settings, 1000, 100)  # a request of 100 tokens holds 7 blocks
     assert held.concurrency == pytest.approx(1000 / 7)
     assert held.tokens == int(1000 / 7 * 100)

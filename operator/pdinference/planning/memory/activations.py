@@ -6,8 +6,11 @@ vllm/v1/worker/gpu_worker.py); the constants here are set by the H200 rows of do
 
 from pdinference.planning.memory.figures import GIB, MIB, Figure, computed, unknown
 from pdinference.planning.memory.model.shape import ModelFacts
+from pdinference.planning.memory.model.state import DeltaNet, Mamba1, Mamba2, ShortConvolution, State
 from pdinference.planning.memory.settings import Settings
-from pdinference.planning.memory.weights.tensors import local_kv_heads, stage_layers
+from pdinference.planning.memory.weights.attention import local_kv_heads
+from pdinference.planning.memory.weights.feed_forward import expert_width
+from pdinference.planning.memory.weights.tensors import stage_layers
 
 _WORKSPACE = round(0.116 * GIB)
 """Bytes that the forward pass takes beyond its tensors (cuBLAS workspaces, inputs): 0.099, 0.105 and 0.143 GiB in the
@@ -43,7 +46,8 @@ def activations(facts: ModelFacts, settings: Settings, stage: int) -> Figure:
         what = f"logits of {rows} requests"
     if settings.batch_assumed:
         what += " (vLLM's default for small devices; set maxNumBatchedTokens to be sure)"
-    return computed(max(forward + _WORKSPACE, logits), f"Estimate for {what}, calibrated on runs on H200s.")
+    encoder = " Without what images take while they are encoded." if facts.has_more else ""
+    return computed(max(forward + _WORKSPACE, logits), f"Estimate for {what}, calibrated on runs on H200s.{encoder}")
 
 
 def overhead(settings: Settings, stage: int) -> Figure:
@@ -60,15 +64,35 @@ def overhead(settings: Settings, stage: int) -> Figure:
 
 def _layer_elements(facts: ModelFacts, settings: Settings, layer: int) -> int:
     """Elements for each token at the peak within a layer, on one rank."""
-    return max(_attention_elements(facts, settings), _feed_forward_elements(facts, settings, layer))
+    parts = [0]
+    if layer in facts.attention:
+        parts.append(_attention_elements(facts, settings, layer))
+    if facts.state is not None and layer in facts.state.layers:
+        parts.append(_state_elements(facts.state, settings.tensor))
+    if layer in facts.feed_forward:
+        parts.append(_feed_forward_elements(facts, settings, layer))
+    return max(parts)
 
 
-def _attention_elements(facts: ModelFacts, settings: Settings) -> int:
+def _attention_elements(facts: ModelFacts, settings: Settings, layer: int) -> int:
     heads = facts.heads // settings.tensor
     if facts.mla is not None:
         # q, the latent brought up to keys and values, and keys put together with their rotary part
         return heads * (3 * facts.mla.qk_head_dim + 2 * facts.mla.v_head_dim)
-    return (2 * heads + 2 * local_kv_heads(facts, settings.tensor)) * facts.head_dim
+    kv_heads, head_dim = facts.kv_shape(layer)
+    queries = (3 if facts.output_gate else 2) * heads
+    return (queries + 2 * local_kv_heads(kv_heads, settings.tensor)) * head_dim
+
+
+def _state_elements(state: State, tensor: int) -> int:
+    """What goes into the layer, what passes its convolution, and its output, which is as wide as its values."""
+    match state:
+        case DeltaNet():
+            return 2 * (2 * state.keys + 2 * state.values) // tensor
+        case Mamba2():
+            return 2 * (state.convolved(tensor) + state.width // tensor)
+        case Mamba1() | ShortConvolution():
+            return 4 * state.width // tensor
 
 
 def _feed_forward_elements(facts: ModelFacts, settings: Settings, layer: int) -> int:
@@ -77,6 +101,6 @@ def _feed_forward_elements(facts: ModelFacts, settings: Settings, layer: int) ->
         return 3 * facts.intermediate // settings.tensor
     # `fused_experts_impl` in vllm/model_executor/layers/fused_moe/fused_moe.py: one buffer for the first product and
     # the output of each chosen expert, another for the activation.
-    width = moe.intermediate if settings.expert_ranks > 1 else moe.intermediate // (settings.tensor * settings.data)
-    routed = moe.per_token * (max(2 * width, facts.hidden) + width) + facts.hidden
+    width, hidden = expert_width(moe, settings), moe.latent or facts.hidden
+    routed = moe.per_token * (max(2 * width, hidden) + width) + facts.hidden
     return routed + 3 * moe.shared_intermediate // settings.tensor

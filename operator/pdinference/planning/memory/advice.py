@@ -34,10 +34,10 @@ def one_request(plan: RolePlan) -> Figure:
     """Bytes of the KV cache that one request of the longest length holds on a device."""
     if plan.settings.max_length is None:
         return unknown(NO_LENGTH)
-    groups = kv.groups_of(plan.facts.windows)
+    groups = kv.groups_of(plan.facts, plan.settings)
     blocks = kv.blocks_per_request(groups, plan.settings, plan.settings.max_length)
     size = blocks * kv.block_bytes(plan.facts, plan.settings, plan.worst)
-    note = f"{blocks} blocks of {plan.settings.block_size} tokens."
+    note = f"{blocks} blocks of {kv.block_size(plan.facts, plan.settings)} tokens."
     return derived(lambda _: size, note, plan.stage.kv_bytes_per_token)
 
 
@@ -61,7 +61,7 @@ def fits(plan: RolePlan) -> bool | None:
             return False
     if plan.blocks.value is None or settings.max_length is None:
         return None
-    groups = kv.groups_of(plan.facts.windows)
+    groups = kv.groups_of(plan.facts, settings)
     return plan.blocks.value >= kv.blocks_per_request(groups, settings, settings.max_length)
 
 

@@ -9,6 +9,7 @@ from pdinference.api.bounds import broken_bound
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.status import CheckpointStatus
 from pdinference.planning.memory.model.config import (
+    CONFIG_KEYS,
     NESTED,
     PRESENCE_KEYS,
     QUANTIZATION,
@@ -18,6 +19,7 @@ from pdinference.planning.memory.model.config import (
     checked,
 )
 from pdinference.planning.memory.model.quantization_config import QuantizationConfig
+from pdinference.planning.memory.model.towers import VISION, kept_vision
 from pdinference.planning.memory.weights.checkpoint import Checkpoint, KnownWeights, StatedWeights, StoredFiles
 
 _UNFIT: dict[str, Any] = {}
@@ -59,7 +61,9 @@ def _compact(config: Config) -> dict[str, Any]:
     kept = _fitting(LanguageModel, config)
     if config.get("sliding_window", ...) is None:
         kept["sliding_window"] = 0  # no window; a status cannot contain null
-    kept |= {key: True for key in PRESENCE_KEYS if config.get(key)}
+    kept |= {key: True for key in PRESENCE_KEYS - CONFIG_KEYS if config.get(key)}
+    if vision := config.get(VISION):
+        kept[VISION] = kept_vision(vision)
     if quantization := config.get(QUANTIZATION):
         kept[QUANTIZATION] = _compact_quantization(quantization)
     return kept

@@ -3,23 +3,28 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pdinference.planning.memory import kv
 from pdinference.planning.memory.figures import Figure, derived, unknown
 from pdinference.planning.memory.plan import Inputs, RolePlan, plan_settings
+from pdinference.planning.transfer import GIGA
+from pdinference.planning.transfer_speeds import NVLINK_PULL, TCP_OF_VLLM
 
 FP8: Final = "engine.kvCache.dtype: fp8"
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What joins P and D, with the bytes a second that it carried in measurements (docs/tuning.md)."""
+    """What joins P and D, with the bytes a second that it carried in measurements."""
 
     name: str
     speed: float
 
 
-LINKS: Final = (Link("TCP", 2.6e9), Link("NVLink", 66e9))
-"""Between two GPUs of one host. vLLM over TCP reached 2.6 GB/s, NIXL alone 3.2."""
+LINKS: Final = (Link("TCP", TCP_OF_VLLM * GIGA), Link("NVLink", NVLINK_PULL * GIGA))
+"""Between two GPUs of one host."""
 _WINDOWS: Final = "Layers with a sliding window move the end of a prompt alone, so the bytes depend on its length."
+
+_STATES: Final = "Layers that keep a state move it once for each prompt, so the bytes of a token depend on its length."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,7 @@ class Moved:
 
     def prompts(self, link: Link, tokens: int) -> Figure:
         """Prompts of this length that a link carries a second, at most."""
-        note = f"{link.speed / 1e9:g} GB/s / ({tokens:,} tokens x bytes of a token)."
+        note = f"{link.speed / GIGA:g} GB/s / ({tokens:,} tokens x bytes of a token)."
         return derived(lambda size: link.speed / size / tokens, note, self.token_bytes)
 
     def as_json(self) -> dict[str, object]:
@@ -58,15 +63,41 @@ def moved(inputs: Inputs, decode: RolePlan) -> tuple[Moved, ...]:
     settings = decode.settings
     if settings.cpu or not inputs.spec.transfers_kv:
         return ()
-    as_it_is = Moved("", _token_bytes(decode))
+    as_it_is = Moved("", token_bytes(decode))
     if settings.kv_bytes == 1:
         return (as_it_is,)
-    return as_it_is, Moved(FP8, _token_bytes(plan_settings(inputs, replace(settings, kv_bytes=1), decode.memory)))
+    return as_it_is, Moved(FP8, token_bytes(plan_settings(inputs, replace(settings, kv_bytes=1), decode.memory)))
 
 
-def _token_bytes(plan: RolePlan) -> Figure:
-    if any(plan.facts.windows):
+def token_bytes(plan: RolePlan) -> Figure:
+    """Bytes of a prompt token that move to all ranks of a D instance together.
+
+    Args:
+        plan: The plan of D.
+    """
+    facts = plan.facts
+    if any(facts.windows):
         return unknown(_WINDOWS)
+    if facts.state is not None:
+        return unknown(_STATES)
     ranks = plan.settings.tensor
     note = f"KV per token of {ranks} rank{'s' if ranks > 1 else ''}."
     return derived(lambda *stages: ranks * sum(stages), note, *(stage.kv_bytes_per_token for stage in plan.stages))
+
+
+def mean_token_bytes(decode: RolePlan, prompt: float) -> float:
+    """The same as a mean over a prompt, for layers with a window or a state too.
+
+    Layers with a window move the end of the prompt. Recurrent ones move their state, whatever its length.
+
+    Args:
+        decode: The plan of D.
+        prompt: Tokens of the prompt.
+    """
+    settings, facts = decode.settings, decode.facts
+
+    def of_layer(layer: int, window: int | None) -> float:
+        return kv.layer_token_bytes(facts, settings, layer) * (1.0 if window is None else min(1.0, window / prompt))
+
+    tokens = sum(of_layer(layer, window) for layer, window in enumerate(facts.windows))
+    return settings.tensor * (tokens + kv.request_bytes(facts, settings, 0) / prompt)

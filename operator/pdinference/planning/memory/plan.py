@@ -10,14 +10,15 @@ from pdinference.planning.memory import kv, ways_out
 from pdinference.planning.memory.activations import activations, overhead
 from pdinference.planning.memory.figures import GIB, Figure, computed, derived, measured, unknown
 from pdinference.planning.memory.gpus import smallest_gpu_memory
+from pdinference.planning.memory.kv_figures import state_bytes, token_bytes, tokens_note
 from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.settings import KV_SPACE, Settings, settings_of
 from pdinference.planning.memory.split import split_problems
 from pdinference.planning.memory.tiers import tier_tokens
 from pdinference.planning.memory.weights.checkpoint import KnownWeights
 from pdinference.planning.memory.weights.on_device import weights
-from pdinference.planning.memory.weights.tensors import local_kv_heads
 
+_NOTHING_KEPT = "No layer of a pipeline stage has a KV cache."
 NO_LENGTH = f"The longest request is not known. {ways_out.LENGTH}"
 
 
@@ -44,6 +45,7 @@ class StagePlan:
         requested: Memory that vLLM may use: memory x utilization.
         kv_cache: The part of it that is left for the KV cache.
         blocks: Blocks that fit there.
+        state_bytes: States of one request, whatever its length; None where no layer of the model keeps one.
     """
 
     layers: int
@@ -54,6 +56,7 @@ class StagePlan:
     requested: Figure
     kv_cache: Figure
     blocks: Figure
+    state_bytes: Figure | None = None
 
     def as_json(self) -> dict[str, object]:
         """The sizes in bytes, each as `{value, source, note}`."""
@@ -63,6 +66,7 @@ class StagePlan:
             "overheadBytes": self.overhead.as_json(),
             "kvBytesPerToken": self.kv_bytes_per_token.as_json(),
             "kvCacheBytes": self.kv_cache.as_json(),
+            **({"stateBytesPerRequest": self.state_bytes.as_json()} if self.state_bytes else {}),
         }
 
 
@@ -151,7 +155,7 @@ def plan_role(inputs: Inputs, role: Role) -> RolePlan:
 def plan_settings(inputs: Inputs, settings: Settings, memory: Figure) -> RolePlan:
     """Plan for settings that may differ from the spec's."""
     facts = inputs.facts
-    groups = kv.groups_of(facts.windows)
+    groups = kv.groups_of(facts, settings)
     stages = tuple(_stage(inputs, settings, memory, stage) for stage in range(settings.stages))
     blocks = stages[0].blocks
     if len(stages) > 1:
@@ -174,7 +178,7 @@ def plan_settings(inputs: Inputs, settings: Settings, memory: Figure) -> RolePla
         stages=stages,
         worst=_worst(stages),
         blocks=blocks,
-        tokens=derived(lambda c, n: held(c, n).tokens, _tokens_note(groups, settings), blocks, length),
+        tokens=derived(lambda c, n: held(c, n).tokens, tokens_note(groups, settings), blocks, length),
         concurrency=derived(lambda c, n: round(held(c, n).concurrency, 2), f"Requests of {per_request} at once.",
                             blocks, length),
         largest_length=derived(lambda c, n: kv.largest_length(groups, settings, int(c), int(n)),
@@ -193,33 +197,17 @@ def _stage(inputs: Inputs, settings: Settings, memory: Figure, stage: int) -> St
         f"{settings.utilization:g} of the device.",
         memory,
     )
-    per_token = _kv_bytes_per_token(facts, settings, stage)
+    per_token = token_bytes(facts, settings, stage)
     cache = _kv_cache(settings, requested, held, active, other)
     size = kv.block_bytes(facts, settings, stage)
     blocks = derived(
-        lambda left, _: max(0, int(left) // size), f"Whole blocks of {settings.block_size} tokens.", cache, per_token
+        lambda left, _: max(0, int(left) // size),
+        f"Whole blocks of {kv.block_size(facts, settings)} tokens.",
+        cache,
+        per_token if size else unknown(_NOTHING_KEPT),
     )
-    return StagePlan(settings.layer_partition[stage], held, active, other, per_token, requested, cache, blocks)
-
-
-def _kv_bytes_per_token(facts: ModelFacts, settings: Settings, stage: int) -> Figure:
-    if facts.unfit:
-        return unknown(facts.unfit_note)
-    if facts.other_state:
-        return unknown(
-            f"Layers of {facts.model_type} keep something else than a KV cache, which is not computed here. "
-            f"{ways_out.MEASURED}"
-        )
-    layers = settings.layer_partition[stage]
-    if facts.mla is not None:
-        each = f"({facts.mla.kv_lora_rank} + {facts.mla.qk_rope_head_dim}) elements of MLA, whole on every rank,"
-    else:
-        heads = local_kv_heads(facts, settings.tensor)
-        each = f"2 x {heads} KV heads x {facts.head_dim} elements"
-    note = f"{layers} layers x {each} x {settings.kv_bytes} bytes."
-    if sliding := sum(window is not None for window in facts.windows):
-        note += f" {sliding} of {facts.layers} layers keep only their sliding window."
-    return computed(kv.token_bytes(facts, settings, stage), note)
+    state = state_bytes(facts, settings, stage)
+    return StagePlan(settings.layer_partition[stage], held, active, other, per_token, requested, cache, blocks, state)
 
 
 def _kv_cache(settings: Settings, requested: Figure, *used: Figure) -> Figure:
@@ -238,8 +226,3 @@ def _worst(stages: tuple[StagePlan, ...]) -> int:
         return (math.inf if stage.blocks.value is None else stage.blocks.value, -(stage.weights.value or 0))
 
     return min(range(len(stages)), key=order)
-
-
-def _tokens_note(groups: tuple[kv.Group, ...], settings: Settings) -> str:
-    note = f"As vLLM logs it, in whole blocks of {settings.block_size}."
-    return f"{note} Concurrency x longest length, over {len(groups)} groups of layers." if len(groups) > 1 else note

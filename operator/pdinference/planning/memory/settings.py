@@ -7,12 +7,15 @@ from pdinference.api.names import Role
 from pdinference.api.quantities import quantity
 from pdinference.api.v1alpha1 import RoleSpec, Spec, defaults
 from pdinference.api.v1alpha1.roles.kv_tiers import CPUTier, DiskTier
+from pdinference.planning.memory.expert_padding import NO_PADDING, ExpertPadding, expert_padding
 from pdinference.planning.memory.figures import GIB, Figure
 from pdinference.planning.memory.model.quantization import Quantization, stated_quantization
 from pdinference.planning.memory.model.shape import ModelFacts
 
 DTYPE_BYTES = {"half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4}
 _UTILIZATION = 0.92  # vllm/config/cache.py, CacheConfig.gpu_memory_utilization
+_IN_FP8 = "glm_moe_dsa"
+_BLACKWELL = re.compile("nvidia-g?b[23]00", re.IGNORECASE)
 KV_SPACE = "VLLM_CPU_KVCACHE_SPACE"
 """Variable of vLLM with the size of the KV cache on CPU, in GiB."""
 
@@ -29,6 +32,9 @@ class Settings:
         batch_assumed: Whether max_num_batched_tokens is vLLM's default for a device that is not known.
         max_length: Tokens of the longest request; None if neither spec nor model set it.
         kv_budget: Bytes for the KV cache, if set explicitly; None: the remaining memory of the device.
+        prefix_caching: Whether prefixes are cached.
+        state_bytes: Bytes of an element of what recurrences accumulate, if set explicitly; 0: as the model says.
+        expert_padding: What kernels for experts in MXFP4 round sizes up to.
         lora_slots: Adapters in a batch; 0 without LoRA.
         offload: Bytes of weights that stay in CPU memory.
         cpu_tier: Bytes of the KV cache's tier in CPU memory, for all devices together; None without one.
@@ -56,6 +62,9 @@ class Settings:
     offload: int
     cpu_tier: int | None = None
     disk_tier: int | None = None
+    prefix_caching: bool = True
+    state_bytes: int = 0
+    expert_padding: ExpertPadding = NO_PADDING
 
     @property
     def stages(self) -> int:
@@ -107,7 +116,7 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
         expert_ranks=parallel.tensor * parallel.data if parallel.expert else 1,
         dtype_bytes=dtype_bytes,
         quantization=quantization,
-        kv_bytes=_kv_bytes(spec, facts, dtype_bytes),
+        kv_bytes=_kv_bytes(spec, role, facts, dtype_bytes),
         block_size=_block_size(spec, cpu=cpu),
         max_length=max_length,
         max_num_seqs=seqs_set or min(seqs, tokens),
@@ -116,6 +125,9 @@ def settings_of(spec: Spec, role: Role, facts: ModelFacts, memory: Figure) -> Se
         batch_assumed=not (tokens_set or cpu or memory.known),
         eager=bool(eager),
         kv_budget=_kv_budget(environment, arguments, cpu=cpu),
+        prefix_caching=spec.caches_prefixes(role),
+        state_bytes=_state_bytes(arguments, cpu=cpu),
+        expert_padding=expert_padding(spec.products(role), cpu=cpu),
         lora_slots=lora.max_active if lora else 0,
         lora_rank=lora.max_rank if lora else 0,
         offload=int(quantity(own.cpu_offload or engine.cpu_offload or "0") or 0),
@@ -148,9 +160,15 @@ def _dtype_bytes(spec: Spec) -> int:
     return DTYPE_BYTES.get(spec.model.dtype, 2)
 
 
-def _kv_bytes(spec: Spec, facts: ModelFacts, dtype_bytes: int) -> int:
+def _kv_bytes(spec: Spec, role: Role, facts: ModelFacts, dtype_bytes: int) -> int:
+    """Bytes of an element of the KV cache.
+
+    Source: `GlmMoeDsaForCausalLM` in vllm/model_executor/models/config.py, for GLM-5 on Blackwell.
+    """
     chosen = spec.engine.kv_cache.dtype
     if chosen == "auto":
+        if facts.model_type == _IN_FP8 and any(_BLACKWELL.match(product) for product in spec.products(role)):
+            return 1
         return facts.quantization.kv_bits // 8 if facts.quantization and facts.quantization.kv_bits else dtype_bytes
     return 1 if chosen.startswith("fp8") else 2
 
@@ -163,6 +181,16 @@ def _block_size(spec: Spec, *, cpu: bool) -> int:
     128 tokens.
     """
     return defaults.block_size(spec) or (128 if cpu else 16)
+
+
+def _state_bytes(arguments: dict[str, object], *, cpu: bool) -> int:
+    """Bytes of an element of what recurrences accumulate, where the model does not say.
+
+    Source: `mamba_ssm_cache_dtype` in vllm/config/cache.py; vllm/platforms/cpu.py makes it float32 on processors with
+    AVX-512 for bfloat16, which is assumed.
+    """
+    stated = DTYPE_BYTES.get(str(arguments.get("mamba-ssm-cache-dtype", "")), 0)
+    return 4 if cpu else stated
 
 
 def _batch_defaults(cpu: bool, world: int, memory: Figure, own: RoleSpec) -> tuple[int, int]:

@@ -23,6 +23,8 @@ def split_problems(spec: Spec, role: Role, facts: ModelFacts) -> Iterator[Proble
         heads = f"{facts.heads} attention heads"
         if facts.mla is None and facts.kv_heads != facts.heads:
             heads += f" and {facts.kv_heads} KV heads"
+        if facts.state is not None and not facts.state.divides(parallel.tensor):
+            heads += ", or the layers that keep a state,"
         fitting = [str(size) for size in tensor_sizes(facts)]
         yield Problem(
             f"{where}.tensor", f"{parallel.tensor} does not split the model's {heads} evenly. Use {_either(fitting)}."
@@ -44,7 +46,7 @@ def tensor_sizes(facts: ModelFacts) -> list[int]:
 
 def _divides(facts: ModelFacts, tensor: int) -> bool:
     """Heads are spread evenly; KV heads too, unless there are fewer than ranks: then each is held by equally many."""
-    if facts.heads % tensor:
+    if facts.heads % tensor or not (facts.state is None or facts.state.divides(tensor)):
         return False
     fewer, more = sorted((facts.kv_heads, tensor))
     return facts.mla is not None or more % fewer == 0

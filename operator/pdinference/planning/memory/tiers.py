@@ -1,11 +1,13 @@
 """The size of the KV cache's tiers in tokens, for all devices of one instance."""
 
 from pdinference.planning.memory import kv
-from pdinference.planning.memory.figures import GIB, Figure, ceil_div, derived
+from pdinference.planning.memory.figures import GIB, Figure, ceil_div, derived, unknown
 from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.settings import Settings
 
 _PAGE = 4096  # a chunk begins on a page of memory (SharedOffloadRegion in vllm/v1/kv_offload/cpu)
+
+_BLOCKS_DIFFER = "Layers keep blocks of different sizes, or states, so the tokens in a tier depend on the requests."
 
 
 def tier_tokens(facts: ModelFacts, settings: Settings, per_token: Figure) -> dict[str, Figure]:
@@ -16,13 +18,15 @@ def tier_tokens(facts: ModelFacts, settings: Settings, per_token: Figure) -> dic
         settings: How it is run.
         per_token: KV cache of a token; where that is unknown, so is everything here.
     """
-    groups = kv.groups_of(facts.windows)
-    chunk = _chunk_bytes(facts, settings)
+    groups = kv.groups_of(facts, settings)
+    chunk, block = _chunk_bytes(facts, settings), groups[0].cache.block
+    if len({group.cache.block for group in groups}) > 1:
+        per_token = unknown(_BLOCKS_DIFFER)
 
     def tokens(size: int, copies: int) -> int:
-        return size // copies // chunk * copies * settings.block_size // len(groups)
+        return size // copies // chunk * copies * block // len(groups)
 
-    each = f"in chunks of {chunk:,} bytes: a block of {settings.block_size} tokens on all ranks"
+    each = f"in chunks of {chunk:,} bytes: a block of {block} tokens on all ranks"
     found = {}
     if settings.cpu_tier is not None:
         size, copies = settings.cpu_tier, settings.data

@@ -70,7 +70,7 @@ def test_two_kv_heads_on_four_ranks_are_replicated() -> None:
     four = plan(configs.CHATGLM3_6B).settings.with_tensor(4)
     qkv = (8 + 2) * 128
     assert breakdown(facts, four, 0)["attention"] == 28 * 2 * (qkv * 4096 + qkv + 4096 * 1024)
-    assert layer_token_bytes(facts, four) == 2 * 128 * 2
+    assert layer_token_bytes(facts, four, 0) == 2 * 128 * 2
 
 
 def test_each_stage_of_chatglm_allocates_embedding_and_head() -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from pdinference.planning.memory import kv, model_facts
-from pdinference.planning.memory.weights.tensors import stage_layers, stage_tensors
 from tests.planning.memory.configs import LLAMA_1B, Config
-from tests.planning.memory.model.families import NOT_IN_TRANSFORMERS
-from tests.planning.memory.model.vllm_classes import Allocated, allocated, one_process
+from tests.planning.memory.model.families import MEMBERS, NOT_IN_TRANSFORMERS
+from tests.planning.memory.model.vllm_classes import Allocated, Kept, allocated, kept, one_process
 from tests.planning.memory.plans import plan
+from tests.planning.memory.sizes import elements
 from tests.planning.memory.small import small_config
 
 pytestmark = pytest.mark.vllm
@@ -104,6 +104,26 @@ ON_ALL_STAGES = {
     "stablelm": "StableLmForCausalLM",
 }
 """Types that are not that old, whose classes allocate embedding and head on each stage all the same."""
+NEWER = {
+    "exaone_moe": "ExaoneMoeForCausalLM",
+    "falcon_h1": "FalconH1ForCausalLM",
+    "gemma4_text": "Gemma4ForCausalLM",
+    "gpt_oss": "GptOssForCausalLM",
+    "granitemoehybrid": "GraniteMoeHybridForCausalLM",
+    "granitemoeshared": "GraniteMoeSharedForCausalLM",
+    "jamba": "JambaForCausalLM",
+    "lfm2": "Lfm2ForCausalLM",
+    "lfm2_moe": "Lfm2MoeForCausalLM",
+    "llama4_text": "Llama4ForCausalLM",
+    "qwen3_next": "Qwen3NextForCausalLM",
+}
+"""Types with layers of several kinds, or other tensors than the usual ones, whose class can be made on CPU."""
+LATENT = {
+    "deepseek_v32": "DeepseekV32ForCausalLM",
+    "glm4_moe_lite": "Glm4MoeLiteForCausalLM",
+    "glm_moe_dsa": "GlmMoeDsaForCausalLM",
+}
+"""Types with MLA, and with an index for sparse attention."""
 RANKS = [(1, 1, 0), (2, 1, 0), (4, 1, 0), (1, 2, 0), (1, 2, 1)]
 """Tensor-parallel size, stages, and the stage that is looked at."""
 
@@ -118,12 +138,15 @@ def _planned(config: Config, tensor: int, stages: int, stage: int) -> Allocated:
     facts = model_facts(config)
     assert facts.architecture_known
     settings = replace(
-        plan(LLAMA_1B).settings, tensor=tensor, layer_partition=(4 // stages,) * stages, dtype_bytes=1, kv_bytes=1
+        plan(LLAMA_1B).settings, tensor=tensor, layer_partition=(4 // stages,) * stages, dtype_bytes=1, kv_bytes=1,
+        state_bytes=1,
+    )  # fmt: skip
+    return Allocated(
+        elements(facts, settings, stage),
+        kv.token_bytes(facts, settings, stage),
+        kv.request_bytes(facts, settings, stage),
+        facts.max_length or 0,
     )
-    parameters = sum(tensor.size for tensor in stage_tensors(facts, settings, stage))
-    if facts.moe and facts.moe.correction_bias:  # four bytes each, of one element
-        parameters -= 3 * facts.moe.experts * len({*facts.moe.layers} & {*stage_layers(settings, stage)})
-    return Allocated(parameters, kv.token_bytes(facts, settings, stage), facts.max_length or 0)
 
 
 @pytest.mark.parametrize("ranks", RANKS, ids=str)
@@ -143,6 +166,64 @@ def test_a_type_that_is_gone_has_its_likes_tensors(
     tensor, stages, stage = ranks
     made = allocated(tmp_path, like, tensor=tensor, stages=stages, stage=stage)
     assert _planned(silent | own | {"model_type": model_type}, *ranks) == made
+
+
+@pytest.mark.parametrize(
+    ("model_type", "ranks"),
+    # Layers of Gemma 4 that share a KV cache are in one stage.
+    [(each, ranks) for each in NEWER for ranks in RANKS if each != "gemma4_text" or ranks[1] == 1],
+    ids=str,
+)
+def test_a_rank_of_a_newer_type_holds_what_vllms_class_allocates(
+    model_type: str, ranks: tuple[int, int, int], tmp_path: Path
+) -> None:
+    config = small_config(model_type, MEMBERS.get(model_type, {})).to_dict() | {"architectures": [NEWER[model_type]]}
+    tensor, stages, stage = ranks
+    assert _planned(config, *ranks) == allocated(tmp_path, config, tensor=tensor, stages=stages, stage=stage)
+
+
+@pytest.fixture
+def sparse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes classes with sparse attention possible, which vLLM does not run on CPU."""
+    import torch  # noqa: PLC0415 - only where vLLM is installed
+    from vllm.platforms.cpu import CpuPlatform  # noqa: PLC0415
+    from vllm.v1.worker.workspace import init_workspace_manager  # noqa: PLC0415
+
+    backend = "vllm.v1.attention.backends.mla.flashmla_sparse.FlashMLASparseBackend"
+    monkeypatch.setattr(CpuPlatform, "get_attn_backend_cls", lambda *_, **__: backend)
+    init_workspace_manager(torch.device("cpu"))
+
+
+@pytest.mark.usefixtures("sparse")
+@pytest.mark.parametrize("tensor", [1, 2, 4])
+@pytest.mark.parametrize("model_type", LATENT)
+def test_a_rank_with_latent_attention_holds_what_vllms_class_allocates(
+    model_type: str, tensor: int, tmp_path: Path
+) -> None:
+    config = small_config(model_type, MEMBERS[model_type]).to_dict() | {"architectures": [LATENT[model_type]]}
+    made = allocated(tmp_path, config, tensor=tensor)
+    planned = _planned(config, tensor, 1, 0)
+    assert (planned.parameters, planned.max_length) == (made.parameters, made.max_length)
+    settings = replace(plan(config, model={"maxModelLength": 256}, accelerator={"type": "CPU"}).settings, tensor=tensor)
+    cache, facts = kept(tmp_path, config, tensor=tensor), model_facts(config)
+    in_blocks = settings.block_size * kv.token_bytes(facts, settings, 0)
+    assert (in_blocks, sum(cache.groups)) == (cache.block_bytes, 4 + len(facts.indexer.layers if facts.indexer else ()))
+
+
+@pytest.mark.parametrize("tensor", [1, 2])
+@pytest.mark.parametrize("model_type", NEWER)
+def test_the_kv_cache_of_a_newer_type_is_divided_as_in_vllm(model_type: str, tensor: int, tmp_path: Path) -> None:
+    config = small_config(model_type, MEMBERS.get(model_type, {})).to_dict() | {"architectures": [NEWER[model_type]]}
+    made = plan(
+        config, model={"maxModelLength": 256}, engine={"maxNumBatchedTokens": 2048}, accelerator={"type": "CPU"}
+    )
+    settings = replace(made.settings, tensor=tensor)
+    groups = kv.groups_of(made.facts, settings)
+    assert kept(tmp_path, config, tensor=tensor) == Kept(
+        kv.block_bytes(made.facts, settings, 0),
+        kv.blocks_per_request(groups, settings, 256),
+        sorted(len(group.layers) for group in groups),
+    )
 
 
 @pytest.mark.parametrize("stage", [0, 1])

@@ -1,22 +1,34 @@
 """Classes of the installed vLLM, created in one process for any rank, and their allocations."""
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from tests.planning.memory.configs import Config
 
 
 @dataclass(frozen=True)
 class Allocated:
-    """What one rank holds: parameters, and elements of the KV cache for each token."""
+    """What one rank holds: parameters, elements of the KV cache for each token, and of the states of each request."""
 
     parameters: int
     kv_elements: int
+    state_elements: int
     max_length: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How the KV cache is divided: bytes of a block, blocks of the longest request, and layers of each group."""
+
+    block_bytes: int
+    blocks_per_request: int
+    groups: list[int]
 
 
 @contextmanager
@@ -37,6 +49,50 @@ def one_process(folder: Path) -> Iterator[None]:
 
 def allocated(folder: Path, config: Config, *, tensor: int = 1, stages: int = 1, stage: int = 0) -> Allocated:
     """Make the class that vLLM chooses for a config.json, as rank 0 of a stage; layers talk only when they run."""
+    from vllm.model_executor.layers.mamba.abstract import MambaBase  # noqa: PLC0415 - only where vLLM is installed
+
+    vllm_config, model = _made(folder, config, tensor, stages, stage)
+    layers: Any = vllm_config.compilation_config.static_forward_context.values()
+    return Allocated(
+        sum(parameter.numel() for parameter in model.parameters()),
+        sum(_kv_elements(layer) for layer in layers if hasattr(layer, "num_kv_heads")),
+        sum(math.prod(shape) for layer in layers if isinstance(layer, MambaBase) for shape in layer.get_state_shape()),
+        vllm_config.model_config.max_model_len,
+    )
+
+
+def kept(folder: Path, config: Config, *, tensor: int = 1) -> Kept:
+    """How vLLM on CPU divides the KV cache of a class that it chooses for a config.json."""
+    from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase  # noqa: PLC0415
+    from vllm.platforms import current_platform  # noqa: PLC0415
+    from vllm.v1.core import kv_cache_utils  # noqa: PLC0415
+
+    vllm_config, _ = _made(folder, config, tensor)
+    vllm_config.parallel_config.tensor_parallel_size = tensor
+    current_platform.update_block_size_for_backend(vllm_config)
+    vllm_config.cache_config.kv_cache_layout = "LBHNC"
+    layers: Any = vllm_config.compilation_config.static_forward_context
+    specs = {
+        name: spec
+        for name, layer in layers.items()
+        if isinstance(layer, AttentionLayerBase)
+        and not getattr(layer, "kv_sharing_target_layer_name", None)
+        and (spec := layer.get_kv_cache_spec(vllm_config)) is not None
+    }
+    groups = kv_cache_utils.get_kv_cache_groups(vllm_config, specs)
+    each = [
+        -(-group.kv_cache_spec.max_memory_usage_bytes(vllm_config) // group.kv_cache_spec.page_size_bytes)
+        for group in groups
+    ]
+    return Kept(
+        kv_cache_utils._pool_bytes_per_block(vllm_config, groups),
+        sum(each),
+        sorted(len(group.layer_names) for group in groups),
+    )
+
+
+def _made(folder: Path, config: Config, tensor: int = 1, stages: int = 1, stage: int = 0) -> tuple[Any, Any]:
+    """The configuration and the model."""
     from vllm.config import ModelConfig, VllmConfig, set_current_vllm_config  # noqa: PLC0415
     from vllm.distributed import parallel_state  # noqa: PLC0415
     from vllm.model_executor.model_loader.utils import initialize_model  # noqa: PLC0415
@@ -46,25 +102,34 @@ def allocated(folder: Path, config: Config, *, tensor: int = 1, stages: int = 1,
     _make_known(config["model_type"])
     for name in config["architectures"]:  # a class that is imported here needs no process of its own to be examined
         ModelRegistry.register_model(name, ModelRegistry.models[name].load_model_cls())
-    model_config = ModelConfig(model=str(folder), skip_tokenizer_init=True, dtype="bfloat16")
-    vllm_config = VllmConfig(model_config=model_config)
+    with _planned_processor():
+        model_config = ModelConfig(model=str(folder), skip_tokenizer_init=True, dtype="bfloat16")
+        vllm_config = VllmConfig(model_config=model_config)
     vllm_config.parallel_config.pipeline_parallel_size = stages
     ranks, pipeline = parallel_state.get_tp_group(), parallel_state.get_pp_group()
     ranks.world_size = tensor
     pipeline.world_size, pipeline.rank_in_group = stages, stage
     pipeline.rank, pipeline.ranks = stage, list(range(stages))
     with set_current_vllm_config(vllm_config):
-        model = initialize_model(vllm_config)
-    layers: Any = vllm_config.compilation_config.static_forward_context.values()
-    return Allocated(
-        sum(parameter.numel() for parameter in model.parameters()),
-        sum(_kv_elements(layer) for layer in layers if hasattr(layer, "num_kv_heads")),
-        model_config.max_model_len,
-    )
+        return vllm_config, initialize_model(vllm_config)
+
+
+@contextmanager
+def _planned_processor() -> Iterator[None]:
+    """The processor that plans assume (planning/memory/settings.py), whichever runs the test.
+
+    vLLM's configuration depends on it: blocks of MLA have 16 tokens without AMX.
+    """
+    amx = patch("torch.cpu._is_amx_tile_supported", return_value=True)
+    avx_512 = patch("torch.cpu._is_avx512_bf16_supported", return_value=True)
+    with amx, avx_512:
+        yield
 
 
 def _kv_elements(layer: Any) -> int:
-    """Keys and values of each KV head; one latent vector where attention is latent."""
+    """Keys and values of each KV head; one latent vector where attention is latent; 0 where another layer has them."""
+    if getattr(layer, "kv_sharing_target_layer_name", None):
+        return 0
     vectors = 1 if hasattr(layer, "kv_lora_rank") else 2
     return int(vectors * layer.num_kv_heads * layer.head_size)
 

@@ -5,7 +5,7 @@ A member that does not fit is unknown. It is never computed with, and no plan de
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -22,14 +22,17 @@ RECURRENT_STATE = (
     "mamba_d_state", "ssm_state_size", "linear_num_value_heads", "linear_attn_config", "attn_type_list",
 )  # fmt: skip
 """Members of models with layers that keep a state instead of a KV cache: Mamba, linear attention."""
-RECURRENT_LAYERS = frozenset({"conv", "linear_attention", "mamba"})
-"""The names of such layers in `layer_types`."""
-OTHER_STATE = (*RECURRENT_STATE, "index_head_dim", "compress_ratios")
-"""Members of models with a state other than a plain KV cache: those above, and sparse attention's index."""
+RECURRENT_LAYERS = frozenset({"conv", "linear_attention", "mamba", "M"})
+"""The names of such layers in `layer_types` and `layers_block_type`, and the letter in `hybrid_override_pattern`."""
+OTHER_CACHES = (
+    "attention_other_setting", "compress_ratios", "hybrid_layer_pattern", "index_head_dim", "sparse_attention_config",
+    "swa_head_dim", "zero_expert_num",
+)  # fmt: skip
+"""Members of models that keep more than a plain KV cache: an index of sparse attention, or one of other heads."""
 MORE = ("vision_config", "audio_config")
 STRETCHED = ("rope_scaling", "rope_parameters")
 """Members that indicate more tokens than max_position_embeddings."""
-PRESENCE_KEYS = frozenset({*OTHER_STATE, *MORE, *STRETCHED})
+PRESENCE_KEYS = frozenset({*RECURRENT_STATE, *OTHER_CACHES, *MORE, *STRETCHED})
 """Members that count only by their presence."""
 NESTED = ("text_config", "llm_config")
 """Members with the config of the language model, if the model has several parts."""
@@ -47,6 +50,10 @@ Name = Annotated[str, Field(max_length=128)] | None
 _BOUNDED = Field(max_length=MOST_LAYERS, fail_fast=True)
 LayerIndexes = Annotated[list[Annotated[int, Field(ge=0, le=MOST_LAYERS)]], _BOUNDED] | None
 LayerTypes = Annotated[list[Annotated[str, Field(max_length=64)]], _BOUNDED] | None
+LayerLetters = Annotated[str, Field(max_length=MOST_LAYERS)] | None
+"""A letter for each layer."""
+Automatic = Annotated[int, Field(ge=-1, le=_MOST)] | Literal["auto"] | None
+"""A number, or `auto` for the one that follows from others."""
 Pattern = Annotated[int, Field(ge=0, le=MOST_LAYERS)] | Annotated[str, Field(max_length=64)] | None
 
 
@@ -54,6 +61,20 @@ class StrictModel(BaseModel):
     """A part of an untrusted file, validated strictly: 1 is not true, "2" is not a number."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True, protected_namespaces=())
+
+
+class LayerConfig(StrictModel):
+    """What a layer has instead of the usual numbers, as transformers 5 writes it."""
+
+    head_dim: Size = None
+    num_key_value_heads: Size = None
+
+
+PerLayer = (
+    Annotated[dict[Annotated[str, Field(max_length=64)], LayerConfig], Field(max_length=MOST_LAYERS, min_length=1)]
+    | None
+)
+"""By the index of the layer."""
 
 
 class LanguageModel(StrictModel):
@@ -76,8 +97,25 @@ class LanguageModel(StrictModel):
     decoder_sparse_step: Layers = None
     first_k_dense_replace: Layers = None
     mlp_only_layers: LayerIndexes = None
+    mlp_layer_types: LayerTypes = None
     layer_types: LayerTypes = None
+    layers_block_type: LayerTypes = None
+    hybrid_override_pattern: LayerLetters = None
+    index_topk_pattern: LayerLetters = None
     sliding_window_pattern: Pattern = None
+    full_attention_interval: Layers = None
+    full_attn_idxs: LayerIndexes = None
+    attn_layer_period: Layers = None
+    attn_layer_offset: Layers = None
+    expert_layer_period: Layers = None
+    expert_layer_offset: Layers = None
+    interleave_moe_layer_step: Layers = None
+    no_rope_layers: LayerIndexes = None
+    no_rope_layer_interval: Layers = None
+    num_dense_layers: Layers = None
+    num_kv_shared_layers: Layers = None
+    index_topk_freq: Layers = None
+    index_skip_topk_offset: Layers = None
 
     hidden_size: Size = None
     n_embd: Size = None
@@ -85,6 +123,9 @@ class LanguageModel(StrictModel):
     d_model: Size = None
     word_embed_proj_dim: Size = None
     intermediate_size: Size = None
+    intermediate_size_mlp: Size = None
+    shared_intermediate_size: Size = None
+    block_ff_dim: Size = None
     ffn_dim: Size = None
     ffn_hidden_size: Size = None
     n_inner: Size = None
@@ -99,6 +140,10 @@ class LanguageModel(StrictModel):
     max_seq_length: Size = None
     seq_len: Size = None
     sliding_window: Size = None
+    attention_chunk_size: Size = None
+    spatial_merge_size: Size = None
+    hidden_size_per_layer_input: Size = None
+    vocab_size_per_layer_input: Size = None
 
     num_attention_heads: Size = None
     n_head: Size = None
@@ -108,6 +153,9 @@ class LanguageModel(StrictModel):
     num_kv_heads: Size = None
     multi_query_group_num: Size = None
     head_dim: Size = None
+    per_layer_config: PerLayer = None
+    global_head_dim: Size = None
+    num_global_key_value_heads: Size = None
     num_ln_in_parallel_attn: Size = None
     quantization_bit: Size = None
     kv_lora_rank: Size = None
@@ -115,6 +163,32 @@ class LanguageModel(StrictModel):
     qk_nope_head_dim: Size = None
     qk_rope_head_dim: Size = None
     v_head_dim: Size = None
+    index_head_dim: Size = None
+    index_n_heads: Size = None
+
+    linear_num_key_heads: Size = None
+    linear_num_value_heads: Size = None
+    linear_key_head_dim: Size = None
+    linear_value_head_dim: Size = None
+    linear_conv_kernel_dim: Size = None
+    mamba_d_state: Size = None
+    mamba_d_conv: Size = None
+    mamba_d_ssm: Size = None
+    mamba_d_head: Automatic = None
+    mamba_dt_rank: Automatic = None
+    mamba_expand: Size = None
+    mamba_n_heads: Size = None
+    mamba_n_groups: Size = None
+    mamba_num_heads: Size = None
+    mamba_head_dim: Size = None
+    mamba_ssm_cache_dtype: Name = None
+    mamba_ssm_dtype: Name = None
+    ssm_state_size: Size = None
+    conv_kernel: Size = None
+    n_groups: Size = None
+    conv_L_cache: Size = None  # noqa: N815 - the file's name
+    conv_dim: Size = None
+    block_multiple_of: Size = None
 
     n_routed_experts: Size = None
     num_local_experts: Size = None
@@ -122,8 +196,13 @@ class LanguageModel(StrictModel):
     moe_num_experts: Size = None
     num_experts_per_tok: Size = None
     moe_k: Size = None
+    top_k_experts: Size = None
     n_shared_experts: Size = None
+    num_shared_experts: Size = None
     moe_num_shared_experts: Size = None
+    moe_latent_size: Size = None
+    moe_shared_expert_intermediate_size: Size = None
+    expert_intermediate_size: Size = None
     moe_intermediate_size: Size = None
     shared_expert_intermediate_size: Size = None
 
@@ -131,6 +210,14 @@ class LanguageModel(StrictModel):
     add_cross_attention: Switch = None
     add_qkv_bias: Switch = None
     attention_bias: Switch = None
+    attention_k_eq_v: Switch = None
+    attn_output_gate: Switch = None
+    block_auto_adjust_ff_dim: Switch = None
+    conv_bias: Switch = None
+    enable_moe_block: Switch = None
+    mamba_conv_bias: Switch = None
+    mamba_proj_bias: Switch = None
+    mamba_rms_norm: Switch = None
     attention_out_bias: Switch = None
     bias: Switch = None
     enable_bias: Switch = None
@@ -146,8 +233,12 @@ class LanguageModel(StrictModel):
     qk_layernorm: Switch = None
     qkv_bias: Switch = None
     rmsnorm: Switch = None
+    tie_embedding: Switch = None
     tie_word_embeddings: Switch = None
     use_bias: Switch = None
+    use_conv_bias: Switch = None
+    use_double_wide_mlp: Switch = None
+    use_expert_bias: Switch = None
     use_parallel_residual: Switch = None
     use_qk_norm: Switch = None
     use_qkv_bias: Switch = None

@@ -5,43 +5,80 @@ from pdinference.planning.memory.model.config import INTERMEDIATE, Checked, Unus
 from pdinference.planning.memory.model.shape import MoE
 
 _EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
-_PER_TOKEN = ("num_experts_per_tok", "moe_k")
-_SHARED = ("n_shared_experts", "moe_num_shared_experts")
+_PER_TOKEN = ("num_experts_per_tok", "moe_k", "top_k_experts")
+_WIDTH = ("moe_intermediate_size", "expert_intermediate_size")
+_SHARED = ("n_shared_experts", "moe_num_shared_experts", "num_shared_experts")
+_SHARED_WIDTH = ("shared_expert_intermediate_size", "shared_intermediate_size")
+_STEP = (
+    "decoder_sparse_step", "moe_layer_freq", "moe_layer_interval", "interleave_moe_layer_step", "expert_layer_period",
+)  # fmt: skip
 _MOST_EXPERTS = 65536
 """In all layers together; far beyond any model."""
 
 
-def experts_of(traits: Traits, text: Checked, layers: int) -> MoE | None:
+def experts_of(traits: Traits, text: Checked, layers: int, listed: frozenset[int] | None) -> MoE | None:
     """The experts; None where the model has none.
+
+    Args:
+        traits: Of the architecture.
+        text: Members of config.json.
+        layers: Layers of the model.
+        listed: Layers with experts, if config.json lists what each layer is.
 
     Raises:
         UnusableConfigError: A number is missing, or no model has so many experts.
     """
     experts = text.optional(*_EXPERTS)
-    if experts is None:
+    if experts is None or listed == frozenset():
         return None
     if experts * layers > _MOST_EXPERTS:
         raise UnusableConfigError(
             f"config.json has {experts} experts in each of {layers} layers: no model has so many."
         )
-    width = text.optional("moe_intermediate_size") or text.number(*INTERMEDIATE)
-    shared = text.optional("shared_expert_intermediate_size") or width * (text.optional(*_SHARED) or 0)
+    width = text.optional(*_WIDTH) or text.number(*INTERMEDIATE)
     return MoE(
         experts=experts,
         per_token=text.number(*_PER_TOKEN),
         intermediate=width,
-        layers=_expert_layers(text, layers),
-        shared_intermediate=shared,
+        layers=_expert_layers(text, layers) if listed is None else listed,
+        shared_intermediate=_shared_width(text, width),
         gated_sharing=traits.gated_sharing,
-        correction_bias=text.values.get("topk_method") == "noaux_tc" or traits.correction_bias,
+        correction_bias=_corrects(traits, text),
+        biases=traits.expert_bias,
+        latent=text.optional("moe_latent_size"),
+        beside_dense=traits.beside_experts,
     )
 
 
+def _shared_width(text: Checked, width: int) -> int:
+    """Width of the experts that every token passes, together."""
+    number = text.optional(*_SHARED) or 0
+    each = text.optional("moe_shared_expert_intermediate_size") or width
+    return text.optional(*_SHARED_WIDTH) or number * each
+
+
+def _corrects(traits: Traits, text: Checked) -> bool:
+    stated = text.values.get("use_expert_bias")
+    return text.values.get("topk_method") == "noaux_tc" or (traits.correction_bias if stated is None else bool(stated))
+
+
 def _expert_layers(text: Checked, layers: int) -> frozenset[int]:
-    step = text.optional("decoder_sparse_step", "moe_layer_freq", "moe_layer_interval") or 1
-    first = text.optional("first_k_dense_replace") or text.optional("moe_layer_start_index") or 0
+    if kinds := text.values.get("mlp_layer_types"):
+        return frozenset(index for index, kind in enumerate(kinds[:layers]) if kind == "sparse")
+    step = text.optional(*_STEP) or 1
+    first = text.optional("first_k_dense_replace", "num_dense_layers") or text.optional("moe_layer_start_index") or 0
     last = text.optional("moe_layer_end_index") or layers - 1
     dense = set(text.values.get("mlp_only_layers") or ())
-    # Qwen and ERNIE count from one (models/qwen2_moe.py, ernie45_moe.py), DeepSeek from zero (models/deepseek_v2.py).
-    offset = 1 if text.values.keys() & {"decoder_sparse_step", "moe_layer_interval"} else 0
+    offset = _offset(text)
     return frozenset(i for i in range(first, min(layers, last + 1)) if i not in dense and (i + offset) % step == 0)
+
+
+def _offset(text: Checked) -> int:
+    """What is added to a layer's index before it is divided by the step.
+
+    Qwen, ERNIE and Llama 4 count from one (models/qwen2_moe.py, ernie45_moe.py, llama4.py), DeepSeek from zero
+    (models/deepseek_v2.py), Jamba from an offset of its own.
+    """
+    if "expert_layer_period" in text.values:
+        return -(text.values.get("expert_layer_offset") or 0)
+    return 1 if text.values.keys() & {"decoder_sparse_step", "moe_layer_interval", "interleave_moe_layer_step"} else 0

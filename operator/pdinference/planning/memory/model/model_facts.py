@@ -8,7 +8,7 @@ from pdinference.planning.memory.model.config import (
     KV_HEADS,
     MORE,
     NESTED,
-    OTHER_STATE,
+    OTHER_CACHES,
     QUANTIZATION,
     RECURRENT_LAYERS,
     RECURRENT_STATE,
@@ -21,10 +21,14 @@ from pdinference.planning.memory.model.config import (
     language_model,
 )
 from pdinference.planning.memory.model.experts import experts_of
+from pdinference.planning.memory.model.mixers import Mixers, mixers_of
 from pdinference.planning.memory.model.quantization import Quantization, quantization_of
-from pdinference.planning.memory.model.shape import MLA, ModelFacts
+from pdinference.planning.memory.model.shape import MLA, Indexer, ModelFacts, PerLayerInput
+from pdinference.planning.memory.model.towers import VISION, tower_of
+from pdinference.planning.memory.model.windows import WINDOW, windows_of
 
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+_LISTS = ("hybrid_override_pattern", "layers_block_type")
 _MAX_LENGTH = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "max_seq_length",
     "seq_len",
@@ -32,8 +36,7 @@ _MAX_LENGTH = (
 _DTYPES = ("dtype", "torch_dtype")
 _ATTENTION_ALONE = "minimax_m2"
 """Its attn_type_list, which other MiniMax models have for linear attention, has attention in every layer."""
-_WINDOW = "sliding_window"
-"""Null means that there is none; any other member that is null is one that is not given."""
+_MERGE = "spatial_merge_size"
 
 
 def model_facts(config: Config) -> ModelFacts:
@@ -50,10 +53,10 @@ def model_facts(config: Config) -> ModelFacts:
     text = whole if part is config else checked(LanguageModel, part)
     model_type = text.values.get("model_type") or whole.values.get("model_type") or ""
     traits = ARCHITECTURES.get(model_type, UNKNOWN)
-    given = {key: value for key, value in text.values.items() if value is not None or key == _WINDOW}
-    text = _usual_names(traits, Checked({**traits.defaults, **given}, text.unfit))
+    given = {key: value for key, value in text.values.items() if value is not None or key == WINDOW}
+    text = _usual_names(traits, Checked({**traits.defaults, **_of_the_whole(whole), **given}, text.unfit))
     values = text.values
-    layers = text.number(*_LAYERS)
+    layers = _layers(text)
     hidden = text.number("hidden_size", "n_embd", "d_model")
     heads = text.number("num_attention_heads", "n_head", "n_heads")
     kv_heads = _kv_heads(traits, text, heads)
@@ -61,7 +64,13 @@ def model_facts(config: Config) -> ModelFacts:
     if head_dim < 1:
         raise UnusableConfigError(f"config.json has {heads} attention heads for a hidden_size of {hidden}.")
     quantization = quantization_of(config.get(QUANTIZATION) or part.get(QUANTIZATION))
-    recurrent = _is_recurrent(model_type, part, values)
+    mixers = mixers_of(traits, text, layers)
+    recurrent = mixers.state is not None or _is_recurrent(model_type, part, values)
+    more = tuple(key for key in MORE if config.get(key))
+    full_kv_heads, full_head_dim = _full_heads(traits, text, kv_heads, head_dim)
+    sharing = text.optional("num_kv_shared_layers") or 0
+    if not _keeps_something(mixers, layers - sharing):
+        raise UnusableConfigError("config.json describes a model of which no layer has a KV cache or a state.")
     return ModelFacts(
         model_type=model_type,
         last_version=LAST_VERSIONS.get(model_type, ""),
@@ -70,9 +79,9 @@ def model_facts(config: Config) -> ModelFacts:
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        intermediate=(text.optional(*INTERMEDIATE) or 4 * hidden) // (2 if traits.halved_mlp else 1),
+        intermediate=_width(traits, text, hidden),
         vocab=text.number("vocab_size"),
-        tied_embeddings=bool(values.get("tie_word_embeddings")),
+        tied_embeddings=bool(values.get("tie_embedding", values.get("tie_word_embeddings"))),
         qkv_bias=_is_set(values, traits.qkv_bias),
         output_bias=_is_set(values, traits.output_bias),
         mlp_bias=_is_set(values, traits.mlp_bias),
@@ -80,22 +89,39 @@ def model_facts(config: Config) -> ModelFacts:
         gated_mlp=traits.gated,
         packed_qkv=bool(traits.packed),
         packed_mlp=traits.packed == "all",
-        on_all_stages=traits.on_all_stages,
+        on_all_stages=frozenset(traits.on_all_stages),
         embedding_norm=traits.embedding_norm,
         norms_per_layer=_norms(traits, text),
         norm_elements=hidden * (2 if traits.norm_bias else 1),
         qk_norm_elements=_qk_norm_elements(traits, values, heads + kv_heads, head_dim),
         position_elements=_positions(traits, text) * hidden,
-        windows=_windows(traits, text, layers),
+        windows=windows_of(traits, text, layers, mixers.attention),
+        chunked=traits.chunked,
+        attention=mixers.attention,
+        full_kv_heads=full_kv_heads,
+        full_head_dim=full_head_dim,
+        own_kv=max(0, layers - sharing),
+        wide_mlp=bool(sharing and values.get("use_double_wide_mlp")),
+        output_gate=_is_set(values, traits.output_gate),
+        sinks=traits.sinks,
+        state=mixers.state,
+        state_dtype=values.get("mamba_ssm_dtype") or values.get("mamba_ssm_cache_dtype") or traits.state_dtype,
+        feed_forward=mixers.feed_forward,
+        per_layer_input=_per_layer_input(traits, text),
         max_length=_max_length(text),
         stretched=any(each.get(key) for each in (config, part) for key in STRETCHED),
         dtype=next((each[key] for each in (values, whole.values) for key in _DTYPES if each.get(key)), None),
         mla=_mla(text),
-        moe=experts_of(traits, text, layers),
+        indexer=_indexer(text, layers) if traits.indexed else None,
+        moe=experts_of(traits, text, layers, mixers.experts),
         quantization=quantization,
-        has_more=tuple(key for key in MORE if config.get(key)),
+        has_more=more,
+        tower=tower_of(whole.values.get("model_type") or "", config.get(VISION), hidden, whole.optional(_MERGE))
+        if more == (VISION,)
+        else None,
         recurrent=recurrent,
-        other_state=recurrent or any(part.get(key) for key in OTHER_STATE),
+        other_state=(recurrent and mixers.state is None)
+        or (not traits.indexed and any(part.get(key) for key in OTHER_CACHES)),
         tensors_known=model_type in ARCHITECTURES
         and not any(values.get(member) for member in traits.unless)
         and all(values.get(member) for member in traits.only_with)
@@ -104,12 +130,23 @@ def model_facts(config: Config) -> ModelFacts:
     )
 
 
+def _layers(text: Checked) -> int:
+    """The number of layers; some files have only the list of what each one is (Nemotron-H)."""
+    listed = next((names for member in _LISTS if (names := text.values.get(member))), None)
+    return len(listed) if listed and not any(text.values.get(name) for name in _LAYERS) else text.number(*_LAYERS)
+
+
 def _is_recurrent(model_type: str, part: Config, values: Config) -> bool:
     if model_type == _ATTENTION_ALONE:
         return False
     return any(part.get(key) for key in RECURRENT_STATE) or not RECURRENT_LAYERS.isdisjoint(
         values.get("layer_types") or ()
     )
+
+
+def _keeps_something(mixers: Mixers, first_sharing: int) -> bool:
+    """Whether a layer has a KV cache of its own, or a state; the last layers may share those of earlier ones."""
+    return mixers.state is not None or any(layer < first_sharing for layer in mixers.attention)
 
 
 def _unfit(config: Config, text: Checked, quantization: Quantization | None) -> tuple[str, ...]:
@@ -163,6 +200,50 @@ def _is_set(values: Config, flag: Flag) -> bool:
     return any(values.get(member) for member in ((flag,) if isinstance(flag, str) else flag))
 
 
+def _width(traits: Traits, text: Checked, hidden: int) -> int:
+    """Width of the feed-forward part of a layer without experts."""
+    own = (traits.dense_width,) if traits.dense_width else ()
+    return (text.optional(*own, "block_ff_dim", *INTERMEDIATE) or 4 * hidden) // (2 if traits.halved_mlp else 1)
+
+
+def _of_the_whole(whole: Checked) -> Config:
+    """Members of the whole model that count where the language model's part is silent."""
+    tied = whole.values.get("tie_word_embeddings")
+    return {} if tied is None else {"tie_word_embeddings": tied}
+
+
+def _full_heads(traits: Traits, text: Checked, kv_heads: int, head_dim: int) -> tuple[int, int]:
+    """KV heads of layers that attend to everything, and the size of one (Gemma4TextConfig of transformers)."""
+    if not traits.full_heads:
+        return kv_heads, head_dim
+    if listed := text.values.get("per_layer_config"):
+        own = next(iter(listed.values()))
+        return own.get("num_key_value_heads") or kv_heads, own.get("head_dim") or head_dim
+    grouped = text.values.get("attention_k_eq_v") and text.optional("num_global_key_value_heads")
+    return grouped or kv_heads, text.number("global_head_dim")
+
+
+def _per_layer_input(traits: Traits, text: Checked) -> PerLayerInput | None:
+    width = text.optional("hidden_size_per_layer_input") if traits.full_heads else None
+    return PerLayerInput(width, text.number("vocab_size_per_layer_input", "vocab_size")) if width else None
+
+
+def _indexer(text: Checked, layers: int) -> Indexer:
+    """The index of sparse attention, and which layers have one.
+
+    Source: `DeepseekV2MLAAttention.__init__` in vllm/model_executor/models/deepseek_v2.py.
+    """
+    values = text.values
+    step, offset = values.get("index_topk_freq") or 1, values.get("index_skip_topk_offset")
+    first = 2 if offset is None else offset
+    pattern = values.get("index_topk_pattern")
+    if pattern is None:
+        own = frozenset(layer for layer in range(layers) if max(layer - first + 1, 0) % step == 0)
+    else:
+        own = frozenset(layer for layer in range(layers) if pattern[layer : layer + 1] != "S")
+    return Indexer(own, text.number("index_n_heads"), text.number("index_head_dim"))
+
+
 def _qk_norm_elements(traits: Traits, values: Config, heads: int, head_dim: int) -> int:
     if not traits.qk_norm or (traits.qk_norm_switch and not values.get(traits.qk_norm_switch)):
         return 0
@@ -174,34 +255,6 @@ def _positions(traits: Traits, text: Checked) -> int:
         return 0
     member, more = traits.positions
     return text.number(member) + more
-
-
-def _windows(traits: Traits, text: Checked, layers: int) -> tuple[int | None, ...]:
-    """The window of each layer, as vLLM's models read it.
-
-    Source: vllm/model_executor/models/{llama,gemma2,gemma3}.py (`layer_types`), and for a window without layer types
-    vllm/model_executor/layers/attention/attention.py, which applies it to every layer.
-    """
-    window, values = text.optional(_WINDOW), text.values
-    if window is None or (traits.window_switch and not values.get("use_sliding_window")):
-        return (None,) * layers
-    if kinds := values.get("layer_types"):
-        if len(kinds) < layers:
-            raise UnusableConfigError(f"layer_types has {len(kinds)} entries for {layers} layers.")
-        return tuple(window if kind == "sliding_attention" else None for kind in kinds[:layers])
-    pattern = _pattern(values.get("sliding_window_pattern")) or traits.sliding_every
-    if pattern:
-        return tuple(window if (index + 1) % pattern else None for index in range(layers))
-    if traits.window_switch:
-        stated = values.get("max_window_layers")
-        first = layers if stated is None else stated
-        return tuple(window if index >= first else None for index in range(layers))
-    return (window,) * layers
-
-
-def _pattern(value: int | str | None) -> int:
-    """Of how many layers the last one attends to everything; EXAONE writes `LLLG` for 4."""
-    return len(value) if isinstance(value, str) else value or 0
 
 
 def _mla(text: Checked) -> MLA | None:

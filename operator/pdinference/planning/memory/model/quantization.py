@@ -1,6 +1,6 @@
 """The size of quantised linear layers, in bytes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pdinference.planning.memory.figures import ceil_div
 from pdinference.planning.memory.model.config import QUANTIZATION
@@ -33,6 +33,7 @@ class Quantization:
         kv_bits: Bits of a KV element from the checkpoint; None without.
         unfit: The error of the checkpoint's quantization_config, if it cannot be read; empty otherwise.
         kv_known: Whether kv_bits could be read.
+        experts_only: Whether experts alone are quantised, and their sizes padded (MXFP4).
     """
 
     method: str
@@ -45,6 +46,7 @@ class Quantization:
     kv_bits: int | None = None
     unfit: str = ""
     kv_known: bool = True
+    experts_only: bool = False
 
     def linear_parts(self, outputs: int, inputs: int, dtype_bytes: int) -> tuple[int, ...]:
         """Bytes of one linear layer's tensors: weights first, then scales and zero points; without bias.
@@ -63,11 +65,17 @@ class Quantization:
             return weights, ceil_div(outputs, rows) * ceil_div(inputs, columns) * 4
         if self.method == "bitsandbytes":
             return weights, outputs * inputs // 64 * 4 if self.bits == 4 else outputs * 4
+        if self.method == "mxfp4":
+            return weights, outputs * inputs // (self.group or 1)
         if self.group is None:
             return weights, outputs * dtype_bytes if self.method == "compressed-tensors" else 4
         groups = ceil_div(inputs, self.group)
         zeros = groups * outputs * self.bits // 8 if self.zero_points else 0
         return weights, groups * outputs * dtype_bytes, zeros, inputs * 4 if self.group_index else 0
+
+
+_FIXED = {"mxfp4": Quantization("mxfp4", 4, 32, experts_only=True)}
+"""Methods without options."""
 
 
 def quantization_of(config: object) -> Quantization | None:
@@ -116,7 +124,7 @@ def _read(method: str, config: QuantizationConfig) -> Quantization:
         case "compressed-tensors":
             return _compressed(config, skipped)
         case _:
-            return Quantization(method, skipped=skipped)
+            return replace(_FIXED.get(method, Quantization(method)), skipped=skipped)
 
 
 def _compressed(config: QuantizationConfig, skipped: SkippedModules) -> Quantization:

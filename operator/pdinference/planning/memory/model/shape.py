@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pdinference.api.words import cut
 from pdinference.planning.memory import ways_out
 from pdinference.planning.memory.model.quantization import Quantization
+from pdinference.planning.memory.model.state import State
+from pdinference.planning.memory.model.towers import Tower
 
 _LONGEST_NOTE = 600
 
@@ -33,6 +35,9 @@ class MoE:
         layers: Indexes of the layers that have experts; the others are dense.
         shared_intermediate: Width of the experts that every token passes, together; 0 without.
         gated_sharing: Whether a gate weighs the shared expert (Qwen2-MoE).
+        biases: Whether router and experts have biases (gpt-oss).
+        latent: Width in which experts work; None: the hidden size (Nemotron-H).
+        beside_dense: Whether each such layer has the dense feed-forward part as well (Gemma 4).
     """
 
     experts: int
@@ -42,6 +47,38 @@ class MoE:
     shared_intermediate: int = 0
     gated_sharing: bool = False
     correction_bias: bool = False
+    biases: bool = False
+    latent: int | None = None
+    beside_dense: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Indexer:
+    """The index of sparse attention (DeepSeek-V3.2), a key for each token.
+
+    Attributes:
+        layers: Layers that have one of their own; others use the choice of an earlier layer.
+    """
+
+    layers: frozenset[int]
+    heads: int
+    head_dim: int
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of a token in a layer, whole on every rank: 8-bit elements and a scale for each 128 of them.
+
+        Source: `DeepseekV32IndexerCache` in vllm/model_executor/models/deepseek_v2.py.
+        """
+        return self.head_dim + self.head_dim // 128 * 4
+
+
+@dataclass(frozen=True, slots=True)
+class PerLayerInput:
+    """An embedding of each layer's own (Gemma 4 E2B and E4B): its width, and its vocabulary."""
+
+    width: int
+    vocab: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +89,28 @@ class ModelFacts:
         last_version: The last vLLM version with a class for this model type; empty: the pinned version has one.
         packed_qkv: Whether the checkpoint has queries, keys and values in one tensor.
         packed_mlp: Whether it has the gate and the first product in one.
-        on_all_stages: Whether each pipeline stage allocates embedding, last norm and head, used or not.
+        on_all_stages: What each pipeline stage allocates, used or not: embedding, last norm, head.
         embedding_norm: Whether there is a norm after the embedding.
         norm_elements: Elements of a norm: the hidden size, twice that with a bias.
         qk_norm_elements: Elements of the norms of queries and keys in each layer; 0 without.
         position_elements: Elements of learned positions; 0 where positions are rotary.
         gated_mlp: Whether the feed-forward part has a gate beside its first product.
-        windows: For each layer, the sliding window in tokens, or None where it attends to everything.
-        has_more: Parts besides the language model, such as a vision tower. Their weights are not computed.
+        windows: For each layer, the sliding window in tokens, or None where it attends to everything or not at all.
+        chunked: Whether windows are chunks, which begin at multiples of their size (Llama 4).
+        attention: Indexes of the layers that attend.
+        full_kv_heads: KV heads of layers that attend to everything; `kv_heads` are those of the others.
+        full_head_dim: Size of a head there.
+        own_kv: The first layers, which have a KV cache of their own; later ones use that of an earlier layer.
+        wide_mlp: Whether these later layers have a feed-forward part of twice the width.
+        output_gate: Whether queries have a gate beside them.
+        sinks: Whether each head has a sink.
+        state: Layers that keep a state of fixed size for each request; None where no layer does, or they are not known.
+        state_dtype: Type of what their recurrence accumulates; empty: the model's.
+        feed_forward: Indexes of the layers with a feed-forward part.
+        has_more: Parts besides the language model, such as a vision tower.
+        tower: Elements of the vision tower; None where they are not known, or there is none.
         recurrent: Whether layers keep a state instead of a KV cache (Mamba, linear attention).
-        other_state: Whether layers keep something else than a KV cache, or besides it (Mamba, sparse attention).
+        other_state: Whether layers keep something that is not computed here.
         stretched: Whether the model may take more tokens than max_length.
         dtype: The type that the checkpoint names, for example `bfloat16`.
         unfit: Problems of members of config.json. With a problem, all numbers of the plan are unknown.
@@ -84,20 +133,34 @@ class ModelFacts:
     gated_mlp: bool
     packed_qkv: bool
     packed_mlp: bool
-    on_all_stages: bool
+    on_all_stages: frozenset[str]
     embedding_norm: bool
     norms_per_layer: int
     norm_elements: int
     qk_norm_elements: int
     position_elements: int
     windows: tuple[int | None, ...]
+    chunked: bool
+    attention: frozenset[int]
+    full_kv_heads: int
+    full_head_dim: int
+    own_kv: int
+    wide_mlp: bool
+    output_gate: bool
+    sinks: bool
+    state: State | None
+    state_dtype: str
+    feed_forward: frozenset[int]
+    per_layer_input: PerLayerInput | None
     max_length: int | None
     stretched: bool
     dtype: str | None
     mla: MLA | None
+    indexer: Indexer | None
     moe: MoE | None
     quantization: Quantization | None
     has_more: tuple[str, ...]
+    tower: Tower | None
     recurrent: bool
     other_state: bool
     tensors_known: bool
@@ -106,7 +169,28 @@ class ModelFacts:
     @property
     def architecture_known(self) -> bool:
         """Whether the weights can be computed from the shape alone."""
-        return self.tensors_known and not (self.has_more or self.other_state or self.unfit)
+        more = self.has_more and self.tower is None
+        return self.tensors_known and not (more or self.other_state or self.unfit)
+
+    @property
+    def full_layers(self) -> int:
+        """Layers that attend to everything."""
+        return sum(self.windows[layer] is None for layer in self.attention)
+
+    @property
+    def windowed_layers(self) -> int:
+        """Layers that attend to a window or to a chunk."""
+        return len(self.attention) - self.full_layers
+
+    @property
+    def state_layers(self) -> int:
+        """Layers that keep a state; some models have it beside attention (Falcon-H1)."""
+        return len(self.state.layers) if self.state else 0
+
+    def kv_shape(self, layer: int) -> tuple[int, int]:
+        """KV heads of a layer, and the size of one."""
+        full = self.windows[layer] is None
+        return (self.full_kv_heads, self.full_head_dim) if full else (self.kv_heads, self.head_dim)
 
     @property
     def unfit_note(self) -> str:

@@ -8,9 +8,10 @@ from pdinference.planning.memory.figures import GIB
 from pdinference.planning.memory.model.shape import ModelFacts
 
 _LAYER = re.compile(
-    r"^(?:(?:model|language_model\.model|model\.language_model|gpt_neox|transformer\.encoder)\.layers"
+    r"^(?:(?:model|language_model\.model|model\.language_model|backbone|gpt_neox|transformer\.encoder)\.layers"
     r"|(?:transformer\.)?h)\.([0-9]{1,9})\."
 )
+_PREDICTION = ("mtp.", "model.mtp.")
 _CAST = {"F64", "F32", "F16", "BF16"}
 """Types that vLLM casts to the model's dtype while it loads; others keep their size."""
 
@@ -99,13 +100,15 @@ def known_weights(weights: Headers | StoredFiles, facts: ModelFacts) -> Checkpoi
 def checkpoint_of(headers: Headers, facts: ModelFacts) -> Checkpoint:
     """Add up what vLLM loads.
 
-    Left out: layers beyond the model's own (DeepSeek's multi-token prediction), a head that is tied, and rotary tables,
-    which vLLM computes. Source: `load_weights` in vllm/model_executor/models/{llama,deepseek_v2}.py.
+    Left out: layers for multi-token prediction (beyond the model's own, or called `mtp`), a head that is tied, and
+    rotary tables, which vLLM computes. Source: `load_weights` in
+    vllm/model_executor/models/{llama,deepseek_v2,qwen3_next}.py.
     """
     elements = scale_elements = scale_bytes = other_bytes = 0
     for name, header in headers.items():
         match = _LAYER.match(name)
-        if (match and int(match[1]) >= facts.layers) or "rotary_emb.inv_freq" in name:
+        beyond = name.startswith(_PREDICTION) or (match and int(match[1]) >= facts.layers)
+        if beyond or "rotary_emb.inv_freq" in name:
             continue
         if facts.tied_embeddings and name.endswith("lm_head.weight"):
             continue

@@ -6,13 +6,15 @@ from functools import lru_cache
 
 from pdinference.api.words import cut
 from pdinference.planning.memory import ways_out
+from pdinference.planning.memory.expert_padding import NO_PADDING
 from pdinference.planning.memory.figures import GIB, MIB, Figure, computed, unknown
 from pdinference.planning.memory.model.quantization import NO_CONFIG, Quantization
 from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.settings import Settings
 from pdinference.planning.memory.weights.checkpoint import Checkpoint, KnownWeights, StatedWeights, StoredFiles
+from pdinference.planning.memory.weights.linear import Tensor
 from pdinference.planning.memory.weights.stored import loaded_bytes
-from pdinference.planning.memory.weights.tensors import Tensor, stage_tensors, too_many_kinds
+from pdinference.planning.memory.weights.tensors import stage_tensors, too_many_kinds
 
 _LONGEST_NOTE = 600
 _OFFLOADED = "less what cpuOffload keeps in CPU memory"
@@ -42,7 +44,7 @@ def _uncounted(facts: ModelFacts, settings: Settings, known: KnownWeights | None
     """Bytes of all weights where the architecture does not say."""
     if isinstance(known, StatedWeights):
         return computed(known.size, _stated(known))
-    if facts.architecture_known or _bits_unknown(settings):
+    if facts.architecture_known or _bits_unknown(facts, settings):
         return unknown(f"{problem} {ways_out.STATED_SIZE}")
     if known is None:
         return unknown(f"{problem} {ways_out.TENSORS}")
@@ -56,7 +58,7 @@ def _uncounted(facts: ModelFacts, settings: Settings, known: KnownWeights | None
 
 def _why_not_counted(facts: ModelFacts, settings: Settings) -> str:
     """Why tensors cannot be counted from the architecture; empty where they can."""
-    if settings.quantization is not None and _bits_unknown(settings):
+    if settings.quantization is not None and _bits_unknown(facts, settings):
         return _quantization_note(settings.quantization)
     if facts.architecture_known:
         if too_many_kinds(facts, settings.quantization):
@@ -65,8 +67,9 @@ def _why_not_counted(facts: ModelFacts, settings: Settings) -> str:
     return f"The tensors of {_what(facts)} are not known here."
 
 
-def _bits_unknown(settings: Settings) -> bool:
-    return settings.quantization is not None and settings.quantization.bits == 0
+def _bits_unknown(facts: ModelFacts, settings: Settings) -> bool:
+    quantization = settings.quantization
+    return quantization is not None and (quantization.bits == 0 or (quantization.experts_only and facts.moe is None))
 
 
 def _what(facts: ModelFacts) -> str:
@@ -108,7 +111,9 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, known:
     total, note = _corrected(facts, settings, known)
     size: float = sum(tensor.size for tensor in tensors)
     if total is not None:
-        whole = replace(settings, tensor=1, layer_partition=(facts.layers,), data=1, expert_ranks=1)
+        whole = replace(
+            settings, tensor=1, layer_partition=(facts.layers,), data=1, expert_ranks=1, expert_padding=NO_PADDING
+        )
         size *= total / _bytes(facts, whole)
     rounding = 0 if settings.cpu else allocator_rounding(tensors)
     slots = lora_bytes(facts, tensors, settings)
@@ -116,6 +121,8 @@ def _from_architecture(facts: ModelFacts, settings: Settings, stage: int, known:
     parts = [note + (f", one of {ranks} ranks" if ranks > 1 else "")]
     if rounding:
         parts.append(f"{rounding / MIB:.0f} MiB of it rounding by PyTorch's allocator")
+    if tower := sum(tensor.size for tensor in tensors if tensor.kind == "vision"):
+        parts.append(f"{tower / MIB:.0f} MiB of it a vision tower")
     if slots:
         parts.append(f"{slots / MIB:.0f} MiB of it LoRA slots")
     if settings.offload:

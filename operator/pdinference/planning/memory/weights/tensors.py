@@ -2,47 +2,21 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from pdinference.planning.memory.figures import ceil_div
 from pdinference.planning.memory.model.quantization import Quantization
-from pdinference.planning.memory.model.shape import MLA, ModelFacts, MoE
+from pdinference.planning.memory.model.shape import ModelFacts
 from pdinference.planning.memory.settings import Settings
+from pdinference.planning.memory.weights.attention import attention
+from pdinference.planning.memory.weights.feed_forward import feed_forward
+from pdinference.planning.memory.weights.linear import Tensor, linear, plain
+from pdinference.planning.memory.weights.modules import all_modules
+from pdinference.planning.memory.weights.state_layers import state_layer
 
-_MODULES = (
-    *(f"self_attn.{name}" for name in ("qkv_proj", "q_proj", "k_proj", "v_proj", "o_proj", "kv_a_proj_with_mqa")),
-    *(f"self_attn.{name}" for name in ("fused_qkv_a_proj", "q_a_proj", "q_b_proj", "kv_b_proj")),
-    *(f"mlp.{name}" for name in ("gate_up_proj", "gate_proj", "up_proj", "down_proj", "experts")),
-    *(f"mlp.shared_experts.{name}" for name in ("gate_up_proj", "gate_proj", "up_proj", "down_proj")),
-)
-"""The linear layers that a layer may have."""
 _MOST_KINDS = 100
 _VOCAB_PADDING = 64  # DEFAULT_VOCAB_PADDING_SIZE in vllm/model_executor/layers/vocab_parallel_embedding.py
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """One layer's parameter on one rank.
-
-    Attributes:
-        kind: `embedding`, `attention`, `mlp`, `experts`, `norm` or `head`.
-        parts: Bytes of each tensor: the weights, and where they are quantised, scales and zero points.
-        linear: Output and input elements of a linear layer, for LoRA; None for others.
-        merged: How many layers of the checkpoint vLLM merged into it.
-        count: How many of them there are.
-    """
-
-    kind: str
-    parts: tuple[int, ...]
-    linear: tuple[int, int] | None = None
-    merged: int = 1
-    count: int = 1
-
-    @property
-    def size(self) -> int:
-        """Bytes in all."""
-        return self.count * sum(self.parts)
 
 
 def stage_layers(settings: Settings, stage: int) -> range:
@@ -59,35 +33,68 @@ def stage_tensors(facts: ModelFacts, settings: Settings, stage: int) -> Iterator
     norms, routers and MLA's down-projections are on every rank. The last stage needs the embedding too when it is tied
     to the head. Some classes (chatglm.py, falcon.py) do not leave out what a stage does not use.
     """
-    first, last = facts.on_all_stages or stage == 0, facts.on_all_stages or stage == settings.stages - 1
-    table = ceil_div(facts.vocab, _VOCAB_PADDING) * _VOCAB_PADDING * facts.hidden // settings.tensor
-    if first or (last and facts.tied_embeddings):
-        yield Tensor("embedding", (table * settings.dtype_bytes,))
-    if first and facts.position_elements:
-        yield Tensor("embedding", (facts.position_elements * settings.dtype_bytes,))
-    if first and facts.embedding_norm:
-        yield Tensor("norm", (facts.norm_elements * settings.dtype_bytes,))
+    first, last = stage == 0, stage == settings.stages - 1
+    everywhere = facts.on_all_stages
+    table = _table(facts.vocab, settings) * facts.hidden
+    if first or "embedding" in everywhere:
+        yield from _inputs(facts, settings)
+    if first or "embedding" in everywhere or (last and facts.tied_embeddings):
+        yield plain(settings, "embedding", table)
     for layer, count in _alike(facts, settings.quantization, stage_layers(settings, stage)):
         for tensor in _layer(facts, settings, layer):
             yield replace(tensor, count=count * tensor.count)
-    if last:
-        yield Tensor("norm", (facts.norm_elements * settings.dtype_bytes,))
+    if last or "norm" in everywhere:
+        yield plain(settings, "norm", facts.norm_elements)
+    if last or "head" in everywhere:
         if not facts.tied_embeddings:
-            yield Tensor("head", (table * settings.dtype_bytes,))
+            yield plain(settings, "head", table)
         if facts.head_bias:
-            yield Tensor("head", (table // facts.hidden * settings.dtype_bytes,))
+            yield plain(settings, "head", table // facts.hidden)
+    if facts.tower is not None:
+        yield plain(settings, "vision", facts.tower.elements(settings.tensor))
+
+
+def _table(vocab: int, settings: Settings) -> int:
+    """Rows of an embedding on one rank."""
+    return ceil_div(vocab, _VOCAB_PADDING) * _VOCAB_PADDING // settings.tensor
+
+
+def _inputs(facts: ModelFacts, settings: Settings) -> Iterator[Tensor]:
+    """What the first layer takes beside the embedding."""
+    if facts.position_elements:
+        yield plain(settings, "embedding", facts.position_elements)
+    if facts.embedding_norm:
+        yield plain(settings, "norm", facts.norm_elements)
+    if (own := facts.per_layer_input) is not None:
+        width = own.width * facts.layers
+        yield plain(settings, "embedding", _table(own.vocab, settings) * width)
+        yield plain(settings, "embedding", width // settings.tensor * facts.hidden)
+        yield plain(settings, "norm", own.width)
 
 
 @lru_cache(maxsize=8)  # every variant of a plan calls it with the same arguments
 def _kinds_of_layers(facts: ModelFacts, quantization: Quantization | None) -> tuple[Hashable, ...]:
     """Of each layer, a mark that is the same for those with the same tensors."""
+    state = facts.state.layers if facts.state else frozenset()
     return tuple(
         (
             facts.moe is not None and layer in facts.moe.layers,
-            quantization and frozenset(m for m in _MODULES if f"model.layers.{layer}.{m}" in quantization.skipped),
+            layer in facts.attention,
+            layer in state,
+            layer in facts.feed_forward,
+            layer < facts.own_kv,
+            facts.indexer is not None and layer in facts.indexer.layers,
+            facts.kv_shape(layer),
+            quantization and _skipped(facts, quantization, layer),
         )
         for layer in range(facts.layers)
     )
+
+
+def _skipped(facts: ModelFacts, quantization: Quantization, layer: int) -> frozenset[str]:
+    """The modules of a layer that are not quantised, by their names within the layer."""
+    names = (name for name in all_modules(facts, layer) if name in quantization.skipped)
+    return frozenset(name.partition(f"layers.{layer}.")[2] for name in names)
 
 
 @lru_cache(maxsize=8)
@@ -107,111 +114,14 @@ def _alike(facts: ModelFacts, quantization: Quantization | None, layers: range) 
 
 
 def _layer(facts: ModelFacts, settings: Settings, layer: int) -> Iterator[Tensor]:
-    yield from _attention(facts, settings, layer)
-    yield from _feed_forward(facts, settings, layer)
+    if layer in facts.attention:
+        yield from attention(facts, settings, layer)
+    if facts.state is not None and layer in facts.state.layers:
+        yield from state_layer(facts, settings, layer)
+    if layer in facts.feed_forward:
+        yield from feed_forward(facts, settings, layer)
     yield Tensor("norm", (facts.norm_elements * settings.dtype_bytes,), count=facts.norms_per_layer)
-
-
-def _linear(settings: Settings, kind: str, modules: list[str], outputs: int, inputs: int) -> Tensor:
-    """A linear layer; `modules` are its name in vLLM, and when it is made of several of the checkpoint, theirs."""
-    quantization = settings.quantization
-    if quantization is None or any(module in quantization.skipped for module in modules):
-        parts: tuple[int, ...] = (outputs * inputs * settings.dtype_bytes,)
-    else:
-        parts = quantization.linear_parts(outputs, inputs, settings.dtype_bytes)
-    return Tensor(kind, parts, (outputs, inputs), merged=max(1, len(modules) - 1))
-
-
-def local_kv_heads(facts: ModelFacts, tensor: int) -> int:
-    """KV heads of one rank, replicated where there are fewer than ranks.
-
-    Source: `get_num_kv_heads` in vllm/config/model.py.
-    """
-    return max(1, facts.kv_heads // tensor)
-
-
-def _attention(facts: ModelFacts, settings: Settings, layer: int) -> Iterator[Tensor]:
-    name = f"model.layers.{layer}.self_attn"
-    if facts.mla is not None:
-        yield from _latent_attention(facts, facts.mla, settings, name)
-        return
-    heads, kv_heads = facts.heads // settings.tensor, local_kv_heads(facts, settings.tensor)
-    outputs = (heads + 2 * kv_heads) * facts.head_dim
-    inner = ("qkv_proj",) if facts.packed_qkv else ("qkv_proj", "q_proj", "k_proj", "v_proj")
-    yield _linear(settings, "attention", [f"{name}.{module}" for module in inner], outputs, facts.hidden)
-    yield _linear(settings, "attention", [f"{name}.o_proj"], facts.hidden, heads * facts.head_dim)
-    if facts.qkv_bias:
-        yield Tensor("attention", (outputs * settings.dtype_bytes,))
-    if facts.output_bias:
-        yield Tensor("attention", (facts.hidden * settings.dtype_bytes,))
-    if facts.qk_norm_elements:
-        yield Tensor("norm", (facts.qk_norm_elements * settings.dtype_bytes,))
-
-
-def _latent_attention(facts: ModelFacts, mla: MLA, settings: Settings, name: str) -> Iterator[Tensor]:
-    """MLA's projections; those into the latent space are whole on every rank (models/deepseek_v2.py).
-
-    Quantised checkpoints hold `kv_b_proj` once more in the model's dtype, for decode
-    (`process_weights_after_loading` in vllm/model_executor/layers/attention/mla_attention.py).
-    """
-    heads = facts.heads // settings.tensor
-    latent = mla.kv_lora_rank + mla.qk_rope_head_dim
-    if mla.q_lora_rank is None:
-        yield _linear(settings, "attention", [f"{name}.q_proj"], heads * mla.qk_head_dim, facts.hidden)
-        yield _linear(settings, "attention", [f"{name}.kv_a_proj_with_mqa"], latent, facts.hidden)
-    else:
-        modules = [f"{name}.{module}" for module in ("fused_qkv_a_proj", "q_a_proj", "kv_a_proj_with_mqa")]
-        yield _linear(settings, "attention", modules, mla.q_lora_rank + latent, facts.hidden)
-        yield Tensor("norm", (mla.q_lora_rank * settings.dtype_bytes,))
-        yield _linear(settings, "attention", [f"{name}.q_b_proj"], heads * mla.qk_head_dim, mla.q_lora_rank)
-    yield Tensor("norm", (mla.kv_lora_rank * settings.dtype_bytes,))
-    up = heads * (mla.qk_nope_head_dim + mla.v_head_dim)
-    yield _linear(settings, "attention", [f"{name}.kv_b_proj"], up, mla.kv_lora_rank)
-    if settings.quantization is not None:
-        yield Tensor("attention", (up * mla.kv_lora_rank * settings.dtype_bytes,))
-    yield _linear(settings, "attention", [f"{name}.o_proj"], facts.hidden, heads * mla.v_head_dim)
-
-
-def _feed_forward(facts: ModelFacts, settings: Settings, layer: int) -> Iterator[Tensor]:
-    name = f"model.layers.{layer}.mlp"
-    if facts.moe is not None and layer in facts.moe.layers:
-        yield from _experts(facts, facts.moe, settings, name)
-    else:
-        yield from _mlp(facts, settings, name, facts.intermediate)
-
-
-def _mlp_modules(facts: ModelFacts) -> tuple[str, ...]:
-    if not facts.gated_mlp:
-        return ("up_proj",)
-    return ("gate_up_proj",) if facts.packed_mlp else ("gate_up_proj", "gate_proj", "up_proj")
-
-
-def _mlp(facts: ModelFacts, settings: Settings, name: str, width: int) -> Iterator[Tensor]:
-    local = width // settings.tensor
-    inner = _mlp_modules(facts)
-    outputs = (2 if facts.gated_mlp else 1) * local
-    yield _linear(settings, "mlp", [f"{name}.{module}" for module in inner], outputs, facts.hidden)
-    yield _linear(settings, "mlp", [f"{name}.down_proj"], facts.hidden, local)
-    if facts.mlp_bias:
-        yield Tensor("mlp", ((outputs + facts.hidden) * settings.dtype_bytes,))
-
-
-def _experts(facts: ModelFacts, moe: MoE, settings: Settings, name: str) -> Iterator[Tensor]:
-    """Router, routed experts and shared experts.
-
-    Source: FusedMoEParallelConfig.make in vllm/model_executor/layers/fused_moe/config.py: with expert parallelism each
-    of tensor x data ranks has whole experts, without it each expert is sharded over all of them.
-    """
-    ranks = settings.tensor * settings.data
-    local = ceil_div(moe.experts, settings.expert_ranks)
-    width = moe.intermediate if settings.expert_ranks > 1 else moe.intermediate // ranks
-    yield Tensor("experts", (moe.experts * facts.hidden * settings.dtype_bytes,))
-    if moe.correction_bias:
-        yield Tensor("experts", (moe.experts * 4,))
-    up = _linear(settings, "experts", [f"{name}.experts"], 2 * width, facts.hidden)
-    down = _linear(settings, "experts", [f"{name}.experts"], facts.hidden, width)
-    yield from (Tensor("experts", tuple(local * part for part in each.parts)) for each in (up, down))
-    if moe.shared_intermediate:
-        yield from _mlp(facts, settings, f"{name}.shared_experts", moe.shared_intermediate)
-    if moe.gated_sharing:
-        yield Tensor("experts", (facts.hidden * settings.dtype_bytes,))
+    if (own := facts.per_layer_input) is not None:
+        yield linear(settings, "mlp", (), own.width, facts.hidden)
+        yield linear(settings, "mlp", (), facts.hidden, own.width)
+        yield plain(settings, "norm", facts.norm_elements)
