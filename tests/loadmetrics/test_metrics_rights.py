@@ -31,7 +31,7 @@ class Reviews(FakeApi):
 
     away = False
 
-    async def create(self, path: str, manifest: Json) -> Json:
+    async def create(self, path: str, manifest: Json, **query: str) -> Json:
         assert path == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
         if self.away:
             raise ApiError(0, "Unreachable", "away")

@@ -68,6 +68,22 @@ class Pods(Autoscaled):
         body = {"metadata": metadata, "status": status}
         self.cache.observe(POD, body, deleted=False)
 
+    def group(self, name: str, revision: str = "rev", *, ready: bool = True) -> None:
+        """A D pod with two engines of D and one of P."""
+        ports = [{"name": name, "containerPort": self.port} for name in ("decode-0", "decode-1", "parameter-0")]
+        status = {
+            "phase": "Running",
+            "podIP": "127.0.0.1",
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+            "containerStatuses": [{"name": "vllm", "ready": ready, "restartCount": 0}],
+        }
+        body = {
+            "metadata": {**self.metadata(name), "labels": names.role_selector("llama", Role.DECODE, revision)},
+            "spec": {"containers": [{"name": "vllm", "ports": ports}]},
+            "status": status,
+        }
+        self.cache.observe(POD, body, deleted=False)
+
     def serves(self, revision: str, baseline_seconds: float | None = None) -> None:
         """The scale target reports this."""
         owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "llama", "uid": "uid-llama"}
@@ -317,23 +333,24 @@ async def test_pods_that_are_gone_are_forgotten(pods: Pods, scraper: Scraper) ->
 
 async def test_each_engine_of_a_pod_is_read_and_the_load_is_that_of_pods(pods: Pods, scraper: Scraper) -> None:
     """The target is that of one engine. An autoscaler counts pods."""
-    ports = [{"name": name, "containerPort": pods.port} for name in ("decode-0", "decode-1", "parameter-0")]
-    labels = names.role_selector("llama", Role.DECODE, "rev")
-    status = {
-        "phase": "Running",
-        "podIP": "127.0.0.1",
-        "conditions": [{"type": "Ready", "status": "True"}],
-        "containerStatuses": [{"name": "vllm", "ready": True, "restartCount": 0}],
-    }
-    body = {
-        "metadata": {**pods.metadata("a"), "labels": labels},
-        "spec": {"containers": [{"name": "vllm", "ports": ports}]},
-        "status": status,
-    }
-    pods.cache.observe(POD, body, deleted=False)
+    pods.group("a")
     await rounds(pods, scraper, 3)
     assert pods.asked == 9
     assert (len(scraper.pods(OWNER, Role.DECODE)), len(scraper.pods(OWNER, Role.PARAMETER))) == (2, 1)
     assert scraper.kv_caches(OWNER, Role.PARAMETER) == {"a": KvCache(24, 128)}
     loads = Loads(scraper, Policies(pods.cache), clock=lambda: pods.now)
     assert loads.measured(OWNER, Role.DECODE, Signal.KV_USAGE).value == pytest.approx(22 / 23)
+
+
+async def test_pods_with_several_engines_that_do_not_serve_yet_do_not_lower_the_load(
+    pods: Pods, scraper: Scraper
+) -> None:
+    """A roll-out to the path HostLocal may take long, or never end. Until then the pods of one engine are counted."""
+    pods.serves("rev")
+    loads = Loads(scraper, Policies(pods.cache), clock=lambda: pods.now)
+    await rounds(pods, scraper, 3)
+    before = loads.measured(OWNER, Role.DECODE, Signal.KV_USAGE).value
+    pods.group("next-0", "next", ready=False)
+    assert loads.measured(OWNER, Role.DECODE, Signal.KV_USAGE).value == pytest.approx(before)
+    pods.serves("next")
+    assert loads.measured(OWNER, Role.DECODE, Signal.KV_USAGE).value == pytest.approx(before / 2)

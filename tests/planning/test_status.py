@@ -207,6 +207,14 @@ def test_an_asleep_resource_that_cannot_wake_is_not_ready() -> None:
     assert [event.reason for event in transitions(now, before)] == ["Ready"]
 
 
+def test_an_asleep_resource_without_a_router_waits_for_the_router() -> None:
+    routers = {**ASLEEP.workloads, Role.ROUTER: workload(Role.ROUTER, ready=0)}
+    found = conditions(built(replace(ASLEEP, workloads=routers, pods=(pod(Role.ROUTER, ready=False),))))
+    assert (found["Ready"].status, found["Ready"].reason) == ("False", "Starting")
+    assert found["Ready"].message.startswith("Router: 0 of 1 pods ready.")
+    assert (found["Progressing"].status, found["Progressing"].reason) == ("True", "NotAllReady")
+
+
 def beside_an_old_router(pair: StatusInputs) -> StatusInputs:
     """In the middle of a roll-out, with a router pod of r0 in which requests may wait, and no pair of r0."""
     return replace(

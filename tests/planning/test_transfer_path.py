@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from pdinference.api.v1alpha1 import Status
-from pdinference.api.v1alpha1.conditions import KV_TRANSFER, PARAMETER_READY
+from pdinference.api.v1alpha1.conditions import KV_TRANSFER
 from pdinference.planning.transfer import Path, rates
 from tests.planning.statuses import NOW, SERVING, built, conditions
 from tests.planning.test_transfer import LIGHT, facts
 
-SHARED = Path(gpus=True, host_local=True, reason="path is Auto, and hostLocal is set", instances=2)
+SHARED = Path(gpus=True, reason="path is Auto, and hostLocal is set", decode_instances=2, parameter_instances=1)
 NETWORK = Path(gpus=True, reason="path is Network")
 IN_PODS_OF_D = replace(SERVING, aggregated=frozenset({"r1"}), transfer_path=SHARED)
 
@@ -53,14 +53,8 @@ def test_what_tcp_gives_is_slow_within_a_pod() -> None:
 
 
 def test_transfers_under_way_are_those_of_each_d_instance() -> None:
-    two, one = rates(facts(), SHARED, 1), rates(facts(), replace(SHARED, instances=1), 1)
+    two, one = rates(facts(), SHARED, 1), rates(facts(), replace(SHARED, decode_instances=1), 1)
     assert two is not None
     assert one is not None
     assert two.under_way is not None
     assert one.under_way == pytest.approx(2 * two.under_way)
-
-
-def test_p_has_no_pods_of_its_own_to_be_ready() -> None:
-    desired = {role: count for role, count in SERVING.desired.items() if role != "parameter"}
-    condition = conditions(built(replace(IN_PODS_OF_D, desired=desired), Status(), NOW))[PARAMETER_READY]
-    assert (condition.status, condition.reason) == ("True", "HostLocal")

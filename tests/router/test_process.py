@@ -7,8 +7,8 @@ from pathlib import Path
 
 import aiohttp
 
-from tests.integration.operator_process import free_port
 from tests.integration.world import until
+from tests.ports import free_port
 from tests.router.engines import D, Engine, P
 
 _FILES = 64

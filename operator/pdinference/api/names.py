@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from importlib.metadata import version
 from typing import Any
 
 GROUP = "pdinference.io"
@@ -160,6 +161,11 @@ METRIC_KV_BYTES = "pdinference_router_kv_bytes_total"
 """Counter of a router pod: bytes of KV cache in complete transfers."""
 METRIC_KV_TRANSFER_SECONDS = "pdinference_router_kv_transfer_seconds_total"
 """Counter of a router pod: sum of the durations of complete transfers."""
+METRIC_PROMPT_LENGTHS = "pdinference_router_prompt_tokens"
+"""Histogram of a router pod: prompt tokens of the requests that D pods have finished since the router started. It and
+the next one are of all D pods, as the counters above; their buckets are vLLM's."""
+METRIC_ANSWER_LENGTHS = "pdinference_router_answer_tokens"
+"""Histogram of a router pod: tokens that D pods generated for these requests."""
 METRIC_DECODE_WAIT = "pdinference_router_decode_wait_seconds_total"
 """Counter of a router pod: seconds in which at least one request to D waited for its first token."""
 METRIC_STAGES = "pdinference_router_stage_seconds"
@@ -193,7 +199,7 @@ RUNNER_COMPONENT = "batch"
 
 DISK_TIER_CONTAINER = "kv-disk-tier"
 
-DEFAULT_OPERATOR_IMAGE = "ghcr.io/pdinference/operator:0.1.0"
+DEFAULT_OPERATOR_IMAGE = "ghcr.io/pdinference/operator:" + version("pdinference")
 """Default image of batch runners: the operator image."""
 DEFAULT_ROUTER_IMAGE = "ghcr.io/pdinference/operator:0.1.0"
 """Default router image: the operator image. Raise it only when the router changes, because another image replaces the

@@ -42,6 +42,13 @@ class Metrics:
             LABEL_NAME,
             "reason",
         )
+        self.objectives = self._gauge(
+            "objectives",
+            "1 for the reason of the condition ObjectivesMet of each PDInference.",
+            LABEL_NAMESPACE,
+            LABEL_NAME,
+            "reason",
+        )
         Info("pdinference_build", "The operator's version.", registry=self.registry).info(
             {"version": version("pdinference")}
         )

@@ -5,12 +5,13 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from prometheus_client import Gauge
 from pydantic import ValidationError
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import Condition, Status
 from pdinference.api.v1alpha1.base import ApiModel
-from pdinference.api.v1alpha1.conditions import KV_TRANSFER, READY
+from pdinference.api.v1alpha1.conditions import KV_TRANSFER, OBJECTIVES_MET, READY
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.client import ApiServer
 from pdinference.cluster.errors import ApiError
@@ -35,7 +36,8 @@ class Reporter:
         self._events = events
         self._metrics = metrics
         self._ready: dict[Owner, bool] = {}
-        self._kv_transfer: dict[Owner, str] = {}
+        gauges = {KV_TRANSFER: metrics.kv_transfer, OBJECTIVES_MET: metrics.objectives}
+        self._reasons = [(type_, ReasonGauge(gauge)) for type_, gauge in gauges.items()]
 
     async def report(
         self, resource: ResourceRecord, status: Status, *, loads: Mapping[Role, str] | None = None
@@ -48,7 +50,8 @@ class Reporter:
             loads: The load of each role on which its HPA based the current count, if known.
         """
         self._note_readiness(resource.owner, status)
-        self._note_kv_transfer(resource.owner, find(status.conditions, KV_TRANSFER))
+        for type_, gauge in self._reasons:
+            gauge.note(resource.owner, find(status.conditions, type_))
         happened = transitions(status_of(resource), status, loads=loads or {})
         return await self.publish(resource, status, happened, revision=status.revision)
 
@@ -78,7 +81,8 @@ class Reporter:
     def forget(self, owner: Owner) -> None:
         """Drop a deleted resource from the metrics."""
         self._ready.pop(owner, None)
-        self._note_kv_transfer(owner, None)
+        for _, gauge in self._reasons:
+            gauge.note(owner, None)
         self._count()
 
     async def _write(self, resource: ResourceRecord, patch: dict[str, Any]) -> bool:
@@ -101,18 +105,27 @@ class Reporter:
         self._ready[owner] = any(c.type == READY and c.status == "True" for c in status.conditions)
         self._count()
 
-    def _note_kv_transfer(self, owner: Owner, condition: Condition | None) -> None:
-        before = self._kv_transfer.pop(owner, None)
-        if before is not None and (condition is None or condition.reason != before):
-            self._metrics.kv_transfer.remove(owner.namespace, owner.name, before)
-        if condition is not None:
-            self._kv_transfer[owner] = condition.reason
-            self._metrics.kv_transfer.labels(owner.namespace, owner.name, condition.reason).set(1)
-
     def _count(self) -> None:
         ready = sum(self._ready.values())
         self._metrics.resources.labels("true").set(ready)
         self._metrics.resources.labels("false").set(len(self._ready) - ready)
+
+
+class ReasonGauge:
+    """A gauge that is 1 for the reason of a condition of each resource."""
+
+    def __init__(self, gauge: Gauge) -> None:
+        self._gauge = gauge
+        self._reasons: dict[Owner, str] = {}
+
+    def note(self, owner: Owner, condition: Condition | None) -> None:
+        """Note the condition of a resource; None if it is absent."""
+        before = self._reasons.pop(owner, None)
+        if before is not None and (condition is None or condition.reason != before):
+            self._gauge.remove(owner.namespace, owner.name, before)
+        if condition is not None:
+            self._reasons[owner] = condition.reason
+            self._gauge.labels(owner.namespace, owner.name, condition.reason).set(1)
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from pdinference.inference.plan import Plan
 from pdinference.inference.snapshotter import Snapshotter
 from pdinference.inference.status import loads, status
 from pdinference.isolation.calls import BusyError
-from pdinference.planning.status import due, left_alone_status
+from pdinference.planning.status import due, due_limit, left_alone_status
 
 _LEFT_ALONE = "nothing was changed and running pods continue"
 _LOG = logging.getLogger(__name__)
@@ -94,6 +94,7 @@ class Reconciler:
         moments = (
             spec.examine_again_after,
             _seconds(snapshot.now, deadline),
+            _ahead(snapshot.now, due_limit(fresh)),
             _LOOK_AFTER_WRITES_S if has_new_facts else None,
         )
         return _result(plan, executed, written=written, moments=moments)
@@ -118,6 +119,12 @@ def _facts(status_: Status) -> object:
 
 def _seconds(now: datetime, moment: datetime | None) -> float | None:
     return None if moment is None else (moment - now).total_seconds() + _LATE_S
+
+
+def _ahead(now: datetime, moment: datetime | None) -> float | None:
+    """Seconds until a moment; None if it has passed, so that the next change decides."""
+    seconds = _seconds(now, moment)
+    return seconds if seconds is not None and seconds > 0 else None
 
 
 def _result(plan: Plan, executed: ExecutionResult, *, written: bool, moments: Iterable[float | None]) -> Result:

@@ -1,7 +1,7 @@
 """The inputs of a reconcile of a PDInference, at one moment."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from pdinference.api import names
@@ -20,12 +20,14 @@ from pdinference.cluster.kinds import (
 from pdinference.cluster.state.records import ChildRecord, ResourceRecord
 from pdinference.examination.desired import Desired
 from pdinference.planning.model_report import ModelView
+from pdinference.planning.objectives import StreamCounts
 from pdinference.planning.observed import AutoscalerState, PodSummary, RouteParent, WorkloadState
 from pdinference.planning.scale_target import ScalerState
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.fleet import Fleet
 from pdinference.planning.scaling.sleep_and_wake import Activity
 from pdinference.planning.transfer import TransferFacts
+from pdinference.planning.utilization import Utilization
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class Snapshot:
         now: Current time.
         fell_back: Whether D has recently computed prompts in place of P; None when unknown.
         transfer: What the routers report of the KV transfer; None when unknown.
+        streams: What the routers report of streamed answers; None when unknown.
+        utilization: How much of P and D was in use.
         invalid: The error of the stored spec; `desired` then follows from the last valid spec. Empty if it is valid.
         history_due: Whether to write the stored spec as the newest entry of the history, or to delete entries.
     """
@@ -57,6 +61,8 @@ class Snapshot:
     now: datetime
     fell_back: bool | None = None
     transfer: TransferFacts | None = None
+    streams: StreamCounts | None = None
+    utilization: Utilization = field(default_factory=Utilization)
     invalid: str = ""
     history_due: bool = False
 

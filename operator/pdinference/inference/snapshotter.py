@@ -10,9 +10,11 @@ from pdinference.cluster.state.records import ResourceRecord
 from pdinference.controller.status_writer import status_of
 from pdinference.examination.desired import Desired
 from pdinference.inference.snapshot import Snapshot
+from pdinference.planning.objectives import StreamCounts
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.sleep_and_wake import Activity
 from pdinference.planning.transfer import TransferFacts
+from pdinference.planning.utilization import Utilization
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class Snapshotter:
         activity: The requests of a resource; None when unknown.
         fell_back: Whether D has recently computed prompts of a resource in place of P; None when unknown.
         transfer: What the routers of a resource report of its KV transfer; None when unknown.
+        streams: What the routers of a resource report of streamed answers; None when unknown.
+        utilization: How much of a resource's P and D was in use.
         now: Current time.
         history_due: Whether a resource's history has to be written.
     """
@@ -34,6 +38,8 @@ class Snapshotter:
     activity: Callable[[Owner], Activity | None] = lambda _: None
     fell_back: Callable[[Owner], bool | None] = lambda _: None
     transfer: Callable[[Owner], TransferFacts | None] = lambda _: None
+    streams: Callable[[Owner], StreamCounts | None] = lambda _: None
+    utilization: Callable[[Owner], Utilization] = lambda _: Utilization()
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     history_due: Callable[[ResourceRecord], bool] = lambda _: False
 
@@ -57,6 +63,8 @@ class Snapshotter:
             activity=self.activity(owner),
             fell_back=self.fell_back(owner),
             transfer=self.transfer(owner),
+            streams=self.streams(owner),
+            utilization=self.utilization(owner),
             now=self.now(),
             invalid=invalid,
             history_due=self.history_due(resource),

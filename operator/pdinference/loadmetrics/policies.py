@@ -1,4 +1,4 @@
-"""Autoscaled roles, the source of their metrics, and their target values per pod."""
+"""What scraping needs of specs: autoscaled roles with their target values, latency objectives, GPU products."""
 
 import logging
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from pdinference.api.validation import InvalidResourceError, validated
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT, SCALER, ChildKey, Owner
 from pdinference.cluster.state.records import ResourceRecord
+from pdinference.planning.objectives import Objectives
 from pdinference.planning.observed import AutoscalerState
 from pdinference.planning.scale_target import ScalerState
 from pdinference.planning.scaling.condition import reads_operator
@@ -22,15 +23,23 @@ Policy = Mapping[Role, Mapping[Signal, float]]
 """Target value per pod of each signal, for each autoscaled role."""
 
 _LOG = logging.getLogger(__name__)
-_MARK = b'"autoscaling"'
+_MARKS = (b'"autoscaling"', b'"objectives"')
 
 
 @dataclass(frozen=True, slots=True)
 class _SpecPolicy:
-    """Policy and source in a spec."""
+    """The policy of a spec, and what else is needed of it.
+
+    Attributes:
+        products: GPU products that the pods of each role may run on; empty for any.
+        gpus: GPUs of one instance of each role.
+    """
 
     policy: Policy = field(default_factory=dict)
     source: MetricsSource | None = None
+    objectives: Objectives | None = None
+    products: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
+    gpus: Mapping[Role, int] = field(default_factory=dict)
 
 
 _NONE: Final = _SpecPolicy()
@@ -80,6 +89,26 @@ class Policies:
         found = [(record.owner, self.policy(record.owner)) for _, record in self._cache.resources.items()]
         return [(owner, policy) for owner, policy in found if policy]
 
+    def objectives(self, owner: Owner) -> Objectives | None:
+        """The latency objectives of a resource; None without any."""
+        record = self._cache.resources.get(owner)
+        return None if record is None else self._from_spec(record).objectives
+
+    def products(self, owner: Owner, role: Role) -> tuple[str, ...]:
+        """GPU products that the pods of a role may run on; empty for any, and where nothing is measured."""
+        record = self._cache.resources.get(owner)
+        return () if record is None else self._from_spec(record).products.get(role, ())
+
+    def gpus(self, owner: Owner, role: Role) -> int:
+        """GPUs of one instance of a role; 0 on CPU, and where nothing is measured."""
+        record = self._cache.resources.get(owner)
+        return 0 if record is None else self._from_spec(record).gpus.get(role, 0)
+
+    def measured(self) -> list[Owner]:
+        """All resources whose pods are measured: those with an autoscaled role or with objectives."""
+        found = (record.owner for _, record in self._cache.resources.items())
+        return [owner for owner in found if self.policy(owner) or self.objectives(owner) is not None]
+
     def uses_metrics_api(self, owner: Owner) -> bool:
         """Whether autoscalers of a resource use the operator's external metrics API. True if not known."""
         record = self._cache.resources.get(owner)
@@ -87,7 +116,7 @@ class Policies:
 
     def _from_spec(self, record: ResourceRecord) -> _SpecPolicy:
         """The policy in a spec, parsed once per generation."""
-        if _MARK not in record.spec:
+        if not any(mark in record.spec for mark in _MARKS):
             return _NONE
         known = self._from_specs.get(record.owner)
         if known is not None and known[:2] == (record.uid, record.generation):
@@ -108,7 +137,7 @@ def _guarded(record: ResourceRecord) -> _SpecPolicy:
     try:
         return _read(record)
     except Exception:  # noqa: BLE001 - logged once per generation; its reconcile fails, too, and is counted
-        _LOG.exception("Cannot read the autoscaling targets of a resource", extra={"resource": str(record.owner)})
+        _LOG.exception("Cannot read the targets and objectives of a resource", extra={"resource": str(record.owner)})
         return _NONE
 
 
@@ -123,4 +152,6 @@ def _read(record: ResourceRecord) -> _SpecPolicy:
         for role, part in scaled.items()
         if part.autoscaling is not None
     }
-    return _SpecPolicy(policy, spec.metrics_source)
+    products = {role: tuple(spec.products(role)) for role in spec.engine_roles}
+    gpus = {role: spec.of(role).gpus for role in spec.engine_roles}
+    return _SpecPolicy(policy, spec.metrics_source, Objectives.of(spec.objectives), products, gpus)

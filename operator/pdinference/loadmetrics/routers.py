@@ -1,4 +1,4 @@
-"""Reads the state of router pods: their requests, whether D computes prompts in place of P, and the KV transfer."""
+"""Reads the state of router pods: their requests, prompts that D computes, the KV transfer, latencies of streams."""
 
 import asyncio
 import math
@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from pdinference.api.latencies import PREFIX as STREAMS_PREFIX
 from pdinference.api.names import (
     METRIC_FALLBACK_AGE_SECONDS,
     METRIC_IDLE_SECONDS,
@@ -17,13 +18,17 @@ from pdinference.api.names import (
 from pdinference.cluster.cache import Cache
 from pdinference.cluster.kinds import Owner
 from pdinference.cluster.state.records import PodRecord
+from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.scraping.fetch import Share, fetch
 from pdinference.loadmetrics.scraping.rounds import Rounds
 from pdinference.loadmetrics.scraping.text_format import name_of, sample
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
+from pdinference.loadmetrics.stream_windows import StreamWindows
 from pdinference.loadmetrics.transfers import TransferExposition, TransferWindow, transfer_facts
+from pdinference.planning.objectives import StreamCounts
+from pdinference.planning.router_window import WINDOW_S
 from pdinference.planning.scaling.sleep_and_wake import Activity
-from pdinference.planning.transfer import WINDOW_S, TransferFacts, outline
+from pdinference.planning.transfer import TransferFacts, outline
 
 INTERVAL_S: Final = 1.0
 """Time between two rounds. A waiting request of a resource with scaleToZero is detected within this time."""
@@ -34,6 +39,7 @@ _RECENT_S: Final = 300.0
 """Time for which a prompt that D computed counts as recent."""
 _TIMEOUT_S: Final = 3.0
 _PREFIX: Final = b"pdinference_router_"
+_STREAMS_PREFIX: Final = STREAMS_PREFIX.encode()
 _QUEUED: Final = METRIC_QUEUED_REQUESTS.encode()
 _IDLE: Final = METRIC_IDLE_SECONDS.encode()
 _FALLBACK_AGE: Final = METRIC_FALLBACK_AGE_SECONDS.encode()
@@ -59,6 +65,7 @@ class _View(NamedTuple):
     queued: bool | None
     fell_back: bool | None
     transfer: Hashable = None
+    streams: Hashable = None
 
 
 class RouterMonitor:
@@ -66,7 +73,9 @@ class RouterMonitor:
 
     Args:
         on_change: Called with a resource when its waiting requests appear, disappear, or become known or unknown, and
-            when D begins or ceases to compute prompts in place of P, and when the KV transfer changes.
+            when D begins or ceases to compute prompts in place of P, and when the KV transfer or the attainment of
+            its objectives changes.
+        policies: The objectives of resources. Latencies of other resources are not read.
         interval: Seconds between two rounds.
         port: Port of the routers' state.
         clock: Monotonic clock, in seconds.
@@ -83,6 +92,7 @@ class RouterMonitor:
         interval: float = INTERVAL_S,
         port: int = ROUTER_STATE_PORT,
         clock: Callable[[], float] = time.monotonic,
+        policies: Policies | None = None,
     ) -> None:
         self.first_round_done = asyncio.Event()
         self._cache = cache
@@ -91,6 +101,7 @@ class RouterMonitor:
         self._clock = clock
         self._reports: dict[str, _Report] = {}
         self._transfers: dict[str, TransferWindow] = {}
+        self._streams = StreamWindows(policies or Policies(cache), clock)
         self._read_at: dict[str, float] = {}
         self._views: dict[Owner, _View] = {}
         self._owners: defaultdict[str, list[Owner]] = defaultdict(list)
@@ -131,6 +142,10 @@ class RouterMonitor:
         found = self._windows(owner)
         return _facts(found) if found else None
 
+    def streams(self, owner: Owner) -> StreamCounts | None:
+        """The streamed answers of the last minutes; None without objectives, or if no router pod has reported them."""
+        return self._streams.counts(self._routers(owner))
+
     def _windows(self, owner: Owner) -> list[tuple[PodRecord, TransferWindow]]:
         """The router pods that report the KV transfer. The one whose counts are used is first, and stays so."""
         oldest = self._clock() - _OTHERS_S - _FRESH_S
@@ -160,6 +175,7 @@ class RouterMonitor:
         live = {pod.uid for pods in routers.values() for pod in pods}
         self._reports = {uid: report for uid, report in self._reports.items() if uid in live}
         self._transfers = {uid: window for uid, window in self._transfers.items() if uid in live}
+        self._streams.keep(live)
         self._read_at = {uid: at for uid, at in self._read_at.items() if uid in live}
         self._views = {owner: view for owner, view in self._views.items() if owner in routers}
         # The pods show whether a resource has scaleToZero. The stored spec may be invalid and not in effect.
@@ -180,7 +196,12 @@ class RouterMonitor:
         """Report changes after a round of a namespace."""
         for owner in self._owners.get(namespace, ()):
             found = self.activity(owner) if owner in self._sleepers else None
-            view = _View(None if found is None else found.held, self.fell_back(owner), self._transfer_view(owner))
+            view = _View(
+                None if found is None else found.held,
+                self.fell_back(owner),
+                self._transfer_view(owner),
+                self._streams.view(owner, self._routers(owner)),
+            )
             if view != self._views.setdefault(owner, _View(None, None)):
                 self._views[owner] = view
                 self._on_change(owner)
@@ -201,18 +222,24 @@ class RouterMonitor:
         self._read_at[pod.uid] = self._clock()
         values: dict[bytes, float] = {}
         transfer = TransferExposition()
+        streams = self._streams.exposition(pod)
 
         def take(line: bytes) -> None:
             transfer.take(line)
+            if streams is not None:
+                streams.take(line)
             if name_of(line) in {_QUEUED, _IDLE, _FALLBACK_AGE}:
                 found = sample(line)
                 values[found.name] = found.value
 
         try:
-            await fetch(pod.address, self._port, take, prefix=_PREFIX, share=share, seconds=_TIMEOUT_S)
+            prefix = _PREFIX if streams is None else (_PREFIX, _STREAMS_PREFIX)
+            await fetch(pod.address, self._port, take, prefix=prefix, share=share, seconds=_TIMEOUT_S)
         except UnreadableError:
             return
         self._note_transfer(pod, transfer)
+        if streams is not None:
+            self._streams.note(pod, streams)
         queued, idle = values.get(_QUEUED, math.nan), values.get(_IDLE, math.nan)
         activity = None if math.isnan(queued) or math.isnan(idle) else Activity(queued > 0, idle)
         fell_back = values.get(_FALLBACK_AGE, math.inf) <= _RECENT_S  # infinity is read as NaN

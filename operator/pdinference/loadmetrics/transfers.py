@@ -1,23 +1,15 @@
 """What a router pod reports of the KV transfer, and its counts over a window. The numbers of pods are untrusted."""
 
 import math
-from array import array
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from pdinference.api import names
 from pdinference.api.names import KvSource, TransferResult, Verification
+from pdinference.loadmetrics.counter_window import CounterWindow
 from pdinference.loadmetrics.scraping.text_format import Sample, name_of, sample
-from pdinference.planning.transfer import FAULTS, WINDOW_S, Canary, Counted, TransferFacts
-
-_SHORTEST_S: Final = 25.0
-"""Least time between two readings that are kept; routers of a resource with scaleToZero are read every second."""
-_LONGEST_S: Final = 90.0
-"""Longer gaps restart the window."""
-_MOST: Final = 16
-"""Maximum number of readings of a window."""
+from pdinference.planning.transfer import FAULTS, Canary, Counted, TransferFacts
 
 _Series = tuple[str, str]
 """Name and value of the label, if it has one."""
@@ -107,63 +99,45 @@ def _series(found: Sample) -> _Series:
 
 
 class TransferWindow:
-    """The readings of one process of a router, from the newest back to one that is `WINDOW_S` older.
-
-    The readings are arrays of the time and the fields of `Counted`, which take a fifth of the memory of objects.
+    """The readings of one process of a router.
 
     Attributes:
-        since: When the first reading of the process was taken.
         latest: The latest reading.
     """
 
     def __init__(self, first: TransferReading) -> None:
-        self.since, self.latest = first.at, first
-        self._readings = deque([_packed(first)], maxlen=_MOST)
+        self.latest = first
+        self._counters = CounterWindow(first.at, _counts(first))
 
     def add(self, reading: TransferReading) -> None:
-        """Add a reading. If a counter decreased or vanished, it is of a new process."""
-        gap = reading.at - self._readings[-1][0]
-        if gap > _LONGEST_S or _has_restarted(self.latest.counted, reading.counted):
-            self._restart(reading)
-            return
+        """Add a reading."""
         self.latest = reading
-        if gap < _SHORTEST_S:
-            return
-        self._readings.append(_packed(reading))
-        while len(self._readings) > 2 and self._readings[1][0] <= reading.at - WINDOW_S:
-            self._readings.popleft()
+        self._counters.add(reading.at, _counts(reading))
+
+    @property
+    def since(self) -> float:
+        """When the first reading of the process was taken."""
+        return self._counters.since
 
     @property
     def seconds(self) -> float:
         """Its length."""
-        return self._readings[-1][0] - self._readings[0][0]
+        return self._counters.seconds
 
     @property
     def counted(self) -> Counted:
-        """The counts within it. A counter that appeared within it began at 0."""
-        _, *first = self._readings[0]
-        _, *last = self._readings[-1]
+        """The counts within it."""
         moved: dict[str, Any] = {
-            field: None if math.isnan(now) else now - (0.0 if math.isnan(before) else before)
-            for field, before, now in zip(_FIELDS, first, last, strict=True)
+            field: None if math.isnan(count) else count
+            for field, count in zip(_FIELDS, self._counters.growth, strict=True)
         }
         return Counted(**moved)
 
-    def _restart(self, first: TransferReading) -> None:
-        self.since, self.latest = first.at, first
-        self._readings.clear()
-        self._readings.append(_packed(first))
 
-
-def _packed(reading: TransferReading) -> "array[float]":
-    """The time and the counts; NaN in place of None, since no count is NaN."""
+def _counts(reading: TransferReading) -> Iterator[float]:
+    """The counts; NaN in place of None, since no count is NaN."""
     counts = (getattr(reading.counted, field) for field in _FIELDS)
-    return array("d", (reading.at, *(math.nan if count is None else count for count in counts)))
-
-
-def _has_restarted(before: Counted, now: Counted) -> bool:
-    pairs = ((getattr(before, field), getattr(now, field)) for field in _FIELDS)
-    return any(old is not None and (new is None or new < old) for old, new in pairs)
+    return (math.nan if count is None else count for count in counts)
 
 
 def transfer_facts(revision: str, window: TransferWindow, others: Iterable[TransferWindow]) -> TransferFacts:

@@ -7,9 +7,6 @@ from typing import Final
 
 from pdinference.api.names import Verification
 
-WINDOW_S: Final = 300.0
-"""Length of the window of measurements."""
-
 GIGA: Final = 1e9
 _STEPS: Final = 20
 """Steps of a share in an outline."""
@@ -31,10 +28,9 @@ class Path:
         gpus: Whether P and D both have GPUs. The speed between CPUs is not judged.
         rdma: Whether the spec has `transfer.rdma`.
         ranks: Tensor-parallel ranks of a D instance, which transfer at the same time.
-        host_local: Whether P and D share pods.
-        reason: Why they do or do not.
-        instances: D instances of a pod.
-        parameter_instances: P instances of a pod that P and D share.
+        reason: Why P and D share pods, or do not.
+        decode_instances: D instances of a pod.
+        parameter_instances: P instances of a pod that P and D share; 0 where each instance has its own pod.
         token_bytes: Bytes of KV cache that move for each prompt token; None if unknown.
         fp8_token_bytes: The same with a KV cache in FP8; None if unknown, or if it is in a type of one byte.
     """
@@ -42,12 +38,16 @@ class Path:
     gpus: bool = False
     rdma: bool = False
     ranks: int = 1
-    host_local: bool = False
     reason: str = ""
-    instances: int = 1
+    decode_instances: int = 1
     parameter_instances: int = 0
     token_bytes: int | None = None
     fp8_token_bytes: int | None = None
+
+    @property
+    def host_local(self) -> bool:
+        """Whether P and D share pods."""
+        return self.parameter_instances > 0
 
     @property
     def name(self) -> str:
@@ -169,7 +169,7 @@ def rates(facts: TransferFacts, path: Path, decode_pods: int) -> Rates | None:
     transfers = counted.complete + failed + expired
     # Each rank counts its own transfers; those of one request are simultaneous.
     durations = counted.transfer_seconds / path.ranks
-    under_way = durations / facts.seconds / max(1, decode_pods * path.instances)
+    under_way = durations / facts.seconds / max(1, decode_pods * path.decode_instances)
     return Rates(
         shares.from_parameter,
         shares.by_decode,

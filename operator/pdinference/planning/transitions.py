@@ -14,6 +14,7 @@ from pdinference.api.v1alpha1.conditions import (
     INVALID,
     KV_TRANSFER,
     MODEL_READY,
+    OBJECTIVES_MET,
     PROGRESSING,
     READY,
     ROUTE_ACCEPTED,
@@ -60,6 +61,7 @@ def transitions(old: Status, new: Status, *, loads: Mapping[Role, str] = _NO_LOA
     yield from _limits(_find(old, AUTOSCALING), _find(new, AUTOSCALING))
     yield from _route(_find(old, ROUTE_ACCEPTED), _find(new, ROUTE_ACCEPTED))
     yield from _transfer(_find(old, KV_TRANSFER), _find(new, KV_TRANSFER))
+    yield from _objectives(_find(old, OBJECTIVES_MET), _find(new, OBJECTIVES_MET))
 
 
 def _rollout_started(old: Status, new: Status) -> Transition:
@@ -157,6 +159,16 @@ def _transfer(old: Condition | None, new: Condition | None) -> Iterator[Transiti
         yield Transition("Warning", f"KVTransfer{new.reason}", new.message)
     elif new.status == "True" and old is not None and old.status == "False":
         yield Transition("Normal", "KVTransferRecovered", new.message)
+
+
+def _objectives(old: Condition | None, new: Condition | None) -> Iterator[Transition]:
+    """The latency objectives are missed, or are met again."""
+    if new is None or (old is not None and old.reason == new.reason):
+        return
+    if new.status == "False":
+        yield Transition("Warning", "ObjectivesMissed", new.message)
+    elif new.status == "True" and old is not None and old.status == "False":
+        yield Transition("Normal", "ObjectivesMet", new.message)
 
 
 def _find(status: Status, type_: str) -> Condition | None:

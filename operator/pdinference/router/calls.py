@@ -52,7 +52,8 @@ _NOT_FOR_CLIENTS: Final = (MEMBER, "ec_transfer_params")
 # A hand-over carries the KV cache of one sequence, with all of its prompt tokens computed in the usual way.
 _ONE: Final = ("n", "best_of")
 _NOT_SPLIT: Final = ("previous_response_id", "background", "use_beam_search", "prompt_logprobs", "echo")
-_NOT_FOR_PREFILL: Final = ("stream_options", "min_tokens", "logprobs", "top_logprobs", "background", *_ONE)
+STREAM_OPTIONS: Final = "stream_options"
+_NOT_FOR_PREFILL: Final = (STREAM_OPTIONS, "min_tokens", "logprobs", "top_logprobs", "background", *_ONE)
 
 _EMPTY: Final = (None, b"null", b"false", b"0", b"0.0", b'""', b"[]", b"{}")
 _ONE_PROMPT: Final = re.compile(rb'"|\[\s*-?[0-9]')
@@ -85,6 +86,7 @@ class Call:
         stream: Whether the client wants a stream of events.
         headers: Headers for vLLM.
         session: Key of the session; empty without one.
+        stream_options: Options of the stream for D, in place of those of the client; None to leave them.
     """
 
     path: str
@@ -94,6 +96,7 @@ class Call:
     stream: bool = False
     headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
     session: str = ""
+    stream_options: Mapping[str, Any] | None = None
 
     @property
     def tokens(self) -> int:
@@ -132,16 +135,19 @@ class Call:
         """The body for D."""
         if not self.json:
             return self.body
-        return msgspec.json.encode(self.members() | ({} if params is None else {MEMBER: params}))
+        members: dict[str, Any] = {**self.members(), **({} if params is None else {MEMBER: params})}
+        if self.stream_options is not None:
+            members[STREAM_OPTIONS] = self.stream_options
+        return msgspec.json.encode(members)
 
-    def under(self, request_id: str) -> "Call":
+    def with_request_id(self, request_id: str) -> "Call":
         """The same call under another request id. vLLM takes it from the header, or for one endpoint from the body."""
         headers = self.headers.copy()
         headers[REQUEST_ID] = request_id
         call = replace(self, headers=headers)
-        return (
-            call if self.path != _ID_IN_BODY else call.changed({**self.members(), "request_id": f"resp_{request_id}"})
-        )
+        if self.path != _ID_IN_BODY:
+            return call
+        return call.changed({**self.members(), "request_id": f"resp_{request_id}"})
 
     def changed(self, members: Mapping[str, Any]) -> "Call":
         """The same call with these members, and no others."""

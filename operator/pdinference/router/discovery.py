@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pdinference.api import names
 from pdinference.api.engines import engines_of
-from pdinference.api.names import ENGINE_PORT_NAME, ENGINE_ROLES
+from pdinference.api.names import ENGINE_ROLES
 from pdinference.cluster.client import ApiServer, load_configuration
 from pdinference.cluster.kinds import POD
 from pdinference.router.pods import Observed, Pods
@@ -93,8 +93,7 @@ def observed(body: Mapping[str, Any]) -> tuple[Observed, ...]:
     reachable = bool(address) and "deletionTimestamp" not in metadata
     found = []
     for engine in engines_of(body):
-        shares = engine.port_name != ENGINE_PORT_NAME
-        suffix = f"/{engine.port_name}" if shares else ""
+        suffix = f"/{engine.port_name}" if engine.shares_pod else ""
         found.append(
             Observed(
                 uid=metadata["uid"] + suffix,
@@ -102,7 +101,7 @@ def observed(body: Mapping[str, Any]) -> tuple[Observed, ...]:
                 role=engine.role,
                 address=f"{host}:{engine.port}" if address else "",
                 ready=engine.ready and reachable,
-                group=metadata["uid"] if shares else "",
+                group=metadata["uid"] if engine.shares_pod else "",
             )
         )
     return tuple(found)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from pdinference.engine.connectors.handover import Handover, HandoverError, Pref
 from pdinference.router.calls import Call
 from pdinference.router.choice import Choose
 from pdinference.router.exchange import NO_KV_CACHE, PodFailure, Stream, Whole, exchange
-from pdinference.router.links import Links, exists
+from pdinference.router.links import Links, linked
 from pdinference.router.pods import Pod, Pods
 from pdinference.router.record import Record
 
@@ -160,12 +161,12 @@ class Dispatcher:
     def _decode_pod(self, call: Call, failed: "_Failed", prefilled: Prefilled | None) -> Pod | None:
         """A D pod: one that has not failed the call and gets KV cache from P, if there is one. None: there is no D."""
         if prefilled is None:
-            pods = linked = self._choices(Role.DECODE, failed) or self._decode_pods()
+            pods = usable = self._choices(Role.DECODE, failed) or self._decode_pods()
         else:
-            every = [pod for pod in self._decode_pods() if exists(prefilled.pod, pod)]
+            every = [pod for pod in self._decode_pods() if linked(prefilled.pod, pod)]
             pods = [pod for pod in every if pod not in failed.pods] or every
-            linked = [pod for pod in pods if self._links.usable(prefilled.pod, pod)]
-        return self.rules.choose[Role.DECODE](linked or pods, call) if pods else None
+            usable = [pod for pod in pods if self._links.usable(prefilled.pod, pod)]
+        return self.rules.choose[Role.DECODE](usable or pods, call) if pods else None
 
     async def decode(
         self, stack: AsyncExitStack, pod: Pod, call: Call, record: Record, prefilled: Prefilled | None
@@ -179,7 +180,7 @@ class Dispatcher:
         if prefilled is not None:
             self._links.used(prefilled.pod, pod)
             params = prefilled.params
-            call = call.under(prefilled.transfer)
+            call = call.with_request_id(prefilled.transfer)
         with record.stage("first_token"), record.telemetry.metrics.decode_wait.one():
             sent = await stack.enter_async_context(
                 exchange(pod, self.session, call.tokens, stream=call.stream, reads=params is not None)
@@ -239,11 +240,12 @@ class Dispatcher:
 
         If D may not compute prompts, a link or a D pod that failed is tried again.
         """
-        decode = self._choices(Role.DECODE, failed) or self._decode_pods()
+        decode = _by_group(self._choices(Role.DECODE, failed) or self._decode_pods())
+        found = [pod for pod in parameter if pod.observed.group in decode]
         if self.rules.when_no_prefill == "Serve":
-            return [pod for pod in parameter if any(self._links.usable(pod, other) for other in decode)]
-        better = [pod for pod in parameter if any(exists(pod, other) for other in decode)]
-        return better or [pod for pod in parameter if any(exists(pod, other) for other in self._decode_pods())]
+            return [pod for pod in found if any(self._links.usable(pod, one) for one in decode[pod.observed.group])]
+        groups = {pod.observed.group for pod in self._decode_pods()}
+        return found or [pod for pod in parameter if pod.observed.group in groups]
 
     async def prefill(self, handover: Handover, pod: Pod, call: Call, record: Record) -> Prefilled:
         """Let a P pod compute the prompt.
@@ -255,7 +257,7 @@ class Dispatcher:
         """
         with record.stage("prefill"):
             prefill = await self._prepared(handover, pod, record)
-            call = call.under(prefill.transfer)
+            call = call.with_request_id(prefill.transfer)
             body = call.for_prefill(handover.to_prefill(prefill), handover.members)
             headers = call.headers.copy()
             headers["Content-Type"] = _JSON
@@ -334,6 +336,13 @@ class Dispatcher:
         _LOG.warning(
             "%s pod %s failed request %s: %s", pod.observed.role, pod.observed.name, record.request_id, failure.reason
         )
+
+
+def _by_group(pods: list[Pod]) -> Mapping[str, list[Pod]]:
+    found: defaultdict[str, list[Pod]] = defaultdict(list)
+    for pod in pods:
+        found[pod.observed.group].append(pod)
+    return found
 
 
 def _decoded(answer: Whole) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pdinference.router.pods import Pod
 _PAUSE_S: Final = 60.0
 
 
-def exists(parameter: Pod, decode: Pod) -> bool:
+def linked(parameter: Pod, decode: Pod) -> bool:
     """Whether there is a link. Engines that share a pod have none to other pods (the path HostLocal)."""
     return parameter.observed.group == decode.observed.group
 
@@ -25,24 +25,26 @@ class Links:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._paused: WeakKeyDictionary[Pod, WeakKeyDictionary[Pod, float]] = WeakKeyDictionary()
+        """By P pod and D pod: when the link may be used again."""
 
     def usable(self, parameter: Pod, decode: Pod) -> bool:
         """Whether a request may use the link: it has not failed, or a minute ago."""
-        return exists(parameter, decode) and self._of(parameter).get(decode, 0.0) <= self._clock()
+        if not linked(parameter, decode):
+            return False
+        paused = self._paused.get(parameter)  # each request asks for many links, of which hardly any has failed
+        return paused is None or paused.get(decode, 0.0) <= self._clock()
 
     def used(self, parameter: Pod, decode: Pod) -> None:
         """Note that a request uses the link. If it has failed, others wait for the result."""
-        if decode in self._of(parameter):
+        if decode in self._paused.get(parameter, ()):
             self.failed(parameter, decode)
 
     def failed(self, parameter: Pod, decode: Pod) -> None:
         """Pause the link."""
-        self._of(parameter)[decode] = self._clock() + _PAUSE_S
+        paused = self._paused.setdefault(parameter, WeakKeyDictionary())
+        paused[decode] = self._clock() + _PAUSE_S
 
     def worked(self, parameter: Pod, decode: Pod) -> None:
         """Note that KV cache got through."""
-        self._of(parameter).pop(decode, None)
-
-    def _of(self, parameter: Pod) -> WeakKeyDictionary[Pod, float]:
-        """When the links of a P pod that have failed may be used again."""
-        return self._paused.setdefault(parameter, WeakKeyDictionary())
+        if (paused := self._paused.get(parameter)) is not None:
+            paused.pop(decode, None)

@@ -147,7 +147,7 @@ class Pods:
             if observed.ready and not pod.observed.ready:
                 pod.failures, pod.paused_until, pod.refuses = 0, 0.0, False
             pod.observed = observed
-        if not self._together(self._ready):
+        if not self._share_a_group(self._ready):
             self.complete_since = None
         elif self.complete_since is None:
             self.complete_since = self._clock()
@@ -162,9 +162,9 @@ class Pods:
     @property
     def complete(self) -> bool:
         """Whether a pod of each role, of one group, can get a request now."""
-        return self._together(self.available)
+        return self._share_a_group(self.available)
 
-    def _together(self, pods: Callable[[Role], list[Pod]]) -> bool:
+    def _share_a_group(self, pods: Callable[[Role], list[Pod]]) -> bool:
         return bool(set.intersection(*({pod.observed.group for pod in pods(role)} for role in self.roles)))
 
     def _ready(self, role: Role) -> list[Pod]:

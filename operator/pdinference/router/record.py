@@ -16,6 +16,7 @@ from pdinference.api.names import (
     METRIC_QUEUED_REQUESTS,
     Role,
 )
+from pdinference.router.timing import LatencyMetrics, Timing
 from pdinference.router.tracing import Tracer
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -67,6 +68,7 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self.registry,
         )
+        self.latencies = LatencyMetrics(self.registry)
         self.decode_wait = Overlap(
             Counter(
                 METRIC_DECODE_WAIT.removesuffix("_total"),
@@ -127,6 +129,7 @@ class Record:
         retries: Number of failures of pods.
         migrations: Number of D pods that a stream lost.
         stages: Seconds of each stage.
+        timing: When the tokens of a streamed answer came; None if that is not measured.
     """
 
     request_id: str
@@ -138,6 +141,7 @@ class Record:
     retries: int = 0
     migrations: int = 0
     stages: dict[str, float] = field(default_factory=dict)
+    timing: Timing | None = None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -174,3 +178,5 @@ class Record:
         self.telemetry.metrics.requests.labels(self.client, path, status, outcome).inc()
         for name, seconds in self.stages.items():
             self.telemetry.metrics.stages.labels(name).observe(seconds)
+        if self.timing is not None:
+            self.timing.ended(self.telemetry.metrics.latencies, status, outcome)

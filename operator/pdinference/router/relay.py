@@ -7,9 +7,10 @@ import msgspec
 from aiohttp import web
 
 from pdinference.router.calls import Call
-from pdinference.router.exchange import Stream, check_not_aborted
-from pdinference.router.migration import Progress
+from pdinference.router.exchange import PodFailure, Stream, check_not_aborted
+from pdinference.router.migration import Progress, StreamFaultError
 from pdinference.router.record import Record
+from pdinference.router.timing import Timing
 
 _BOUNDARY: Final = b"\n\n"
 _LONGEST_EVENT: Final = 2**20
@@ -21,11 +22,13 @@ class Relay:
     Args:
         response: The response to the client.
         progress: How far the stream has come; None if it cannot continue at another pod.
+        timing: When its tokens came; None if it is not measured.
     """
 
-    def __init__(self, response: web.StreamResponse, progress: Progress | None) -> None:
+    def __init__(self, response: web.StreamResponse, progress: Progress | None, timing: Timing | None = None) -> None:
         self.response = response
         self._progress = progress
+        self._timing = timing
         self._rest = b""
 
     @property
@@ -46,9 +49,16 @@ class Relay:
             StreamFaultError: It sent an error.
         """
         with record.stage("tokens"):
-            await self._write(answer.first)
-            async for chunk in answer.rest():
-                await self._write(chunk)
+            try:
+                await self._write(answer.first)
+                async for chunk in answer.rest():
+                    if self._timing is not None:
+                        self._timing.came()
+                    await self._write(chunk)
+            except (PodFailure, StreamFaultError):
+                await self._write_left()
+                raise
+        await self._write_left()
         if self._rest and self._progress is None:
             await self.response.write(self._rest)
 
@@ -67,8 +77,15 @@ class Relay:
         check_not_aborted(data)
         if self._progress is not None:
             data = self._progress.take(data)
+        if self._timing is not None:
+            data = self._timing.take(data)
         if data:
             await self.response.write(data)
+
+    async def _write_left(self) -> None:
+        """Send what waits for the report of the number of tokens."""
+        if self._timing is not None and (left := self._timing.left()):
+            await self.response.write(left)
 
     def _whole(self, data: bytes) -> bytes:
         if not self._rest and data.endswith(_BOUNDARY):

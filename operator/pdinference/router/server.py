@@ -23,6 +23,7 @@ from pdinference.router.keys import KeyLimitError, Keys, UnknownKeyError
 from pdinference.router.migration import Progress, StreamFaultError, can_migrate, with_token_ids
 from pdinference.router.record import Record, Telemetry
 from pdinference.router.relay import Relay
+from pdinference.router.timing import timed
 
 _LOG = logging.getLogger("pdinference.router.access")
 _LONGEST_ID: Final = 128
@@ -179,12 +180,15 @@ class Front:
             return web.Response(status=refused.status, headers=headers, body=refused.body), "refused"
 
     async def _sent(self, request: web.Request, call: Call, record: Record) -> tuple[web.StreamResponse, str]:
+        call, record.timing = timed(call)
         progress = Progress(call) if self._dispatcher.rules.migration and can_migrate(call) else None
         async with self._dispatcher.answer(call if progress is None else with_token_ids(call), record) as answer:
             headers = _headers(answer.headers, record)
             if isinstance(answer, Whole):
                 return web.Response(status=answer.status, headers=headers, body=answer.body), "answered"
-            relay = Relay(web.StreamResponse(status=answer.status, headers=headers), progress)
+            if record.timing is not None:
+                record.timing.came()
+            relay = Relay(web.StreamResponse(status=answer.status, headers=headers), progress, record.timing)
             await relay.response.prepare(request)
             fault = await self._passed_on(relay, answer, record)
         while fault and relay.can_continue and record.migrations < _MOST_MIGRATIONS:

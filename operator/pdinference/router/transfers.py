@@ -1,4 +1,4 @@
-"""Counts the KV cache that moves from P to D: the counters of vLLM, over all pods and across their restarts."""
+"""Sums up counters of vLLM over all pods and across their restarts: KV cache from P to D, lengths of requests."""
 
 import asyncio
 import math
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from pdinference.api.names import (
@@ -19,8 +19,9 @@ from pdinference.api.names import (
     TransferResult,
 )
 from pdinference.loadmetrics.scraping.fetch import Share, fetch
-from pdinference.loadmetrics.scraping.text_format import name_of, sample
+from pdinference.loadmetrics.scraping.text_format import Sample, name_of, sample
 from pdinference.loadmetrics.scraping.unreadable import UnreadableError
+from pdinference.router import lengths
 from pdinference.router.pods import Pod, Pods
 
 _ROUND_S: Final = 1.0
@@ -49,7 +50,8 @@ _BY_NIXL: Final[Mapping[bytes, Counter]] = {
     b"vllm:nixl_xfer_time_seconds_sum": (METRIC_KV_TRANSFER_SECONDS, ""),
 }
 """vllm/distributed/kv_transfer/kv_connector/v1/nixl/stats.py. D counts what it pulls, P what it pushes."""
-_HELP: Final[Mapping[str, tuple[str, str]]] = {
+_WANTED: Final = frozenset({_PROMPT_TOKENS, *_BY_NIXL, *lengths.NAMES})
+HELP: Final[Mapping[str, tuple[str, str]]] = {
     METRIC_KV_PROMPT_TOKENS: ("source", "Prompt tokens of D by where their KV cache is from."),
     METRIC_KV_TRANSFERS: ("result", "Transfers of KV cache from P to D."),
     METRIC_KV_BYTES: ("", "Bytes of KV cache in complete transfers."),
@@ -99,15 +101,16 @@ class Transfers(Collector):
         self._readings = {pod: reading for pod, reading in self._readings.items() if pod in pods}
         await asyncio.gather(*(self._read(pod) for pod in pods if self._is_due(pod)))
 
-    def collect(self) -> Iterator[CounterMetricFamily]:
+    def collect(self) -> Iterator[CounterMetricFamily | HistogramMetricFamily]:
         """The series. Those that no pod reports are absent."""
-        for name, (label, description) in _HELP.items():
+        for name, (label, description) in HELP.items():
             family = CounterMetricFamily(name, description, labels=[label] if label else [])
             for (of, value), total in self._totals.items():
                 if of == name:
                     family.add_metric([value] if label else [], total)
             if family.samples:
                 yield family
+        yield from lengths.families(self._totals)
 
     def _is_due(self, pod: Pod) -> bool:
         last = self._readings.get(pod)
@@ -144,10 +147,10 @@ async def read_counts(pod: Pod, share: Share) -> Counts:
 
     def take(line: bytes) -> None:
         name = name_of(line)
-        if name not in _BY_NIXL and name != _PROMPT_TOKENS:
+        if name not in _WANTED:
             return
         one = sample(line)
-        counter = _BY_NIXL.get(name) or _prompt_tokens(pod, one.labels)
+        counter = _BY_NIXL.get(name) or (_of_decode(one) if pod.observed.role is Role.DECODE else None)
         if counter is not None:
             found[counter] = found.get(counter, 0.0) + one.value  # over engines; NaN stays NaN
 
@@ -168,7 +171,9 @@ async def fetch_metrics(pod: Pod, take: Callable[[bytes], None], share: Share) -
     await fetch(host.strip("[]"), int(port), take, prefix=_PREFIX, share=share, seconds=_TIMEOUT_S)
 
 
-def _prompt_tokens(pod: Pod, labels: Mapping[bytes, bytes]) -> Counter | None:
-    """The series of D's prompt tokens."""
-    source = _SOURCES.get(labels.get(b"source", b""))
-    return (METRIC_KV_PROMPT_TOKENS, source) if source is not None and pod.observed.role is Role.DECODE else None
+def _of_decode(found: Sample) -> Counter | None:
+    """The series of a sample that counts in D alone."""
+    if found.name in lengths.NAMES:
+        return lengths.series(found)
+    source = _SOURCES.get(found.labels.get(b"source", b""))
+    return None if source is None else (METRIC_KV_PROMPT_TOKENS, source)

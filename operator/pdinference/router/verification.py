@@ -22,7 +22,7 @@ from pdinference.api.names import (
 )
 from pdinference.api.v1alpha1.transfer import VerificationMode
 from pdinference.router.canary import Canary, Outcome
-from pdinference.router.links import exists
+from pdinference.router.links import linked
 from pdinference.router.pods import Pod, Pods
 
 _LOG = logging.getLogger(__name__)
@@ -38,6 +38,14 @@ _SELDOM_S: Final = 3600.0
 """Longest time between two canaries."""
 _IDLE_S: Final = 1.0
 _GOOD: Final = frozenset({Verification.VERIFIED, Verification.NOT_APPLICABLE})
+HELP: Final = {
+    METRIC_VERIFICATION: "1 for the state of the verification of the KV transfer.",
+    METRIC_VERIFICATION_AGE_SECONDS: "Seconds since the last canary ended.",
+    METRIC_VERIFICATION_TOKENS: "Prompt tokens of the last canary.",
+    METRIC_VERIFICATION_DISTANCE: "Distance of its answers from those of P alone.",
+    METRIC_VERIFICATION_LIMIT: "Distance from which on answers are wrong.",
+}
+"""Description of each series."""
 
 
 class Verifier(Collector):
@@ -106,19 +114,17 @@ class Verifier(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The series."""
-        states = GaugeMetricFamily(
-            METRIC_VERIFICATION, "1 for the state of the verification of the KV transfer.", labels=["state"]
-        )
+        states = GaugeMetricFamily(METRIC_VERIFICATION, HELP[METRIC_VERIFICATION], labels=["state"])
         for state in Verification:
             states.add_metric([state], float(state is self._last.state))
         yield states
-        for name, text, value in (
-            (METRIC_VERIFICATION_AGE_SECONDS, "Seconds since the last canary ended.", self._clock() - self._ended_at),
-            (METRIC_VERIFICATION_TOKENS, "Prompt tokens of the last canary.", self._last.tokens),
-            (METRIC_VERIFICATION_DISTANCE, "Distance of its answers from those of P alone.", self._last.distance),
-            (METRIC_VERIFICATION_LIMIT, "Distance from which on answers are wrong.", self._last.limit),
+        for name, value in (
+            (METRIC_VERIFICATION_AGE_SECONDS, self._clock() - self._ended_at),
+            (METRIC_VERIFICATION_TOKENS, self._last.tokens),
+            (METRIC_VERIFICATION_DISTANCE, self._last.distance),
+            (METRIC_VERIFICATION_LIMIT, self._last.limit),
         ):
-            yield GaugeMetricFamily(name, text, value=value)
+            yield GaugeMetricFamily(name, HELP[name], value=value)
 
     def _pause(self, seconds: float) -> float:
         """Seconds until the next canary, after one that took so long."""
@@ -131,7 +137,7 @@ class Verifier(Collector):
 
     def _pair(self) -> tuple[Pod, Pod] | None:
         parameter, decode = (sorted(self._pods.available(role), key=lambda pod: pod.turn) for role in ENGINE_ROLES)
-        return next(((one, other) for one in parameter for other in decode if exists(one, other)), None)
+        return next(((one, other) for one in parameter for other in decode if linked(one, other)), None)
 
     async def _outcome(self, parameter: Pod, decode: Pod) -> Outcome:
         try:

@@ -122,6 +122,8 @@ class Application:
             self.load_monitor.activity,
             self.load_monitor.fell_back,
             self.load_monitor.transfer,
+            self.load_monitor.streams,
+            self.load_monitor.utilization,
             history_due=history.is_due,
         )
         inferences = Reconciler(

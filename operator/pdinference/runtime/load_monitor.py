@@ -1,7 +1,7 @@
 """Reads the load of pods, and serves it to HPAs; on every replica, leader or not."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Final
 
@@ -20,13 +20,16 @@ from pdinference.loadmetrics.metrics_api.access import AccessChecker
 from pdinference.loadmetrics.metrics_api.api import MetricsApi
 from pdinference.loadmetrics.metrics_api.authentication import RequestHeaderAuthenticator
 from pdinference.loadmetrics.metrics_api.registration import Registration
+from pdinference.loadmetrics.objective_gauges import GaugeSample, objective_samples
 from pdinference.loadmetrics.policies import Policies
 from pdinference.loadmetrics.routers import INTERVAL_S, RouterMonitor
 from pdinference.loadmetrics.scraping.scrape import Scraper
 from pdinference.planning.batch import Progress
+from pdinference.planning.objectives import StreamCounts
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.sleep_and_wake import Activity
 from pdinference.planning.transfer import TransferFacts
+from pdinference.planning.utilization import Utilization, gpu_price
 from pdinference.runtime.settings import OperatorSettings
 from pdinference.runtime.tls_endpoint import TlsEndpoint
 
@@ -65,11 +68,15 @@ class LoadMonitor:
             on_change=lambda owner: enqueue([owner]),
         )
         self._routers = RouterMonitor(
-            cache, on_change=lambda owner: enqueue([owner]), interval=min(INTERVAL_S, settings.scrape_seconds)
+            cache,
+            on_change=lambda owner: enqueue([owner]),
+            interval=min(INTERVAL_S, settings.scrape_seconds),
+            policies=self._policies,
         )
+        self._prices = settings.prices
         self._progress = BatchProgress(cache, on_change=lambda owner: enqueue([owner]))
         loads = Loads(self._scraper, self._policies)
-        self.gauges = SignalGauges(self._policies, loads)
+        self.gauges = SignalGauges(self._policies, loads, self._samples)
         """For /metrics."""
         served = settings.metrics_service if tls_endpoint.clients is not None else None
         self._registration = Registration(api, served, on_change=self._all_changed)
@@ -110,6 +117,22 @@ class LoadMonitor:
     def transfer(self, owner: Owner) -> TransferFacts | None:
         """What the routers of a resource report of its KV transfer; None when unknown."""
         return self._routers.transfer(owner)
+
+    def streams(self, owner: Owner) -> StreamCounts | None:
+        """What the routers of a resource with objectives report of streamed answers; None when unknown."""
+        return self._routers.streams(owner)
+
+    def utilization(self, owner: Owner) -> Utilization:
+        """How much of a resource's P and D was in use; unknown without objectives and autoscaling."""
+        usage = self._scraper.usage
+        used = {role: use for role in ENGINE_ROLES if (use := usage.use(owner, role)) is not None}
+        if not used:
+            return Utilization()
+        prices = {role: gpu_price(self._policies.products(owner, role), self._prices) for role in ENGINE_ROLES}
+        return Utilization(used, self._scraper.idle_token_seconds(owner), usage.cost_per_million(owner, prices))
+
+    def _samples(self, owner: Owner) -> Iterator[GaugeSample]:
+        return objective_samples(self._policies.objectives(owner), self.streams(owner), self.utilization(owner))
 
     def progress(self, owner: Owner) -> Progress | None:
         """Counts of a batch; None while its runner does not report them."""

@@ -1,5 +1,6 @@
 """Settings of an operator process, which `pdinference run` reads from its flags."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -73,6 +74,8 @@ class OperatorSettings(BaseModel):
     """Interval of scrapes of autoscaled vLLM pods."""
     shutdown_seconds: Annotated[float, Field(ge=0)] = 15
     """How long reconciles in progress may take to finish after the signal to stop."""
+    prices: Mapping[str, Annotated[float, Field(ge=0, le=1e6)]] = Field(default_factory=dict)
+    """Price of an hour of each GPU product, in any currency."""
     render: RenderSettings = RenderSettings()
     """Settings of the manifests."""
     log_format: Literal["json", "plain"] = "json"

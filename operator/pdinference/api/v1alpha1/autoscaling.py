@@ -57,8 +57,7 @@ class Autoscaling(ApiModel):
     metrics: Annotated[list[HpaMetric], Field(max_length=8)] = Field(default_factory=list)
     """Additional metrics, in the form of HorizontalPodAutoscaler autoscaling/v2."""
     behavior: HpaBehavior = Field(default_factory=dict)
-    """Scaling rates, in the form of HorizontalPodAutoscaler autoscaling/v2. Default: scale up at once, scale down
-    slowly."""
+    """Scaling rates, as in HorizontalPodAutoscaler autoscaling/v2. Default: up at once, down slowly."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

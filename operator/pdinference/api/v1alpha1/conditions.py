@@ -1,4 +1,4 @@
-"""The table of conditions of a PDInference. The CRD and docs/resource.md are generated from it.
+"""The table of conditions of a PDInference. The CRD and docs/reference/conditions.md are generated from it.
 
 The operator writes all of them. docs/contributing.md describes how to add one.
 """
@@ -24,6 +24,7 @@ CLIENTS_AUTHENTICATED: Final = "ClientsAuthenticated"
 DECODE_COMPUTES_PROMPTS: Final = "DecodeComputesPrompts"
 ROUTE_ACCEPTED: Final = "RouteAccepted"
 KV_TRANSFER: Final = "KVTransfer"
+OBJECTIVES_MET: Final = "ObjectivesMet"
 
 IMAGE_PULL: Final = "ImagePullBackOff"
 CRASH_LOOPING: Final = "CrashLooping"
@@ -262,6 +263,22 @@ TABLE: Final = (
         },
         present="router pods report the KV transfer",
         module="status.transfer",
+    ),
+    ConditionType(
+        name=OBJECTIVES_MET,
+        when={
+            "True": "Streamed answers of the last minutes kept `objectives`.",
+            "False": "More of them missed an objective than the percentile allows. After 10 minutes the message "
+            "says what limits.",
+            "Unknown": "No requests, or too few to judge.",
+        },
+        reasons={
+            "True": frozenset({"Met"}),
+            "False": frozenset({"Missed"}),
+            "Unknown": frozenset({"NoRequestsYet", "NoRequests"}),
+        },
+        present="`objectives` is set and router pods report latencies",
+        module="status.objectives",
     ),
     ConditionType(
         name=ROUTE_ACCEPTED,

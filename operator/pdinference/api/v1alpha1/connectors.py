@@ -22,6 +22,7 @@ class Limits:
         several_nodes: Whether it finds the ranks of a P instance at more than one address.
         rank_shaped: Whether KV blocks have the shape of the rank that wrote them; P and D then need equal ranks.
         one_rank: Why D can have only one rank; empty if D can have several.
+        nvlink: Whether it uses NVLink between the GPUs of a pod (the path HostLocal).
         one_step: Whether vLLM must compute a prompt in one step, starting at its first token.
         without_tiers: Why `kvTiers` cannot be combined with it; empty if they can.
         without_staged_tiers: Whether P cannot combine tiers and pipeline stages.
@@ -35,6 +36,7 @@ class Limits:
     several_nodes: bool = False
     rank_shaped: bool = False
     one_rank: str = ""
+    nvlink: bool = False
     one_step: bool = False
     without_tiers: str = ""
     without_staged_tiers: bool = False
@@ -46,6 +48,7 @@ _PORT = "the port is part of the NetworkPolicy"
 
 LIMITS: dict[ConnectorName, Limits] = {
     "Nixl": Limits(
+        nvlink=True,
         accelerators="Any",
         several_nodes=True,
         # MultiConnector passes the addresses of all stages to each connector; vLLM's offloading rejects them.

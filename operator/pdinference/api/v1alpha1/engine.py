@@ -153,18 +153,17 @@ class EngineOptions(ApiModel):
     max_num_seqs: Annotated[int, Field(ge=1, le=65536)] | None = None
     """Maximum number of requests that an instance runs at a time."""
     max_num_batched_tokens: Annotated[int, Field(ge=1, le=16777216)] | None = None
-    """Maximum number of tokens in one engine step. A higher value lets P prefill longer prompts in one step. A lower
-    value gives D a more even inter-token latency."""
+    """Maximum number of tokens in one engine step: high for long prompts in P, low for even latency in D."""
     gpu_memory_utilization: Annotated[float, Field(ge=0.01, le=1)] | None = None
-    """Fraction of each GPU's memory for weights, activations and KV cache, for example 0.85."""
+    """Fraction of each GPU's memory that vLLM uses, for example 0.85."""
     enable_chunked_prefill: bool | None = None
-    """Whether vLLM prefills long prompts in chunks of maxNumBatchedTokens."""
+    """Whether vLLM prefills long prompts in chunks."""
     enable_prefix_caching: bool | None = None
     """Whether vLLM reuses the KV cache of common prompt prefixes."""
     enforce_eager: bool | None = None
-    """Disables CUDA graphs and compilation. vLLM starts faster and needs less memory, but generates more slowly."""
+    """Disables CUDA graphs and compilation: a faster start, less memory, slower generation."""
     cpu_offload: Quantity | None = None
-    """Size of the weights to keep in CPU memory, for each GPU, for example 10Gi. This slows vLLM down considerably."""
+    """Size of the weights to keep in CPU memory, for each GPU. It slows vLLM down considerably."""
     seed: Annotated[int, Field(ge=0, le=4294967295)] | None = None
     """Random seed of vLLM."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] | None = None
@@ -173,8 +172,7 @@ class EngineOptions(ApiModel):
     """vLLM options by their long name without leading dashes, for example `max-num-seqs: 64` or `enforce-eager: true`.
     A list becomes several values, an object becomes JSON, and false becomes `--no-<name>`."""
     env: Environment = Field(default_factory=dict)
-    """Environment variables of the vLLM container, for example `NCCL_DEBUG: INFO`. For secrets, use a field that takes
-    a Secret reference."""
+    """Environment variables of the vLLM container. For secrets, use a field that takes a Secret reference."""
 
     rules: ClassVar[tuple[Rule, ...]] = tuple(_refused_variable(name) for name in OWNED_ENVIRONMENT)
 

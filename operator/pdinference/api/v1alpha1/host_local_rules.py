@@ -5,11 +5,9 @@ from typing import Any
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.v1alpha1.base import Rule
 from pdinference.api.v1alpha1.mode import of_the_pair
+from pdinference.api.v1alpha1.transfer import host_local_cel
 
-HOST_LOCAL = (
-    "(self.transfer.path == 'HostLocal' || (self.transfer.path == 'Auto' && has(self.transfer.hostLocal) "
-    "&& !has(self.transfer.rdma)))"
-)
+HOST_LOCAL = host_local_cel("self.transfer")
 """CEL expression: the path is HostLocal, unless the mode is Aggregated."""
 
 

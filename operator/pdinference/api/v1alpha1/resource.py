@@ -11,6 +11,7 @@ from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.v1alpha1.host_local_rules import HOST_LOCAL_RULES
 from pdinference.api.v1alpha1.mode import Mode, of_the_pair
 from pdinference.api.v1alpha1.model import Model
+from pdinference.api.v1alpha1.objectives import Objectives
 from pdinference.api.v1alpha1.pair_autoscaling import MetricsSource, PairAutoscaling
 from pdinference.api.v1alpha1.roles.parameter import ParameterSpec
 from pdinference.api.v1alpha1.roles.pinning import with_products_of
@@ -99,6 +100,8 @@ class Spec(ApiModel):
     """How the KV cache moves from P to D."""
     router: Router = Field(default_factory=Router)
     """The router, which gives clients a single address."""
+    objectives: Objectives | None = None
+    """Latencies that streamed answers should keep. The operator only reports whether they do."""
     rollout: Rollout = Field(default_factory=Rollout)
     """How spec changes reach running pods."""
     memory_policy: Literal["Enforce", "Warn"] = "Enforce"

@@ -1,18 +1,16 @@
 """`spec.router.route`: an HTTPRoute of the Gateway API in front of the router's Service."""
 
 import math
-import re
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from pdinference.api.names import GATEWAY_GROUP
 from pdinference.api.v1alpha1.base import ApiModel, Matches, NamespaceName, ObjectName, Rule
+from pdinference.api.v1alpha1.durations import Duration, milliseconds
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = f"{_LABEL}(\\.{_LABEL})*"
-_MILLISECONDS: Final = {"h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
-_AMOUNT: Final = re.compile("([0-9]+)(ms|h|m|s)", re.ASCII)
 
 Hostname = Annotated[
     str,
@@ -21,12 +19,6 @@ Hostname = Annotated[
         rf"^(\*\.)?{_NAME}$", "Write a host name in lower case, for example llm.example.com, or *.example.com for all."
     ),
 ]
-Duration = Annotated[
-    str,
-    Field(max_length=28),
-    Matches("^([0-9]{1,5}(h|m|s|ms)){1,4}$", "Write a duration, for example 600s, 1h30m or 500ms."),
-]
-"""A duration of the Gateway API."""
 
 
 class ParentRef(ApiModel):
@@ -54,10 +46,6 @@ class ParentRef(ApiModel):
     """Port of the listeners. Default: any."""
 
 
-def _milliseconds(duration: str | None) -> int:
-    return sum(int(number) * _MILLISECONDS[unit] for number, unit in _AMOUNT.findall(duration or ""))
-
-
 class Timeouts(ApiModel):
     """Timeouts of the Gateway. 0s means no limit."""
 
@@ -70,7 +58,7 @@ class Timeouts(ApiModel):
         Rule(
             cel="!(has(self.request) && has(self.backendRequest)) || duration(self.request) == duration('0s') "
             "|| duration(self.backendRequest) <= duration(self.request)",
-            holds=lambda t: _milliseconds(t.backend_request) <= (_milliseconds(t.request) or math.inf),
+            holds=lambda t: milliseconds(t.backend_request) <= (milliseconds(t.request) or math.inf),
             field="backendRequest",
             message="Use at most timeouts.request, which includes all attempts.",
         ),

@@ -103,8 +103,7 @@ class PersistentVolumeClaimSource(ApiModel):
     """A folder on a PersistentVolumeClaim, mounted read-only in every P and D pod."""
 
     claim_name: ObjectName
-    """Name of the claim, in the namespace of the PDInference. If pods run on several nodes, its access mode must allow
-    that."""
+    """Name of the claim. If pods run on several nodes, its access mode must allow that."""
     path: RelativePath | None = None
     """Path of the model within the volume. Default: the root."""
 
@@ -174,8 +173,7 @@ class CacheClaim(ApiModel):
     """A PersistentVolumeClaim for models. Several PDInferences may share it."""
 
     claim_name: ObjectName
-    """Name of the claim, in the namespace of the PDInference. If pods run on several nodes, its access mode must allow
-    that."""
+    """Name of the claim. If pods run on several nodes, its access mode must allow that."""
 
 
 class ModelCache(ApiModel):

@@ -212,6 +212,49 @@ class TransferStatus(ApiModel):
     """The last canary."""
 
 
+class AttainmentStatus(ApiModel):
+    """How far requests kept one objective."""
+
+    kept_percent: Share = 0
+    """Share of the requests that kept it."""
+    milliseconds: Rate | None = None
+    """Its percentile, as measured."""
+
+
+class RoleUseStatus(ApiModel):
+    """How much of a role was in use."""
+
+    busy_percent: Percent | None = None
+    """Share of its capacity that was in use."""
+    tokens_per_second_per_gpu: Rate | None = None
+    """P: prompt tokens. D: generated tokens."""
+
+
+class ObjectivesStatus(ApiModel):
+    """How far streamed answers kept spec.objectives in the last minutes with requests."""
+
+    stated: str = ""
+    """The objectives."""
+    since: Moment | None = None
+    """Begin of the measurement."""
+    observed_time: Moment | None = None
+    """End of the measurement. Small changes cause no update."""
+    requests: Count = 0
+    """Requests."""
+    ttft: AttainmentStatus | None = None
+    """Time to first token."""
+    itl: AttainmentStatus | None = None
+    """Time per output token."""
+    limit: Literal["", "NoPods", "Parameter", "ParameterSpeed", "Transfer", "KVCache", "Decode", "DecodeSpeed"] = ""
+    """What limits, if an objective is missed for 10 minutes."""
+    parameter: RoleUseStatus | None = None
+    """Use of P."""
+    decode: RoleUseStatus | None = None
+    """Use of D."""
+    cost_per_million_tokens: Rate | None = None
+    """Cost of a million tokens of prompts and answers in the last hour."""
+
+
 class Status(ApiModel):
     """Observed state of a PDInference."""
 
@@ -231,6 +274,8 @@ class Status(ApiModel):
     """Memory plan, if the facts about the model are known."""
     transfer: TransferStatus | None = None
     """Measurements of the KV transfer, if the routers report them."""
+    objectives: ObjectivesStatus | None = None
+    """Attainment of spec.objectives."""
     last_progress_time: Moment | None = None
     """Time of the last progress of an unfinished roll-out."""
     conditions: Annotated[

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1.base import ApiModel, Matches, ObjectName, QualifiedName, Rule
-from pdinference.api.v1alpha1.connectors import ConnectorName
+from pdinference.api.v1alpha1.connectors import LIMITS, ConnectorName
 
 NetworkDevice = Annotated[
     str,
@@ -17,6 +17,18 @@ MOST_INSTANCES = 8
 """Most instances of a role in one pod."""
 VerificationMode = Literal["Required", "Warn", "Off"]
 TransferPath = Literal["Auto", "HostLocal", "Network"]
+
+
+def host_local_cel(transfer: str) -> str:
+    """CEL expression for `Transfer.is_host_local`.
+
+    Args:
+        transfer: CEL expression of `spec.transfer`.
+    """
+    return (
+        f"({transfer}.path == 'HostLocal' || ({transfer}.path == 'Auto' && has({transfer}.hostLocal) "
+        f"&& !has({transfer}.rdma)))"
+    )
 
 
 class RDMA(ApiModel):
@@ -99,8 +111,8 @@ class Transfer(ApiModel):
     """What D does if the KV cache of a request does not arrive. Recompute: D prefills the prompt itself, which delays
     the answer. Fail: the request fails."""
     verification: VerificationMode = "Required"
-    """Whether the KV transfer of a new revision is tried before requests go there: the router sends two prompts through
-    P and D and to P alone, and compares the answers. Required: a revision gets requests only after its answers were
+    """Whether the KV transfer of a new revision is tried first: the router compares answers of P and D with those of P
+    alone. Required: a revision gets requests only after its answers were
     right and D had the KV cache from P. Warn: the result is only reported. Off: nothing is tried."""
     rdma: RDMA | None = None
     """RDMA devices for P and D pods. Default: none; the KV cache moves over the pod network or within a node."""
@@ -127,9 +139,8 @@ class Transfer(ApiModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="self.connector == 'Nixl' || !(self.path == 'HostLocal' "
-            "|| (self.path == 'Auto' && has(self.hostLocal) && !has(self.rdma)))",
-            holds=lambda t: t.connector == "Nixl" or not t.is_host_local,
+            cel=f"self.connector == 'Nixl' || !{host_local_cel('self')}",
+            holds=lambda t: LIMITS[t.connector].nvlink or not t.is_host_local,
             field="connector",
             message="The path HostLocal needs Nixl, the only connector that uses NVLink.",
         ),

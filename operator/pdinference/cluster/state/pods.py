@@ -70,7 +70,7 @@ def pod_record(body: Json) -> PodRecord | None:
 
 def _shared_engines(body: Json) -> Iterator[SharedEngine]:
     """The engines of a pod of the path HostLocal."""
-    engines = [engine for engine in engines_of(body) if engine.port_name != names.ENGINE_PORT_NAME]
+    engines = [engine for engine in engines_of(body) if engine.shares_pod]
     status = body.get("status") or {}
     states = {one["name"]: one for one in status.get("containerStatuses") or ()}
     for engine in engines:

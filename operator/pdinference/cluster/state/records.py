@@ -135,9 +135,10 @@ class PodRecord:
     @property
     def by_engine(self) -> tuple["PodRecord", ...]:
         """The pod, or of one with several engines each of them as a pod."""
-        engines = zip(self.summary.engines, self.summary.by_engine, strict=False)
-        found = (replace(self, summary=one, started=engine.started, port=engine.port) for engine, one in engines)
-        return tuple(found) or (self,)
+        if not self.summary.engines:
+            return (self,)
+        engines = zip(self.summary.engines, self.summary.by_engine, strict=True)
+        return tuple(replace(self, summary=one, started=engine.started, port=engine.port) for engine, one in engines)
 
 
 def version_of(resource_version: str) -> int:

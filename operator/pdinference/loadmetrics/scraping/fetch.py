@@ -45,7 +45,13 @@ class Share:
 
 
 async def fetch(
-    address: str, port: int, take: Callable[[bytes], None], *, prefix: bytes, share: Share, seconds: float
+    address: str,
+    port: int,
+    take: Callable[[bytes], None],
+    *,
+    prefix: bytes | tuple[bytes, ...],
+    share: Share,
+    seconds: float,
 ) -> None:
     """Read /metrics, and call `take` with each line that has the prefix.
 
@@ -55,7 +61,7 @@ async def fetch(
         address: IP address of the pod.
         port: Port of the pod.
         take: Called with each line. An exception ends the request.
-        prefix: Prefix of the lines.
+        prefix: Prefix of the lines, or several.
         share: Limits of the pod's namespace.
         seconds: Timeout of the whole request.
 

@@ -26,13 +26,13 @@ class HttpAnswer:
     """An HTTP response.
 
     Args:
-        prefix: Prefix of the relevant lines of the body.
+        prefix: Prefix of the relevant lines of the body, or several.
 
     Attributes:
         complete: Whether the body has ended.
     """
 
-    def __init__(self, prefix: bytes) -> None:
+    def __init__(self, prefix: bytes | tuple[bytes, ...]) -> None:
         self.complete = False
         self._prefix = prefix
         self._head = bytearray()

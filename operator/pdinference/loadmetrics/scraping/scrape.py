@@ -1,6 +1,7 @@
 """Scrapes vLLM pods: those of autoscaled resources continuously, others once for the size of their KV cache.
 
-Each engine of a pod that has several (the path HostLocal) is a pod here.
+Pods of resources with objectives are scraped every 30 s at least. Each engine of a pod that has several (the path
+HostLocal) is a pod here.
 """
 
 import logging
@@ -25,7 +26,9 @@ from pdinference.loadmetrics.scraping.sparse_log import SparseLog
 from pdinference.loadmetrics.scraping.unreadable import COSTLY, Reason, UnreadableError
 from pdinference.loadmetrics.scraping.window import TimedReading, Window
 from pdinference.loadmetrics.signals import PodLoad, misses_signals
+from pdinference.loadmetrics.usage import UsageMeter
 from pdinference.planning.observed import KvCache, PodSummary
+from pdinference.planning.scale_target import ScalerState
 from pdinference.planning.scaling.signals import Signal
 
 _LOG = logging.getLogger(__name__)
@@ -33,6 +36,8 @@ _LOG = logging.getLogger(__name__)
 INTERVAL_S: Final = 5.0
 _ROUNDS_OF_OTHERS: Final = 12
 """Interval, in rounds, for pods without autoscaling, until the size of their KV cache is known."""
+_ROUNDS_OF_MEASURED: Final = 6
+"""Interval, in rounds, for pods of resources with objectives and without autoscaling."""
 _SILENT_AFTER: Final = 3
 """Consecutive failed scrapes after which a pod counts as silent."""
 _TIMEOUT_S: Final = 4.0
@@ -52,6 +57,9 @@ class Scraper:
         interval: Seconds between two rounds.
         port: Port of vLLM.
         clock: Monotonic clock, in seconds.
+
+    Attributes:
+        usage: How much of the roles was in use.
     """
 
     def __init__(
@@ -76,6 +84,7 @@ class Scraper:
         self._containers: dict[_PodName, tuple[str, int]] = {}
         self._caches: dict[_PodName, KvCache] = {}
         self._baselines = Baselines()
+        self.usage = UsageMeter(clock)
         self._missing_signals: set[_PodName] = set()
         self._resting: dict[_PodName, float] = {}
         self._log = SparseLog(_LOG, clock=clock)
@@ -91,19 +100,22 @@ class Scraper:
         Args:
             others: Whether to include pods without autoscaling.
         """
-        await Rounds(lambda: self._by_namespace(others=others), self._scrape, interval=self._interval).once()
+        await Rounds(
+            lambda: self._by_namespace(others=others, measured=others), self._scrape, interval=self._interval
+        ).once()
 
     def _next(self) -> Mapping[str, Sequence[PodRecord]]:
-        others = self._number % _ROUNDS_OF_OTHERS == 0
+        others, measured = (self._number % rounds == 0 for rounds in (_ROUNDS_OF_OTHERS, _ROUNDS_OF_MEASURED))
         self._number += 1
-        return self._by_namespace(others=others)
+        return self._by_namespace(others=others, measured=measured)
 
-    def _by_namespace(self, *, others: bool) -> Mapping[str, Sequence[PodRecord]]:
+    def _by_namespace(self, *, others: bool, measured: bool) -> Mapping[str, Sequence[PodRecord]]:
         """The pods to scrape now. Updates the gauge of silent pods."""
         self._forget_deleted_pods()
+        self._note_gpus()
         now, silent = self._clock(), 0
         found: defaultdict[str, list[PodRecord]] = defaultdict(list)
-        for pod, scaled in self._scrape_targets(others=others):
+        for pod, scaled in self._scrape_targets(others=others, measured=measured):
             silent += scaled and self._is_silent(pod)
             if pod.address and self._resting.get(_name_of(pod), 0.0) <= now:
                 found[pod.namespace].append(pod)
@@ -117,14 +129,15 @@ class Scraper:
         for pod in self._engine_pods(owner, role):
             window = self._windows[_name_of(pod)]
             summary = pod.summary
-            serving = scaler is None or scaler.revision in {"", summary.revision}
             expected = pod.serves or window.answered or summary.restarts > 0
-            found.append(PodLoad(window, expected=expected, counted=serving))
+            found.append(PodLoad(window, expected=expected, counted=_is_counted(scaler, summary)))
         return found
 
     def engines_in_a_pod(self, owner: Owner, role: Role) -> int:
-        """Number of engines of a role in each pod that has any; the largest while pods differ."""
-        return max(Counter(pod.summary.name for pod in self._engine_pods(owner, role)).values(), default=1)
+        """Number of engines of a role in each pod that an autoscaler counts. Pods of another revision may have more."""
+        scaler = scaler_of(self._cache, owner, role)
+        pods = [pod.summary for pod in self._engine_pods(owner, role)]
+        return max(Counter(pod.name for pod in pods if _is_counted(scaler, pod)).values(), default=1)
 
     def silent(self, owner: Owner) -> dict[Role, tuple[str, ...]]:
         """Names of ready pods that do not report the metrics of their role's autoscaler, by role."""
@@ -165,14 +178,26 @@ class Scraper:
             if summary.role is role and _reports_load(summary):
                 yield pod
 
-    def _scrape_targets(self, *, others: bool) -> Iterator[tuple[PodRecord, bool]]:
+    def _note_gpus(self) -> None:
+        """Note the GPUs that the pods of measured resources hold, whether they respond or not."""
+        owners = self._policies.measured()
+        self.usage.keep(set(owners))
+        for owner in owners:
+            held = dict.fromkeys(ENGINE_ROLES, 0)
+            for pod in self._cache.pods.owned_by(owner):
+                if pod.summary.role in held and not pod.summary.gone:
+                    held[pod.summary.role] += pod.summary.gpus
+            self.usage.hold(owner, held)
+
+    def _scrape_targets(self, *, others: bool, measured: bool) -> Iterator[tuple[PodRecord, bool]]:
         """The pods to scrape, each with whether its resource is autoscaled."""
         for pod in self._all():
             summary = pod.summary
             if pod.owner is None or summary.role not in ENGINE_ROLES or not _reports_load(summary):
                 continue
             scaled = bool(self._policies.policy(pod.owner))
-            if scaled or (others and summary.ready and _name_of(pod) not in self._caches):
+            wanted = measured and self._policies.objectives(pod.owner) is not None
+            if scaled or wanted or (others and summary.ready and _name_of(pod) not in self._caches):
                 yield pod, scaled
 
     def _all(self) -> list[PodRecord]:
@@ -222,11 +247,19 @@ class Scraper:
         changed |= self._note_missing_signals(pod, window)
         if pod.summary.role is Role.DECODE and pod.owner is not None:
             changed |= self._baselines.note(pod.owner, pod.summary.revision, window, self._clock())
+        self._note_use(pod, window)
         cache = timed.reading.cache
         if cache is not None and self._caches.get(_name_of(pod)) != cache:
             self._caches[_name_of(pod)] = cache
             changed = True
         self._note(pod, changed=changed)
+
+    def _note_use(self, pod: PodRecord, window: Window) -> None:
+        owner, role = pod.owner, pod.summary.role
+        if owner is None or role is None:
+            return
+        idle = self.idle_token_seconds(owner) if role is Role.DECODE else None
+        self.usage.note(owner, role, window, gpus=self._policies.gpus(owner, role), idle=idle)
 
     def _note_missing_signals(self, pod: PodRecord, window: Window) -> bool:
         """Record whether the pod lacks signals of its role. Returns whether that changed."""
@@ -260,6 +293,11 @@ class Scraper:
     def _note(self, pod: PodRecord, *, changed: bool) -> None:
         if changed and pod.owner is not None:
             self._on_change(pod.owner)
+
+
+def _is_counted(scaler: ScalerState | None, pod: PodSummary) -> bool:
+    """Whether an autoscaler counts a pod as a replica."""
+    return scaler is None or scaler.revision in {"", pod.revision}
 
 
 def _reports_load(pod: PodSummary) -> bool:

@@ -77,6 +77,11 @@ class Window:
             return None
         return self._readings[0], last
 
+    @property
+    def step(self) -> tuple[TimedReading, TimedReading] | None:
+        """The last two readings; None before the second one."""
+        return (self._readings[-2], self._readings[-1]) if len(self._readings) > 1 else None
+
     def before(self, seconds: float) -> TimedReading:
         """The newest reading at least this much older than the last one, or else the oldest. Requires a `span`."""
         since = self._readings[-1].at - seconds

@@ -8,5 +8,6 @@ from pdinference.planning.status.build import build_status
 from pdinference.planning.status.deadline import due
 from pdinference.planning.status.inputs import StatusInputs
 from pdinference.planning.status.left_alone import left_alone_status
+from pdinference.planning.status.objectives import due_limit
 
-__all__ = ["StatusInputs", "build_status", "due", "left_alone_status"]
+__all__ = ["StatusInputs", "build_status", "due", "due_limit", "left_alone_status"]

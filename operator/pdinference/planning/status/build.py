@@ -11,6 +11,7 @@ from pdinference.api.v1alpha1.conditions import (
     KV_TRANSFER,
     MEMORY_FITS,
     MODEL_READY,
+    OBJECTIVES_MET,
     PINNED,
     READY,
     ROUTE_ACCEPTED,
@@ -23,6 +24,7 @@ from pdinference.planning.status.autoscaling import autoscaling
 from pdinference.planning.status.deadline import last_progress, late
 from pdinference.planning.status.inputs import StatusInputs
 from pdinference.planning.status.model import memory_fits, model_failure, model_ready
+from pdinference.planning.status.objectives import objectives
 from pdinference.planning.status.problems import first_problem, role_problem
 from pdinference.planning.status.progressing import kstatus, progressing
 from pdinference.planning.status.prompts import decode_computes_prompts
@@ -46,6 +48,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         late=late(since, inputs.progress_deadline, now),
     )
     kv_transfer, transfer_numbers = transfer(inputs, previous, now)
+    objectives_met, attained = objectives(inputs, previous, now)
     results = {
         READY: ready(inputs, first),
         **{ROLE_CONDITIONS[role]: role_ready(inputs, role, roles[role], problems[role]) for role in SERVING_ROLES},
@@ -57,6 +60,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         AUTOSCALING: autoscaling(inputs),
         DECODE_COMPUTES_PROMPTS: decode_computes_prompts(inputs, previous),
         KV_TRANSFER: kv_transfer,
+        OBJECTIVES_MET: objectives_met,
         ROUTE_ACCEPTED: route_accepted(inputs),
     }
     fresh = build_conditions(results, generation=inputs.generation, now=now)
@@ -69,6 +73,7 @@ def build_status(inputs: StatusInputs, *, previous: Status, now: datetime) -> St
         plan=_plan(inputs, previous),
         model=_model(inputs, previous),
         transfer=transfer_numbers,
+        objectives=attained,
         last_progress_time=since,
         conditions=carry_over(fresh, previous.conditions),
     )

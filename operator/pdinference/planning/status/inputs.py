@@ -8,12 +8,14 @@ from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.memory import NO_VERDICT, MemoryVerdict
 from pdinference.planning.model_report import ModelView
+from pdinference.planning.objectives import Objectives, StreamCounts
 from pdinference.planning.observed import AutoscalerState, Failure, PodSummary, RouteParent, WorkloadState
 from pdinference.planning.rollout import RolloutPlan
 from pdinference.planning.scaling.allocation import Allocation
 from pdinference.planning.scaling.condition import MeasuredLoad
 from pdinference.planning.scaling.limited import LimitReason
 from pdinference.planning.transfer import ON_CPU, Path, TransferFacts
+from pdinference.planning.utilization import Utilization
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,9 @@ class StatusInputs:
         fell_back: Whether D has recently computed prompts in place of P; None when unknown.
         transfer: What the routers report of the KV transfer; None when unknown.
         transfer_path: How the KV cache goes from P to D; None if it does not.
+        objectives: The latency objectives; None without any.
+        streams: The streamed answers of the last minutes; None when unknown.
+        utilization: How much of P and D was in use.
         asleep: Whether P and D have no pods because no requests arrived.
         invalid: The error of the stored spec; the other inputs then follow from the last valid spec. Empty if valid.
         activity_known: Whether all router pods report their requests.
@@ -74,6 +79,9 @@ class StatusInputs:
     fell_back: bool | None = None
     transfer: TransferFacts | None = None
     transfer_path: Path | None = ON_CPU
+    objectives: Objectives | None = None
+    streams: StreamCounts | None = None
+    utilization: Utilization = field(default_factory=Utilization)
     asleep: bool = False
     activity_known: bool = True
     invalid: str = ""
@@ -92,6 +100,12 @@ class StatusInputs:
     def shares_pods(self) -> bool:
         """Whether P runs in the pods of D."""
         return self.transfer_path is not None and self.transfer_path.host_local
+
+    @property
+    def desired_shared_parameters(self) -> int:
+        """Number of P instances that there should be in the pods of D."""
+        path = self.transfer_path
+        return 0 if path is None else self.desired_replicas(Role.DECODE) * path.parameter_instances
 
     def current_pods(self, role: Role) -> list[PodSummary]:
         """The role's pods of the target revision; each engine of those that have several."""

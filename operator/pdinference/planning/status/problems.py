@@ -24,15 +24,14 @@ MODEL_NOT_READY = "ModelNotReady"
 def first_problem(failures: Sequence[Failure], problems: Mapping[Role, Diagnosis | None]) -> Diagnosis | None:
     """The problem to solve first: failed writes, then problems that waiting does not solve, then P, D and the router.
 
-    The router comes last because it depends on P and D.
+    The router comes after P and D because it depends on them, unless they are asleep, which is no problem.
     """
     if failures:
         return Diagnosis(failures[0].reason, listed(failures))
     found = [problem for role in SERVING_ROLES if (problem := problems[role]) is not None]
     final = [problem for problem in found if problem.reason in FINAL_REASONS]
-    engine = [problem for role in ENGINE_ROLES if (problem := problems[role]) is not None]
-    for_good = [problem for problem in engine if problem.reason != ASLEEP]
-    return next(iter([*final, *for_good, *engine, *found]), None)
+    awake = [problem for problem in found if problem.reason != ASLEEP]
+    return next(iter([*final, *awake, *found]), None)
 
 
 def listed(failures: Iterable[Failure]) -> str:

@@ -18,9 +18,8 @@ def role_status(inputs: StatusInputs, role: Role) -> RoleStatus:
     An instance of several nodes counts once, and a pod with several engines of D too. Of P in such pods, engines count.
     """
     pods = [pod for pod in inputs.current_pods(role) if pod.node_rank == 0 and not pod.terminating]
-    path = inputs.transfer_path
-    if role is Role.PARAMETER and path is not None and path.host_local:
-        return _of_engines(pods, inputs.desired_replicas(Role.DECODE) * path.parameter_instances)
+    if role is Role.PARAMETER and inputs.shares_pods:
+        return _of_engines(pods, inputs.desired_shared_parameters)
     every, unready = {pod.name for pod in pods}, {pod.name for pod in pods if not pod.ready}
     ready, desired = len(every - unready), inputs.desired_replicas(role)
     hpa = inputs.autoscalers.get(role)

@@ -11,6 +11,7 @@ from pdinference.api.v1alpha1 import Status
 from pdinference.api.v1alpha1.conditions import KV_TRANSFER
 from pdinference.api.v1alpha1.status import TransferStatus
 from pdinference.planning.condition_changes import ConditionResult, find
+from pdinference.planning.router_window import WINDOW_S
 from pdinference.planning.status.inputs import StatusInputs
 from pdinference.planning.status.transfer_messages import (
     COMPUTED_BY_DECODE,
@@ -27,13 +28,13 @@ from pdinference.planning.status.transfer_numbers import has_moved, transfer_num
 from pdinference.planning.transfer import (
     FAULTS,
     GIGA,
-    WINDOW_S,
     Canary,
     Path,
     Rates,
     TransferFacts,
     rates,
 )
+from pdinference.planning.transfer_speeds import SLOW_DIRECT, SLOW_TCP
 
 _SEVERITY: Final = (
     NO_REQUESTS,
@@ -65,10 +66,9 @@ class _Limit(NamedTuple):
 _FAILED: Final = _Limit(0.01, 0.005)
 _BY_DECODE: Final = _Limit(0.2, 0.1)
 _BUSY: Final = _Limit(0.8, 0.6)
-_TCP_SPEED: Final = _Limit(1.0 * GIGA, 1.25 * GIGA)
-"""TCP between two pods with GPUs carries 2.6 to 3.2 GB/s (docs/tuning.md)."""
-_FAST_SPEED: Final = _Limit(5.0 * GIGA, 6.0 * GIGA)
-"""Slower RDMA or NVLink is no faster than TCP."""
+_TCP_SPEED: Final = _Limit(SLOW_TCP * GIGA, 1.25 * SLOW_TCP * GIGA)
+_FAST_SPEED: Final = _Limit(SLOW_DIRECT * GIGA, 1.2 * SLOW_DIRECT * GIGA)
+"""Of RDMA and NVLink."""
 
 
 def transfer(

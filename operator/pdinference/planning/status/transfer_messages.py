@@ -11,6 +11,7 @@ from pdinference.api.v1alpha1.conditions import Truth
 from pdinference.api.v1alpha1.status import TransferStatus, VerificationStatus
 from pdinference.planning.condition_changes import ConditionResult
 from pdinference.planning.transfer import Path
+from pdinference.planning.transfer_speeds import SLOW_DIRECT, TCP_TEXT
 
 NO_REQUESTS: Final = "NoRequestsYet"
 TRANSFERRING: Final = "Transferring"
@@ -57,9 +58,9 @@ def _saturated(numbers: TransferStatus, path: Path) -> str:
 
 
 def _slow(numbers: TransferStatus, path: Path) -> str:
-    expected = "2.6 to 3.2 GB/s were measured"
+    expected = f"{TCP_TEXT} were measured"
     if path.rdma or path.host_local:
-        expected = f"{'RDMA' if path.rdma else 'NVLink'} should give more than the 5 GB/s"
+        expected = f"{'RDMA' if path.rdma else 'NVLink'} should give more than the {SLOW_DIRECT:g} GB/s"
     return (
         f"KV cache moves at {_number(numbers.gigabytes_per_second)} GB/s; {expected} of TCP between pods with GPUs."
         f"{_transport(numbers)}{_fewer_bytes(path)} {_see('slow')}"

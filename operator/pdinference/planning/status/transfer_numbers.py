@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from pdinference.api.v1alpha1.status import TransferStatus, VerificationStatus
+from pdinference.planning.status.figures import appeared, figures, is_far
 from pdinference.planning.transfer import GIGA, Path, Rates, TransferFacts
 
 _FASTEST_TCP: Final = 5.0
@@ -24,13 +25,13 @@ def transfer_numbers(
             state=facts.canary.state,
             revision=facts.canary.revision,
             prompt_tokens=_whole(facts.canary.tokens),
-            distance=_figures(facts.canary.distance),
-            limit=_figures(facts.canary.limit),
+            distance=figures(facts.canary.distance),
+            limit=figures(facts.canary.limit),
         ),
     }
     if found is None:
         return (known or TransferStatus()).model_copy(update=fresh)
-    speed = _figures(found.speed, GIGA)
+    speed = figures(found.speed, GIGA)
     return TransferStatus(
         **fresh,
         path=known.path if known else "",
@@ -40,9 +41,9 @@ def transfer_numbers(
         failed_percent=_small(found.failed),
         expired_percent=_small(found.expired),
         gigabytes_per_second=speed,
-        carried_gigabytes_per_second=_figures(found.carried, GIGA),
-        gigabytes_per_transfer=_figures(found.size, GIGA),
-        concurrent_transfers=_figures(found.under_way),
+        carried_gigabytes_per_second=figures(found.carried, GIGA),
+        gigabytes_per_transfer=figures(found.size, GIGA),
+        concurrent_transfers=figures(found.under_way),
         busy_percent=None if found.busy is None else round(100 * found.busy),
         first_token_percent=None if found.of_first_token is None else round(100 * found.of_first_token),
         inferred_transport=_transport(speed, path),
@@ -53,26 +54,19 @@ def has_moved(fresh: TransferStatus, known: TransferStatus) -> bool:
     """Whether numbers differ so far from the written ones that they are written again."""
     if (fresh.verification.state, fresh.path_reason) != (known.verification.state, known.path_reason):
         return True
-    return any(is_far(getattr(known, name), getattr(fresh, name)) for name, is_far in _DISTANCES.items())
+    return any(far(getattr(known, name), getattr(fresh, name)) for name, far in _DISTANCES.items())
 
 
 def _far_in_points(old: float | None, new: float | None) -> bool:
-    return _appeared(old, new) or abs((old or 0) - (new or 0)) >= _POINTS
+    return appeared(old, new) or abs((old or 0) - (new or 0)) >= _POINTS
 
 
 def _far_in_failures(old: float | None, new: float | None) -> bool:
-    return _appeared(old, new) or ((old or 0) > 0) != ((new or 0) > 0) or abs((old or 0) - (new or 0)) >= 1
+    return appeared(old, new) or ((old or 0) > 0) != ((new or 0) > 0) or abs((old or 0) - (new or 0)) >= 1
 
 
 def _far_in_ratio(old: float | None, new: float | None) -> bool:
-    if old is None or new is None:
-        return _appeared(old, new)
-    return max(old, new) > _RATIO * min(old, new)
-
-
-def _appeared(old: float | None, new: float | None) -> bool:
-    """Whether a number is there now that was not. One that lacks now, because little was moved, is no news."""
-    return old is None and new is not None
+    return is_far(old, new, _RATIO)
 
 
 _DISTANCES: Final[Mapping[str, Callable[[float | None, float | None], bool]]] = {
@@ -89,11 +83,6 @@ _DISTANCES: Final[Mapping[str, Callable[[float | None, float | None], bool]]] = 
 
 def _whole(number: float | None) -> int | None:
     return None if number is None else round(number)
-
-
-def _figures(number: float | None, unit: float = 1.0) -> float | None:
-    """A number with two significant digits."""
-    return None if number is None else float(f"{number / unit:.2g}")
 
 
 def _small(share: float | None) -> float | None:

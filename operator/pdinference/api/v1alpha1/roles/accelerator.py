@@ -40,19 +40,18 @@ class Accelerator(ApiModel):
     type: Literal["GPU", "CPU"] = "GPU"
     """GPU: a device that a device plugin offers as an extended resource. CPU: vLLM's CPU build, without devices."""
     resource_name: QualifiedName = _RESOURCE_NAME
-    """Extended resource to request, one for each rank, for example `amd.com/gpu`. Pods tolerate node taints with this
-    key. Ignored with type CPU and with devices."""
+    """Extended resource to request, one for each rank. Pods tolerate node taints with this key. Ignored with type CPU
+    and with devices."""
     products: LabelValues = Field(default_factory=list)
     """Products that pods may run on: values of the node label `productLabel`, for example `NVIDIA-H100-80GB-HBM3`.
-    Default for P: any. Default for D: the products of P, if both roles have the same resourceName and D has no node
-    selector or affinity that differs from that of P."""
+    Default for P: any. Default for D: those of P, if resourceName, node selector and affinity are the same."""
     product_label: QualifiedName = "nvidia.com/gpu.product"
     """Node label with the product name. The default label comes from NVIDIA GPU Feature Discovery."""
     memory: Quantity | None = None
-    """Memory of one device for the memory plan, for example 80Gi. Default: the memory of the smallest product."""
+    """Memory of one device for the memory plan. Default: the memory of the smallest product."""
     devices: Devices | None = None
-    """Devices to claim through dynamic resource allocation (Kubernetes 1.34 or later) instead of an extended resource.
-    Add the taints of their nodes to placement.tolerations."""
+    """Devices to claim through dynamic resource allocation (Kubernetes 1.34 or later). Add the taints of their nodes to
+    placement.tolerations."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

@@ -18,8 +18,7 @@ class CPUTier(ApiModel):
     """KV cache in the memory of the node."""
 
     size: Quantity
-    """Size for each pod, over all its ranks. vLLM allocates it at start, and it counts towards the container's
-    memory."""
+    """Size for each pod, over all its ranks. It counts towards the container's memory."""
 
     rules: ClassVar[tuple[Rule, ...]] = (_SIZED,)
 
@@ -32,8 +31,8 @@ class DiskTier(ApiModel):
     persistent_volume_claim: ObjectName | None = None
     """Name of a PersistentVolumeClaim that all pods of the role write to. The cache outlives the pods."""
     host_path: AbsolutePath | None = None
-    """Folder on the node that user 65532 can write to. The cache outlives the pods. The chart value `allowedHostPaths`
-    must list it with `readOnly: false`."""
+    """Folder on the node that user 65532 can write to. The chart value `allowedHostPaths` must list it with `readOnly:
+    false`."""
     storage_class: ObjectName | None = None
     """StorageClass of an ephemeral volume in each pod, for example for local NVMe disks."""
 

@@ -26,20 +26,18 @@ class Parallelism(ApiModel):
     tensor: Annotated[int, Field(ge=1, le=64)] = 1
     """Tensor-parallel size: the number of devices that each layer is sharded over."""
     pipeline: Annotated[int, Field(ge=1, le=64)] = 1
-    """Pipeline-parallel size: the number of stages of consecutive layers, each on its own devices. Only P can have more
-    than one."""
+    """Pipeline-parallel size: the number of stages of layers. Only P can have more than one."""
     layer_partition: Annotated[list[Annotated[int, Field(ge=1, le=1024)]], Field(max_length=64)] = Field(
         default_factory=list
     )
     """Number of layers in each pipeline stage, for example [24, 8]. Default: an even partition."""
     data: Annotated[int, Field(ge=1, le=64)] = 1
-    """Data-parallel size: the number of copies of the model behind one address, each on its own devices. Use it with
-    expert for mixture-of-experts models. For other models, use more replicas instead."""
+    """Data-parallel size: copies of the model behind one address. Use it with expert for mixture-of-experts models; for
+    others, use more replicas."""
     nodes: Annotated[int, Field(ge=1, le=16)] = 1
     """Number of nodes of a P instance. Each node runs one pod with an equal share of the devices."""
     expert: bool = False
-    """Enables expert parallelism: the experts of a mixture-of-experts model are distributed over all devices of the
-    instance, instead of sharding each expert."""
+    """Enables expert parallelism: whole experts are distributed over the devices of the instance."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -74,14 +72,14 @@ class Parallelism(ApiModel):
 
 
 class SelectorRequirement(ApiModel):
-    """A requirement on one node label, as in the Kubernetes API."""
+    """A requirement on a node label."""
 
     key: QualifiedName
     """Label key."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
-    """Relation between the label and the values."""
+    """Relation of label and values."""
     values: Annotated[list[LabelValue], Field(max_length=32)] | None = None
-    """Values. Empty for Exists and DoesNotExist; one integer for Gt and Lt."""
+    """Values; none for Exists, DoesNotExist; one for Gt, Lt."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -107,7 +105,7 @@ class NodeSelectorTerm(ApiModel):
     """Requirements on a node. All must be met."""
 
     match_expressions: Annotated[list[SelectorRequirement], Field(min_length=1, max_length=16)]
-    """Requirements on node labels. All must be met."""
+    """Requirements, all to be met."""
 
 
 class RequiredNodes(ApiModel):
@@ -149,7 +147,7 @@ class Toleration(ApiModel):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """Taint effect. Empty: all effects."""
     toleration_seconds: Annotated[int, Field(ge=0)] | None = None
-    """Time, in seconds, that pods stay after a NoExecute taint appears. Empty: forever."""
+    """Seconds that pods stay after a NoExecute taint. Empty: forever."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -174,10 +172,10 @@ class Toleration(ApiModel):
 
 
 class TopologySpread(ApiModel):
-    """A topology spread constraint for the pods of the role. The operator sets the label selector."""
+    """A topology spread constraint. The operator sets the label selector."""
 
     topology_key: QualifiedName
-    """Node label whose values define the topology domains, for example `topology.kubernetes.io/zone`."""
+    """Node label of the topology domains, for example `topology.kubernetes.io/zone`."""
     max_skew: Annotated[int, Field(ge=1)] = 1
     """Maximum difference in the number of pods between two domains."""
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "ScheduleAnyway"
@@ -198,11 +196,11 @@ class Placement(ApiModel):
     priority_class_name: ObjectName | None = None
     """PriorityClass of the pods. Default: the default of the cluster."""
     runtime_class_name: ObjectName | None = None
-    """RuntimeClass of the pods, for example that of an accelerator vendor. Default: the default of the node."""
+    """RuntimeClass of the pods. Default: the default of the node."""
     scheduler_name: ObjectName | None = None
     """Scheduler of the pods. Default: the default of the cluster."""
     queue_name: LabelValue | None = None
-    """Kueue LocalQueue that admits the pods (label kueue.x-k8s.io/queue-name)."""
+    """Kueue LocalQueue that admits the pods."""
 
 
 class Resources(ApiModel):
@@ -226,8 +224,8 @@ class RoleSpec(EngineOptions):
     """Settings of one role."""
 
     replicas: Annotated[int, Field(ge=0, le=1000)] = 1
-    """Number of instances, each with all weights of the model. With autoscaling, it is the initial number; later only 0
-    has an effect, which stops the role."""
+    """Number of instances. With autoscaling, it is the initial number; later only 0 has an effect, which stops the
+    role."""
     autoscaling: Autoscaling | None = None
     """Autoscaling of the role by its load. Default: off."""
     parallelism: Parallelism = Field(default_factory=Parallelism)
@@ -239,12 +237,11 @@ class RoleSpec(EngineOptions):
     resources: Resources = Field(default_factory=Resources)
     """CPU and memory of the vLLM container."""
     kv_tiers: KVTiers | None = None
-    """Storage for KV blocks outside the device's memory. D stores the blocks of preempted requests; P stores those of
-    prompts, so that common prefixes are not recomputed. Default: none."""
+    """Storage for KV blocks outside the device's memory: in D of preempted requests, in P of prompts for common
+    prefixes. Default: none."""
     pod_template: PodTemplate = Field(default_factory=dict)
-    """Overlay with `metadata` and `spec` of a pod, for settings without a field of their own, for example
-    imagePullSecrets, volumes or a sidecar. It is merged into the pods of the role (strategic merge). docs/resource.md
-    lists the permitted fields."""
+    """Overlay with `metadata` and `spec` of a pod, for settings without a field, for example volumes or a
+    sidecar. It is merged into the pods of the role. docs/resource.md lists the permitted fields."""
 
     @property
     def products(self) -> list[str]:

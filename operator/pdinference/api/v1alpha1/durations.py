@@ -1,0 +1,23 @@
+"""Durations in specs, in the form of the Gateway API."""
+
+import re
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from pdinference.api.v1alpha1.base import Matches
+
+_MILLISECONDS: Final = {"h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+_AMOUNT: Final = re.compile("([0-9]+)(ms|h|m|s)", re.ASCII)
+
+Duration = Annotated[
+    str,
+    Field(max_length=28),
+    Matches("^([0-9]{1,5}(h|m|s|ms)){1,4}$", "Write a duration, for example 600s, 1h30m or 500ms."),
+]
+"""A duration of the Gateway API."""
+
+
+def milliseconds(duration: str | None) -> int:
+    """The length of a duration; 0 for None."""
+    return sum(int(number) * _MILLISECONDS[unit] for number, unit in _AMOUNT.findall(duration or ""))

@@ -1,0 +1,153 @@
+"""Latencies of streamed answers, as their clients wait for them: time to first token, time per output token.
+
+The number of tokens is the one that vLLM reports at the end of a stream. Events do not tell it: one has several tokens
+while D's API server is behind (measured: 1.65), and with speculative decoding. If the client did not ask for the
+report, the router does, and takes it out of the stream (vllm/entrypoints/openai/chat_completion/serving.py).
+"""
+
+import re
+import time
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from pdinference.api import latencies
+from pdinference.router.calls import STREAM_OPTIONS, Call
+
+_MEASURED: Final = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/messages"})
+"""Endpoints whose first event comes with the first token. /v1/responses sends events before it."""
+_REPORTS: Final = "/v1/messages"
+"""Endpoint whose streams always have the number of tokens."""
+_INCLUDE: Final = "include_usage"
+_CONTINUOUS: Final = "continuous_usage_stats"
+
+# A text cannot contain these bytes: its quotes are escaped.
+_TOKENS: Final = re.compile(rb'"(?:completion|output)_tokens": ?([0-9]{1,9})')
+_NO_CHOICES: Final = re.compile(rb'"choices": ?\[\]')
+_FINGERPRINT: Final = re.compile(rb',"system_fingerprint":"[^"\\]*"')
+_MAYBE_TOKENS: Final = b'_tokens":'
+_FINISHED: Final = b'"finish_reason":"'
+_BOUNDARY: Final = b"\n\n"
+
+
+class LatencyMetrics:
+    """Histograms of the latencies."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.first_token = Histogram(
+            latencies.FIRST_TOKEN,
+            "Time from the request to the first token of a streamed answer.",
+            buckets=latencies.FIRST_TOKEN_BOUNDS,
+            registry=registry,
+        )
+        self.output_token = Histogram(
+            latencies.OUTPUT_TOKEN,
+            "Mean time per output token of a complete streamed answer, after its first token.",
+            buckets=latencies.OUTPUT_TOKEN_BOUNDS,
+            registry=registry,
+        )
+        self.abandoned = Histogram(
+            latencies.ABANDONED,
+            "Time after which a client left before the first token of a streamed answer.",
+            buckets=latencies.ABANDONED_BOUNDS,
+            registry=registry,
+        )
+        self.failed = Counter(
+            latencies.FAILED.removesuffix("_total"),
+            "Requests for a streamed answer that failed before its first token, not by a fault of the client.",
+            registry=registry,
+        )
+
+
+class Timing:
+    """When the tokens of one streamed answer came.
+
+    Args:
+        hides_report: Whether the report of the number of tokens is only for the router.
+    """
+
+    def __init__(self, *, hides_report: bool = False) -> None:
+        self._hides_report = hides_report
+        self._began = time.perf_counter()
+        self._first: float | None = None
+        self._last = 0.0
+        self._tokens = 0
+        self._final = b""
+
+    def came(self) -> None:
+        """Note that something of the answer came."""
+        self._last = time.perf_counter()
+        if self._first is None:
+            self._first = self._last
+
+    def take(self, events: bytes) -> bytes:
+        """The events for the client.
+
+        Args:
+            events: Whole events, as they came.
+        """
+        if _MAYBE_TOKENS in events and (counts := _TOKENS.findall(events)):
+            self._tokens = int(counts[-1])
+        if not self._hides_report or not (self._final or _MAYBE_TOKENS in events or _FINISHED in events):
+            return events
+        return b"".join(self._without_report(event) for event in events.split(_BOUNDARY) if event)
+
+    def left(self) -> bytes:
+        """What is left for the client when no more events come."""
+        final, self._final = self._final, b""
+        return final
+
+    def _without_report(self, event: bytes) -> bytes:
+        """What a client that did not ask for the report gets of an event.
+
+        vLLM writes `system_fingerprint` into the last event, which is the report instead of the final chunk.
+        """
+        if _MAYBE_TOKENS in event and _NO_CHOICES.search(event):
+            final, fingerprint = self.left(), _FINGERPRINT.search(event)
+            if not final.endswith(b"}" + _BOUNDARY) or fingerprint is None:
+                return final
+            return final.removesuffix(b"}" + _BOUNDARY) + fingerprint[0] + b"}" + _BOUNDARY
+        before = self.left()
+        if _FINISHED in event:
+            self._final = event + _BOUNDARY
+            return before
+        return before + event + _BOUNDARY
+
+    def ended(self, metrics: LatencyMetrics, status: int, outcome: str) -> None:
+        """Count the answer.
+
+        Args:
+            metrics: Where to.
+            status: Status of the response.
+            outcome: How the request ended: `answered`, `cut`, `cancelled` or another word for a request without answer.
+        """
+        if self._first is not None:
+            metrics.first_token.observe(self._first - self._began)
+            if outcome == "answered" and self._tokens > 1:
+                metrics.output_token.observe((self._last - self._first) / (self._tokens - 1))
+        elif outcome == "cancelled":
+            metrics.abandoned.observe(time.perf_counter() - self._began)
+        elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            metrics.failed.inc()
+
+
+def timed(call: Call) -> tuple[Call, Timing | None]:
+    """A call that begins now, whose stream ends with the number of tokens; no timing if it is not for one stream."""
+    if not (call.stream and call.split and call.path in _MEASURED):
+        return call, None
+    if call.path == _REPORTS or (options := _options(call)) is None or options.get(_INCLUDE) is True:
+        return call, Timing()
+    options = {name: value for name, value in options.items() if name != _CONTINUOUS}  # it had no effect
+    return replace(call, stream_options={**options, _INCLUDE: True}), Timing(hides_report=True)
+
+
+def _options(call: Call) -> dict[str, Any] | None:
+    """The client's options of the stream; None if vLLM refuses them."""
+    found = call.members().get(STREAM_OPTIONS, msgspec.Raw(b"null"))
+    try:
+        return msgspec.json.decode(found, type=dict[str, Any] | None) or {}
+    except msgspec.MsgspecError:
+        return None
