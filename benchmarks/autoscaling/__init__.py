@@ -2,5 +2,5 @@
 
     uv run --no-sync python -m benchmarks.autoscaling
 
-The policies are the real ones: the HPA algorithm as Kubernetes documents it, the operator's own presets and signals.
+The simulator is the package's (`pdinference.simulation`); here are loads, other policies of scaling, and judgement.
 """

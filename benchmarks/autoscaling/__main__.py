@@ -10,13 +10,13 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
 from itertools import product
 from statistics import mean
+from typing import get_args
 
 from benchmarks.autoscaling import constants as const
-from benchmarks.autoscaling.calibration import comparison
 from benchmarks.autoscaling.policies import ALL
-from benchmarks.autoscaling.routing import ROUTINGS
 from benchmarks.autoscaling.run import Outcome, simulate
 from benchmarks.autoscaling.traces import TRACES
+from pdinference.api.v1alpha1.router import RouterPolicy
 
 UNSEEN_SEEDS = (41, 42, 43, 44)
 """The presets were tuned on seeds 1 to 8 and looked at on 21 to 24 and 31 to 34; README.md says of which traces."""
@@ -32,14 +32,15 @@ def main() -> None:
     )
     parser.add_argument("--startup", type=float, default=const.STARTUP_SECONDS, help="Seconds until a pod is ready.")
     parser.add_argument("--traces", nargs="+", default=[trace.name for trace in TRACES], help="Default: all.")
-    parser.add_argument("--routing", choices=ROUTINGS, default=const.ROUTING, help="How the router chooses pods.")
+    parser.add_argument(
+        "--routing", choices=get_args(RouterPolicy), default=const.ROUTING, help="How the router chooses pods."
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="How many at a time.")
     options = parser.parse_args()
     chosen = [index for index, trace in enumerate(TRACES) if trace.name in options.traces]
     jobs = list(product(chosen, range(len(ALL)), options.seeds, [options.startup], [options.routing]))
     with ProcessPoolExecutor(options.processes) as executor:
         outcomes = dict(zip(jobs, executor.map(_run, jobs), strict=True))
-    print(comparison())
     print(_HEAD)
     print("| --- " * 2 + "| ---: " * 8 + "|")
     for trace, policy in product(chosen, range(len(ALL))):

@@ -1,35 +1,36 @@
-"""Which pods the router chooses: our policies and vllm-router's, with a fixed number of pods in the simulation.
+"""Which pods the router chooses: its policies with a fixed number of pods in the simulation.
 
     uv run --no-sync python -m benchmarks.autoscaling.choice
 
-P is 85 % busy. D has as many pods as the load needs at 75 %. Prefix caching is not simulated, so of policies with an
-affinity only the cost is visible.
+P is 85 % busy. D has as many pods as the load needs at 75 %. No two prompts have the same beginning, so of policies
+with an affinity only the cost is visible.
 """
 
 import argparse
 import math
 import os
 import random
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from statistics import mean, quantiles
-from typing import Any
+from typing import get_args
 
-import simpy
-
-from benchmarks.autoscaling import constants as const
-from benchmarks.autoscaling.fleet import Fleet
-from benchmarks.autoscaling.routing import ROUTINGS
+from benchmarks.autoscaling.pods import arrangement, prefill_seconds, token_seconds
 from benchmarks.autoscaling.traces import CHAT, DOCUMENT, Shape, Streams, Trace
+from benchmarks.llama import KV_TOKENS
 from pdinference.api.names import Role
+from pdinference.api.v1alpha1.router import RouterPolicy
+from pdinference.simulation.clock import Clock
+from pdinference.simulation.fleet import Fleet
 
 _P_PODS = 4
 _P_BUSY = 0.85
 _D_BUSY = 0.75
 _REQUESTS = 5000
+_POLICIES = get_args(RouterPolicy)
 
 _SHORT = Shape(1000, 300)
 LOADS: Mapping[str, Mapping[Shape, float]] = {
@@ -62,22 +63,18 @@ def _constant(rate: float, _at: float) -> float:
 def simulated(load: str, routing: str, seed: int) -> Times:
     """One run."""
     sample = _trace("sample", load, 5000, 1).arrivals(seed)
-    rate = _P_BUSY * _P_PODS / mean(const.prefill_seconds(one.prompt) for one in sample)
-    pace = const.token_seconds(const.KV_TOKENS)
-    kv = sum(rate * share * pace * shape.kv_token_rounds for shape, share in LOADS[load].items())
-    replicas = {Role.PARAMETER: _P_PODS, Role.DECODE: max(2, math.ceil(kv / const.KV_TOKENS / _D_BUSY))}
-    env = simpy.Environment()
-    fleet = Fleet(env, replicas=replicas, startup=0, seed=seed, routing=routing)
-
-    def clients() -> Generator[simpy.Event, Any, None]:
-        for arrival in _trace(load, load, rate, _REQUESTS / rate).arrivals(seed):
-            yield env.timeout(arrival.at - env.now)
-            fleet.submit(arrival)
-
-    env.process(clients())
-    env.run()
-    first = quantiles((one.first_token_at - one.arrival.at for one in fleet.finished), n=100)
-    whole = quantiles((one.finished_at - one.arrival.at for one in fleet.finished), n=100)
+    rate = _P_BUSY * _P_PODS / mean(prefill_seconds(one.prompt) for one in sample)
+    rounds = sum(share * shape.kv_token_rounds for shape, share in LOADS[load].items())
+    tokens = sum(share * shape.mean_output for shape, share in LOADS[load].items())
+    kv = rate * rounds * token_seconds(KV_TOKENS, rounds / tokens)
+    replicas = {Role.PARAMETER: _P_PODS, Role.DECODE: max(2, math.ceil(kv / KV_TOKENS / _D_BUSY))}
+    random.seed(seed)  # some policies choose at random
+    clock = Clock()
+    fleet = Fleet(clock, arrangement(replicas, routing=routing))
+    fleet.load(_trace(load, load, rate, _REQUESTS / rate).arrivals(seed))
+    clock.run()
+    first = quantiles((one.first_at - one.arrival.at for one in fleet.requests), n=100)
+    whole = quantiles((one.done_at - one.arrival.at for one in fleet.requests), n=100)
     return Times((first[49], first[98]), (whole[49], whole[98]))
 
 
@@ -87,12 +84,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=(1, 2, 3))
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     options = parser.parse_args()
-    jobs = list(product(LOADS, ROUTINGS, options.seeds))
+    jobs = list(product(LOADS, _POLICIES, options.seeds))
     with ProcessPoolExecutor(options.processes) as executor:
         found = dict(zip(jobs, executor.map(simulated, *zip(*jobs, strict=True)), strict=True))
     print("| load | policy | first token p50 / p99 s | whole request p50 / p99 s |")
     print("| --- | --- | --- | --- |")
-    for load, routing in product(LOADS, ROUTINGS):
+    for load, routing in product(LOADS, _POLICIES):
         runs = [found[load, routing, seed] for seed in options.seeds]
         cells = (
             " / ".join(f"{mean(getattr(run, name)[place] for run in runs):.2f}" for place in (0, 1))

@@ -2,27 +2,23 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from benchmarks.autoscaling import constants as const
-from benchmarks.autoscaling.hpa import SYNC_SECONDS, Hpa, Target
-from benchmarks.autoscaling.observe import IN_FLIGHT_SECONDS
 from pdinference.api.names import Role
 from pdinference.planning.scaling.presets import PRESETS
+from pdinference.planning.scaling.scale_spec import RoleScale
 from pdinference.planning.scaling.signals import Signal
+from pdinference.simulation.hpa import SYNC_SECONDS, Hpa, Target
+from pdinference.simulation.scaling import Scaler, preset_hpa
+from pdinference.simulation.signals import Metrics
 
-Metrics = Mapping[str, float | None]
-
+RANGE = RoleScale(const.MIN_PODS, const.MIN_PODS, const.MAX_PODS)
+IN_FLIGHT_SECONDS = "in-flight prompt tokens / measured rate"
+"""What llm-d's templates scale prefill by."""
 _LLM_D_SIGNALS = {Role.PARAMETER: (IN_FLIGHT_SECONDS, 1.5), Role.DECODE: (Signal.KV_USAGE, 0.8)}
-
-
-class Scaler(Protocol):
-    """Decides how many pods a role has."""
-
-    def sync(self, now: float, current: int, metrics: Metrics, *, live: int | None = None) -> int:
-        """The pods to ask for from now on, of `current` that are asked for and `live` that there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +38,7 @@ class Policy:
 
 def ours(role: Role) -> Scaler:
     """The operator's preset."""
-    preset = PRESETS[role]
-    targets = tuple(Target(signal, milli / 1000) for signal, milli in preset.targets.items())
-    return Hpa(const.MIN_PODS, const.MAX_PODS, targets, preset.behavior)
+    return preset_hpa(role, RANGE)
 
 
 def llm_d(role: Role) -> Scaler:

@@ -1,23 +1,26 @@
 """One run: a trace, a seed, a policy; and what came of it."""
 
 import math
-from collections.abc import Callable, Generator
+import random
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
-
-import simpy
 
 from benchmarks.autoscaling import constants as const
-from benchmarks.autoscaling.fleet import Fleet
-from benchmarks.autoscaling.observe import Scraper
-from benchmarks.autoscaling.operator import SPEC, Operator, fitting
-from benchmarks.autoscaling.pods import Request
-from benchmarks.autoscaling.policies import STATIC, Policy, Scaler
+from benchmarks.autoscaling.pods import arrangement, prefill_seconds, token_seconds
+from benchmarks.autoscaling.policies import IN_FLIGHT_SECONDS, RANGE, STATIC, Policy
 from benchmarks.autoscaling.traces import Streams, Trace
 from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.planning.scaling.growth import fitted
 from pdinference.planning.scaling.scale_spec import ScaleSpec
+from pdinference.simulation.clock import Clock
+from pdinference.simulation.fleet import Fleet, Request
+from pdinference.simulation.scaling import Autoscaler, Autoscaling, every, pod_seconds
+from pdinference.simulation.signals import Metrics
 
+SPEC = ScaleSpec(dict.fromkeys(ENGINE_ROLES, RANGE))
+"""No ratio and no budget."""
+_WATCH_SECONDS = 5
+_USUAL_PROMPT = 5000
 _SHARE = 0.75
 _FLAP_SECONDS = 600
 _PATIENCE = 900
@@ -62,39 +65,45 @@ def simulate(
     spec: ScaleSpec = SPEC,
 ) -> Outcome:
     """Run a trace to its end, and on until its last request is done."""
-    env = simpy.Environment()
-    streams = trace.streams(seed)
-    peak = policy.name == STATIC.name
-    first = _peak(trace, streams) if peak else _pods(needed(streams, 0, trace.cache_tokens))
-    first = dict(fitting(spec, first))
-    fleet = Fleet(env, replicas=first, startup=startup, seed=seed, routing=routing, cache_tokens=trace.cache_tokens)
-    watch = _Watch(fleet, streams)
-    scraper = Scraper(fleet)
-    env.process(_clients(env, fleet, trace, seed))
-    env.process(_every(env, const.SCRAPE_SECONDS, scraper.scrape))
-    env.process(_every(env, 5, watch.look))
-    operator = Operator(spec, fleet, watch.scaled)
-    for role in ENGINE_ROLES:
-        if (scaler := policy.scaler(role)) is not None:
-            look = partial(_recommend, operator, scraper, role, scaler)
-            env.process(_every(env, policy.period, look, after=policy.period))
-    if spec.budget is not None:
-        env.process(_every(env, 1, operator.reconcile))  # pods that end free GPUs at any moment
-    env.run(until=trace.seconds)
-    hours = sum((pod.gone_at if pod.gone_at is not None else env.now) - pod.created_at
-                for role in ENGINE_ROLES for pod in fleet.every(role)) / 3600  # fmt: skip
-    env.run(until=trace.seconds + _PATIENCE)
-    arrived = sum(1 for _ in trace.arrivals(seed))
-    return _judge(fleet.finished, arrived, hours, watch)
+    random.seed(seed)  # some policies of the router choose at random
+    clock, streams = Clock(), trace.streams(seed)
+    first = _peak(trace, streams) if policy.name == STATIC.name else _pods(needed(streams, 0, trace.cache_tokens))
+    fleet = Fleet(clock, arrangement(_fitting(spec, first), routing=routing, cache_tokens=trace.cache_tokens))
+    watch = _Watch(clock, fleet, streams, trace.cache_tokens)
+    spread = random.Random(f"fleet/{seed}")
+    scaling = Autoscaling(
+        spec,
+        {role: scaler for role in ENGINE_ROLES if (scaler := policy.scaler(role)) is not None},
+        lambda: startup * spread.uniform(1 - const.STARTUP_SPREAD, 1 + const.STARTUP_SPREAD),
+        policy.period,
+    )
+    watch.autoscaler = Autoscaler(
+        clock, fleet, scaling, metrics=lambda role, signals: _metrics(fleet, role, signals), scaled=watch.scaled
+    )
+    fleet.load(trace.arrivals(seed))
+    every(clock, _WATCH_SECONDS, watch.look)
+    clock.run(trace.seconds)
+    hours = pod_seconds(fleet, trace.seconds) / 3600
+    clock.run(trace.seconds + _PATIENCE)
+    return _judge(fleet, hours, watch)
+
+
+def _metrics(fleet: Fleet, role: Role, signals: Metrics) -> Metrics:
+    """The signals, and what llm-d's templates scale prefill by."""
+    if role is not Role.PARAMETER:
+        return signals
+    in_flight = sum(pod.known.tokens for pod in fleet.serving(role))
+    return {**signals, IN_FLIGHT_SECONDS: in_flight * prefill_seconds(_USUAL_PROMPT) / _USUAL_PROMPT}
 
 
 def needed(streams: Streams, at: float, cache_tokens: int) -> dict[Role, float]:
     """Pods that the load of a moment needs, when each is to do 75 % of what it can."""
-    work = kv = 0.0
-    pace = const.token_seconds(cache_tokens)
+    work = rounds = tokens = 0.0
     for shape, rate in streams.items():
-        work += rate(at) * const.prefill_seconds(shape.mean_prompt)
-        kv += rate(at) * pace * shape.kv_token_rounds
+        work += rate(at) * prefill_seconds(shape.mean_prompt)
+        rounds += rate(at) * shape.kv_token_rounds
+        tokens += rate(at) * shape.mean_output
+    kv = rounds * token_seconds(cache_tokens, rounds / tokens) if tokens else 0.0
     return {Role.PARAMETER: work / _SHARE, Role.DECODE: kv / cache_tokens / _SHARE}
 
 
@@ -104,39 +113,27 @@ def _peak(trace: Trace, streams: Streams) -> dict[Role, int]:
     return _pods({role: max(moment[role] for moment in moments) for role in ENGINE_ROLES})
 
 
-def _pods(need: dict[Role, float]) -> dict[Role, int]:
+def _pods(need: Mapping[Role, float]) -> dict[Role, int]:
     """Whole ones, and no fewer than the least that a scaler may have: an HPA takes none for switched off."""
     return {role: max(const.MIN_PODS, math.ceil(pods)) for role, pods in need.items()}
 
 
-def _clients(env: simpy.Environment, fleet: Fleet, trace: Trace, seed: int) -> Generator[simpy.Event, Any, None]:
-    for arrival in trace.arrivals(seed):
-        yield env.timeout(arrival.at - env.now)
-        fleet.submit(arrival)
-
-
-def _every(
-    env: simpy.Environment, seconds: float, action: Callable[[], None], *, after: float = 0
-) -> Generator[simpy.Event, Any, None]:
-    yield env.timeout(after)
-    while True:
-        action()
-        yield env.timeout(seconds)
-
-
-def _recommend(operator: Operator, scraper: Scraper, role: Role, scaler: Scaler) -> None:
-    """One look of a scaler at its role."""
-    asked_for = operator.recommended[role]
-    now, live = operator.now, operator.live(role)
-    operator.recommended[role] = scaler.sync(now, asked_for, scraper.metrics, live=live)
-    operator.reconcile()
+def _fitting(spec: ScaleSpec, counts: dict[Role, int]) -> dict[Role, int]:
+    """These counts, less what exceeds the budget."""
+    if spec.budget is None:
+        return counts
+    minimums = {role: scale.minimum for role, scale in spec.roles.items()}
+    gpus = {role: scale.gpus for role, scale in spec.roles.items()}
+    return dict(fitted(counts, minimums, gpus, spec.budget))
 
 
 class _Watch:
     """Compares what is there with what is needed."""
 
-    def __init__(self, fleet: Fleet, streams: Streams) -> None:
-        self._fleet, self._streams = fleet, streams
+    autoscaler: Autoscaler
+
+    def __init__(self, clock: Clock, fleet: Fleet, streams: Streams, cache_tokens: int) -> None:
+        self._clock, self._fleet, self._streams, self._cache_tokens = clock, fleet, streams, cache_tokens
         self._looks = 0
         self._over = self._under = 0.0
         self._last: dict[Role, tuple[float, int]] = {}
@@ -145,15 +142,14 @@ class _Watch:
     def look(self) -> None:
         """To be called at regular intervals."""
         self._looks += 1
-        for role, need in needed(self._streams, self._fleet.env.now, self._fleet.cache_tokens).items():
-            pods = self._fleet.pods(role)
-            self._over += max(0.0, len(pods) - max(const.MIN_PODS, math.ceil(need)))
-            self._under += max(0.0, need - sum(pod.ready for pod in pods))
+        for role, need in needed(self._streams, self._clock.now, self._cache_tokens).items():
+            self._over += max(0.0, len(self.autoscaler.pods(role)) - max(const.MIN_PODS, math.ceil(need)))
+            self._under += max(0.0, need - len(self._fleet.serving(role)))
 
     def scaled(self, role: Role, by: int) -> None:
         """A change of replicas."""
         before = self._last.get(role)
-        now = self._fleet.env.now
+        now = self._clock.now
         if before and now - before[0] < _FLAP_SECONDS and before[1] * by < 0:
             self.flaps += 1
         self._last[role] = (now, by)
@@ -169,11 +165,13 @@ class _Watch:
         return self._under / self._looks
 
 
-def _judge(finished: list[Request], arrived: int, hours: float, watch: _Watch) -> Outcome:
+def _judge(fleet: Fleet, hours: float, watch: _Watch) -> Outcome:
     """Requests that never finished count as missed."""
-    ttft = [request.first_token_at - request.arrival.at for request in finished]
+    finished = [request for request in fleet.requests if request.done_at]
+    arrived = len(fleet.requests)
+    ttft = [request.first_at - request.arrival.at for request in finished]
     in_time = [seconds <= const.ttft_objective(r.arrival.prompt) for r, seconds in zip(finished, ttft, strict=True)]
-    fluent = [(r.finished_at - r.first_token_at) / r.arrival.output <= const.ITL_OBJECTIVE for r in finished]
+    fluent = [_pace(request) <= const.ITL_OBJECTIVE for request in finished]
     ranked = sorted(ttft) + [math.inf] * (arrived - len(finished))
     return Outcome(
         met=sum(a and b for a, b in zip(in_time, fluent, strict=True)) / arrived,
@@ -184,6 +182,11 @@ def _judge(finished: list[Request], arrived: int, hours: float, watch: _Watch) -
         under=watch.under,
         flaps=watch.flaps,
         ttft_p99=ranked[int(0.99 * (arrived - 1))],
-        decode_wait=sum(r.first_token_at - r.prefilled_at for r in finished) / max(1, len(finished)),
-        preemptions=100 * sum(r.preemptions for r in finished) / arrived,
+        decode_wait=sum(r.first_at - r.prefilled_at for r in finished) / max(1, len(finished)),
+        preemptions=100 * sum(pod.engine.preemptions for pod in fleet.decode) / arrived,
     )
+
+
+def _pace(request: Request) -> float:
+    """Seconds a token."""
+    return (request.done_at - request.first_at) / request.arrival.answer

@@ -5,7 +5,8 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from benchmarks.autoscaling import constants as const
+from benchmarks.llama import KV_TOKENS
+from pdinference.simulation.arrivals import Arrival
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +46,6 @@ Streams = dict[Shape, Callable[[float], float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """One request."""
-
-    at: float
-    prompt: int
-    output: int
-
-
-@dataclass(frozen=True, slots=True)
 class Trace:
     """A load.
 
@@ -67,7 +59,7 @@ class Trace:
     name: str
     seconds: float
     build: Callable[[random.Random, float], Streams]
-    cache_tokens: int = const.KV_TOKENS
+    cache_tokens: int = KV_TOKENS
 
     def streams(self, seed: int) -> Streams:
         """The rates of one seed."""

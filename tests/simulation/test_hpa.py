@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.autoscaling.hpa import Hpa, Target, replicas_for
 from pdinference.api.names import Role
 from pdinference.planning.scaling.presets import PRESETS
+from pdinference.simulation.hpa import Hpa, Target, replicas_for
 
 UNLIMITED = {"policies": [{"type": "Percent", "value": 100_000, "periodSeconds": 15}]}
 

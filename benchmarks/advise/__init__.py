@@ -1,0 +1,1 @@
+"""The simulation of `pdinference advise` against measured loads."""

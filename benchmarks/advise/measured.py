@@ -1,0 +1,79 @@
+"""Loads that were measured on two H200s with Llama-3.1-8B's shape: docs/p-d-or-not.md and docs/tuning.md.
+
+Poisson arrivals of prompts and answers of one length, no prompt twice.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One row of a table.
+
+    Attributes:
+        way: `co-located` (two engines that do both), `NVLink` or `TCP` (one P, one D).
+        prompt: Prompt tokens.
+        answer: Tokens of the answer.
+        rate: Requests a second.
+        warm_up: Seconds whose requests were not counted.
+        counted: Seconds whose requests were.
+        ttft: Time to the first token, ms, at the median and the 99th percentile; None where it was not reported.
+        tpot: Time per output token, ms, the same.
+        gap: Gap between tokens, ms, at the 99th percentile.
+        whole: Whole request, ms, at the median.
+        saturated: Whether some part had more to do than it can. Then the times grow for as long as the load lasts.
+        fitted: Whether the calibration was fitted to it.
+        fp8: Whether the KV cache was in FP8.
+    """
+
+    way: str
+    prompt: int
+    answer: int
+    rate: float
+    warm_up: float
+    counted: float
+    ttft: tuple[float, float]
+    tpot: tuple[float, float | None]
+    gap: float | None
+    whole: float
+    saturated: bool = False
+    fitted: bool = False
+    fp8: bool = False
+
+
+FIRST: Final = (
+    Load("co-located", 8000, 150, 3, 4, 33, (217, 399), (6.8, 11.0), 27.5, 1248, fitted=True),
+    Load("NVLink", 8000, 150, 3, 4, 33, (254, 970), (5.5, 5.8), 7.1, 1080),
+    Load("TCP", 8000, 150, 3, 4, 33, (4266, 6209), (5.6, 8.1), 8.9, 5105, saturated=True),
+    Load("co-located", 8000, 150, 4.5, 4, 32, (220, 464), (9.7, 15.2), 184, 1686),
+    Load("NVLink", 8000, 150, 4.5, 4, 32, (516, 1513), (5.8, 6.0), 9.2, 1393),
+    Load("TCP", 8000, 150, 4.5, 4, 32, (17383, 24796), (9.4, 21.7), 61.8, 19830, saturated=True),
+    Load("co-located", 1000, 250, 10, 4, 25, (38, 67), (5.8, 6.3), 26.4, 1490, fitted=True),
+    Load("NVLink", 1000, 250, 10, 4, 25, (74, 136), (5.6, 6.0), 7.1, 1469),
+    Load("TCP", 1000, 250, 10, 4, 25, (154, 386), (5.7, 6.0), 7.1, 1561, fitted=True),
+    Load("co-located", 1000, 250, 20, 4, 21, (42, 95), (7.5, 8.4), 28.5, 1894),
+    Load("NVLink", 1000, 250, 20, 4, 21, (85, 159), (6.5, 6.6), 8.2, 1697),
+    Load("TCP", 1000, 250, 20, 4, 21, (1345, 2163), (6.5, 7.3), 9.7, 3016, saturated=True),
+)
+"""2026-11-21, vllm-router. How long each ran was not written down; 20 to 32 s are assumed, as two days later."""
+
+SECOND: Final = (
+    Load("NVLink", 8000, 150, 3, 4, 33, (409, 1147), (5.50, 5.72), 10.8, 1224),
+    Load("NVLink", 8000, 150, 4.5, 4, 32, (935, 1892), (5.63, 6.13), 10.3, 1777),
+    Load("NVLink", 1000, 250, 10, 4, 25, (67, 155), (5.38, 5.77), 6.7, 1411, fitted=True),
+    Load("NVLink", 1000, 250, 20, 4, 21, (82, 234), (6.29, 6.58), 8.1, 1648, fitted=True),
+    Load("NVLink", 500, 1500, 3, 40, 18, (56, 64), (5.98, 6.20), 7.1, 9015),
+    Load("co-located", 500, 1500, 3, 40, 18, (26, 63), (5.57, 5.71), 8.3, 8377),
+    Load("NVLink", 500, 1500, 4, 40, 18, (61, 93), (6.79, 7.00), 8.2, 10243, fitted=True),
+    Load("co-located", 500, 1500, 4, 40, 18, (27, 44), (5.82, 5.97), 12.3, 8752, fitted=True),
+    Load("NVLink", 500, 1500, 6, 40, 18, (73, 91), (8.54, 9.07), 10.2, 12874, fitted=True),
+    Load("co-located", 500, 1500, 6, 40, 18, (32, 55), (6.33, 6.90), 17.4, 9521, fitted=True),
+    Load("NVLink", 8000, 150, 3, 4, 33, (389, 1100), (5.3, None), None, 1191, fp8=True),
+    Load("TCP", 8000, 150, 3, 4, 33, (556, 1356), (5.3, None), None, 1346, fp8=True),
+    Load("TCP", 8000, 150, 4.5, 4, 32, (1867, 3763), (5.4, None), None, 2677, saturated=True, fp8=True),
+    Load("TCP", 1000, 250, 20, 4, 21, (136, 464), (6.1, None), None, 1643, fitted=True, fp8=True),
+)
+"""2026-11-23, our router. Those of long answers began with requests of all ages: a longer warm-up gives the same."""
+
+LOADS: Final = FIRST + SECOND

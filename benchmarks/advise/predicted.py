@@ -1,0 +1,79 @@
+"""The simulation of a measured load: many runs of its length, and the median of what they give."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Final
+
+from benchmarks.advise.measured import Load
+from benchmarks.llama import engine_kind
+from pdinference.performance.transfer import NVLINK, TCP
+from pdinference.planning.memory.settings import Settings
+from pdinference.simulation.arrangement import Arrangement, EngineKind, Split
+from pdinference.simulation.arrivals import Arrival
+from pdinference.simulation.run import simulate
+
+_KV_BYTES: Final = 131_072
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What a load gave, in ms: the columns of the tables."""
+
+    ttft: tuple[float, float]
+    tpot: tuple[float, float]
+    gap: float
+    whole: float
+
+
+def predicted(load: Load, seeds: int = 15) -> Times:
+    """The medians over runs with other arrivals."""
+    runs = [_run(load, seed) for seed in range(seeds)]
+
+    def middle(values: list[tuple[float, float]]) -> tuple[float, float]:
+        return median(low for low, _ in values), median(high for _, high in values)
+
+    return Times(
+        ttft=middle([run.ttft for run in runs]),
+        tpot=middle([run.tpot for run in runs]),
+        gap=median(run.gap for run in runs),
+        whole=median(run.whole for run in runs),
+    )
+
+
+def _run(load: Load, seed: int) -> Times:
+    lasts = load.warm_up + load.counted
+    outcome = simulate(arrangement_of(load), _arrivals(load, seed, lasts), warm_up=load.warm_up, until=lasts).outcome
+    return Times(
+        ttft=(1000 * outcome.ttft.at(50), 1000 * outcome.ttft.at(99)),
+        tpot=(1000 * outcome.tpot.at(50), 1000 * outcome.tpot.at(99)),
+        gap=1000 * outcome.gaps.quantile(0.99),
+        whole=1000 * outcome.whole.at(50),
+    )
+
+
+def _arrivals(load: Load, seed: int, until: float) -> Iterator[Arrival]:
+    chance, at = random.Random(seed), 0.0
+    while (at := at + chance.expovariate(load.rate)) < until:
+        yield Arrival(at, load.prompt, load.answer)
+
+
+def arrangement_of(load: Load) -> Arrangement:
+    """What served a load."""
+    if load.way == "co-located":
+        return Arrangement(_kind(load, 8192), 2)
+    way = NVLINK if load.way == "NVLink" else TCP
+    token_bytes = _KV_BYTES / 2 if load.fp8 else _KV_BYTES
+    return Arrangement(_kind(load, 2048), 1, Split(_kind(load, 8192), 1, way, token_bytes))
+
+
+def _kind(load: Load, step_tokens: int) -> EngineKind:
+    return engine_kind(replace(SETTINGS, max_num_batched_tokens=step_tokens, kv_bytes=1 if load.fp8 else 2))
+
+
+SETTINGS: Final = Settings(
+    cpu=False, tensor=1, layer_partition=(32,), data=1, expert_ranks=1, dtype_bytes=2, quantization=None, kv_bytes=2,
+    block_size=128, max_length=131072, max_num_seqs=1024, max_num_batched_tokens=8192, utilization=0.9,
+    batch_assumed=False, eager=False, kv_budget=None, lora_slots=0, lora_rank=0, offload=0,
+)  # fmt: skip

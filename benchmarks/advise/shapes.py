@@ -1,0 +1,135 @@
+"""Other shapes on one H200, predicted before and after `pdinference calibrate`: `python -m benchmarks.advise.shapes`.
+
+`benchmarks/on_gpu/measured` has what `benchmarks.on_gpu.calibrated` wrote: SHAPE.raw, the times of steps, and
+SHAPE.loads. The loads are simulated with the arrivals that they had, by the built-in calibration of the H200, which
+knows Llama-3.1-8B alone, and by the fit of SHAPE.raw. Neither was fitted to these loads.
+"""
+
+import json
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from benchmarks.advise.predicted import SETTINGS
+from benchmarks.on_gpu.loads import Load, arrivals
+from pdinference.performance.calibration import Calibration, calibration_of
+from pdinference.performance.devices import device_of
+from pdinference.performance.fitting import fit, service_of
+from pdinference.performance.measurement import Measurement
+from pdinference.performance.service import SERVICE, Service
+from pdinference.performance.step import StepModel
+from pdinference.performance.work import work_of
+from pdinference.planning.memory.model.model_facts import model_facts
+from pdinference.simulation.arrangement import Arrangement, EngineKind
+from pdinference.simulation.arrivals import Arrival
+from pdinference.simulation.engine import Limits
+from pdinference.simulation.run import simulate
+
+_FOLDER: Final = Path("benchmarks/on_gpu/measured")
+_PRODUCT: Final = "NVIDIA-H200"
+_KV_TOKENS: Final = {"qwen-14b": 541_840, "qwen-30b-a3b": 744_672}
+"""What vLLM said."""
+_BLOCK: Final = 16
+METRICS: Final = ("TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "gap p99", "whole p50")
+_MEMBERS: Final = (("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99"), ("gap", "p99"), ("whole", "p50"))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A load, and its times in ms: those of `METRICS`.
+
+    Attributes:
+        shape: Name of the shape.
+        load: Prompt and answer tokens, and requests a second.
+        calibration: `built in`, or the shape's `own`.
+        predicted: By that calibration.
+        measured: On the GPU.
+    """
+
+    shape: str
+    load: str
+    calibration: str
+    predicted: tuple[float, ...]
+    measured: tuple[float, ...]
+
+    @property
+    def errors(self) -> list[float]:
+        """Relative errors of the predictions."""
+        return [found / real - 1 for found, real in zip(self.predicted, self.measured, strict=True)]
+
+
+def rows() -> Iterator[Row]:
+    """All loads, by both calibrations."""
+    for shape, kv_tokens in _KV_TOKENS.items():
+        measurement = Measurement.model_validate_json(_lines(f"{shape}.raw")[-1])
+        loads = [json.loads(line) for line in _lines(f"{shape}.loads")]
+        for name, kind, service in _kinds(measurement, kv_tokens):
+            for load in loads:
+                real = tuple(load[member][cut] for member, cut in _MEMBERS)
+                what = f"{load['prompt']:,} / {load['answer']:,} | {load['rate']:g}"
+                yield Row(shape, what, name, _predicted(kind, service, load), real)
+
+
+def errors_of(some: Iterable[Row]) -> list[list[float]]:
+    """Absolute errors of some rows, for each of `METRICS`."""
+    return [[abs(each) for each in column] for column in zip(*(row.errors for row in some), strict=True)]
+
+
+def main() -> None:
+    """A table in Markdown, and the errors."""
+    print(f"| shape | load | req/s | calibration | {' | '.join(METRICS)} |")
+    print("| --- | --- | ---: | --- " + "| --- " * len(METRICS) + "|")
+    found = list(rows())
+    for row in found:
+        columns = zip(row.predicted, row.measured, row.errors, strict=True)
+        cells = [f"{value:,.4g} / {real:,.4g} ({error:+.0%})" for value, real, error in columns]
+        print(f"| {row.shape} | {row.load} | {row.calibration} | {' | '.join(cells)} |")
+    print(f"\n| median / largest error | {' | '.join(METRICS)} |\n| --- " + "| --- " * len(METRICS) + "|")
+    for kind in dict.fromkeys((row.shape, row.calibration) for row in found):
+        errors = errors_of(row for row in found if (row.shape, row.calibration) == kind)
+        print(f"| {', '.join(kind)} | {' | '.join(f'{median(each):.0%} / {max(each):.0%}' for each in errors)} |")
+
+
+def _lines(name: str) -> list[str]:
+    lines = (_FOLDER / name).read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line.startswith("{")]
+
+
+def _kinds(measurement: Measurement, kv_tokens: int) -> list[tuple[str, EngineKind, Service]]:
+    """The engine by the built-in calibration, and by its own."""
+    facts, device = model_facts(measurement.config or {}), device_of(_PRODUCT)
+    assert device is not None  # noqa: S101 - it is in the table
+    work = work_of(facts, replace(SETTINGS, layer_partition=(facts.layers,), block_size=_BLOCK))
+    fitted = fit(measurement.points, work, device, product=_PRODUCT, step_tokens=measurement.step_tokens)
+    request, prompt_token = service_of(measurement.overheads)
+    own = replace(SERVICE, request=request, prompt_token=prompt_token, token_out=measurement.token_cpu)
+
+    def kind(calibration: Calibration, service: Service) -> EngineKind:
+        steps = StepModel(work, device, calibration)
+        limits = Limits(measurement.step_tokens, SETTINGS.max_num_seqs, kv_tokens, _BLOCK, service.token_out)
+        return EngineKind(steps, limits, prefix_caching=False)
+
+    return [
+        ("built in", kind(calibration_of(_PRODUCT), SERVICE), SERVICE),
+        ("own", kind(fitted.calibration, own), own),
+    ]
+
+
+def _predicted(kind: EngineKind, service: Service, measured: dict[str, Any]) -> tuple[float, ...]:
+    load = Load(*(measured[member] for member in ("prompt", "answer", "rate", "warm_up", "counted")))
+    trace = [Arrival(at, load.prompt, load.answer) for at, _ in arrivals(load, random.Random(1))]
+    lasts = load.warm_up + load.counted
+    run = simulate(Arrangement(kind, 1, service=service), trace, warm_up=load.warm_up, until=lasts)
+    outcome = run.outcome
+    seconds = (
+        outcome.ttft.at(50), outcome.ttft.at(99), outcome.tpot.at(50), outcome.tpot.at(99),
+        outcome.gaps.quantile(0.99), outcome.whole.at(50),
+    )  # fmt: skip
+    return tuple(1000 * each for each in seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""Llama-3.1-8B in bf16 on an H200, which the simulations of the benchmarks serve."""
+
+from typing import Any, Final
+
+from pdinference.performance.calibration import H200
+from pdinference.performance.devices import DEVICES, device_key
+from pdinference.performance.step import StepModel
+from pdinference.performance.work import work_of
+from pdinference.planning.memory.model.model_facts import model_facts
+from pdinference.planning.memory.settings import Settings
+from pdinference.simulation.arrangement import EngineKind
+from pdinference.simulation.engine import Limits
+
+CONFIG: Final[dict[str, Any]] = {
+    "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128_256, "max_position_embeddings": 131_072,
+    "torch_dtype": "bfloat16", "tie_word_embeddings": False,
+}  # fmt: skip
+KV_TOKENS: Final = 899_104
+"""Measured: what the KV cache of one H200 holds (vLLM 0.26.0)."""
+
+
+def engine_kind(settings: Settings, kv_tokens: int = KV_TOKENS) -> EngineKind:
+    """Engines with these settings."""
+    steps = StepModel(work_of(model_facts(CONFIG), settings), DEVICES[device_key(H200.product)], H200)
+    return EngineKind(steps, Limits.of(settings, kv_tokens))

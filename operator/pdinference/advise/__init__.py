@@ -1,0 +1,1 @@
+"""`pdinference advise`: whether to split, how, on what, and what to expect."""

@@ -1,0 +1,242 @@
+"""The whole advice: from a resource, a load, objectives and GPUs to a verdict, a table and a resource."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from pdinference.advise import long_prompts
+from pdinference.advise.engines import DoesNotFitError, Engines
+from pdinference.advise.estimate import Demand, demand_of, estimate
+from pdinference.advise.layouts import HOST, SIZES, Layout, layouts
+from pdinference.advise.objectives import Objectives
+from pdinference.advise.offer import Offer
+from pdinference.advise.problem import AdviceError
+from pdinference.advise.resource import FIXED, Ranges, Scaling, document_of
+from pdinference.advise.search import Candidate, Effort, Result, Search, Simulate
+from pdinference.advise.verdict import Limit, Verdict, judge, limit_of, ranked
+from pdinference.advise.ways import Transport
+from pdinference.advise.workload.summary import Summary, summarise
+from pdinference.advise.workload.trace import Trace
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1.connectors import LIMITS
+from pdinference.performance.calibration_file import CalibrationFile
+from pdinference.performance.step import StepModel
+from pdinference.planning.memory import Inputs, tensor_sizes
+from pdinference.simulation.arrivals import Arrival
+
+_MOST_REPLICAS = 1000
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked.
+
+    Attributes:
+        document: The user's document, which is valid.
+        inputs: Inputs of its memory plan.
+        offer: The GPUs.
+        transports: The ways between P and D to compare.
+        objectives: What requests should keep.
+        load: All requests.
+        peak: Those that are simulated: the busiest part of them.
+        calibrations: The user's own measurements of products.
+    """
+
+    document: Mapping[str, Any]
+    inputs: Inputs
+    offer: Offer
+    transports: tuple[Transport, ...]
+    objectives: Objectives
+    load: Trace
+    peak: Trace
+    calibrations: tuple[CalibrationFile, ...] = ()
+
+    @cached_property
+    def summary(self) -> Summary:
+        """What the busiest part is like."""
+        return summarise(self.peak)
+
+    @cached_property
+    def demand(self) -> Demand:
+        """The mean work of the busiest part."""
+        return demand_of(self.peak.arrivals, self.peak.seconds, self.summary.repeated)
+
+
+def fitting(question: Question) -> Question:
+    """The same without requests that are longer than the model takes.
+
+    Raises:
+        AdviceError: All of them are.
+    """
+    load, peak, inputs = question.load, question.peak, question.inputs
+    limit = inputs.spec.model.max_model_length or inputs.facts.max_length
+    if limit is None:
+        return question
+    kept = _shorter(peak, limit)
+    if not kept:
+        raise AdviceError(
+            f"No request fits {limit:,} tokens (spec.model.maxModelLength, or the model's own limit). Raise it, or "
+            "give shorter --prompt-tokens and --answer-tokens."
+        )
+    if len(kept) == len(peak.arrivals):
+        return question
+    left_out = len(peak.arrivals) - len(kept)
+    note = f"{left_out:,} of {len(peak.arrivals):,} requests are longer than {limit:,} tokens, and are left out."
+    load = replace(load, arrivals=_shorter(load, limit), notes=(*load.notes, note))
+    return replace(question, load=load, peak=replace(peak, arrivals=kept))
+
+
+def _shorter(trace: Trace, limit: int) -> tuple[Arrival, ...]:
+    """The requests that are not longer than a limit, in tokens."""
+    return tuple(one for one in trace.arrivals if one.prompt + one.answer <= limit)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The answer.
+
+    Attributes:
+        question: What was asked.
+        verdict: Whether to split.
+        results: Arrangements, the best first.
+        notes: What a reader should know besides, in sentences.
+    """
+
+    question: Question
+    verdict: Verdict
+    results: tuple[Result, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def shown(self) -> Result:
+        """The arrangement whose resource is printed."""
+        return self.verdict.best or self.results[0]
+
+    def document(self) -> dict[str, Any]:
+        """The resource to apply."""
+        question, layout = self.question, self.shown.candidate.layout
+        memory = question.inputs.memory
+        stated = int(memory.value) if memory is not None and memory.value else None
+        return document_of(question.document, layout, self.ranges(), memory=stated)
+
+    def ranges(self) -> Ranges:
+        """Replicas from what the mean load needs to what the GPUs allow; fixed where both are the same."""
+        question, layout = self.question, self.shown.candidate.layout
+        low = min(1.0, question.load.rate / question.peak.rate)
+        pool = {one.product: one.number for one in question.offer.pools}
+        high = min(pool[product] / number for product, number in layout.gpus.items())
+        decode = _range(layout.pods or layout.decode.number, low, high)
+        if layout.parameter is None or layout.host_local:
+            return Ranges(None, decode) if decode.least < decode.most else FIXED
+        parameter = _range(layout.parameter.number, low, high)
+        if parameter.least == parameter.most and decode.least == decode.most:
+            return FIXED
+        return Ranges(parameter, decode, question.offer.gpus)
+
+
+def _range(number: int, low: float, high: float) -> Scaling:
+    return Scaling(max(1, math.ceil(number * low)), max(number, min(_MOST_REPLICAS, math.floor(number * high))))
+
+
+def advise(question: Question, simulate: Simulate, effort: Effort | None = None) -> Advice:
+    """Answer a question.
+
+    Raises:
+        AdviceError: Something of the model or the GPUs is not known, or the model fits nowhere.
+    """
+    engines = Engines(question.document, question.inputs, question.demand.prompt, question.calibrations)
+    sizes, notes = _sizes(question, engines)
+    transports = tuple(_possible(question))
+    found = layouts(question.offer, sizes, transports, mla=question.inputs.facts.mla is not None)
+    candidates = [_candidate(question, engines, layout) for layout in found]
+    chosen = effort or _effort(question)
+    search = Search(question.demand, question.objectives, simulate, chosen)
+    results = search.results(candidates)
+    results += search.judge(list(_with_fp8(question, engines, results)))
+    order = ranked(results, question.objectives)
+    verdict = judge([one for one in order if not one.candidate.layout.fp8], question.objectives)
+    long = long_prompts.note(question.peak.arrivals, question.objectives, list(_prefill_steps(engines, sizes)))
+    return Advice(question, verdict, tuple(order), (*question.load.notes, *notes, *_notes(question, transports), *long))
+
+
+def _prefill_steps(engines: Engines, sizes: Mapping[str, Iterable[int]]) -> Iterable[StepModel]:
+    """Steps of all engines that may compute prompts."""
+    for product, tensors in sizes.items():
+        for tensor in tensors:
+            yield engines.engine(Role.PARAMETER, product, tensor, split=True).kind.steps
+
+
+def _candidate(question: Question, engines: Engines, layout: Layout) -> Candidate:
+    built = engines.build(layout)
+    return Candidate(built, estimate(built, question.demand, question.objectives), layout.cost(question.offer))
+
+
+def _effort(question: Question) -> Effort:
+    """Long answers need a longer load, so that as many requests run as later on."""
+    return Effort(settling=max(20.0, 5 * question.demand.answer * 0.012))
+
+
+def _sizes(question: Question, engines: Engines) -> tuple[dict[str, list[int]], list[str]]:
+    """By product, the tensor-parallel sizes at which both modes fit.
+
+    Raises:
+        AdviceError: None does, or something is not known.
+    """
+    possible = set(tensor_sizes(question.inputs.facts))
+    sizes: dict[str, list[int]] = {pool.product: [] for pool in question.offer.pools}
+    reasons: Counter[str] = Counter()
+    for pool in question.offer.pools:
+        for tensor in SIZES:
+            if tensor not in possible or tensor > min(pool.number, HOST):
+                continue
+            try:
+                for role in ENGINE_ROLES:
+                    engines.engine(role, pool.product, tensor, split=True)
+                engines.engine(Role.DECODE, pool.product, tensor, split=False)
+            except DoesNotFitError as error:
+                reasons[str(error)] += 1
+            else:
+                sizes[pool.product].append(tensor)
+    if not any(sizes.values()):
+        why = "; ".join(reasons) or "no tensor-parallel size divides its heads"
+        raise AdviceError(
+            f"The model fits none of the GPUs: {why}. Give more or larger GPUs, a smaller spec.model.maxModelLength, "
+            "or spec.engine.kvCache.dtype: fp8; `pdinference plan -f FILE` shows what takes the memory."
+        )
+    return sizes, [f"Left out: {reason}." for reason in reasons]
+
+
+def _possible(question: Question) -> Iterable[Transport]:
+    limits = LIMITS[question.inputs.spec.transfer.connector]
+    return (one for one in question.transports if limits.nvlink or not one.host_local)
+
+
+def _with_fp8(question: Question, engines: Engines, results: Iterable[Result]) -> Iterable[Candidate]:
+    """An arrangement that a network limits, with half the bytes: a hint, because it changes the model's answers."""
+    for one in results:
+        layout = one.candidate.layout
+        limited = limit_of(one) is Limit.TRANSFER and not layout.host_local
+        if limited and _is_16_bit(question):
+            hint = _candidate(question, engines, replace(layout, fp8=True))
+            if hint.estimate.load <= 1:
+                yield hint
+            return
+
+
+def _is_16_bit(question: Question) -> bool:
+    return question.inputs.spec.engine.kv_cache.dtype == "auto" and question.inputs.facts.quantization is None
+
+
+def _notes(question: Question, transports: tuple[Transport, ...]) -> Iterable[str]:
+    if len(transports) < len(question.transports):
+        yield f"{question.inputs.spec.transfer.connector} does not use NVLink, so the path HostLocal is not compared."
+    if question.peak.seconds < question.load.seconds:
+        yield (
+            f"Simulated is the busiest part of the load, {question.peak.seconds / 60:.3g} min at "
+            f"{question.peak.rate:.3g} requests/s; the mean is {question.load.rate:.3g}."
+        )
+    if len(question.offer.pools) > 1 and not question.offer.priced:
+        yield "Without --price, GPUs of all products count the same."

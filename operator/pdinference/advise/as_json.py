@@ -1,0 +1,105 @@
+"""An advice as JSON data. Each predicted number has its source."""
+
+import math
+from typing import Any
+
+from pdinference.advise.advice import Advice
+from pdinference.advise.objectives import Objective
+from pdinference.advise.search import Result
+from pdinference.advise.verdict import limit_of
+from pdinference.performance.calibration import Source
+from pdinference.performance.errors import ERRORS
+
+
+def as_json(advice: Advice) -> dict[str, Any]:
+    """Verdict, arrangements and resource. Times are seconds."""
+    question, best = advice.question, advice.verdict.best
+    return {
+        "verdict": advice.verdict.answer.value,
+        "why": advice.verdict.why,
+        "objectives": {
+            "percentile": question.objectives.percentile,
+            **_objective(question.objectives.default),
+            "classes": {kind: _objective(one) for kind, one in question.objectives.of_kind},
+        },
+        "load": {
+            "source": question.load.source,
+            "requestsPerSecond": question.peak.rate,
+            "summary": list(question.summary.lines()),
+        },
+        "gpus": [
+            {"product": pool.product, "number": pool.number, "price": pool.price if question.offer.priced else None}
+            for pool in question.offer.pools
+        ],
+        "arrangements": [{**result_json(one, advice), "best": one is best} for one in advice.results],
+        "notes": list(advice.notes),
+        "resource": advice.document(),
+    }
+
+
+def result_json(one: Result, advice: Advice) -> dict[str, Any]:
+    """One arrangement."""
+    layout, built, trial = one.candidate.layout, one.candidate.built, one.trial
+    errors, question = ERRORS[built.source], advice.question
+    first = _least_certain(built.prefill, built.transfer)
+    token = built.decode
+    return {
+        "name": layout.title,
+        "mode": "Disaggregated" if layout.split else "Aggregated",
+        "parameter": _group(layout.parameter),
+        "decode": _group(layout.decode),
+        "path": ("HostLocal" if layout.host_local else "Network") if layout.split else None,
+        "transport": layout.transport.name if layout.transport else None,
+        "fp8KvCache": layout.fp8,
+        "gpus": layout.number,
+        "keepsObjectives": trial.kept if question.objectives.given else None,
+        "certainty": trial.keeps.name.lower(),
+        "ttft": _number(
+            {"p50": trial.ttft[0], "p99": trial.ttft[1]}, first, {"p50": errors.ttft_p50, "p99": errors.ttft_p99}
+        ),
+        "itl": _number(
+            {"p50": trial.itl[0], "p99": trial.itl[1]}, token, {"p50": errors.tpot_p50, "p99": errors.tpot_p99}
+        ),
+        "gap": _number({"p99": trial.gap}, token, {"p99": errors.gap_p99}),
+        "whole": _number({"p50": trial.whole[0], "p99": trial.whole[1]}, built.source, {"p50": errors.whole_p50}),
+        "attainment": _number({"value": trial.attainment}, built.source, {}),
+        "bearsTimesTheLoad": _number({"value": one.bears}, built.source, {"value": errors.rate}),
+        "limit": limit_of(one).value,
+        "gpuHoursPerHour": layout.number,
+        "costPerHour": one.candidate.cost if question.offer.priced else None,
+        "costPerMillionTokens": million(one) if question.offer.priced else None,
+        "gpuHoursPerMillionTokens": layout.number / trial.tokens / 3600 * 1e6 if trial.tokens else None,
+        "use": {
+            "prefill": trial.use.prefill,
+            "decode": trial.use.decode,
+            "kvCache": trial.use.kv_cache,
+            "transfer": trial.use.transfer,
+            "apiServer": trial.use.api_server,
+        },
+    }
+
+
+def million(one: Result) -> float | None:
+    """Cost, in prices or GPU-hours, of a million tokens of answers at the load; None without tokens."""
+    return one.candidate.cost / one.trial.tokens / 3600 * 1e6 if one.trial.tokens else None
+
+
+def _group(group: Any) -> dict[str, Any] | None:
+    if group is None:
+        return None
+    return {"product": group.product, "tensor": group.tensor, "engines": group.number}
+
+
+def _objective(one: Objective) -> dict[str, float | None]:
+    return {name: None if math.isinf(value) else value for name, value in (("ttft", one.ttft), ("itl", one.itl))}
+
+
+def _least_certain(*sources: Source | None) -> Source:
+    return max((one for one in sources if one is not None), key=list(Source).index)
+
+
+def _number(values: dict[str, float], source: Source, errors: dict[str, float]) -> dict[str, Any]:
+    """Numbers that are not known (no request has ended) are null, and their source is unknown."""
+    known = {name: None if math.isnan(value) else value for name, value in values.items()}
+    whose = Source.UNKNOWN if None in known.values() else source
+    return {**known, "source": whose.value, "error": errors}

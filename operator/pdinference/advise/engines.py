@@ -1,0 +1,187 @@
+"""Engines of an arrangement, from the real plan of the resource that it would be."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pdinference.advise.layouts import Group, Layout
+from pdinference.advise.problem import AdviceError
+from pdinference.advise.resource import document_of
+from pdinference.advise.ways import KnownWay, Transport, way_of
+from pdinference.api.names import Role
+from pdinference.api.v1alpha1 import Spec
+from pdinference.api.validation import InvalidResourceError, validated
+from pdinference.performance.calibration import H200, Calibration, Source, calibration_of
+from pdinference.performance.calibration_file import CalibrationFile
+from pdinference.performance.devices import Device, device_key, device_of
+from pdinference.performance.step import StepModel
+from pdinference.performance.work import NotCountedError, work_of
+from pdinference.planning.memory import Inputs, RolePlan, UnusableSpecError, fits, least_memory, plan_role
+from pdinference.planning.memory.figures import GIB
+from pdinference.planning.memory.moved import mean_token_bytes
+from pdinference.simulation.arrangement import Arrangement, EngineKind, Split
+from pdinference.simulation.engine import Limits
+
+NETWORK = Transport("tcp")
+
+
+class DoesNotFitError(AdviceError):
+    """The model does not fit a device at this size."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Engines of a role at one size.
+
+    Attributes:
+        kind: What the simulation takes.
+        plan: The memory plan of one device.
+        calibration: Where the speed comes from.
+    """
+
+    kind: EngineKind
+    plan: RolePlan
+    calibration: Calibration
+
+
+@dataclass(frozen=True)
+class Built:
+    """An arrangement that can be simulated.
+
+    Attributes:
+        layout: The arrangement.
+        arrangement: The same for the simulation.
+        prefill: Source of the speed of prompts.
+        decode: Source of the speed of tokens.
+        transfer: Source of the speed of the way; None without P.
+    """
+
+    layout: Layout
+    arrangement: Arrangement
+    prefill: Source
+    decode: Source
+    transfer: Source | None
+
+    @property
+    def source(self) -> Source:
+        """The least certain of all sources."""
+        order = list(Source)
+        found = (self.prefill, self.decode, self.transfer or self.decode)
+        return max(found, key=order.index)
+
+
+class Engines:
+    """Builds engines once for each size.
+
+    Args:
+        base: The user's document, which is valid.
+        inputs: Inputs of the memory plan for it.
+        prompt: Mean prompt tokens, for layers with a sliding window.
+        calibrations: The user's own, which count more than those built in.
+    """
+
+    def __init__(
+        self, base: Mapping[str, Any], inputs: Inputs, prompt: float, calibrations: Iterable[CalibrationFile] = ()
+    ) -> None:
+        self._base, self._inputs, self._prompt = base, inputs, prompt
+        self._own = {device_key(one.product): one for one in calibrations}
+        self._made: dict[tuple[Role, str, int, bool, bool], Engine] = {}
+
+    def engine(self, role: Role, product: str, tensor: int, *, split: bool, fp8: bool = False) -> Engine:
+        """The engine of a role.
+
+        Args:
+            role: P or D.
+            product: Product of its GPUs.
+            tensor: Its GPUs.
+            split: Whether the mode has P.
+            fp8: Whether its KV cache is in FP8.
+
+        Raises:
+            DoesNotFitError: The model does not fit.
+            AdviceError: Something of the model or the device is not known.
+        """
+        key = (role, product, tensor, split, fp8)
+        if key not in self._made:
+            self._made[key] = self._make(*key)
+        return self._made[key]
+
+    def build(self, layout: Layout) -> Built:
+        """An arrangement for the simulation.
+
+        Raises:
+            AdviceError: The model does not fit, or something is not known.
+        """
+        group, split, fp8 = layout.decode, layout.split, layout.fp8
+        decode = self.engine(Role.DECODE, group.product, group.tensor, split=split, fp8=fp8)
+        policy = self._inputs.spec.router.policy
+        if layout.parameter is None or layout.transport is None:
+            whole = Arrangement(decode.kind, group.number, policy=policy)
+            return Built(layout, whole, _source(decode), _source(decode), None)
+        of_p = layout.parameter
+        parameter = self.engine(Role.PARAMETER, of_p.product, of_p.tensor, split=True, fp8=fp8)
+        known = way_of(layout.transport, group.product, of_p.tensor)
+        parts = self._split(layout, parameter.kind, decode.plan, known)
+        arrangement = Arrangement(decode.kind, group.number, parts, policy)
+        return Built(layout, arrangement, _source(parameter), _source(decode), known.source)
+
+    def _split(self, layout: Layout, kind: EngineKind, decode: RolePlan, known: KnownWay) -> Split:
+        assert layout.parameter is not None  # noqa: S101 - for the type checker
+        token = mean_token_bytes(decode, self._prompt)
+        return Split(kind, layout.parameter.number, known.way, token, layout.pods)
+
+    def _make(self, role: Role, product: str, tensor: int, split: bool, fp8: bool) -> Engine:
+        group = Group(product, tensor, 1)
+        layout = Layout(group, group if split else None, NETWORK if split else None, fp8)
+        spec = _spec(document_of(self._base, layout))
+        try:
+            plan = plan_role(replace(self._inputs, spec=spec), role)
+        except UnusableSpecError as error:
+            raise AdviceError(str(error)) from None
+        _require_room(plan, product, tensor)
+        return self._with_speed(plan, product, caches=spec.caches_prefixes(role))
+
+    def _speed(self, product: str) -> tuple[Device, Calibration]:
+        if own := self._own.get(device_key(product)):
+            return own.device, own.calibration
+        if (device := device_of(product)) is None:
+            raise AdviceError(f"The speed of {product} is not known, so nothing can be predicted for it.")
+        return device, calibration_of(product)
+
+    def _with_speed(self, plan: RolePlan, product: str, *, caches: bool) -> Engine:
+        device, calibration = self._speed(product)
+        settings = plan.settings
+        try:
+            steps = StepModel(work_of(plan.facts, settings), device, calibration)
+        except NotCountedError as error:
+            raise AdviceError(
+                f"{error} So the time of a step cannot be predicted. Measure both modes on your own traffic: "
+                "docs/p-d-or-not.md."
+            ) from None
+        limits = Limits.of(settings, int(plan.tokens.value or 0))
+        return Engine(EngineKind(steps, limits, caches), plan, calibration)
+
+
+def _source(engine: Engine) -> Source:
+    """Predictions on a product with a calibration of its own lie between measurements, if it is of such a model."""
+    calibration, work = engine.calibration, engine.kind.steps.work
+    if calibration is H200 and work.experts:
+        return Source.EXTRAPOLATED  # it was fitted to a dense model
+    return Source.INTERPOLATED if calibration.source is Source.MEASURED else calibration.source
+
+
+def _spec(document: Mapping[str, Any]) -> Spec:
+    try:
+        return validated(document).spec
+    except InvalidResourceError as error:
+        problems = " ".join(str(problem) for problem in error.problems)
+        raise AdviceError(f"The file cannot be varied: {problems}") from None
+
+
+def _require_room(plan: RolePlan, product: str, tensor: int) -> None:
+    if fits(plan) is False:
+        least, taken = least_memory(plan).value, plan.stage.requested.value
+        needs = f" needs {least / GIB:.0f} GiB of a GPU, and vLLM may take {taken / GIB:.0f}" if least and taken else ""
+        raise DoesNotFitError(f"TP {tensor} on {product}{needs or ' does not fit'}")
+    if plan.tokens.value is None:
+        raise AdviceError(f"The KV cache of {product} with TP {tensor} is not known. {plan.tokens.note}")

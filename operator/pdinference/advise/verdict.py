@@ -1,0 +1,237 @@
+"""Whether to split: the verdict of results, and why."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from pdinference.advise.objectives import Objectives
+from pdinference.advise.search import Result
+from pdinference.advise.trial import Keeps, Trial
+from pdinference.performance.errors import ERRORS, Errors
+
+_STALLED: Final = 3.0
+"""Gaps this many times as long as usual come from prompts that are computed between two tokens."""
+
+
+class Answer(StrEnum):
+    """The verdict."""
+
+    SPLIT = "Split"
+    TOGETHER = "Do not split"
+    CLOSE = "Too close to call"
+    NEITHER = "Neither"
+
+
+class Limit(StrEnum):
+    """What breaks first."""
+
+    PREFILL = "prefill"
+    DECODE = "decode bandwidth"
+    KV = "KV memory"
+    TRANSFER = "transfer"
+    API = "API server"
+    NONE = "none found"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The verdict, and the arrangement that it stands on.
+
+    Attributes:
+        answer: Whether to split.
+        why: One sentence or two.
+        best: The arrangement to use; None if no arrangement carries the load.
+    """
+
+    answer: Answer
+    why: str
+    best: Result | None
+
+
+def limit_of(result: Result) -> Limit:
+    """What breaks first when the load grows."""
+    trial, split = result.broken or result.trial, result.candidate.layout.split
+    use = trial.use
+    if result.broken is None and result.trial.kept:
+        return Limit.NONE
+    shares = {
+        Limit.PREFILL: use.prefill,
+        Limit.TRANSFER: use.transfer,
+        Limit.API: use.api_server,
+        Limit.KV: 1.0 if use.preemptions or use.kv_cache >= 0.98 else 0.0,
+    }
+    if trial.itl_missed > trial.ttft_missed and max(use.api_server, shares[Limit.KV]) < 0.9:
+        return Limit.PREFILL if not split and trial.gap > _STALLED * trial.itl[0] else Limit.DECODE
+    return max(shares, key=lambda limit: shares[limit])
+
+
+def ranked(results: Sequence[Result], objectives: Objectives) -> list[Result]:
+    """The cheapest that keeps the objectives first; of one price, the one that bears more."""
+
+    def order(one: Result) -> tuple[float, ...]:
+        if not one.trial.kept:
+            return 1.0, -one.bears, -one.trial.attainment, one.candidate.cost
+        if objectives.given:
+            return 0.0, one.candidate.cost, -one.bears
+        return 0.0, one.trial.whole[0], one.candidate.cost
+
+    return sorted(results, key=order)
+
+
+def judge(results: Sequence[Result], objectives: Objectives) -> Verdict:
+    """Compare the best split arrangement with the best that is not."""
+    order = ranked(results, objectives)
+    if not order or not order[0].trial.kept:
+        return _neither(order, objectives)
+    best = order[0]
+    rival = next((one for one in order if one.candidate.layout.split is not best.candidate.layout.split), None)
+    if rival is None:
+        return Verdict(_side(best), "No arrangement of the other mode is possible on these GPUs.", best)
+    return _by_cost(best, rival, order) if objectives.given else _by_times(best, rival)
+
+
+def _neither(order: Sequence[Result], objectives: Objectives) -> Verdict:
+    if not order:
+        return Verdict(Answer.NEITHER, "No arrangement is possible on these GPUs.", None)
+    best = order[0]
+    what = "keeps the objectives" if objectives.given else "carries the load"
+    near = ""
+    if any(one.trial.keeps is Keeps.PERHAPS for one in order):
+        near = " Some come within the error band of the prediction."
+    bears = f"bears {best.bears:.2f} times this load" if best.bears else "does so at no lower load that was tried"
+    return Verdict(
+        Answer.NEITHER,
+        f"No arrangement {what} on these GPUs. The nearest, {best.candidate.layout.title}, {bears}.{near} Give more "
+        "GPUs, or relax an objective.",
+        None,
+    )
+
+
+def _by_cost(best: Result, rival: Result, order: Sequence[Result]) -> Verdict:
+    """With objectives the price decides, then the load that is borne.
+
+    The errors of two predictions of one model have mostly one direction. So the verdict holds if it is the same when
+    all times are longer by the error band, and when all are shorter.
+    """
+    winners = {least: _winner(order, least) for least in (Keeps.PROBABLY, Keeps.YES, Keeps.PERHAPS)}
+    side = _side(best)
+    if any(winner not in {side, None} for winner in winners.values()):
+        return _close(best, rival, _doubt(best, rival, winners, order))
+    sure = next((one for one in order if one.trial.keeps is Keeps.YES), None)
+    band = " This is within the error band of the prediction." if best.trial.keeps < Keeps.YES else ""
+    if band and sure is not None:
+        band = f"{band[:-1]}; {sure.candidate.layout.title} keeps them for certain."
+    return Verdict(side, _reason(best, rival) + band, best)
+
+
+def _winner(order: Sequence[Result], least: Keeps) -> Answer | None:
+    """The better mode of those that keep the objectives so certainly; None if neither does."""
+    keeping = sorted(
+        (one for one in order if one.trial.keeps >= least), key=lambda one: (one.candidate.cost, -one.bears)
+    )
+    if not keeping:
+        return None
+    first = keeping[0]
+    second = next((one for one in keeping if one.candidate.layout.split is not first.candidate.layout.split), None)
+    if second is None or second.candidate.cost > first.candidate.cost or first.bears > _much_more(first, second):
+        return _side(first)
+    return Answer.CLOSE
+
+
+def _much_more(first: Result, second: Result) -> float:
+    """The load that the second bears, with the error band on top."""
+    return second.bears * (1 + max(_errors(first).rate, _errors(second).rate))
+
+
+def _doubt(best: Result, rival: Result, winners: Mapping[Keeps, Answer | None], order: Sequence[Result]) -> str:
+    if winners[Keeps.PROBABLY] is Answer.CLOSE:
+        band = max(_errors(best).rate, _errors(rival).rate)
+        return f"both keep the objectives at one price, and bear loads within {band:.0%} of each other"
+    if winners[Keeps.YES] not in {_side(best), None}:
+        return f"{_name(best)} keeps the objectives, but by less than the error band of the prediction"
+    near = min(
+        (one for one in order if one.trial.keeps is Keeps.PERHAPS and _side(one) is not _side(best)),
+        key=lambda one: one.candidate.cost,
+    )
+    price = "cheaper" if near.candidate.cost < best.candidate.cost else "as cheap"
+    return f"{near.candidate.layout.title} is {price}, and misses the objectives by less than the error band"
+
+
+def _reason(best: Result, rival: Result) -> str:
+    if not rival.trial.kept:
+        return f"It keeps the objectives with {_gpus(best)}. {_name(rival, start=True)} does not: {_miss(rival)}."
+    if rival.candidate.cost > best.candidate.cost:
+        return f"It keeps the objectives with {_gpus(best)}; {_name(rival)} needs {_gpus(rival)}."
+    return (
+        f"Both keep the objectives with {_gpus(best)}. {_name(best, start=True)} bears {best.bears:.2f} times this "
+        f"load before they break, {_name(rival)} {rival.bears:.2f} times."
+    )
+
+
+def _by_times(best: Result, rival: Result) -> Verdict:
+    """Without objectives the median time of a whole request decides."""
+    if not rival.trial.kept:
+        return Verdict(_side(best), f"{_name(rival, start=True)} does not carry this load: {_miss(rival)}.", best)
+    band = max(_errors(best).whole_p50, _errors(rival).whole_p50)
+    mine, theirs = best.trial.whole[0], rival.trial.whole[0]
+    trade = _trade(best, rival)
+    if theirs / mine - 1 <= band:
+        return Verdict(
+            Answer.CLOSE, f"Whole requests take {_ms(mine)} and {_ms(theirs)}, within {band:.0%}. {trade}", best
+        )
+    why = f"Half of all requests take {_ms(mine)} or less, with {_name(rival)} {_ms(theirs)}. {trade}"
+    return Verdict(_side(best), why, best)
+
+
+def _trade(best: Result, rival: Result) -> str:
+    """What each is better at."""
+    values: tuple[tuple[str, Callable[[Trial], float]], ...] = (
+        ("TTFT p99", lambda trial: trial.ttft[1]),
+        ("ITL p99", lambda trial: trial.itl[1]),
+        ("gap p99", lambda trial: trial.gap),
+    )
+    parts = [
+        f"{name} {_ms(value(best.trial))} instead of {_ms(value(rival.trial))}"
+        for name, value in values
+        if not math.isnan(value(best.trial) + value(rival.trial))
+    ]
+    return f"{_name(best, start=True)} has {', '.join(parts)} of {_name(rival)}."
+
+
+def _close(best: Result, rival: Result, why: str) -> Verdict:
+    return Verdict(
+        Answer.CLOSE,
+        f"{best.candidate.layout.title} and {rival.candidate.layout.title}: {why}. Measure both (docs/p-d-or-not.md).",
+        best,
+    )
+
+
+def _miss(one: Result) -> str:
+    trial = one.trial
+    if trial.ttft_missed >= trial.itl_missed:
+        return f"TTFT p99 {_ms(trial.ttft[1])}, limited by {limit_of(one)}"
+    return f"ITL p99 {_ms(trial.itl[1])}, limited by {limit_of(one)}"
+
+
+def _errors(one: Result) -> Errors:
+    return ERRORS[one.candidate.built.source]
+
+
+def _side(one: Result) -> Answer:
+    return Answer.SPLIT if one.candidate.layout.split else Answer.TOGETHER
+
+
+def _name(one: Result, *, start: bool = False) -> str:
+    name = "split" if one.candidate.layout.split else "unsplit"
+    return name.capitalize() if start else name
+
+
+def _gpus(one: Result) -> str:
+    number = one.candidate.layout.number
+    return f"{number} GPU{'s' if number > 1 else ''}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:,.0f} ms" if seconds >= 0.1 else f"{1000 * seconds:.1f} ms"

@@ -1,0 +1,1 @@
+"""Workloads for `pdinference advise`: synthetic ones, traces in files, and the load of a running resource. Pure."""

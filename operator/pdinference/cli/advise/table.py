@@ -1,0 +1,126 @@
+"""Prints an advice: the verdict, the arrangements, and the resource to paste."""
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from pdinference.advise.advice import Advice
+from pdinference.advise.as_json import million
+from pdinference.advise.search import Result
+from pdinference.advise.trial import Keeps
+from pdinference.advise.verdict import Limit, limit_of
+from pdinference.performance.calibration import Source
+from pdinference.performance.errors import ERRORS
+
+_LONG_S: Final = 20.0
+"""Times above this are in seconds, because the arrangement does not carry the load."""
+
+
+def print_advice(advice: Advice, resource: str, console: Console) -> None:
+    """Print an advice with its resource as YAML."""
+    console.print(Text(f"{advice.verdict.answer}.", style="bold"), Text(advice.verdict.why))
+    console.print()
+    for line in _asked(advice):
+        console.print(Padding(Text(line), (0, 0, 0, 2)))
+    console.print()
+    console.print(_table(advice))
+    for line in (*_sources(advice), *advice.notes):
+        console.print(Padding(Text(line), (0, 0, 0, 2)))
+    console.print()
+    which = "The resource" if advice.verdict.best else "The resource of the nearest"
+    console.print(Text(f"{which}: {advice.shown.candidate.layout.title}", style="bold"))
+    console.out(resource, highlight=False, end="")
+
+
+def _asked(advice: Advice) -> Iterator[str]:
+    question = advice.question
+    yield f"Load: {question.load.source}. " + ". ".join(question.summary.lines()) + "."
+    if question.objectives.given:
+        yield f"Objectives: {question.objectives}. ITL is the mean time per output token of an answer."
+    else:
+        yield "No objectives are given (--ttft, --itl), so all GPUs are used and median times of requests are compared."
+    yield f"GPUs: {question.offer}."
+
+
+def _table(advice: Advice) -> Table:
+    given, priced = advice.question.objectives.given, advice.question.offer.priced
+    table = Table(title="arrangements at this load; times in ms", title_justify="left")
+    table.add_column("arrangement", overflow="fold", min_width=24)
+    columns = ["GPUs", "TTFT\np50 / p99", "ITL\np50 / p99", "gap\np99"]
+    columns += ["keep\nboth"] if given else ["request\np50"]
+    columns += ["bears", "cost of 1M\ntokens" if priced else "GPU-h of\n1M tokens"]
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("limit", overflow="fold")
+    for one in advice.results:
+        table.add_row(*_row(one, given=given), style="bold" if one is advice.verdict.best else "")
+    return table
+
+
+def _row(one: Result, *, given: bool) -> tuple[str, ...]:
+    trial, cost = one.trial, million(one)
+    open_end = one.broken is None and trial.kept
+    limit = limit_of(one)
+    return (
+        one.candidate.layout.title,
+        str(one.candidate.layout.number),
+        f"{_ms(trial.ttft[0])} / {_ms(trial.ttft[1])}",
+        f"{_ms(trial.itl[0])} / {_ms(trial.itl[1])}",
+        _ms(trial.gap),
+        f"{_percent(trial.attainment)}{_mark(trial.keeps)}" if given else _ms(trial.whole[0]),
+        f"{'> ' if open_end else ''}{one.bears:.2f} x" if one.bears else "none",
+        "-" if cost is None else f"{cost:.2f}",
+        "-" if limit is Limit.NONE else limit.value,
+    )
+
+
+def _percent(share: float) -> str:
+    """A share that is not quite all is not shown as all."""
+    return f"{math.floor(1000 * share) / 10:.1f}%"
+
+
+def _mark(keeps: Keeps) -> str:
+    return {Keeps.YES: "  ", Keeps.PROBABLY: " ?", Keeps.PERHAPS: " ?", Keeps.NO: " !"}[keeps]
+
+
+def _sources(advice: Advice) -> Iterator[str]:
+    """Where the numbers come from, and what the columns mean."""
+    if advice.question.objectives.given:
+        yield (
+            "keep both: share of requests that keep TTFT and ITL. !: the objectives are not kept. ?: within the error "
+            "band. bears: times this load until they break (none: they broke at all loads tried), and limit: by what."
+        )
+    else:
+        yield "bears: times this load until requests wait longer and longer, and limit: what is full then."
+    sources: dict[Source, list[Result]] = {}
+    for one in advice.results:
+        sources.setdefault(one.candidate.built.source, []).append(one)
+    for source, results in sources.items():
+        errors = ERRORS[source]
+        what = "All numbers" if len(sources) == 1 else ", ".join(one.candidate.layout.title for one in results)
+        yield (
+            f"{what}: predicted, {_SOURCES[source]}. Usual error: TTFT {errors.ttft_p50:.0%} (p99 "
+            f"{errors.ttft_p99:.0%}), ITL {errors.tpot_p50:.0%} (p99 {errors.tpot_p99:.0%}), load {errors.rate:.0%}."
+        )
+
+
+_SOURCES = {
+    Source.MEASURED: "as measured on this product",
+    Source.INTERPOLATED: "interpolated between measurements on this product",
+    Source.EXTRAPOLATED: "extrapolated from measurements on another product, of dense models, or over another link",
+    Source.UNKNOWN: "of unknown source",
+}
+
+
+def _ms(seconds: float) -> str:
+    if math.isnan(seconds):
+        return "-"
+    if seconds >= _LONG_S:
+        return f"{seconds:,.0f} s"
+    milliseconds = 1000 * seconds
+    return f"{milliseconds:,.0f}" if milliseconds >= 20 else f"{milliseconds:.1f}"

@@ -1,0 +1,1 @@
+"""`pdinference calibrate`: measures the steps of vLLM on a device, and fits the model of a step to them."""

@@ -1,0 +1,151 @@
+"""The file of a calibration: what `pdinference calibrate fit` writes and `pdinference advise` reads."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from pdinference.performance.calibration import Calibration, Source
+from pdinference.performance.devices import Device
+from pdinference.performance.fitting import Fit
+from pdinference.performance.measurement import Point, Strict
+
+_Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+_Seconds = Annotated[float, Field(ge=0, le=60, allow_inf_nan=False)]
+_Rate = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
+_Text = Annotated[str, Field(max_length=300)]
+
+
+class InvalidCalibrationError(ValueError):
+    """A document is no calibration; the message says where."""
+
+
+class Parameters(Strict):
+    """The members of `Calibration` that are numbers."""
+
+    compute: _Share
+    decode_compute: _Share
+    attention: _Share
+    weights: _Share
+    kv: _Share
+    kv8: _Share
+    step: _Seconds
+    layer: _Seconds
+    prefill_layer: _Seconds
+    request: _Seconds
+    join: _Seconds
+    after_prefill: _Seconds
+    shortest_step: _Seconds
+    launch: _Seconds
+    reduction: _Seconds
+    links: _Share
+
+
+class Peaks(Strict):
+    """Peak rates that the shares are shares of, as in `Device`."""
+
+    flops: _Rate
+    flops8: _Rate
+    bandwidth: _Rate
+    links: _Rate
+
+
+class RequestTimes(Strict):
+    """Seconds beside the engine, without a router; 0 where they were not measured."""
+
+    request: _Seconds
+    prompt_token: _Seconds
+    token_out: _Seconds
+
+
+class MeasuredPoint(Point):
+    """A measurement with its prediction in seconds."""
+
+    predicted: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+    held_out: bool
+
+
+class CalibrationFile(Strict):
+    """A calibration of one product.
+
+    Attributes:
+        product: Value of the node label.
+        vllm: Version of vLLM that was measured.
+        model: The model that was measured.
+        date: When.
+        assumed: Parameters that the measurement hardly determines.
+        peaks: Peak rates of the device.
+        parameters: The calibration.
+        service: Seconds beside the engine.
+        points: The measurements.
+    """
+
+    api_version: Literal["pdinference.io/calibration-v1"] = "pdinference.io/calibration-v1"
+    product: Annotated[str, Field(min_length=1, max_length=253)]
+    vllm: _Text
+    model: _Text
+    date: _Text
+    assumed: Annotated[tuple[_Text, ...], Field(max_length=32)]
+    peaks: Peaks
+    parameters: Parameters
+    service: RequestTimes
+    points: Annotated[tuple[MeasuredPoint, ...], Field(max_length=500)]
+
+    @property
+    def calibration(self) -> Calibration:
+        """The calibration."""
+        return Calibration(product=self.product, source=Source.MEASURED, **self.parameters.model_dump(by_alias=False))
+
+    @property
+    def device(self) -> Device:
+        """Peak rates of the device."""
+        return Device(**self.peaks.model_dump(by_alias=False))
+
+    def document(self) -> dict[str, Any]:
+        """The file as JSON data."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+def load(document: object) -> CalibrationFile:
+    """Read a calibration from a parsed file.
+
+    Raises:
+        InvalidCalibrationError: It is not valid.
+    """
+    try:
+        return CalibrationFile.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the document"
+        raise InvalidCalibrationError(
+            f"It is no calibration: {where}: {first['msg']}. `pdinference calibrate fit` writes one."
+        ) from None
+
+
+def file_of(
+    found: Fit, device: Device, service: tuple[float, float, float], *, vllm: str, model: str, date: str
+) -> CalibrationFile:
+    """The file of a fit.
+
+    Args:
+        found: The fit.
+        device: The peak rates that it used.
+        service: Seconds of a request, of a prompt token and of a token of an answer beside the engine.
+        vllm: Version of vLLM.
+        model: The model that was measured.
+        date: When.
+    """
+    values = {name: getattr(found.calibration, name) for name in Parameters.model_fields}
+    return CalibrationFile(
+        product=found.calibration.product,
+        vllm=vllm,
+        model=model,
+        date=date,
+        assumed=found.assumed,
+        peaks=Peaks(flops=device.flops, flops8=device.flops8, bandwidth=device.bandwidth, links=device.links),
+        parameters=Parameters(**values),
+        service=RequestTimes(request=service[0], prompt_token=service[1], token_out=service[2]),
+        points=tuple(
+            MeasuredPoint(**each.point.model_dump(by_alias=False), predicted=each.predicted, held_out=each.held_out)
+            for each in found.residuals
+        ),
+    )

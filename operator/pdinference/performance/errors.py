@@ -1,0 +1,54 @@
+"""How far predictions were from measurements: the error band of every answer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from pdinference.performance.calibration import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Median relative errors of predictions.
+
+    Attributes:
+        ttft_p50: Of the median time to the first token.
+        ttft_p99: Of its 99th percentile.
+        tpot_p50: Of the median time per output token.
+        tpot_p99: Of its 99th percentile.
+        gap_p99: Of the 99th percentile of gaps between tokens.
+        whole_p50: Of the median time of a whole request.
+        rate: Of the rate at which an arrangement is full.
+    """
+
+    ttft_p50: float
+    ttft_p99: float
+    tpot_p50: float
+    tpot_p99: float
+    gap_p99: float
+    whole_p50: float
+    rate: float
+
+    def ttft(self, percentile: float) -> float:
+        """Of a percentile of the time to the first token."""
+        return self.ttft_p50 if percentile <= _TAIL else self.ttft_p99
+
+    def tpot(self, percentile: float) -> float:
+        """Of a percentile of the time per output token."""
+        return self.tpot_p50 if percentile <= _TAIL else self.tpot_p99
+
+
+_TAIL: Final = 75
+"""Percentile above which the error is that of the 99th."""
+_CALIBRATED: Final = Errors(0.10, 0.20, 0.05, 0.08, 0.25, 0.08, 0.10)
+_EXTRAPOLATED: Final = Errors(0.25, 0.35, 0.30, 0.30, 0.40, 0.30, 0.25)
+
+ERRORS: Final[Mapping[Source, Errors]] = MappingProxyType(
+    {
+        Source.MEASURED: _CALIBRATED,
+        Source.INTERPOLATED: _CALIBRATED,
+        Source.EXTRAPOLATED: _EXTRAPOLATED,
+    }
+)
+"""By the source of the calibration: of the product itself, or taken from another product or kind of model."""

@@ -1,0 +1,96 @@
+"""Times of steps that a vLLM was measured with (engine/scripts/calibrate.py), and what the model of a step says."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from pdinference.performance.step import StepModel
+
+_Tokens = Annotated[int, Field(ge=0, le=10_000_000)]
+_Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
+_Text = Annotated[str, Field(max_length=300)]
+
+
+class Strict(BaseModel):
+    """Part of a file. Unknown members are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class Point(Strict):
+    """One measured time.
+
+    Attributes:
+        kind: `prompt`: a prompt alone. `decode`: a step of running requests. `mixed`: a step with a prompt beside them,
+            and the one after it. `backlog`: a step full of prompts, beside one running request.
+        tokens: Length of each prompt.
+        running: Running requests.
+        context: Tokens of context of each of them.
+        seconds: The median.
+    """
+
+    kind: Literal["prompt", "decode", "mixed", "backlog"]
+    tokens: _Tokens
+    running: Annotated[int, Field(ge=0, le=100_000)]
+    context: _Tokens
+    seconds: _Seconds
+
+    def __str__(self) -> str:
+        prompt = f"prompt of {self.tokens} tokens" if self.tokens else ""
+        running = f"{self.running} running with {self.context} tokens" if self.running else ""
+        return f"{self.kind} ({', '.join(part for part in (prompt, running) if part)})"
+
+
+class Overhead(Strict):
+    """Seconds of a request beside the engine."""
+
+    tokens: _Tokens
+    seconds: Annotated[float, Field(ge=-3600, le=3600, allow_inf_nan=False)]
+
+
+class Measurement(Strict):
+    """The result of the measuring program.
+
+    Attributes:
+        about: What the command passed to the program.
+        config: The model's config.json.
+        vllm: Version of vLLM.
+        step_tokens: `max-num-batched-tokens`.
+        overheads: Seconds of requests beside the engine.
+        token_cpu: CPU seconds of the API server for a token; 0 if it was not measured.
+        notes: What was left out.
+    """
+
+    api_version: Literal["pdinference.io/measurement-v1"]
+    about: dict[str, Any] = {}
+    config: dict[str, Any] | None = None
+    vllm: _Text
+    date: _Text
+    step_tokens: Annotated[int, Field(ge=1, le=10_000_000)]
+    points: Annotated[tuple[Point, ...], Field(max_length=500)]
+    overheads: Annotated[tuple[Overhead, ...], Field(max_length=500)] = ()
+    token_cpu: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
+    notes: Annotated[tuple[_Text, ...], Field(max_length=100)] = ()
+
+
+def predicted(point: Point, model: StepModel, step_tokens: int) -> float:
+    """Seconds of a point by the model of a step."""
+    match point.kind:
+        case "prompt":
+            return model.prompt(point.tokens, step_tokens)
+        case "decode":
+            return model.decode_step(point.running, point.context)
+        case "mixed":
+            after = model.decode_step(point.running, point.context) + model.calibration.after_prefill
+            return _beside(point, model, point.tokens, 1) + after
+        case _:
+            tokens = step_tokens - point.running
+            return _beside(point, model, tokens, max(1, round(tokens / max(1, point.tokens))))
+
+
+def _beside(point: Point, model: StepModel, tokens: int, prompts: int) -> float:
+    """A step with prompts of the point's length beside its running requests."""
+    pairs = tokens * min(point.tokens, tokens) / 2
+    seconds = model.prefill(tokens, pairs, point.running, prompts)
+    return max(seconds + point.running * model.kv_seconds(point.context), model.calibration.shortest_step)

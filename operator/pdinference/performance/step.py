@@ -1,0 +1,143 @@
+"""The seconds of one step of an engine: a roofline with calibrated shares, and what kernels and requests add."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from pdinference.performance.calibration import Calibration
+from pdinference.performance.devices import Device
+from pdinference.performance.work import Work
+
+_LARGEST_GRAPH: Final = 512
+"""Tokens (`max_cudagraph_capture_size` in vllm/config/compilation.py)."""
+_LAUNCH_OF_EXPERTS: Final = 2.6
+"""How much longer a CPU takes to start the kernels of a layer with routed experts: 1.3 ms against 0.5 in a dense one
+(vLLM 0.26.0 on an H200, steps of 1,000 to 4,000 tokens of Qwen3-30B-A3B's and Llama-3.2-1B's shapes)."""
+
+
+@dataclass(frozen=True)
+class StepModel:
+    """How long a step takes on one rank; all ranks of an instance take the same.
+
+    Matrix products are bound by the larger of computing and reading weights; attention of prompts computes, attention
+    of running requests reads KV cache. Roofline: Williams et al., CACM 52(4), 2009.
+
+    Attributes:
+        work: Operations and bytes.
+        device: Peak rates.
+        calibration: Shares of them.
+    """
+
+    work: Work
+    device: Device
+    calibration: Calibration
+
+    @cached_property
+    def _peak(self) -> float:
+        return self.device.flops8 if self.work.low_precision else self.device.flops
+
+    @cached_property
+    def _weights_rate(self) -> float:
+        return self.device.bandwidth * self.calibration.weights
+
+    @cached_property
+    def _kv_rate(self) -> float:
+        share = self.calibration.kv8 if self.work.kv8 else self.calibration.kv
+        return self.device.bandwidth * share
+
+    @cached_property
+    def kv_token(self) -> float:
+        """Seconds that a running request adds to a step for each token of its context, in layers without a window."""
+        return self.work.kv_bytes / self._kv_rate
+
+    @cached_property
+    def window_token(self) -> float:
+        """The same in layers with a sliding window, for each token within it."""
+        return self.work.window_kv_bytes / self._kv_rate
+
+    @cached_property
+    def _each(self) -> float:
+        """Seconds of a step for each running request, whatever its length."""
+        return self.calibration.request + 2 * self.work.state_bytes / self._kv_rate
+
+    def _products(self, tokens: int, sampled: int, share: float) -> float:
+        """Seconds of all matrix products of a step, at a share of the peak."""
+        work = self.work
+        compute = (tokens * work.flops + sampled * work.head_flops) / (self._peak * share)
+        return max(compute, self._weight_bytes(tokens) / self._weights_rate)
+
+    def _weight_bytes(self, tokens: int) -> float:
+        """Bytes of weights that a step reads; of routed experts those that some token uses, if they are as likely."""
+        work = self.work
+        if not work.experts:
+            return work.dense_bytes
+        unused = (1 - work.experts_per_token / work.experts) ** tokens
+        return work.dense_bytes + work.expert_bytes * (1 - unused)
+
+    def _reduce(self, tokens: int) -> float:
+        """Seconds of sums over tensor-parallel ranks: a ring moves 2 (n - 1) / n of the bytes."""
+        work = self.work
+        if not work.reductions:
+            return 0.0
+        moved = 2 * (work.ranks - 1) / work.ranks * work.reduced_bytes * tokens
+        return work.reductions * self.calibration.reduction + moved / (self.device.links * self.calibration.links)
+
+    def decode(self, running: int) -> float:
+        """Seconds of a step with a token of each running request, without reading their KV cache."""
+        of = self.calibration
+        return (
+            of.step + self.work.layers * of.layer + running * self._each
+            + self._products(running, running, of.decode_compute) + self._reduce(running)
+        )  # fmt: skip
+
+    def prefill(self, tokens: int, pairs: float, running: int, finished: int) -> float:
+        """Seconds of a step with prompt tokens, without reading the KV cache of running requests.
+
+        Args:
+            tokens: Prompt tokens of the step.
+            pairs: Pairs of a prompt token and a token before it, of all prompts.
+            running: Requests that get a token besides.
+            finished: Prompts that end in the step.
+        """
+        of, work = self.calibration, self.work
+        every = tokens + running
+        attention = (pairs * work.pair_flops + self._window_pairs(tokens, pairs) * work.window_pair_flops) / (
+            self.device.flops * of.attention
+        )
+        seconds = (
+            of.step + work.layers * of.prefill_layer + running * self._each
+            + self._products(every, running + finished, of.compute) + attention + self._reduce(every)
+        )  # fmt: skip
+        return max(seconds, self._launch) if every > _LARGEST_GRAPH else seconds
+
+    @cached_property
+    def _launch(self) -> float:
+        return self.work.layers * self.calibration.launch * (_LAUNCH_OF_EXPERTS if self.work.experts else 1)
+
+    def _window_pairs(self, tokens: int, pairs: float) -> float:
+        return min(pairs, tokens * self.work.window) if self.work.window else 0.0
+
+    def decode_step(self, running: int, context: float) -> float:
+        """Seconds of a step without prompts, in which each running request has so many tokens of context."""
+        return max(self.decode(running) + running * self.kv_seconds(context), self.calibration.shortest_step)
+
+    def prompt(self, tokens: float, step_tokens: int) -> float:
+        """Seconds of a prompt alone, in as many steps as it needs.
+
+        Args:
+            tokens: Its length.
+            step_tokens: `max-num-batched-tokens`.
+        """
+        seconds, done = 0.0, 0.0
+        while done < tokens:
+            part = min(step_tokens, tokens - done)
+            last = int(done + part >= tokens)
+            step = self.prefill(round(part), part * (done + part / 2), 0, last)
+            seconds += max(step, self.calibration.shortest_step)
+            done += part
+        return seconds
+
+    def kv_seconds(self, context: float) -> float:
+        """Seconds of reading the KV cache of one running request."""
+        return context * self.kv_token + min(context, self.work.window or math.inf) * self.window_token

@@ -1,0 +1,410 @@
+"""One vLLM engine: continuous batching with chunked prefill, as its scheduler does it.
+
+Source: `schedule` in vllm/v1/core/sched/scheduler.py. Running requests get their token first, then prompts under way,
+then waiting ones in order, up to the tokens of a step. A waiting request that has no room in the KV cache holds up
+those behind it; if a running one has none, the last that came loses its blocks and computes them again.
+
+Steps without prompt tokens are not simulated one by one: between two events the time of n of them is a polynomial.
+"""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import NamedTuple
+
+from pdinference.performance.service import SERVICE
+from pdinference.performance.step import StepModel
+from pdinference.planning.memory.settings import Settings
+from pdinference.simulation.clock import Clock
+from pdinference.simulation.gaps import Gaps
+from pdinference.simulation.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an engine can hold.
+
+    Attributes:
+        step_tokens: `max-num-batched-tokens`.
+        requests: `max-num-seqs`.
+        kv_tokens: Tokens of its KV cache.
+        block: Tokens of a block.
+        token_out: Seconds of the API server for each token; a step is no shorter than that of all its tokens.
+        lookahead: Whether a step is scheduled while the one before runs, so that a new request misses one
+            (asynchronous scheduling, `step_with_batch_queue` in vllm/v1/engine/core.py).
+    """
+
+    step_tokens: int
+    requests: int
+    kv_tokens: int
+    block: int
+    token_out: float
+    lookahead: bool = True
+
+    @classmethod
+    def of(cls, settings: Settings, kv_tokens: int) -> "Limits":
+        """The limits of a vLLM with these settings.
+
+        Args:
+            settings: Its settings.
+            kv_tokens: Tokens of its KV cache.
+        """
+        return cls(
+            step_tokens=settings.max_num_batched_tokens,
+            requests=settings.max_num_seqs,
+            kv_tokens=kv_tokens,
+            block=settings.block_size,
+            token_out=SERVICE.token_out,
+        )
+
+
+class Progress(NamedTuple):
+    """Counters of an engine, as its metrics report them.
+
+    Attributes:
+        generated: Tokens.
+        decoded: Those of them that came after another token of the same request.
+        token_seconds: Sum of the gaps before them.
+        kv_used: KV tokens in use.
+    """
+
+    generated: int
+    decoded: int
+    token_seconds: float
+    kv_used: float
+
+
+class Engine:
+    """An engine, with all tensor-parallel ranks.
+
+    Attributes:
+        busy: Seconds of steps with prompt tokens.
+        stepping: Seconds of all steps.
+        generated: Tokens.
+        finished: Requests that have ended.
+        most_kv: Most KV tokens that were in use at the beginning of a step.
+        preemptions: How often a request lost its KV cache.
+    """
+
+    def __init__(self, clock: Clock, steps: StepModel, limits: Limits, gaps: Gaps) -> None:
+        self._clock, self._steps, self._limits, self._gaps = clock, steps, limits, gaps
+        self._waiting: deque[Job] = deque()
+        self._chunked: deque[Job] = deque()  # prompts that are partly computed
+        self._pulled: deque[Job] = deque()
+        self._fresh: list[Job] = []  # running requests that have had no token from this engine
+        self._running: list[tuple[float, int, Job]] = []
+        self._numbers = count()
+        self._rounds = 0.0
+        self._context = 0.0  # KV tokens of running requests, less rounds times their number
+        self._reserved = 0.0  # KV tokens of requests that compute their prompt or pull it, and of those that P keeps
+        self._stepping = False
+        self._run: tuple[float, float, float, int] | None = None  # start, seconds of the first step, growth, steps
+        self._plan = 0
+        self._before = -math.inf  # when the step before the next one began
+        self._after_prefill = 0.0  # seconds that the next step takes longer
+        self._base: dict[int, float] = {}  # seconds of a decode step by running requests, without KV cache
+        self.busy = 0.0
+        self.stepping = 0.0
+        self.generated = 0
+        self.finished = 0
+        self._decoded = 0
+        self._token_seconds = 0.0
+        self._pulling = 0
+        self.most_kv = 0.0
+        self.preemptions = 0
+
+    @property
+    def limits(self) -> Limits:
+        """What it can hold."""
+        return self._limits
+
+    @property
+    def running(self) -> int:
+        """Requests that get tokens."""
+        return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that nothing is computed for yet."""
+        return len(self._waiting)
+
+    @property
+    def in_steps(self) -> int:
+        """Requests that are part of steps, with those whose prompt is being computed."""
+        return len(self._running) + len(self._chunked)
+
+    @property
+    def pulling(self) -> int:
+        """Requests that have KV blocks and are not part of a step yet, because their KV cache is pulled."""
+        return self._pulling + len(self._pulled)
+
+    @property
+    def kv_used(self) -> float:
+        """KV tokens in use, with the unused part of each request's last block."""
+        running = len(self._running)
+        return self._context + running * (self._rounds + self._limits.block / 2) + self._reserved
+
+    def submit(self, job: Job) -> None:
+        """Take a request."""
+        job.came = self._clock.now
+        job.prefill = job.prompt
+        self._waiting.append(job)
+        self._wake()
+
+    def progress(self) -> Progress:
+        """The counters now, with the steps of a run under way that have ended."""
+        tokens, seconds, running = 0, 0.0, len(self._running)
+        if self._run is not None:
+            start, first, growth, steps = self._run
+            passed = min(steps, max(0, _steps_within(self._clock.now - start, first, growth) - 1))
+            tokens, seconds = passed * running, _seconds_of(passed, first, growth) * running
+        return Progress(
+            self.generated + tokens, self._decoded + tokens, self._token_seconds + seconds, self.kv_used + tokens
+        )
+
+    def release(self, tokens: float) -> None:
+        """Give back KV cache that was kept for somebody who has pulled it."""
+        self._reserved -= tokens
+        if self._waiting:
+            self._wake()
+
+    # Steps
+
+    def _wake(self) -> None:
+        """Something came: begin, or end the run of steps early enough to see it."""
+        if not self._stepping:
+            self._stepping = True
+            self._clock.at(self._clock.now, self._begin)
+        elif self._run is not None:
+            self._shorten()
+
+    def _shorten(self) -> None:
+        """End a run of decode steps where the next step can have the new request."""
+        assert self._run is not None  # noqa: S101 - for the type checker
+        start, first, growth, steps = self._run
+        passed = max(1, _steps_within(self._clock.now - start, first, growth) + int(self._limits.lookahead))
+        if passed < steps:
+            self._run = start, first, growth, passed
+            self._plan += 1
+            self._clock.at(start + _seconds_of(passed, first, growth), partial(self._end_run, self._plan))
+
+    def _begin(self) -> None:
+        """Schedule the next step."""
+        if self._waiting or self._pulled:
+            self._admit()
+        if self._chunked:
+            self._mixed(*self._chunks())
+        elif self._running:
+            self._decode()
+        else:
+            self._stepping = False
+            self._before = -math.inf
+
+    def _cut(self) -> float:
+        """Requests that came later are not part of the step that begins."""
+        if not self._limits.lookahead or self._before == -math.inf:
+            return math.inf
+        others = self._running or self._chunked or (self._waiting and self._waiting[0].came <= self._before)
+        return self._before if others else math.inf
+
+    def _admit(self) -> None:
+        limits, cut = self._limits, self._cut()
+        while self._pulled and self._pulled[0].came <= cut:
+            self._join(self._pulled.popleft())
+        used = self.kv_used
+        self.most_kv = max(self.most_kv, used)
+        present = len(self._running) + len(self._chunked)
+        budget = limits.step_tokens - len(self._running) - sum(job.prefill for job in self._chunked)
+        while self._waiting and self._waiting[0].came <= cut:
+            job = self._waiting[0]
+            need = job.context + job.prefill
+            alone = not present and not self._reserved
+            if used + need > limits.kv_tokens and not alone:
+                break
+            if job.pull is not None:
+                self._waiting.popleft()
+                self._reserved += need
+                used += need
+                self._pulling += 1
+                job.pull(partial(self._arrived, job))
+                continue
+            if budget <= 0 or present >= limits.requests:
+                break
+            self._waiting.popleft()
+            self._reserved += need
+            used += need
+            present += 1
+            budget -= job.prefill
+            job.scheduled = self._clock.now
+            self._chunked.append(job)
+
+    def _arrived(self, job: Job) -> None:
+        """Its KV cache was pulled."""
+        job.pull = None
+        self._pulling -= 1
+        job.came = self._clock.now
+        self._pulled.append(job)
+        self._wake()
+
+    def _chunks(self) -> tuple[list[Job], int, float]:
+        """Prompts of the step: those that end in it, tokens, and pairs of a token and one before it."""
+        left = max(0, self._limits.step_tokens - len(self._running))
+        tokens, pairs = 0, 0.0
+        ended: list[Job] = []
+        while self._chunked and left > 0:
+            job = self._chunked[0]
+            part = min(job.prefill, left)
+            pairs += part * (job.context + part / 2)
+            job.context += part
+            job.prefill -= part
+            tokens += part
+            left -= part
+            if job.prefill:
+                break
+            ended.append(self._chunked.popleft())
+        return ended, tokens, pairs
+
+    def _kv_seconds(self) -> float:
+        """Seconds of reading the KV cache of running requests."""
+        steps, rounds, running = self._steps, self._rounds, len(self._running)
+        seconds = (self._context + running * rounds) * steps.kv_token
+        if steps.window_token:
+            seconds += steps.window_token * sum(
+                min(job.context + rounds, steps.work.window) for _, _, job in self._running
+            )
+        return seconds
+
+    def _mixed(self, ended: list[Job], tokens: int, pairs: float) -> None:
+        running = len(self._running)
+        seconds = self._steps.prefill(tokens, pairs, running, len(ended)) + self._kv_seconds()
+        seconds = max(seconds, self._steps.calibration.shortest_step, running * self._limits.token_out)
+        self.busy += seconds
+        self.stepping += seconds
+        self._before = self._clock.now
+        self._clock.at(self._clock.now + seconds, partial(self._end_mixed, ended, seconds))
+
+    def _end_mixed(self, ended: list[Job], seconds: float) -> None:
+        self._gaps.add(seconds, len(self._running))
+        self._token_seconds += seconds * len(self._running)
+        self._after_prefill = self._steps.calibration.after_prefill if self._running else 0.0
+        self._round(1)
+        for job in ended:
+            self._token(job)
+            self._join(job)
+        self._begin()
+
+    def _decode(self) -> None:
+        """Run steps without prompts until a request ends, the cache is full, or something comes."""
+        running = len(self._running)
+        while running > 1 and self.kv_used + running > self._limits.kv_tokens:
+            self._preempt()
+            running = len(self._running)
+        steps = self._steps
+        least = max(steps.calibration.shortest_step, running * self._limits.token_out)
+        base = self._base.get(running)
+        if base is None:
+            base = self._base[running] = steps.decode(running)
+        first = base + self._kv_seconds()
+        growth = running * steps.kv_token
+        if first < least:
+            first, growth = least, 0.0
+        number = max(1, math.ceil(self._running[0][0] - self._rounds - 1e-9))
+        if self._fresh or self._after_prefill:
+            number = 1
+            first += len(self._fresh) * steps.calibration.join + self._after_prefill
+            self._after_prefill = 0.0
+        elif running > 1:
+            number = min(number, max(1, int((self._limits.kv_tokens - self.kv_used) / running)))
+        now = self._clock.now
+        self._run = now, first, growth, number
+        self._plan += 1
+        self._clock.at(now + _seconds_of(number, first, growth), partial(self._end_run, self._plan))
+        if self._pulled or (self._waiting and self._waiting[0].came > self._cut()):
+            self._shorten()
+
+    def _end_run(self, plan: int) -> None:
+        if plan != self._plan or self._run is None:
+            return
+        _, first, growth, number = self._run
+        self._run = None
+        seconds = _seconds_of(number, first, growth)
+        self.stepping += seconds
+        self._gaps.add(seconds / number, len(self._running) * number)
+        self._token_seconds += seconds * len(self._running)
+        self._before = self._clock.now - (first + growth * (number - 1))
+        self._round(number)
+        self._begin()
+
+    def _round(self, number: int) -> None:
+        """Each running request has got so many tokens; some have ended."""
+        running = self._running
+        self.generated += number * len(running)
+        self._decoded += number * len(running)
+        self._rounds += number
+        now, ends = self._clock.now, self._rounds + 1e-6
+        for job in self._fresh:
+            job.started = True
+            job.first(now)
+        self._fresh.clear()
+        while running and running[0][0] <= ends:
+            _, _, job = heappop(running)
+            self._context -= job.context
+            self.finished += 1
+            job.done(now)
+
+    def _token(self, job: Job) -> None:
+        """The prompt has given its first token."""
+        self.generated += 1
+        job.left -= 1
+        if not job.started:
+            job.started = True
+            job.first(self._clock.now)
+
+    def _join(self, job: Job) -> None:
+        """Begin to decode, or end."""
+        if job.left <= 0:
+            if not job.kept:
+                self._reserved -= job.context
+            self.finished += 1
+            job.done(self._clock.now)
+            return
+        if not job.started:
+            self._fresh.append(job)
+        self._reserved -= job.context + job.prefill
+        job.context += job.prefill
+        job.prefill = 0
+        job.context -= round(self._rounds)
+        self._context += job.context
+        heappush(self._running, (self._rounds + job.left, next(self._numbers), job))
+
+    def _preempt(self) -> None:
+        """The request that came last gives its room back, and is computed again when there is some."""
+        last = max(self._running, key=lambda entry: entry[1])
+        self._running.remove(last)
+        heapify(self._running)
+        ends, _, job = last
+        if job in self._fresh:
+            self._fresh.remove(job)
+        self._context -= job.context
+        job.prefill = round(job.context + self._rounds)
+        job.context = 0
+        job.left = max(1, round(ends - self._rounds))
+        job.came = -math.inf
+        self.preemptions += 1
+        self._waiting.appendleft(job)
+
+
+def _seconds_of(steps: int, first: float, growth: float) -> float:
+    """Seconds of so many steps, each of which takes `growth` longer than the one before."""
+    return steps * first + growth * steps * (steps - 1) / 2
+
+
+def _steps_within(seconds: float, first: float, growth: float) -> int:
+    """The least number of steps that take at least so long."""
+    if growth <= 0:
+        return math.ceil(seconds / first - 1e-9)
+    half = first - growth / 2
+    return math.ceil((math.sqrt(half * half + 2 * growth * seconds) - half) / growth - 1e-9)

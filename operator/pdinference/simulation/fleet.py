@@ -1,0 +1,244 @@
+"""The way of a request: client, router, P, the link, D."""
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.router.choice import Choose, policies
+from pdinference.simulation.arrangement import Arrangement, Split
+from pdinference.simulation.arrivals import Arrival
+from pdinference.simulation.clock import Clock
+from pdinference.simulation.gaps import Gaps
+from pdinference.simulation.job import Job
+from pdinference.simulation.link import Link
+from pdinference.simulation.pods import Asked, Sent, SimulatedPod, asked, pod_of
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """A client's request.
+
+    Attributes:
+        first_at: When its first token came.
+        done_at: When its last one came; 0 before.
+        prefilled_at: When P had computed its prompt.
+        pulled_at: When D had its KV cache.
+    """
+
+    arrival: Arrival
+    first_at: float = 0.0
+    done_at: float = 0.0
+    prefilled_at: float = 0.0
+    pulled_at: float = 0.0
+
+
+class Fleet:
+    """All pods of an arrangement.
+
+    Attributes:
+        requests: All requests that have come.
+        parameter: All pods that P ever had; none in the mode Aggregated.
+        decode: All pods that D ever had.
+        links: The ways of the KV cache.
+        gaps: Gaps between the tokens of D.
+    """
+
+    def __init__(self, clock: Clock, arrangement: Arrangement) -> None:
+        self._clock, self._of = clock, arrangement
+        split = arrangement.split
+        self.requests: list[Request] = []
+        self._chance = random.Random(0)  # noqa: S311 - nothing secret
+        self.gaps, self._ignored = Gaps(), Gaps()
+        self._choose: dict[Role, Choose] = dict(policies(arrangement.policy, whole=split is None))
+        self.parameter: list[SimulatedPod] = []
+        self.decode: list[SimulatedPod] = []
+        self._serving: dict[Role, list[SimulatedPod]] = {role: [] for role in ENGINE_ROLES}
+        self._waiting: dict[Role, list[Callable[[], None]]] = {role: [] for role in ENGINE_ROLES}
+        self._by_known: dict[object, SimulatedPod] = {}
+        self.links: list[Link] = []
+        self._link: dict[SimulatedPod, Link] = {}
+        self._of_group: dict[str, Link] = {}
+        groups = split.groups if split else 0
+        for role, number in ((Role.PARAMETER, split.engines if split else 0), (Role.DECODE, arrangement.engines)):
+            for index in range(number):
+                self._add(role, clock.now, str(index % groups) if groups else "")
+
+    # Pods
+
+    def every(self, role: Role) -> Sequence[SimulatedPod]:
+        """All pods that a role ever had."""
+        return self.parameter if role is Role.PARAMETER else self.decode
+
+    def serving(self, role: Role) -> Sequence[SimulatedPod]:
+        """The pods of a role that get requests."""
+        return self._serving[role]
+
+    def add(self, role: Role, ready_at: float) -> None:
+        """Create a pod, which gets requests from a time on.
+
+        Raises:
+            ValueError: The pods are in groups, which do not change.
+        """
+        self._without_groups()
+        self._add(role, ready_at, "")
+
+    def drain(self, pod: SimulatedPod) -> None:
+        """Give a pod no more requests. It ends when it has none.
+
+        Raises:
+            ValueError: The pods are in groups, which do not change.
+        """
+        self._without_groups()
+        pod.draining = True
+        serving = self._serving[pod.known.observed.role]
+        if pod in serving:
+            serving.remove(pod)
+        pod.leave_when_empty(self._clock.now)
+
+    def _without_groups(self) -> None:
+        if self._of.split is not None and self._of.split.groups:
+            raise ValueError("pods of groups (the path HostLocal) do not come and go in the simulation")
+
+    def _add(self, role: Role, ready_at: float, group: str) -> None:
+        split, pods = self._of.split, self.parameter if role is Role.PARAMETER else self.decode
+        kind, gaps = self._of.kind, self.gaps
+        if role is Role.PARAMETER and split is not None:
+            kind, gaps = split.kind, self._ignored
+        pod = pod_of(self._clock, kind, role, len(pods), gaps=gaps, group=group)
+        pods.append(pod)
+        self._by_known[pod.known] = pod
+        if split is not None:
+            self._connect(pod, split)
+        if ready_at <= self._clock.now:
+            self._begin_to_serve(pod)
+        else:
+            self._clock.at(ready_at, partial(self._begin_to_serve, pod))
+
+    def _begin_to_serve(self, pod: SimulatedPod) -> None:
+        """A pod is ready. Requests that wait for its role go on."""
+        role = pod.known.observed.role
+        if not pod.draining:
+            self._serving[role].append(pod)
+            waiting, self._waiting[role] = self._waiting[role], []
+            for go_on in waiting:
+                go_on()
+
+    def _connect(self, pod: SimulatedPod, split: Split) -> None:
+        """One link for each group, or for each pod of the role that has fewer of them at the beginning."""
+        role, group = pod.known.observed.role, pod.known.observed.group
+        fewer = Role.PARAMETER if split.engines <= self._of.engines else Role.DECODE
+        link = self._of_group.get(group) if group else None
+        if link is None and (group or role is fewer):
+            link = Link(self._clock, split.way)
+            self.links.append(link)
+        if link is not None:
+            self._link[pod] = link
+        if group and link is not None:
+            self._of_group[group] = link
+
+    # Requests
+
+    def load(self, arrivals: Iterable[Arrival]) -> None:
+        """Let requests come, in their order."""
+        self._coming = iter(arrivals)
+        self._next()
+
+    def _next(self) -> None:
+        arrival = next(self._coming, None)
+        if arrival is not None:
+            self._clock.at(max(arrival.at, self._clock.now), partial(self._came, arrival))
+
+    def _came(self, arrival: Arrival) -> None:
+        self.submit(arrival)
+        self._next()
+
+    def submit(self, arrival: Arrival) -> None:
+        """A client's request."""
+        request = Request(arrival)
+        self.requests.append(request)
+        call = asked(len(self.requests), arrival)
+        if self._of.split is None:
+            self._when_ready(Role.DECODE, partial(self._send_whole, request, call))
+        else:
+            self._when_ready(Role.PARAMETER, partial(self._send_to_p, request, call, self._of.split))
+
+    def _when_ready(self, role: Role, go_on: Callable[[], None]) -> None:
+        """The router lets a request wait while a role has no pod that is ready."""
+        if self._serving[role]:
+            go_on()
+        else:
+            self._waiting[role].append(go_on)
+
+    def _chosen(self, role: Role, pods: Sequence[SimulatedPod], call: Asked) -> SimulatedPod:
+        return self._by_known[self._choose[role]([pod.known for pod in pods], call)]
+
+    def _read(self, pod: SimulatedPod, tokens: int, seconds: float, then: Callable[[], None]) -> None:
+        """The API server of a pod reads one request after the other."""
+        begins = max(self._clock.now, pod.api_free_at)
+        pod.api_free_at = begins + tokens * self._of.service.prompt_token
+        service = self._of.service
+        hiccup = self._chance.expovariate(1 / service.hiccup) if self._chance.random() < service.hiccup_share else 0.0
+        self._clock.at(pod.api_free_at + seconds + hiccup, then)
+
+    def _send_whole(self, request: Request, call: Asked) -> None:
+        arrival = request.arrival
+        pod = self._chosen(Role.DECODE, self._serving[Role.DECODE], call)
+        sent = pod.begin(arrival.prompt)
+        cached = pod.cached(arrival)
+        done = partial(_done, request, pod, sent)
+        job = Job(arrival.prompt - cached, cached, arrival.answer, partial(_first, request), done)
+        self._read(pod, arrival.prompt, self._of.service.request, partial(pod.engine.submit, job))
+
+    def _send_to_p(self, request: Request, call: Asked, split: Split) -> None:
+        arrival = request.arrival
+        pod = self._chosen(Role.PARAMETER, self._serving[Role.PARAMETER], call)
+        sent = pod.begin(arrival.prompt)
+        cached = pod.cached(arrival)
+
+        def prefilled(at: float) -> None:
+            pod.kept += 1
+            pod.prefill_seconds += at - job.scheduled
+            pod.end(sent, arrival.prompt, 1, at)
+            request.prefilled_at = at
+            self._when_ready(Role.DECODE, partial(self._hand_over, request, call, pod, split))
+
+        job = Job(arrival.prompt - cached, cached, 1, _nothing, prefilled, kept=True)
+        self._read(pod, arrival.prompt, self._of.service.request, partial(pod.engine.submit, job))
+
+    def _hand_over(self, request: Request, call: Asked, parameter: SimulatedPod, split: Split) -> None:
+        arrival = request.arrival
+        group = parameter.known.observed.group
+        serving = self._serving[Role.DECODE]
+        near = [pod for pod in serving if pod.known.observed.group == group] if split.groups else serving
+        pod = self._chosen(Role.DECODE, near, call)
+        sent = pod.begin(arrival.prompt)
+        link = self._link.get(parameter) or self._link[pod]
+
+        def pull(then: Callable[[], None]) -> None:
+            link.move(arrival.prompt * split.token_bytes, partial(pulled, then))
+
+        def pulled(then: Callable[[], None]) -> None:
+            request.pulled_at = self._clock.now
+            parameter.engine.release(arrival.prompt)
+            parameter.kept -= 1
+            parameter.leave_when_empty(self._clock.now)
+            then()
+
+        done = partial(_done, request, pod, sent)
+        job = Job(1, arrival.prompt - 1, arrival.answer, partial(_first, request), done, pull)
+        self._read(pod, arrival.prompt, self._of.service.hand_over, partial(pod.engine.submit, job))
+
+
+def _first(request: Request, at: float) -> None:
+    request.first_at = at
+
+
+def _done(request: Request, pod: SimulatedPod, sent: Sent, at: float) -> None:
+    pod.end(sent, request.arrival.prompt, request.arrival.answer, at)
+    request.done_at = at
+
+
+def _nothing(_at: float) -> None:
+    """P's first token is D's to send."""

@@ -1,0 +1,59 @@
+"""What a simulated load gave."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pdinference.simulation.fleet import Request
+from pdinference.simulation.gaps import Gaps
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Percentiles of the requests that have ended, in seconds."""
+
+    of: tuple[float, ...]
+
+    def at(self, percentile: float) -> float:
+        """The value at a percentile, of 0 to 100; not a number without values."""
+        if not self.of:
+            return math.nan
+        place = (len(self.of) - 1) * percentile / 100
+        low = math.floor(place)
+        high = min(low + 1, len(self.of) - 1)
+        return self.of[low] + (self.of[high] - self.of[low]) * (place - low)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a load gave.
+
+    Attributes:
+        ttft: Times to the first token.
+        tpot: Times per output token after the first, of requests with at least two.
+        whole: Times of whole requests.
+        gaps: Gaps between tokens.
+    """
+
+    ttft: Times
+    tpot: Times
+    whole: Times
+    gaps: Gaps
+
+
+def outcome_of(requests: Sequence[Request], gaps: Gaps) -> Outcome:
+    """Judge requests."""
+    ended = [request for request in requests if request.done_at]
+
+    def times(value: Callable[[Request], float], of: Sequence[Request]) -> Times:
+        return Times(tuple(sorted(map(value, of))))
+
+    return Outcome(
+        ttft=times(lambda one: one.first_at - one.arrival.at, ended),
+        tpot=times(
+            lambda one: (one.done_at - one.first_at) / (one.arrival.answer - 1),
+            [one for one in ended if one.arrival.answer > 1],
+        ),
+        whole=times(lambda one: one.done_at - one.arrival.at, ended),
+        gaps=gaps,
+    )

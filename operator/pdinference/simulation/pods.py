@@ -1,0 +1,115 @@
+"""The pods of a simulated fleet, as the router knows them, so that its own policies choose among them."""
+
+from dataclasses import dataclass
+from itertools import count
+
+from pdinference.api.names import Role
+from pdinference.router.calls import Call
+from pdinference.router.pods import Observed, Pod
+from pdinference.simulation.arrangement import EngineKind
+from pdinference.simulation.arrivals import Arrival
+from pdinference.simulation.clock import Clock
+from pdinference.simulation.engine import Engine
+from pdinference.simulation.gaps import Gaps
+from pdinference.simulation.prefix_cache import PrefixCache
+
+_SESSIONS = 200
+_TURNS = count(1)
+
+
+class Asked(Call):
+    """A request as the policies see it: its length, its beginning, its session."""
+
+    __slots__ = ("length",)
+    length: int
+
+    @property
+    def tokens(self) -> int:
+        """Prompt tokens."""
+        return self.length
+
+
+def asked(number: int, arrival: Arrival) -> Asked:
+    """A request with the beginning of its trace, or one of its own."""
+    body = b"%d" % (arrival.prefix[0] if arrival.prefix else -number)
+    call = Asked("/v1/completions", body, session=str(number % _SESSIONS))
+    object.__setattr__(call, "length", arrival.prompt)
+    return call
+
+
+class Sent:
+    """A request that counts as load of a pod. The policies read nothing of it."""
+
+    __slots__ = ()
+    began_at = 0.0
+    stream = True
+    waits_for_kv_cache = False
+
+    def abort(self, reason: str) -> None:
+        """Never called: no simulated pod fails."""
+
+
+@dataclass(eq=False, slots=True)
+class SimulatedPod:
+    """A pod with one engine.
+
+    Attributes:
+        known: What the router knows of it.
+        engine: Its engine.
+        cache: Its prefix cache; None without.
+        created_at: When it was created.
+        api_free_at: When its API server has read all requests that have come.
+        draining: Whether it gets no more requests, and ends when it has none.
+        gone_at: When it ended; None before.
+        kept: Prompts whose KV cache it keeps until D has pulled it.
+        prompt_tokens: Prompt tokens of the requests that it has finished.
+        answer_tokens: Their generated tokens.
+        prefill_seconds: Seconds from the first step of a prompt to its end, of P's requests.
+    """
+
+    known: Pod
+    engine: Engine
+    cache: PrefixCache | None
+    created_at: float = 0.0
+    api_free_at: float = 0.0
+    draining: bool = False
+    gone_at: float | None = None
+    kept: int = 0
+    prompt_tokens: int = 0
+    answer_tokens: int = 0
+    prefill_seconds: float = 0.0
+
+    def begin(self, tokens: int) -> Sent:
+        """Count a request as its load, as `Pod.sending` does."""
+        sent = Sent()
+        self.known.under_way.add(sent)
+        self.known.turn = next(_TURNS)
+        self.known.tokens += tokens
+        return sent
+
+    def end(self, sent: Sent, tokens: int, answer: int, at: float) -> None:
+        """It has left, with its answer."""
+        self.known.under_way.discard(sent)
+        self.known.tokens -= tokens
+        self.prompt_tokens += tokens
+        self.answer_tokens += answer
+        self.leave_when_empty(at)
+
+    def leave_when_empty(self, at: float) -> None:
+        """End, if it is draining and has neither requests nor KV cache that D has to pull."""
+        if self.draining and self.gone_at is None and not self.known.under_way and not self.kept:
+            self.gone_at = at
+
+    def cached(self, arrival: Arrival) -> int:
+        """Prompt tokens that need not be computed. vLLM computes the last one in any case."""
+        if self.cache is None or not arrival.prefix:
+            return 0
+        return min(self.cache.hit(arrival.prefix), arrival.prompt - 1)
+
+
+def pod_of(clock: Clock, kind: EngineKind, role: Role, number: int, *, gaps: Gaps, group: str = "") -> SimulatedPod:
+    """A pod without requests."""
+    name = f"{role}-{number}"
+    known = Pod(Observed(name, name, role, name, ready=True, group=group))
+    cache = PrefixCache(kind.limits.kv_tokens) if kind.prefix_caching else None
+    return SimulatedPod(known, Engine(clock, kind.steps, kind.limits, gaps), cache, created_at=clock.now)

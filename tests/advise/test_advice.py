@@ -1,0 +1,117 @@
+"""Whole advices on small questions."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from pdinference.advise.advice import Advice, Question, advise, fitting
+from pdinference.advise.as_json import as_json
+from pdinference.advise.problem import AdviceError
+from pdinference.advise.trial import Task, run_trial
+from pdinference.advise.verdict import Answer
+from pdinference.checks import examine
+from pdinference.manifests import RenderSettings
+from pdinference.performance.calibration import Source
+from pdinference.performance.errors import ERRORS
+from tests.advise.questions import QUICK, llama, question
+from tests.simulation.llama import TOGETHER
+
+
+def answer(asked: Question) -> Advice:
+    return advise(asked, lambda tasks: [run_trial(task, asked.peak, asked.objectives) for task in tasks], QUICK)
+
+
+def test_a_small_load_needs_no_split() -> None:
+    advice = answer(question(ttft="500ms", itl="30ms"))
+    assert advice.verdict.answer is Answer.TOGETHER
+    assert advice.shown.candidate.layout.title == "unsplit: 1 x TP 1"
+    assert any(one.candidate.layout.split for one in advice.results)
+
+
+def test_a_tight_objective_for_tokens_beside_long_prompts_needs_a_split() -> None:
+    advice = answer(question(prompt="8000", answer="150", rate=3, ttft="3s", itl="8ms"))
+    assert advice.verdict.answer is Answer.SPLIT
+    assert advice.shown.candidate.layout.host_local
+
+
+def test_tcp_that_cannot_carry_the_load_is_shown_with_its_limit() -> None:
+    asked = question(prompt="8000", answer="150", rate=4)
+    rows = {row["name"]: row for row in as_json(answer(asked))["arrangements"]}
+    tcp = rows["split: 1 P TP 1 + 1 D TP 1, TCP"]
+    assert (tcp["limit"], tcp["certainty"]) == ("transfer", "no")
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    asked = question(ttft="500ms", itl="30ms")
+    assert as_json(answer(asked)) == as_json(answer(asked))
+
+
+def test_the_json_has_a_source_for_each_prediction_and_a_valid_resource() -> None:
+    found = json.loads(json.dumps(as_json(answer(question(("2xH100",), prices=("H100=2.5",)))), allow_nan=False))
+    assert set(found) == {"verdict", "why", "objectives", "load", "gpus", "arrangements", "notes", "resource"}
+    for row in found["arrangements"]:
+        for number in ("ttft", "itl", "gap", "whole", "attainment", "bearsTimesTheLoad"):
+            assert row[number]["source"] == "extrapolated"
+        assert row["costPerHour"] == 2.5 * row["gpus"]
+    assert examine(found["resource"], RenderSettings()).problems == ()
+
+
+def test_the_replicas_range_from_the_mean_load_to_the_gpus() -> None:
+    asked = question(("4xH200",), ttft="500ms", itl="30ms")
+    slow = replace(asked, load=replace(asked.load, seconds=10 * asked.load.seconds))
+    role = answer(slow).document()["spec"]["decode"]
+    assert role["autoscaling"] == {"minReplicas": 1, "maxReplicas": 4}
+
+
+def test_a_model_that_fits_nowhere_is_refused_with_what_it_needs() -> None:
+    document = llama()
+    document["spec"]["model"]["architecture"]["config"] |= {
+        "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64, "intermediate_size": 28672,
+    }  # fmt: skip
+    with pytest.raises(
+        AdviceError, match=r"fits none of the GPUs: TP 1 on NVIDIA-H100-80GB-HBM3 needs 14\d GiB of a GPU"
+    ):
+        answer(question(("1xH100",), document=document))
+
+
+def test_a_model_whose_kv_cache_is_not_known_is_refused_with_the_reason() -> None:
+    document = llama()
+    document["spec"]["model"]["architecture"]["config"] = {
+        **document["spec"]["model"]["architecture"]["config"], "model_type": "rwkv9",
+    }  # fmt: skip
+    with pytest.raises(AdviceError, match="is not known"):
+        answer(question(document=document))
+
+
+def test_a_connector_without_nvlink_is_compared_over_the_network_only() -> None:
+    document = llama()
+    document["spec"]["transfer"] = {"connector": "Mooncake", "path": "Network", "mooncake": {"protocol": "tcp"}}
+    advice = answer(question(document=document))
+    assert not any(one.candidate.layout.host_local for one in advice.results)
+    assert "Mooncake does not use NVLink, so the path HostLocal is not compared." in advice.notes
+
+
+def test_requests_that_the_model_does_not_take_are_left_out() -> None:
+    asked = fitting(question(prompt="10000..20000"))
+    assert 0 < len(asked.peak.arrivals) < len(question(prompt="10000..20000").peak.arrivals)
+    assert "longer than 16,384 tokens" in asked.load.notes[-1]
+    assert asked.load.rate == asked.peak.rate
+    with pytest.raises(AdviceError, match="No request fits 16,384 tokens"):
+        fitting(question(prompt="20000"))
+
+
+def test_a_load_of_months_may_be_simulated_slower() -> None:
+    asked = question(rate=1)
+    load = replace(asked.peak, arrivals=asked.peak.arrivals[:20], seconds=300 * 86_400.0)
+    trial = run_trial(Task(TOGETHER, load.seconds, 0.1, ERRORS[Source.MEASURED]), load, asked.objectives)
+    assert trial.tokens == pytest.approx(20 * 100 / load.seconds / 10)
+
+
+@pytest.mark.parametrize("finalists", [1, 2])
+def test_each_way_that_carries_the_load_is_shown(finalists: int) -> None:
+    asked = question(transports=("nvlink", "tcp", "rdma=40GB/s"), ttft="500ms", itl="30ms")
+    effort = replace(QUICK, finalists=finalists)
+    advice = advise(asked, lambda tasks: [run_trial(task, asked.peak, asked.objectives) for task in tasks], effort)
+    ways = {one.candidate.layout.transport for one in advice.results}
+    assert {way.name for way in ways if way is not None} == {"nvlink", "tcp", "rdma"}

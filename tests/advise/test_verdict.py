@@ -1,0 +1,129 @@
+"""The verdict of made-up results."""
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from pdinference.advise.engines import Engines
+from pdinference.advise.estimate import estimate
+from pdinference.advise.layouts import Group, Layout
+from pdinference.advise.objectives import Objective, Objectives
+from pdinference.advise.search import Candidate, Result
+from pdinference.advise.trial import Keeps, Trial
+from pdinference.advise.verdict import Answer, Limit, judge, limit_of, ranked
+from pdinference.advise.ways import parse_transports
+from pdinference.simulation.run import Use
+from tests.advise.questions import question
+
+ASKED: Final = question(ttft="500ms", itl="20ms")
+GIVEN: Final = Objectives(99, Objective(0.5, 0.02))
+NONE: Final = Objectives(99, Objective())
+IDLE: Final = Use(0.3, 0.9, 0.1, 0.0, 0.1, 0.0)
+FINE: Final = Trial(1.0, (0.05, 0.1), (0.006, 0.01), 0.02, (1.0, 1.5), 1.0, 0, 0, Keeps.YES, IDLE, 100.0)
+
+
+def result(
+    engines: int, trial: Trial = FINE, *, split: bool, bears: float = 2.0, broken: Trial | None = None
+) -> Result:
+    group = Group("NVIDIA-H200", 1, 1)
+    whole = Layout(replace(group, number=engines))
+    layout = Layout(replace(group, number=engines - 1), group, parse_transports(())[0]) if split else whole
+    built = Engines(ASKED.document, ASKED.inputs, 1000).build(layout)
+    candidate = Candidate(built, estimate(built, ASKED.demand, GIVEN), float(engines))
+    return Result(candidate, trial, bears, broken)
+
+
+def missing(keeps: Keeps = Keeps.NO) -> Trial:
+    return replace(FINE, ttft=(0.4, 0.9), attainment=0.8, ttft_missed=0.2, keeps=keeps)
+
+
+def test_the_cheaper_mode_wins() -> None:
+    verdict = judge([result(3, split=True), result(2, split=False)], GIVEN)
+    assert verdict.answer is Answer.TOGETHER
+    assert verdict.why == "It keeps the objectives with 2 GPUs; split needs 3 GPUs."
+    assert verdict.best is not None
+    assert not verdict.best.candidate.layout.split
+
+
+def test_the_mode_that_alone_keeps_the_objectives_wins() -> None:
+    verdict = judge([result(2, split=True), result(2, missing(), split=False)], GIVEN)
+    assert verdict.answer is Answer.SPLIT
+    assert "TTFT p99 900 ms" in verdict.why
+
+
+@pytest.mark.parametrize("rival", [missing(Keeps.PERHAPS), replace(FINE, keeps=Keeps.PROBABLY)])
+def test_a_rival_within_the_error_band_is_too_close(rival: Trial) -> None:
+    verdict = judge([result(2, split=True, bears=1.05), result(2, rival, split=False, bears=1.0)], GIVEN)
+    assert verdict.answer is Answer.CLOSE
+    assert verdict.best is not None
+    assert verdict.best.candidate.layout.split
+
+
+def test_a_cheaper_one_that_may_miss_is_too_close() -> None:
+    sure, unsure = result(3, split=True), result(2, replace(FINE, keeps=Keeps.PROBABLY), split=False)
+    assert judge([sure, unsure], GIVEN).answer is Answer.CLOSE
+
+
+def test_a_mode_that_is_better_with_and_without_the_error_wins() -> None:
+    unsure, sure = result(1, replace(FINE, keeps=Keeps.PROBABLY), split=False), result(2, split=False, bears=2.1)
+    verdict = judge([unsure, sure, result(2, split=True, bears=1.2)], GIVEN)
+    assert verdict.answer is Answer.TOGETHER
+    assert verdict.best is unsure
+    assert verdict.why.endswith("within the error band of the prediction; unsplit: 2 x TP 1 keeps them for certain.")
+
+
+def test_at_one_price_the_load_that_is_borne_decides() -> None:
+    more, less = result(2, split=False, bears=3.0), result(2, split=True, bears=2.0)
+    verdict = judge([less, more], GIVEN)
+    assert verdict.answer is Answer.TOGETHER
+    assert "bears 3.00 times this load" in verdict.why
+    assert judge([less, replace(more, bears=2.1)], GIVEN).answer is Answer.CLOSE
+
+
+def test_neither_names_the_nearest() -> None:
+    verdict = judge([result(2, missing(), split=True, bears=0.9), result(2, missing(), split=False, bears=0.7)], GIVEN)
+    assert (verdict.answer, verdict.best) == (Answer.NEITHER, None)
+    assert "split: 1 P TP 1 + 1 D TP 1, NVLink, bears 0.90 times" in verdict.why
+
+
+def test_without_objectives_whole_requests_decide() -> None:
+    fast, slow = result(2, split=True), result(2, replace(FINE, whole=(1.3, 2.0)), split=False)
+    assert judge([fast, slow], NONE).answer is Answer.SPLIT
+    near = replace(slow, trial=replace(FINE, whole=(1.05, 2.0)))
+    assert judge([fast, near], NONE).answer is Answer.CLOSE
+
+
+def test_without_objectives_one_that_does_not_carry_the_load_loses() -> None:
+    full = result(2, replace(missing(), whole=(0.5, 0.6)), split=True, bears=0.5)
+    assert judge([full, result(2, split=False)], NONE).answer is Answer.TOGETHER
+
+
+def test_the_cheapest_that_keeps_the_objectives_is_first() -> None:
+    results = [result(1, missing(), split=False), result(3, split=False), result(2, split=True)]
+    assert [one.candidate.cost for one in ranked(results, GIVEN)] == [2, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("use", "limit"),
+    [
+        (replace(IDLE, prefill=0.9), Limit.PREFILL),
+        (replace(IDLE, transfer=0.95), Limit.TRANSFER),
+        (replace(IDLE, api_server=0.95), Limit.API),
+        (replace(IDLE, preemptions=0.1), Limit.KV),
+    ],
+)
+def test_what_is_full_limits_the_first_token(use: Use, limit: Limit) -> None:
+    broken = replace(missing(), use=use)
+    assert limit_of(result(2, split=True, broken=broken)) is limit
+
+
+def test_a_slow_token_is_decode_or_the_prompts_between_tokens() -> None:
+    slow = replace(FINE, itl=(0.02, 0.03), itl_missed=0.5, keeps=Keeps.NO)
+    assert limit_of(result(2, split=True, broken=slow)) is Limit.DECODE
+    assert limit_of(result(2, split=False, broken=replace(slow, gap=0.03))) is Limit.DECODE
+    assert limit_of(result(2, split=False, broken=replace(slow, gap=0.2))) is Limit.PREFILL
+
+
+def test_nothing_limits_what_bears_every_load_that_was_tried() -> None:
+    assert limit_of(result(2, split=True)) is Limit.NONE

@@ -1,0 +1,107 @@
+"""Requests through a whole fleet, and against what was measured."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.advise.measured import LOADS, Load
+from benchmarks.advise.predicted import predicted
+from pdinference.performance.transfer import TCP, Way
+from pdinference.simulation.arrangement import Arrangement
+from pdinference.simulation.arrivals import PREFIX_BLOCK, Arrival
+from pdinference.simulation.clock import Clock
+from pdinference.simulation.fleet import Fleet
+from pdinference.simulation.link import Link
+from pdinference.simulation.prefix_cache import PrefixCache
+from pdinference.simulation.run import simulate
+from tests.simulation.llama import SPLIT, TOGETHER
+
+ARRIVALS = st.lists(st.tuples(st.floats(0, 3), st.integers(1, 9000), st.integers(1, 60)), min_size=1, max_size=30).map(
+    lambda found: [Arrival(at, prompt, answer) for at, prompt, answer in sorted(found)]
+)
+
+
+def _split(parameter: int, decode: int, groups: int = 0) -> Arrangement:
+    assert SPLIT.split is not None
+    return replace(SPLIT, engines=decode, split=replace(SPLIT.split, engines=parameter, groups=groups))
+
+
+@given(ARRIVALS, st.sampled_from([_split(1, 1), _split(2, 3), _split(2, 4, groups=2), TOGETHER]))
+def test_no_request_is_lost_and_all_room_is_given_back(arrivals: list[Arrival], arrangement: Arrangement) -> None:
+    clock = Clock()
+    fleet = Fleet(clock, arrangement)
+    fleet.load(arrivals)
+    clock.run()
+    assert [request.arrival for request in fleet.requests] == arrivals
+    assert all(request.arrival.at < request.first_at <= request.done_at for request in fleet.requests)
+    for pod in (*fleet.parameter, *fleet.decode):
+        assert pod.engine.kv_used == pytest.approx(0, abs=1e-3)
+        assert (pod.known.tokens, pod.known.requests) == (0, 0)
+    if arrangement.split:
+        moved = sum(link.moved for link in fleet.links)
+        assert moved == sum(one.prompt for one in arrivals) * arrangement.split.token_bytes
+
+
+@given(ARRIVALS)
+def test_the_same_load_gives_the_same_times(arrivals: list[Arrival]) -> None:
+    first, second = (simulate(_split(1, 2), arrivals, until=4).outcome for _ in range(2))
+    assert first.ttft == second.ttft
+    assert first.tpot == second.tpot
+
+
+def test_engines_of_a_group_serve_each_other_alone() -> None:
+    clock = Clock()
+    fleet = Fleet(clock, _split(2, 2, groups=2))
+    fleet.load([Arrival(0.01 * n, 1000, 10) for n in range(20)])
+    clock.run()
+    prompts = [pod.engine.finished for pod in fleet.parameter]
+    assert prompts == [pod.engine.finished for pod in fleet.decode]
+    assert sum(prompts) == 20
+
+
+def test_transfers_use_a_link_in_order() -> None:
+    clock, ends = Clock(), list[float]()
+    link = Link(clock, Way("test", 100.0, 0.5))
+    for size in (100, 50):
+        link.move(size, lambda: ends.append(clock.now))
+    clock.run()
+    assert ends == [1.5, 2.0]
+    assert link.busy == 1.5
+
+
+def test_a_link_that_carries_less_than_is_asked_decides_the_first_token() -> None:
+    slow = replace(SPLIT, split=replace(SPLIT.split, way=replace(TCP, rate=1e8)))  # type: ignore[type-var]
+    run = simulate(slow, [Arrival(n / 2, 1000, 10) for n in range(20)], until=10)
+    assert run.use.transfer > 0.95
+    assert run.outcome.ttft.at(99) > 5
+    assert run.outcome.tpot.at(99) < 0.02
+
+
+def test_a_cached_beginning_is_not_computed_again() -> None:
+    same = [Arrival(2.0 * n, 8000, 5, prefix=tuple(range(15))) for n in range(4)]
+    run = simulate(TOGETHER, same, until=8)
+    assert run.outcome.ttft.at(0) < 0.1 < run.outcome.ttft.at(100)
+
+
+def test_the_prefix_cache_forgets_what_was_used_least_recently() -> None:
+    cache = PrefixCache(3 * PREFIX_BLOCK)
+    assert cache.hit((1, 2)) == 0
+    assert cache.hit((1, 2, 3)) == 2 * PREFIX_BLOCK
+    assert cache.hit((4,)) == 0
+    assert cache.hit((2, 3)) == 2 * PREFIX_BLOCK
+    assert cache.hit((1, 2)) == 0
+
+
+@pytest.mark.parametrize(
+    "load",
+    [load for load in LOADS if not load.saturated and load.prompt < 8000],
+    ids=lambda load: f"{load.way}-{load.prompt}-{load.answer}-{load.rate:g}{'-fp8' if load.fp8 else ''}",
+)
+def test_a_measured_load_is_predicted(load: Load) -> None:
+    """Documents are left out: within half a minute, the queue of one P depends on the sample (docs/tuning.md)."""
+    times = predicted(load, seeds=5)
+    assert times.ttft[0] == pytest.approx(load.ttft[0], rel=0.15)
+    assert times.tpot[0] == pytest.approx(load.tpot[0], rel=0.08)
+    assert times.whole == pytest.approx(load.whole, rel=0.08)
