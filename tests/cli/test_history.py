@@ -1,6 +1,7 @@
 """`pdinference history`, `diff` and `undo`, as a person uses them."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,14 @@ def test_history_lists_each_edit_and_marks_the_stored_spec(world: World) -> None
         ["2", "(the", "oldest", "that", "is", "kept)"],
         ["*", "3", "image", "b", "->", "a"],
     ]
+
+
+def test_history_as_json_has_the_specs(world: World) -> None:
+    for image in "ab":
+        world.edit(image)
+    first, second = json.loads(world.run("history", "-o", "json").stdout)["revisions"]
+    assert (first["revision"], first["current"], first["spec"]["image"]) == (1, False, "a")
+    assert (second["revision"], second["current"], second["changes"]) == (2, True, "image a -> b")
 
 
 def test_history_says_when_the_stored_spec_is_not_in_it(world: World) -> None:

@@ -12,7 +12,11 @@ from pdinference.api import names
 from pdinference.api.validation import InvalidResourceError
 from pdinference.checks import BatchExamination, Examination, examine, examine_any
 from pdinference.cli.adapter_rules import adapter_rules_command
+from pdinference.cli.advise.command import advise_command
 from pdinference.cli.batch import batch_command
+from pdinference.cli.calibrate.command import calibrate_group
+from pdinference.cli.check import check_command
+from pdinference.cli.completion import completion_command
 from pdinference.cli.convert import convert_command
 from pdinference.cli.doctor.command import doctor_command
 from pdinference.cli.documents import documents, file_option, name_of, problems_told
@@ -20,12 +24,20 @@ from pdinference.cli.explain.command import explain_command
 from pdinference.cli.history.commands import diff_command, history_command, undo_command
 from pdinference.cli.installation import installation
 from pdinference.cli.local_adapters import local_facts
+from pdinference.cli.logs.command import logs_command
 from pdinference.cli.model_commands import model_group
 from pdinference.cli.plain_yaml import PlainDumper
 from pdinference.cli.plan.command import plan_command
+from pdinference.cli.requests.bench import bench_command
+from pdinference.cli.requests.chat import chat_command
+from pdinference.cli.restart import restart_command
 from pdinference.cli.router import router_command
+from pdinference.cli.status.command import status_command
 from pdinference.cli.tls import tls_options
+from pdinference.cli.top.command import top_command
 from pdinference.manifests import RenderSettings, render
+
+_HIGHEST_PRICE = 1_000_000
 
 
 def _service(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, str] | None:
@@ -37,7 +49,20 @@ def _service(_context: click.Context, _parameter: click.Parameter, value: str | 
     return namespace, name
 
 
-@click.group()
+def _prices(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float]:
+    found = {}
+    for value in values:
+        product, _, price = value.rpartition("=")
+        try:
+            found[product] = float(price)
+        except ValueError:
+            raise click.BadParameter(f"{value!r} is not PRODUCT=PRICE") from None
+        if not product or not 0 <= found[product] <= _HIGHEST_PRICE:
+            raise click.BadParameter(f"{value!r} is not PRODUCT=PRICE, with a price from 0 to {_HIGHEST_PRICE:,}")
+    return found
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="pdinference")
 def main() -> None:
     """Serve large language models with vLLM on Kubernetes, with disaggregated prefill and decode."""
@@ -147,6 +172,14 @@ def _warn(examination: Examination | BatchExamination, file: str) -> None:
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
+@click.option(
+    "--gpu-price",
+    "prices",
+    metavar="PRODUCT=PRICE",
+    multiple=True,
+    callback=_prices,
+    help="Price of an hour of a GPU product, in any currency, for the cost of tokens; repeatable.  [default: none]",
+)
 def run(settings: RenderSettings, tls: dict[str, Any], **options: Any) -> None:
     """Run the operator."""
     # The import of Kopf and the Kubernetes client takes a second. `render` and `crd` do not need them.
@@ -161,14 +194,24 @@ def _print_yaml(objects: Iterable[Any], **style: Any) -> None:
     yaml.dump_all(objects, sys.stdout, Dumper=PlainDumper, sort_keys=False, explicit_start=True, **style)
 
 
+main.add_command(status_command)
+main.add_command(top_command)
+main.add_command(logs_command)
+main.add_command(restart_command)
+main.add_command(chat_command)
+main.add_command(bench_command)
 main.add_command(plan_command)
+main.add_command(advise_command)
 main.add_command(explain_command)
 main.add_command(doctor_command)
+main.add_command(calibrate_group)
 main.add_command(history_command)
 main.add_command(diff_command)
 main.add_command(undo_command)
 main.add_command(convert_command)
+main.add_command(check_command)
 main.add_command(adapter_rules_command)
 main.add_command(model_group)
 main.add_command(batch_command)
 main.add_command(router_command)
+main.add_command(completion_command)

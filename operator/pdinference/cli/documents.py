@@ -39,6 +39,14 @@ def documents(source: IO[str], namespace: str | None, kinds: Collection[str] = (
     return wanted
 
 
+def one_document(source: IO[str], namespace: str | None = None) -> dict[str, Any]:
+    """Read the only PDInference in a file."""
+    found = documents(source, namespace)
+    if len(found) != 1:
+        raise click.ClickException(f"{source.name} holds {len(found)} PDInferences. Write a file with one.")
+    return found[0]
+
+
 def _kind_of(document: dict[str, Any]) -> str:
     kind = document.get("kind")
     return kind if isinstance(kind, str) else ""
@@ -50,7 +58,9 @@ def problems_told(document: dict[str, Any], file: str) -> Iterator[None]:
     try:
         yield
     except InvalidResourceError as error:
-        raise click.ClickException(f"{file}: {refusal(name_of(document), error.problems, document['kind'])}") from None
+        raise click.ClickException(
+            f"{file}: {refusal(name_of(document), error.problems, document.get('kind'))}"
+        ) from None
 
 
 def name_of(document: dict[str, Any]) -> object:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pdinference.api import names
+from pdinference.api.installation_policy import Policy
 from pdinference.api.names import LABEL_NAME, LABEL_REVISION, LABEL_ROLE, Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.cli.doctor.bandwidth.jobs import LABEL_RUN, Run, claim_template, job
@@ -19,9 +20,8 @@ Resource = Callable[..., PDInference]
 
 def run_of(resource: PDInference) -> Run:
     document = resource.model_dump(by_alias=True, exclude_unset=True, mode="json")
-    subject = subject_of(
-        {"apiVersion": names.API_VERSION, "kind": names.KIND, **document}, RenderSettings(), stored=False
-    )
+    settings = RenderSettings(policy=Policy(annotations=["example.com/*"]))
+    subject = subject_of({"apiVersion": names.API_VERSION, "kind": names.KIND, **document}, settings, stored=False)
     shape = shape_of(None, gpu=True)
     return Run("abc", "default", subject.templates, subject.claims, shape, gpu=True, port=5600, timeout=300)
 
@@ -42,6 +42,13 @@ def test_image_devices_placement_and_security_are_those_of_the_role(resource: Re
         assert container[field] == real["containers"][0][field]
     assert {"name": "UCX_NET_DEVICES", "value": "mlx5_0:1"} in container["env"]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": "2", "rdma/ib": "1"}
+
+
+def test_annotations_of_the_role_apply_since_they_may_attach_its_network(resource: Resource) -> None:
+    networks = {"example.com/networks": "rdma"}
+    run = run_of(resource(decode={"podTemplate": {"metadata": {"annotations": networks}}}))
+    assert pod_of(run, Role.DECODE, "10.0.0.1")["metadata"]["annotations"].items() >= networks.items()
+    assert "example.com/networks" not in pod_of(run, Role.PARAMETER)["metadata"]["annotations"]
 
 
 def test_nothing_of_the_model_and_no_secret_is_needed(resource: Resource) -> None:

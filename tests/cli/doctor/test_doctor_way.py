@@ -7,10 +7,11 @@ import pytest
 
 from pdinference.api import names
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.cli.doctor.facts import ClusterFacts, Listing, Subject
+from pdinference.cli.doctor.facts import ClusterFacts, Subject
 from pdinference.cli.doctor.finding import Finding, Result
 from pdinference.cli.doctor.subject import subject_of
 from pdinference.cli.doctor.way import Way, loads, shape_of, way_findings, way_of
+from pdinference.cli.listing import Listing
 from pdinference.manifests import RenderSettings
 from tests.planning.memory.configs import LLAMA_8B
 
@@ -59,6 +60,14 @@ def test_all_ranks_together_carry_the_same_bytes(resource: Resource) -> None:
     assert [load.bytes for load in loads(ranks, 1)] == [
         load.bytes for load in loads(subject(resource(model=KNOWN)).plan, 1)
     ]
+
+
+def test_the_load_of_a_sliding_window_is_unknown_as_in_the_plan(resource: Resource) -> None:
+    window = {**KNOWN, "architecture": {"config": {**LLAMA_8B, "sliding_window": 1024}}}
+    plan = subject(resource(model=window)).plan
+    assert plan is not None
+    assert plan.stage.kv_bytes_per_token.known
+    assert loads(plan, 3.2) == []
 
 
 def test_without_a_known_model_or_speed_there_is_no_load(resource: Resource) -> None:

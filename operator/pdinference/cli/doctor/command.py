@@ -8,14 +8,14 @@ from typing import IO, TYPE_CHECKING, Final
 
 import click
 
-from pdinference.cli.documents import documents
+from pdinference.cli.documents import one_document
 from pdinference.cli.history.live import Live, live_options
 from pdinference.cli.installation import installation
 from pdinference.manifests import RenderSettings
 
 if TYPE_CHECKING:
     from pdinference.cli.doctor.report import Report
-    from pdinference.cluster.client import ApiServer, Json
+    from pdinference.cluster.client import ApiServer
 
 _PROBLEM: Final = 1
 
@@ -66,7 +66,7 @@ def doctor_command(
     async def work(api: "ApiServer", namespace: str) -> "Report":
         from pdinference.cli.doctor.examination import examined  # noqa: PLC0415 - the client takes a second to import
 
-        which = name if source is None else _document(source, namespace)
+        which = name if source is None else one_document(source, namespace)
         return await examined(api, namespace, which, settings, timeout if bandwidth else None)
 
     try:
@@ -75,13 +75,6 @@ def doctor_command(
         raise click.Abort from None
     _print(report, output)
     sys.exit(0 if report.healthy else _PROBLEM)
-
-
-def _document(source: IO[str], namespace: str) -> "Json":
-    found = documents(source, namespace)
-    if len(found) != 1:
-        raise click.ClickException(f"{source.name} holds {len(found)} PDInferences. Write a file with one.")
-    return found[0]
 
 
 def _print(found: "Report", output: str) -> None:

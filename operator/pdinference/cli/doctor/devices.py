@@ -9,9 +9,10 @@ from typing import Final
 from pdinference.api.names import Role
 from pdinference.api.plain_text import plain
 from pdinference.api.quantities import quantity
-from pdinference.cli.doctor.facts import ClusterFacts, Listing, Subject
+from pdinference.cli.doctor.facts import ClusterFacts, Subject
 from pdinference.cli.doctor.finding import Finding, ok, problem, unknown
 from pdinference.cli.doctor.matching import may_run
+from pdinference.cli.listing import Listing
 from pdinference.cluster.client import Json
 
 _OF_DRIVER: Final = re.compile(r"device\.driver\s*==\s*['\"]([a-z0-9.-]+)['\"]")
@@ -51,7 +52,7 @@ def _of_role(facts: ClusterFacts, subject: Subject, role: Role, name: str, nodes
         yield ok(
             f"nodes of {name}", f"{len(nodes.items)} of {len(facts.nodes.items)} nodes fit labels and taints: {names}."
         )
-        for resource, amount in _extended(subject.templates[role]).items():
+        for resource, amount in _of_pod(subject.templates[role]).items():
             yield _on_one_node(f"{resource} for {name}", resource, amount, nodes.items)
     if role in subject.claims:
         yield from _claimed(facts, subject.claims[role], name, nodes)
@@ -61,27 +62,29 @@ def _suitable(pod: Json, nodes: Iterable[Json]) -> Iterator[Json]:
     return (node for node in nodes if may_run(pod, node))
 
 
-def _extended(template: Json) -> dict[str, Decimal]:
+def _of_pod(template: Json) -> Counter[str]:
     """Amounts of extended resources of a pod."""
+    containers = template["spec"]["containers"]
+    return _extended((container.get("resources") or {}).get("limits") or {} for container in containers)
+
+
+def _extended(lists: Iterable[Json]) -> Counter[str]:
+    """Amounts of extended resources in several resource lists together."""
     amounts: Counter[str] = Counter()
-    for container in template["spec"]["containers"]:
-        for resource, amount in ((container.get("resources") or {}).get("limits") or {}).items():
-            if _is_extended(resource):
+    for resources in lists:
+        for resource, amount in resources.items():
+            if "/" in resource and not resource.startswith(_NOT_DEVICES):
                 amounts[resource] += int(quantity(amount) or 0)
-    return {resource: Decimal(amount) for resource, amount in amounts.items()}
+    return amounts
 
 
-def _is_extended(resource: str) -> bool:
-    return "/" in resource and not resource.startswith(_NOT_DEVICES)
+def _allocatable(node: Json) -> Json:
+    return (node.get("status") or {}).get("allocatable") or {}
 
 
-def _allocatable(node: Json, resource: str) -> Decimal:
-    return quantity(((node.get("status") or {}).get("allocatable") or {}).get(resource)) or Decimal(0)
-
-
-def _on_one_node(subject: str, resource: str, amount: Decimal, nodes: tuple[Json, ...]) -> Finding:
-    largest = max(_allocatable(node, resource) for node in nodes)
-    fit = sum(_allocatable(node, resource) >= amount for node in nodes)
+def _on_one_node(subject: str, resource: str, amount: int, nodes: tuple[Json, ...]) -> Finding:
+    amounts = [quantity(_allocatable(node).get(resource)) or Decimal(0) for node in nodes]
+    largest, fit = max(amounts), sum(each >= amount for each in amounts)
     if fit:
         return ok(subject, f"A pod needs {amount}; {fit} of these nodes have as many or more, whether free or not.")
     if not largest:
@@ -194,11 +197,7 @@ def _overview(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _extended_overview(nodes: Listing) -> Finding:
-    totals: Counter[str] = Counter()
-    for node in nodes.items:
-        for resource, amount in ((node.get("status") or {}).get("allocatable") or {}).items():
-            if _is_extended(resource):
-                totals[resource] += int(quantity(amount) or 0)
+    totals = _extended(map(_allocatable, nodes.items))
     if not any(totals.values()):
         return problem("extended resources", f"None of {len(nodes.items)} nodes offers one.", f"For GPUs: {_PLUGIN}")
     offered = ", ".join(f"{plain(resource, 253)}: {amount}" for resource, amount in sorted(totals.items())[:_SHOWN])

@@ -6,21 +6,10 @@ from dataclasses import dataclass, field
 from pdinference.api.names import Role
 from pdinference.api.v1alpha1 import PDInference
 from pdinference.api.v1alpha1.status import Status
+from pdinference.cli.listing import EMPTY, Listing
 from pdinference.cluster.client import Json
+from pdinference.planning.condition_changes import ROLE_WORDS
 from pdinference.planning.memory import RolePlan
-
-
-@dataclass(frozen=True)
-class Listing:
-    """A list of objects.
-
-    Attributes:
-        items: The objects.
-        unreadable: Why they could not be read; empty if they were.
-    """
-
-    items: tuple[Json, ...] = ()
-    unreadable: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,12 +28,12 @@ class ClusterFacts:
     version: str = ""
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
     kinds: frozenset[str] = frozenset()
-    operators: Listing = Listing()
-    webhooks: Listing = Listing()
-    nodes: Listing = Listing()
-    device_classes: Listing = Listing()
-    slices: Listing = Listing()
-    policies: Listing = Listing()
+    operators: Listing = EMPTY
+    webhooks: Listing = EMPTY
+    nodes: Listing = EMPTY
+    device_classes: Listing = EMPTY
+    slices: Listing = EMPTY
+    policies: Listing = EMPTY
 
     def serves(self, group: str, version: str) -> bool:
         """Whether the API server serves a version of a group."""
@@ -80,4 +69,4 @@ class Subject:
         """How findings call the pods of a workload."""
         if self.resource.spec.host_local is not None:
             return dict.fromkeys(self.templates, "P and D")
-        return {role: {Role.PARAMETER: "P", Role.DECODE: "D"}[role] for role in self.templates}
+        return {role: ROLE_WORDS[role] for role in self.templates}

@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from pdinference.api.names import ENGINE_ROLES, LABEL_ROLE, Role
 from pdinference.api.v1alpha1 import Spec
-from pdinference.api.v1alpha1.status import Status
 from pdinference.api.validation import validated
 from pdinference.checks.facts import facts_of
 from pdinference.cli.doctor.facts import Subject
+from pdinference.cli.stored_status import stored_status
 from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import RESOURCE_CLAIM_TEMPLATE, WORKLOADS
 from pdinference.manifests import RenderSettings, render
@@ -41,7 +39,7 @@ def subject_of(document: Json, settings: RenderSettings, *, stored: bool) -> Sub
             if o["kind"] == RESOURCE_CLAIM_TEMPLATE.name and r in roles
         },
         plan=_plan(resource.spec, status.get("model")),
-        status=_status(status) if stored else None,
+        status=stored_status(status) if stored else None,
         generation=int(document["metadata"].get("generation") or 0),
     )
 
@@ -54,11 +52,3 @@ def _plan(spec: Spec, model: Mapping[str, Any] | None) -> RolePlan | None:
         return plan_role(Inputs(spec, facts.shape, facts.checkpoint), Role.DECODE)
     except UnusableSpecError:
         return None
-
-
-def _status(stored: Json) -> Status:
-    """The status; empty if another version of the operator wrote it."""
-    try:
-        return Status.model_validate(stored)
-    except ValidationError:
-        return Status()

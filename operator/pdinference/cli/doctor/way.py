@@ -8,15 +8,18 @@ from typing import Any, Final
 from pdinference.api.v1alpha1 import Spec
 from pdinference.api.v1alpha1.conditions import KV_TRANSFER
 from pdinference.api.v1alpha1.status import Status
-from pdinference.cli.doctor.facts import ClusterFacts, Listing, Subject
+from pdinference.cli.doctor.facts import ClusterFacts, Subject
 from pdinference.cli.doctor.finding import Finding, ok, problem, unknown
 from pdinference.cli.doctor.matching import selects
+from pdinference.cli.listing import Listing
 from pdinference.engine.connectors.nixl import Nixl
 from pdinference.engine.connectors.registry import connector_of
 from pdinference.engine.transfer_measurement import KVShape
 from pdinference.planning.condition_changes import find
 from pdinference.planning.memory import RolePlan
+from pdinference.planning.memory.moved import token_bytes
 from pdinference.planning.transfer import GIGA
+from pdinference.planning.transfer_speeds import CPU, NVLINK_PULL, NVLINK_PUSH, SLOW_DIRECT, TCP_PULL, TCP_PUSH
 
 _PROMPTS: Final = (1_000, 8_000, 32_000)
 _LENGTH: Final = 8_000
@@ -39,8 +42,8 @@ class Way(StrEnum):
     RDMA = "RDMA"
 
 
-EXPECTED: Final = {Way.TCP: (3.2, 4.4), Way.NVLINK: (66.0, 83.0), Way.CPU: (0.8, 0.8)}
-"""GB/s that were measured (docs/tuning.md): D pulls, P pushes. RDMA was not measured."""
+EXPECTED: Final = {Way.TCP: (TCP_PULL, TCP_PUSH), Way.NVLINK: (NVLINK_PULL, NVLINK_PUSH), Way.CPU: (CPU, CPU)}
+"""GB/s that were measured: D pulls, P pushes."""
 
 
 def way_of(spec: Spec) -> Way:
@@ -89,15 +92,16 @@ class Load:
 
 
 def loads(plan: RolePlan | None, speed: float | None) -> list[Load]:
-    """The load that a speed carries; empty while model or speed are unknown.
+    """The load that a speed carries; empty while the bytes of a token or the speed are unknown.
 
     Args:
         plan: Memory plan of D.
         speed: GB/s.
     """
-    token = None if plan is None else _bytes_per_token(plan)
-    if plan is None or token is None or not speed:
+    size = None if plan is None else token_bytes(plan).value
+    if plan is None or not size or not speed:
         return []
+    token = round(size)
     longest = plan.settings.max_length or max(_PROMPTS)
     lengths = sorted({min(length, longest) for length in _PROMPTS})
     return [Load(n, n * token, n * token / speed / GIGA, speed * GIGA / n / token) for n in lengths]
@@ -115,11 +119,6 @@ def shape_of(plan: RolePlan | None, *, gpu: bool) -> KVShape:
     block = max(1, round(rank) * plan.settings.block_size // regions)
     blocks = -(-_LENGTH // plan.settings.block_size)
     return KVShape(regions, block, max(1, min(blocks, _BLOCKS, most // (block * regions))))
-
-
-def _bytes_per_token(plan: RolePlan) -> int | None:
-    rank = plan.stage.kv_bytes_per_token.value
-    return round(rank) * plan.settings.tensor if rank else None
 
 
 def way_findings(facts: ClusterFacts, subject: Subject) -> Iterator[Finding]:
@@ -147,14 +146,14 @@ def _way(way: Way, facts: ClusterFacts) -> Finding:
     if way is Way.NVLINK:
         return ok(
             "way of the KV cache",
-            "NVLink within a pod (transfer.path HostLocal): 66 GB/s when D pulls, if NVLink joins the GPUs of a pod "
-            "(docs/tuning.md). `nvidia-smi topo -m` on the node shows it.",
+            f"NVLink within a pod (transfer.path HostLocal): {NVLINK_PULL:g} GB/s when D pulls, if NVLink joins the "
+            "GPUs of a pod (docs/tuning.md). `nvidia-smi topo -m` on the node shows it.",
         )
     if way is Way.RDMA:
         return ok(
             "way of the KV cache",
-            "RDMA. It was not measured by this project; it should give more than the 5 GB/s from which on "
-            "KVTransfer is not Slow.",
+            f"RDMA. It was not measured by this project; it should give more than the {SLOW_DIRECT:g} GB/s from which "
+            "on KVTransfer is not Slow.",
             "--bandwidth measures it.",
         )
     offered = sorted(
@@ -168,7 +167,7 @@ def _way(way: Way, facts: ClusterFacts) -> Finding:
     rdma = f"transfer.rdma, nodes offer {', '.join(offered[:4])}" if offered else "transfer.rdma, if the hosts have it"
     return problem(
         "way of the KV cache",
-        "TCP between pods with GPUs, also on one host: 3.2 GB/s when D pulls (docs/tuning.md).",
+        f"TCP between pods with GPUs, also on one host: {TCP_PULL:g} GB/s when D pulls (docs/tuning.md).",
         f"Set transfer.path: HostLocal, if one host has the GPUs of P and D; or {rdma}. Otherwise compare with "
         "spec.mode: Aggregated (docs/p-d-or-not.md).",
     )

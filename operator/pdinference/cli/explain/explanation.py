@@ -6,7 +6,7 @@ from typing import Any
 
 from pdinference.api.plain_text import plain
 from pdinference.cli.explain.caveats import look_again, unknown
-from pdinference.cli.explain.facts import RoleCount, gpus, role_counts, traffic_switch
+from pdinference.cli.explain.facts import RoleCount, attained, gpus, role_counts, traffic_switch
 from pdinference.cli.explain.moment import Moment
 from pdinference.cli.explain.steps import Step, held_back, writes
 from pdinference.cluster.state.records import ResourceRecord
@@ -28,6 +28,7 @@ class Explanation:
         rollout: State of the roll-out, and conditions of the traffic switch.
         roles: Replica counts of each role and revision.
         gpus: GPUs of P and D, and the budget.
+        objectives: What the operator last reported of spec.objectives; empty without any.
         writes: Writes in the order of execution.
         held_back: Changes that are blocked for now.
         unknown: Facts that this command does not have.
@@ -44,6 +45,7 @@ class Explanation:
     rollout: Sequence[str] = ()
     roles: Sequence[RoleCount] = ()
     gpus: str = ""
+    objectives: str = ""
     writes: Sequence[Step] = ()
     held_back: Sequence[Step] = ()
     unknown: Sequence[str] = ()
@@ -72,6 +74,7 @@ def explanation(moment: Moment, left_out: Mapping[str, int], *, from_file: bool)
         rollout=traffic_switch(moment),
         roles=role_counts(moment),
         gpus=gpus(moment),
+        objectives=attained(moment),
         writes=steps,
         held_back=held_back(moment),
         unknown=unknown(moment, left_out, from_file=from_file),

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from pdinference.api.names import ENGINE_ROLES, Role
 from pdinference.api.plain_text import plain
+from pdinference.api.v1alpha1.conditions import OBJECTIVES_MET
 from pdinference.cli.explain.moment import Moment
 from pdinference.cluster.kinds import AUTOSCALER, SCALED_OBJECT
 from pdinference.inference.scale_targets import recommended
 from pdinference.inference.snapshot import Snapshot
-from pdinference.planning.condition_changes import ROLE_WORDS
+from pdinference.planning.condition_changes import ROLE_WORDS, find
 from pdinference.planning.observed import WorkloadState
 from pdinference.planning.pod_diagnosis import most_severe
 
@@ -83,6 +84,12 @@ def gpus(moment: Moment) -> str:
     if allocation.budget is None:
         return f"{allocation.used}, without a limit"
     return f"{allocation.used} of {allocation.budget} (spec.autoscaling.gpuBudget)"
+
+
+def attained(moment: Moment) -> str:
+    """What the operator last reported of spec.objectives; empty without any."""
+    found = find(moment.snapshot.previous.conditions, OBJECTIVES_MET)
+    return "" if found is None else plain(f"{found.reason}. {found.message}", _LONGEST)
 
 
 def traffic_switch(moment: Moment) -> list[str]:

@@ -38,6 +38,7 @@ def _summary(found: Explanation) -> Table:
         "serving revision": found.serving or "none",
         "roll-out": "\n".join(found.rollout),
         "GPUs": found.gpus,
+        "objectives": found.objectives,
     }
     for name, value in rows.items():
         if value:

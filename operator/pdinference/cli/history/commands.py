@@ -1,5 +1,6 @@
 """The commands `history`, `diff` and `undo`."""
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -27,13 +28,17 @@ _CONFLICT: Final = 409
 
 @click.command("history")
 @live_resource
-def history_command(live: Live) -> None:
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def history_command(live: Live, output: str) -> None:
     """List the valid specs of a resource with their changes; * marks the stored spec."""
     from pdinference.cli.history.stored import stored  # noqa: PLC0415 - the client takes a second to import
     from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
 
     found = live.do(lambda api, namespace: stored(api, namespace, live.name))
-    plan_console().print(_table(found))
+    if output == "json":
+        click.echo(json.dumps({"revisions": _as_json(found)}, indent=2))
+    else:
+        plan_console().print(_table(found))
     if found.current is None:
         click.echo(_NOT_IN_HISTORY, err=True)
 
@@ -112,6 +117,20 @@ def _table(found: "Stored") -> "RenderableType":
         mark = "*" if entry is found.current else " "
         table.add_row(f"{mark} {entry.number}", Text(entry.since), Text(changed))
     return table
+
+
+def _as_json(found: "Stored") -> list[Json]:
+    """The valid specs, oldest first."""
+    return [
+        {
+            "revision": entry.number,
+            "stored": entry.since,
+            "current": entry is found.current,
+            "changes": changed,
+            "spec": entry.spec,
+        }
+        for entry, changed in _changes(found.entries)
+    ]
 
 
 def _changes(entries: "Iterable[Entry]") -> "Iterable[tuple[Entry, str]]":

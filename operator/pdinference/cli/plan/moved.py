@@ -6,6 +6,7 @@ from rich.table import Table
 
 from pdinference.cli.plan.figures import count
 from pdinference.planning.memory.moved import FP8, LINKS, Moved
+from pdinference.planning.transfer import GIGA
 
 _LENGTHS = (1_000, 8_000)
 _ADVICE = (
@@ -38,7 +39,7 @@ def _table(rows: Sequence[Moved], lengths: Sequence[int]) -> Table:
     table.add_column("KV cache", no_wrap=True)
     table.add_column("bytes a prompt token", justify="right")
     for link in LINKS:
-        table.add_column(f"{link.name}, {link.speed / 1e9:g} GB/s", justify="right", no_wrap=True)
+        table.add_column(f"{link.name}, {link.speed / GIGA:g} GB/s", justify="right", no_wrap=True)
     for row in rows:
         prompts = (" / ".join(f"{row.prompts(link, n).value or 0:,.1f}" for n in lengths) for link in LINKS)
         table.add_row(row.change or "as it is", count(row.token_bytes), *prompts)

@@ -8,10 +8,11 @@ from pdinference.cli.doctor.bandwidth.measure import Measurement
 from pdinference.cli.doctor.bandwidth.outcome import PodFacts
 from pdinference.cli.doctor.finding import Finding, ok, problem
 from pdinference.cli.doctor.way import Way, expected
+from pdinference.planning.transfer_speeds import SLOW_DIRECT, SLOW_TCP
 
 _RDMA_LANES: Final = ("rc", "dc", "ud", "ib")
-_LEAST: Final = {Way.TCP: 1.0, Way.RDMA: 5.0}
-"""GB/s below which KVTransfer is Slow (planning/status/transfer.py)."""
+_LEAST: Final = {Way.TCP: SLOW_TCP, Way.RDMA: SLOW_DIRECT}
+"""GB/s below which the condition KVTransfer would be Slow, too."""
 _MEMLOCK: Final = (
     "Set LimitMEMLOCK=infinity in the unit of the node's container runtime (docs/operations.md#rdma), and restart it."
 )

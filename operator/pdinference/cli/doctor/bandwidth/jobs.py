@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pdinference.api import names
 from pdinference.api.names import Role
+from pdinference.cli.measuring_container import measuring_container
 from pdinference.cluster.client import Json
 from pdinference.cluster.kinds import JOB, RESOURCE_CLAIM_TEMPLATE
 from pdinference.engine.transfer_measurement import KVShape, measuring_program
@@ -29,9 +30,6 @@ _KEPT_S: Final = 60
 _NOT_OF_WORKLOADS: Final = frozenset({names.LABEL_MANAGED_BY, names.LABEL_REVISION, names.LABEL_POD_INDEX})
 """Labels by which the operator, routers and workloads would take the pods for those of the resource."""
 _KEPT_VOLUMES: Final = ("emptyDir", "hostPath")
-_DROPPED: Final = frozenset(
-    {"ports", "startupProbe", "readinessProbe", "livenessProbe", "lifecycle", "envFrom", "args", "command"}
-)
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ def _metadata(run: Run, role: Role, owner: Json | None) -> Json:
 
 
 def _pod(run: Run, role: Role, peer: str) -> Json:
-    """The pod: image, placement, devices, variables and labels of the real one, without its model."""
+    """The pod: image, placement, devices, variables, labels and annotations of the real one, without its model."""
     template = _of_this_run(copy.deepcopy(run.templates[role]))
     labels = {k: v for k, v in template["metadata"]["labels"].items() if k not in _NOT_OF_WORKLOADS}
     spec = template["spec"]
@@ -117,9 +115,12 @@ def _pod(run: Run, role: Role, peer: str) -> Json:
     spec["volumes"] = [volume for volume in spec.get("volumes", ()) if any(kind in volume for kind in _KEPT_VOLUMES)]
     volumes = {volume["name"] for volume in spec["volumes"]}
     engine = next(c for c in spec["containers"] if c["name"] == names.ENGINE_CONTAINER)
-    spec["containers"] = [_container(engine, volumes, _program(run, peer))]
+    env = [variable for variable in engine.get("env", ()) if _is_harmless(variable)]
+    spec["containers"] = [measuring_container(engine, _program(run, peer), env, volumes)]
     spec |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1}
-    pod = {"metadata": {"labels": {**labels, LABEL_RUN: run.id}}, "spec": spec}
+    # An annotation may attach a network with the RDMA devices (Multus), or keep a sidecar out.
+    metadata = {"labels": {**labels, LABEL_RUN: run.id}, "annotations": template["metadata"].get("annotations", {})}
+    pod = {"metadata": metadata, "spec": spec}
     name_template(pod, run.name(role))
     return pod
 
@@ -129,15 +130,6 @@ def _program(run: Run, peer: str) -> tuple[str, ...]:
     return measuring_program(
         run.shape, token=run.id, peer=peer, port=run.port, gpu=run.gpu, at_once=AT_ONCE, seconds=SECONDS, limit=limit
     )
-
-
-def _container(engine: Json, volumes: set[str], program: tuple[str, ...]) -> Json:
-    kept = {field: value for field, value in engine.items() if field not in _DROPPED}
-    return kept | {
-        "command": list(program),
-        "env": [variable for variable in engine.get("env", ()) if _is_harmless(variable)],
-        "volumeMounts": [mount for mount in engine.get("volumeMounts", ()) if mount["name"] in volumes],
-    }
 
 
 def _is_harmless(variable: Json) -> bool:

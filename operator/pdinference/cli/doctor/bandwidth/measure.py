@@ -34,35 +34,40 @@ class Measurement:
     nodes: dict[Role, str]
 
 
-async def measure(api: ApiServer, run: Run, tell: Callable[[str], None]) -> Measurement:
+async def measure(api: ApiServer, run: Run, progress: Callable[[str], None]) -> Measurement:
     """Start the pods, wait for the result, and remove them, whatever happens.
+
+    Args:
+        api: The API server.
+        run: The measurement.
+        progress: Called with a line of text at each step.
 
     Raises:
         MeasurementError: The pods did not start, or failed.
         ApiError: The user may not create the objects.
     """
-    async with _removed(api, run, tell), _cancelled_by_signals():
+    async with _removed(api, run, progress), _cancelled_by_signals():
         deadline = time.monotonic() + run.timeout
         owner = await api.create(JOB.path(run.namespace), job(run, Role.PARAMETER))
         for role in run.claims:
             await api.create(RESOURCE_CLAIM_TEMPLATE.path(run.namespace), claim_template(run, role, owner))
-        tell(f"Waiting for the pod in the place of P (Job {run.name(Role.PARAMETER)}).")
+        progress(f"Waiting for the pod in the place of P (Job {run.name(Role.PARAMETER)}).")
         first = await _until(api, run, Role.PARAMETER, _has_address, deadline)
         peer = first["status"]["podIP"]
         await api.create(JOB.path(run.namespace), job(run, Role.DECODE, peer=peer, owner=owner))
-        tell(f"Waiting for the pod in the place of D (Job {run.name(Role.DECODE)}), which measures.")
+        progress(f"Waiting for the pod in the place of D (Job {run.name(Role.DECODE)}), which measures.")
         second = await _until(api, run, Role.DECODE, _has_ended, deadline)
         nodes = {Role.PARAMETER: _node(first), Role.DECODE: _node(second)}
         return Measurement(parse(_message(second)), nodes)
 
 
 @asynccontextmanager
-async def _removed(api: ApiServer, run: Run, tell: Callable[[str], None]) -> AsyncIterator[None]:
+async def _removed(api: ApiServer, run: Run, progress: Callable[[str], None]) -> AsyncIterator[None]:
     """Remove all objects of the run at the end, and wait until its pods are gone."""
     try:
         yield
     finally:
-        tell("Removing the pods.")
+        progress("Removing the pods.")
         await _remove(api, run)
 
 

@@ -1,0 +1,1 @@
+"""`pdinference logs`: the logs of all pods of a role."""

@@ -1,0 +1,105 @@
+"""The command `pdinference bench`."""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from pdinference.cli.history.live import Live, live_options
+from pdinference.cli.requests.chat import router_options
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from pdinference.cli.requests.load import Load, Outcome
+    from pdinference.cli.requests.router import Router
+    from pdinference.cluster.client import ApiServer
+
+_FAILED: Final = 1
+_ROWS: Final = {"ttft": "time to first token", "itl": "time per output token", "total": "whole answer"}
+
+
+@click.command("bench")
+@click.argument("name", required=False)
+@click.option("--requests", type=click.IntRange(1, 1000), default=32, show_default=True)
+@click.option("--concurrency", type=click.IntRange(1, 64), default=4, show_default=True, help="Requests at a time.")
+@click.option("--rate", type=click.FloatRange(0.01, 100), help="Requests a second.  [default: as concurrency allows]")
+@click.option("--prompt-tokens", type=click.IntRange(1, 8192), default=256, show_default=True, help="About.")
+@click.option("--answer-tokens", type=click.IntRange(1, 1024), default=64, show_default=True)
+@click.option("--seconds", type=click.IntRange(1, 600), default=120, show_default=True, help="Send none after that.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@router_options
+@live_options
+def bench_command(
+    *, name: str | None, api_key: str | None, model: str | None, output: str, live: Callable[[str], Live],
+    requests: int, concurrency: int, rate: float | None, prompt_tokens: int, answer_tokens: int, seconds: int,
+) -> None:  # fmt: skip
+    """Send a short load to a PDInference, and print its latencies.
+
+    The requests go through a port-forward to one router pod, and share P and D with the other clients of this resource.
+    Other resources get none. Prompts are random words, so no prefix cache has them. Nothing is written.
+
+    NAME may be left out if the namespace has one PDInference. The exit status is 1 if a request has no answer.
+    """
+
+    async def work(api: "ApiServer", namespace: str) -> "Outcome":
+        from pdinference.cli.requests.load import Load, measure  # noqa: PLC0415 - the client takes a second to import
+        from pdinference.cli.requests.router import connected  # noqa: PLC0415
+
+        load = Load(requests, concurrency, rate, prompt_tokens, answer_tokens, seconds)
+        async with connected(api, namespace, name, api_key=api_key, model=model, connections=concurrency) as router:
+            click.echo(_announced(load, router), err=True)
+            with click.progressbar(length=requests, label="requests", file=sys.stderr) as bar:
+                return await measure(router, load, lambda ended: bar.update(ended - bar.pos))
+
+    outcome = live(name or "").do(work)
+    _print(outcome, output)
+    sys.exit(_FAILED if outcome.errors else 0)
+
+
+def _announced(load: "Load", router: "Router") -> str:
+    """Which load this puts, and on what."""
+    pace = f", {load.rate:g} a second" if load.rate is not None else ""
+    prompts, answers = load.requests * load.prompt_tokens, load.requests * load.answer_tokens
+    return (
+        f"Sends {load.requests} requests, at most {load.concurrency} at a time{pace}, to the model {router.model} of "
+        f"{router.namespace}/{router.name} through {router.pod}: about {prompts:,} prompt tokens and {answers:,} "
+        "answer tokens in all."
+    )
+
+
+def _print(outcome: "Outcome", output: str) -> None:
+    if output == "json":
+        click.echo(json.dumps(outcome.as_json(), indent=2))
+        return
+    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415 - the import of Rich is slow
+
+    console = plan_console()
+    prompt, answer = outcome.tokens()
+    seconds = outcome.seconds
+    click.echo(
+        f"{len(outcome.answers)} answers in {seconds:.1f} s: {len(outcome.answers) / seconds:.2f} requests/s, "
+        f"{prompt / seconds:,.0f} prompt tokens/s, {answer / seconds:,.0f} answer tokens/s"
+    )
+    if outcome.answers:
+        console.print(_table(outcome))
+    if by_decode := sum(one.prefill == "decode" for one in outcome.answers):
+        click.echo(f"D computed {by_decode} of the prompts. `kubectl pdi status` says why P did not.")
+    for message, number in outcome.errors.items():
+        click.secho(f"{number} without answer: {message}", fg="red", err=True)
+
+
+def _table(outcome: "Outcome") -> "Table":
+    from rich.table import Table  # noqa: PLC0415
+
+    latencies = outcome.latencies()
+    table = Table(box=None, pad_edge=False)
+    table.add_column("MILLISECONDS")
+    for column in latencies["ttft"]:
+        table.add_column(column, justify="right")
+    for row, title in _ROWS.items():
+        if row in latencies:
+            table.add_row(title, *(f"{1000 * value:,.1f}" for value in latencies[row].values()))
+    return table

@@ -1,0 +1,145 @@
+"""The command `pdinference chat`."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pdinference.cli.chosen import optional_name
+from pdinference.cli.history.live import Live, live_options
+
+if TYPE_CHECKING:
+    from pdinference.cli.requests.router import Router
+    from pdinference.cli.requests.stages import Stages
+    from pdinference.cli.requests.stream import Answer
+    from pdinference.cluster.client import ApiServer
+
+Json = dict[str, Any]
+
+_TALK: Final = "-"
+_PATH: Final = "/v1/chat/completions"
+
+
+def router_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of requests to a router."""
+    key = click.option("--api-key", envvar="PDINFERENCE_API_KEY", help="Key of the router, if it wants one.")
+    model = click.option("--model", help="Model or LoRA adapter.  [default: the first one that the router names]")
+    return key(model(command))
+
+
+@click.command("chat")
+@optional_name("prompt")
+@click.option("--system", help="System prompt.")
+@click.option("--max-tokens", type=click.IntRange(1, 100_000), default=1024, show_default=True)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@router_options
+@live_options
+def chat_command(
+    *, name: str | None, prompt: str, system: str | None, max_tokens: int, output: str, api_key: str | None,
+    model: str | None, live: Callable[[str], Live],
+) -> None:  # fmt: skip
+    """Ask a model, and see how long each stage took.
+
+    With - as PROMPT, each line of standard input is a turn of one conversation. NAME may be left out if the namespace
+    has one PDInference.
+
+    The request goes through a port-forward to a router pod. The stages are read from that pod's log.
+    """
+
+    async def work(api: "ApiServer", namespace: str) -> None:
+        from pdinference.cli.requests.router import connected  # noqa: PLC0415 - the client takes a second to import
+        from pdinference.cli.requests.stream import RequestError  # noqa: PLC0415
+
+        async with connected(api, namespace, name, api_key=api_key, model=model) as router:
+            messages: list[Json] = [{"role": "system", "content": system}] if system else []
+            async for turn in turns(prompt):
+                messages.append({"role": "user", "content": turn})
+                try:
+                    answer = await _turn(router, messages, max_tokens, output)
+                except RequestError as error:
+                    raise click.ClickException(str(error)) from None
+                messages.append({"role": "assistant", "content": answer.text})
+
+    live(name or "").do(work)
+
+
+async def turns(prompt: str) -> AsyncIterator[str]:
+    """The prompt; or, for -, the lines of standard input, with a prompt on a terminal."""
+    if prompt != _TALK:
+        yield prompt
+        return
+    asks = sys.stdin.isatty()
+    while True:
+        if asks:
+            click.echo("> ", nl=False)
+            await _readable(sys.stdin.fileno())
+        if not (line := sys.stdin.readline()):
+            click.echo(nl=asks)
+            return
+        if turn := line.strip():
+            yield turn
+
+
+async def _readable(descriptor: int) -> None:
+    """Wait for a line of a terminal. Meanwhile connections stay alive, and Ctrl-C has effect."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+async def _turn(router: "Router", messages: list[Json], max_tokens: int, output: str) -> "Answer":
+    shown = output == "text"
+    body = {"messages": messages, "max_tokens": max_tokens}
+    answer = await router.ask(_PATH, body, (lambda text: click.echo(text, nl=False)) if shown else (lambda _: None))
+    stages = await router.stages(answer)
+    if not shown:
+        click.echo(json.dumps(_as_json(router, answer, stages)))
+        return answer
+    click.echo("\n")
+    for line in timings(answer, stages):
+        click.secho(line, dim=True)
+    return answer
+
+
+def timings(answer: "Answer", stages: "Stages | str") -> list[str]:
+    """The times of an answer: as the client saw it, and by stage."""
+    from pdinference.cli.requests.stages import STAGES  # noqa: PLC0415 - the client takes a second to import
+
+    between = f", then {_time(answer.between)} per token" if answer.between is not None else ""
+    tokens = f"{answer.prompt_tokens:,} prompt tokens, {answer.answer_tokens:,} answer tokens"
+    lines = [f"{tokens}: first token after {_time(answer.first)}{between}, {_time(answer.total)} in all"]
+    if isinstance(stages, str):
+        return [*lines, f"The stages are not known. {stages}"]
+    pods = {"prefill": stages.prefill, "first_token": stages.decode, "tokens": stages.decode}
+    for stage, what in STAGES.items():
+        if stage in stages.seconds:
+            pod = f" ({pods[stage]})" if pods.get(stage) else ""
+            lines.append(f"  {stage:<11} {_time(stages.seconds[stage]):>9}  {what}{pod}")
+    if stages.fallback:
+        lines.append(f"  D computed the prompt: {stages.fallback}")
+    return lines
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.1f} ms"
+
+
+def _as_json(router: "Router", answer: "Answer", stages: "Stages | str") -> Json:
+    import msgspec  # noqa: PLC0415
+
+    known = not isinstance(stages, str)
+    return {
+        "namespace": router.namespace,
+        "name": router.name,
+        "model": router.model,
+        "routerPod": router.pod,
+        "answer": {**msgspec.to_builtins(answer), "between": answer.between},
+        "stages": msgspec.to_builtins(stages) if known else None,
+        "stagesUnknown": None if known else stages,
+    }

@@ -1,0 +1,267 @@
+"""What `status` shows of a PDInference: a pure function of the resource, its pods and its PDScalers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from pdinference.api import names
+from pdinference.api.names import Role
+from pdinference.api.plain_text import plain
+from pdinference.api.v1alpha1 import Condition, RoleStatus
+from pdinference.api.v1alpha1.conditions import (
+    BY_NAME,
+    PROGRESSING,
+    READY,
+    RECONCILING,
+    ROLLOUT_COMPLETE,
+    STALLED,
+)
+from pdinference.api.v1alpha1.status import Status
+from pdinference.cli.stored_status import stored_status
+from pdinference.cluster.state.pods import pod_record
+from pdinference.planning.condition_changes import LIMITED, find
+from pdinference.planning.observed import PodSummary
+from pdinference.planning.pod_diagnosis import diagnose
+
+Json = dict[str, Any]
+
+NO_STATUS: Final = (
+    "The operator has written no status yet. If this lasts, check with `kubectl pdi doctor` whether it runs."
+)
+_REPEATED: Final = frozenset({RECONCILING, STALLED})
+"""Conditions that say of Progressing what programs need."""
+_LONGEST_NAME: Final = 253
+_LONGEST_PROBLEM: Final = 2000
+_SHARING: Final = "HostLocal"
+_UNSPLIT: Final = "Aggregated"
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod.
+
+    Attributes:
+        target: Whether it is of the revision that the spec describes.
+        problem: Why it is not ready, and what to do; empty if it is.
+    """
+
+    name: str
+    revision: str
+    target: bool
+    phase: str
+    ready: bool
+    ending: bool
+    restarts: int
+    node: str
+    gpus: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleView:
+    """A role.
+
+    Attributes:
+        note: Why it has no pods of its own; empty if it has.
+        range: Smallest and largest replica count; None without autoscaling.
+        recommended: Pods that its scale target recommends; None without autoscaling.
+        limited: Why the allocated count differs from that; empty if it does not.
+        load: Load per pod and target, as the HPA reads them; empty without autoscaling.
+    """
+
+    role: Role
+    ready: int
+    desired: int
+    note: str = ""
+    range: tuple[int, int] | None = None
+    recommended: int | None = None
+    limited: str = ""
+    load: str = ""
+    pods: tuple[Pod, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """A condition that is not as it should be."""
+
+    condition: str
+    status: str
+    reason: str
+    message: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A PDInference.
+
+    Attributes:
+        ready: Reason of the condition Ready, with its status.
+        rollout: Reason of the condition Progressing.
+        revision: The revision that the spec describes.
+        serving: The revision that gets requests.
+        notes: What limits this overview.
+    """
+
+    namespace: str
+    name: str
+    url: str
+    mode: str
+    ready: str
+    ready_reason: str
+    ready_message: str
+    rollout: str
+    revision: str
+    serving: str
+    roles: tuple[RoleView, ...]
+    transfer: Mapping[str, Any] = field(default_factory=dict)
+    objectives: Mapping[str, Any] = field(default_factory=dict)
+    concerns: tuple[Concern, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def role(self, role: Role) -> RoleView:
+        """One of its roles."""
+        return next(view for view in self.roles if view.role is role)
+
+    def as_json(self) -> Json:
+        """Everything, for programs."""
+        found: Json = msgspec.to_builtins(self)
+        return found
+
+
+def overview(
+    resource: Json, pods: Sequence[Json] = (), scalers: Sequence[Json] = (), notes: Sequence[str] = ()
+) -> Overview:
+    """What the status command shows.
+
+    Args:
+        resource: The PDInference.
+        pods: Its pods.
+        scalers: Its PDScalers.
+        notes: What could not be read.
+    """
+    metadata, spec = resource["metadata"], resource.get("spec") or {}
+    stored = resource.get("status") or {}
+    status = stored_status(stored)
+    ready, progressing = find(status.conditions, READY), find(status.conditions, PROGRESSING)
+    return Overview(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        url=status.url,
+        mode=str(spec.get("mode") or "Disaggregated"),
+        ready=ready.status if ready else "Unknown",
+        ready_reason=ready.reason if ready else "",
+        ready_message=ready.message if ready else "",
+        rollout=progressing.reason if progressing else "",
+        revision=status.revision,
+        serving=status.serving_revision,
+        roles=tuple(_roles(metadata["namespace"], spec, status, pods, scalers)),
+        transfer=stored.get("transfer") or {},
+        objectives=stored.get("objectives") or {},
+        concerns=tuple(_concerns(status.conditions)),
+        notes=(*_of_moment(metadata, status), *notes),
+    )
+
+
+def _of_moment(metadata: Json, status: Status) -> Iterator[str]:
+    """What makes the status older than the resource."""
+    generation = metadata.get("generation") or 0
+    if metadata.get("deletionTimestamp"):
+        yield "It is being deleted."
+    elif not status.conditions:
+        yield NO_STATUS
+    elif status.observed_generation < generation:
+        yield f"The operator has not handled the last edit yet (generation {generation})."
+
+
+def _concerns(conditions: Sequence[Condition]) -> Iterator[Concern]:
+    """Conditions that are not as they should be: False ones first, then in the order of the table."""
+    found = [condition for condition in conditions if _concerns_people(condition)]
+    order = {name: number for number, name in enumerate(BY_NAME)}
+    found.sort(key=lambda one: (one.status == "Unknown", order.get(one.type, len(order))))
+    for one in found:
+        since = one.last_transition_time.isoformat().replace("+00:00", "Z")
+        yield Concern(one.type, one.status, one.reason, one.message, since)
+
+
+def _concerns_people(condition: Condition) -> bool:
+    if condition.type in _REPEATED:
+        return False
+    if condition.type == PROGRESSING:
+        return condition.reason != ROLLOUT_COMPLETE
+    row = BY_NAME.get(condition.type)
+    return condition.status != (row.good if row else "True")
+
+
+def _roles(
+    namespace: str, spec: Json, status: Status, pods: Sequence[Json], scalers: Sequence[Json]
+) -> Iterator[RoleView]:
+    of_role = {(scaler["metadata"].get("labels") or {}).get(names.LABEL_ROLE): scaler for scaler in scalers}
+    for role in names.SERVING_ROLES:
+        shown = tuple(_pods(namespace, role, status.revision, pods))
+        yield _role(role, spec, status, of_role.get(str(role)), shown)
+
+
+def _role(role: Role, spec: Json, status: Status, scaler: Json | None, pods: tuple[Pod, ...]) -> RoleView:
+    count: RoleStatus = getattr(status.roles, role)
+    return RoleView(
+        role=role,
+        ready=count.ready,
+        desired=count.desired,
+        note=_without_pods(role, spec, status),
+        range=_range((spec.get(role) or {}).get("autoscaling")),
+        recommended=None if scaler is None else (scaler.get("spec") or {}).get("replicas"),
+        limited="" if scaler is None else _limit(scaler),
+        load=count.scaling,
+        pods=pods,
+    )
+
+
+def _without_pods(role: Role, spec: Json, status: Status) -> str:
+    if role is not Role.PARAMETER:
+        return ""
+    if spec.get("mode") == _UNSPLIT:
+        return "none: D computes the prompts (spec.mode Aggregated)"
+    if status.transfer is not None and status.transfer.path == _SHARING:
+        return "in the pods of D (HostLocal)"
+    return ""
+
+
+def _range(autoscaling: Json | None) -> tuple[int, int] | None:
+    if not autoscaling:
+        return None
+    return int(autoscaling.get("minReplicas") or 1), int(autoscaling["maxReplicas"])
+
+
+def _limit(scaler: Json) -> str:
+    conditions = (scaler.get("status") or {}).get("conditions") or ()
+    found = next((one for one in conditions if one["type"] == LIMITED and one["status"] == "True"), None)
+    return f"{found['reason']}: {plain(found['message'], 500)}" if found else ""
+
+
+def _pods(namespace: str, role: Role, target: str, bodies: Sequence[Json]) -> Iterator[Pod]:
+    """The pods of a role, those of the target revision first."""
+    found = []
+    for body in bodies:
+        record = pod_record(body)
+        if record is not None and record.summary.role is role:
+            found.append(_pod(namespace, record.summary, body, target))
+    yield from sorted(found, key=lambda pod: (not pod.target, pod.revision, pod.name))
+
+
+def _pod(namespace: str, summary: PodSummary, body: Json, target: str) -> Pod:
+    unwell = not summary.ready and not summary.terminating
+    return Pod(
+        name=plain(summary.name, _LONGEST_NAME),
+        revision=summary.revision,
+        target=summary.revision == target,
+        phase=summary.phase,
+        ready=summary.ready,
+        ending=summary.terminating,
+        restarts=summary.restarts,
+        node=plain(str((body.get("spec") or {}).get("nodeName") or ""), _LONGEST_NAME),
+        gpus=summary.gpus,
+        problem=plain(diagnose(summary, namespace).message, _LONGEST_PROBLEM) if unwell else "",
+    )

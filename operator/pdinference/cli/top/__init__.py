@@ -1,0 +1,1 @@
+"""`pdinference top`: memory and load of each engine of P and D."""

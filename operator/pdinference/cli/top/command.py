@@ -1,0 +1,89 @@
+"""The command `pdinference top`."""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from pdinference.cli.chosen import chosen
+from pdinference.cli.history.live import Live, live_options
+
+if TYPE_CHECKING:
+    from pdinference.cli.top.usage import EngineUse
+    from pdinference.cluster.client import ApiServer
+
+_SECONDS: Final = 2.0
+"""Between two looks."""
+_KEPT: Final = 30
+"""Values of the curves."""
+
+
+@click.command("top")
+@click.argument("name", required=False)
+@click.option("--once", is_flag=True, help="Print the present state, and end; so it is off a terminal.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@live_options
+def top_command(*, name: str | None, once: bool, output: str, live: Callable[[str], Live]) -> None:
+    """Show memory and load of each engine of P and D, and its KV cache over time, until Ctrl-C.
+
+    Weights and sizes of KV caches are those of the memory plan in the status. The rest is from vLLM's metrics, read
+    through a port-forward every 2 seconds. NAME may be left out if the namespace has one PDInference.
+    """
+
+    async def work(api: "ApiServer", namespace: str) -> None:
+        from pdinference.cli.plan.table import plan_console  # noqa: PLC0415 - the import of Rich is slow
+
+        if once or output == "json" or not plan_console().is_terminal:
+            await _print(api, namespace, name, output)
+        else:
+            await _keep_live(api, namespace, name)
+
+    try:
+        live(name or "").do(work)
+    except KeyboardInterrupt:
+        if once:
+            raise
+
+
+async def _look(api: "ApiServer", namespace: str, name: str | None) -> "list[EngineUse]":
+    from pdinference.cli.top.reading import read_engines  # noqa: PLC0415 - the client takes a second to import
+
+    resource = await chosen(api, namespace, name)
+    engines = await read_engines(api, namespace, resource)
+    if not engines:
+        known = resource["metadata"]["name"]
+        raise click.ClickException(f"{known} has no pods of P or D. `kubectl pdi status {known}` says why.")
+    return engines
+
+
+async def _print(api: "ApiServer", namespace: str, name: str | None, output: str) -> None:
+    import msgspec  # noqa: PLC0415
+
+    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
+    from pdinference.cli.top.text import table  # noqa: PLC0415
+
+    engines = await _look(api, namespace, name)
+    if output == "json":
+        click.echo(json.dumps({"engines": msgspec.to_builtins(engines)}, indent=2))
+    else:
+        plan_console().print(table(engines, {}))
+
+
+async def _keep_live(api: "ApiServer", namespace: str, name: str | None) -> None:
+    from rich.live import Live as Screen  # noqa: PLC0415
+
+    from pdinference.cli.plan.table import plan_console  # noqa: PLC0415
+    from pdinference.cli.top.text import table  # noqa: PLC0415
+
+    history: dict[str, deque[float]] = {}
+    with Screen(console=plan_console(), auto_refresh=False, vertical_overflow="crop") as screen:
+        while True:
+            engines = await _look(api, namespace, name)
+            for one in engines:
+                if one.kv_used is not None:
+                    history.setdefault(one.engine, deque(maxlen=_KEPT)).append(one.kv_used)
+            screen.update(table(engines, {engine: list(values) for engine, values in history.items()}), refresh=True)
+            await asyncio.sleep(_SECONDS)

@@ -1,0 +1,73 @@
+"""Reads the metrics of all engines of a resource, each through a port-forward."""
+
+import asyncio
+from typing import Final
+
+import aiohttp
+
+from pdinference.api import names
+from pdinference.api.engines import PodEngine, engines_of
+from pdinference.api.names import ENGINE_ROLES
+from pdinference.cli.requests.forward import Forward
+from pdinference.cli.stored_status import stored_status
+from pdinference.cli.top.usage import EngineUse, engine_use
+from pdinference.cluster.client import ApiServer, Json
+from pdinference.cluster.kinds import POD
+from pdinference.loadmetrics.scraping.http_answer import LONGEST_BODY
+from pdinference.loadmetrics.scraping.unreadable import UnreadableError
+
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=10)
+_AT_ONCE: Final = 16
+
+
+async def read_engines(api: ApiServer, namespace: str, resource: Json) -> list[EngineUse]:
+    """The use of all engines, P first.
+
+    Raises:
+        ApiError: The pods cannot be listed.
+    """
+    selector = f"{names.LABEL_NAME}={resource['metadata']['name']}"
+    pods: list[Json] = (await api.get(POD.path(namespace), labelSelector=selector)).get("items") or []
+    engines = [(pod, engine) for pod in pods if _has_engines(pod) for engine in engines_of(pod)]
+    plan = stored_status(resource.get("status") or {}).plan
+    free = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(pod: Json, engine: PodEngine) -> EngineUse:
+        async with free:
+            name = pod["metadata"]["name"]
+            shown = f"{name} {engine.port_name}" if engine.shares_pod else name
+            try:
+                page = await _page(api, namespace, name, engine)
+                return engine_use(engine.role, shown, page, getattr(plan, engine.role, None))
+            except (UnreadableError, _UnansweredError) as error:
+                return EngineUse(engine.role, shown, problem=str(error))
+
+    found = await asyncio.gather(*(one(pod, engine) for pod, engine in engines))
+    return sorted(found, key=lambda use: (ENGINE_ROLES.index(use.role), use.engine))
+
+
+class _UnansweredError(Exception):
+    """An engine does not give its metrics."""
+
+
+def _has_engines(pod: Json) -> bool:
+    """Whether vLLM's API listens in a pod: on worker nodes of P it does not."""
+    return (pod["metadata"].get("labels") or {}).get(names.LABEL_ROLE) in set(map(str, ENGINE_ROLES))
+
+
+async def _page(api: ApiServer, namespace: str, pod: str, engine: PodEngine) -> bytes:
+    if not engine.ready:
+        raise _UnansweredError("not ready")
+    forward = Forward(api, namespace, pod, engine.port)
+    async with forward.listening() as port, aiohttp.ClientSession(timeout=_TIMEOUT) as session:
+        try:
+            async with session.get(f"http://127.0.0.1:{port}/metrics") as response:
+                response.raise_for_status()
+                page = await response.content.read(LONGEST_BODY + 1)
+                while len(page) <= LONGEST_BODY and (more := await response.content.read(LONGEST_BODY)):
+                    page += more
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise _UnansweredError(forward.error or f"no metrics: {error or type(error).__name__}") from None
+    if len(page) > LONGEST_BODY:
+        raise _UnansweredError(f"its metrics are longer than {LONGEST_BODY:,} bytes")
+    return page

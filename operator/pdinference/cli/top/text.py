@@ -1,0 +1,83 @@
+"""Prints the use of engines as a table with bars, and the KV cache over time."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rich.table import Table
+from rich.text import Text
+
+from pdinference.api.names import Role
+from pdinference.cli.top.usage import EngineUse, Tiers
+from pdinference.planning.memory.figures import GIB
+
+_TITLES: Final = {Role.PARAMETER: "P", Role.DECODE: "D"}
+_BAR: Final = 20
+_LEVELS: Final = " ▁▂▃▄▅▆▇█"
+_MEGA: Final = 1e6
+_HIGH: Final = 0.9
+
+History = Mapping[str, Sequence[float]]
+"""Shares of the KV cache in use at the latest looks, by engine."""
+
+
+def table(engines: Sequence[EngineUse], history: History) -> Table:
+    """The engines, one in a row.
+
+    Args:
+        engines: Their use.
+        history: Earlier values; a column of them is there if it has any.
+    """
+    tiers = any(one.tiers is not None for one in engines)
+    found = Table(box=None, pad_edge=False)
+    for column in ("ROLE", "ENGINE"):
+        found.add_column(column, overflow="fold")
+    found.add_column("WEIGHTS", justify="right", no_wrap=True)
+    found.add_column("KV CACHE IN USE", no_wrap=True)
+    for column in ("RUNNING", "WAITING", "PROMPT TOKENS", "ANSWER TOKENS"):
+        found.add_column(column, justify="right")
+    if tiers:
+        found.add_column("CPU TIER", justify="right")
+        found.add_column("DISK TIER", justify="right")
+    if history:
+        found.add_column("KV CACHE OVER TIME", no_wrap=True)
+    for one in engines:
+        row = [Text(_TITLES[one.role]), Text(one.engine), *_cells(one)]
+        row += _tiers(one.tiers) if tiers else []
+        row += [Text(curve(history.get(one.engine, ())))] if history else []
+        found.add_row(*row)
+    return found
+
+
+def curve(values: Sequence[float]) -> str:
+    """Shares as a line of small bars."""
+    return "".join(_LEVELS[min(len(_LEVELS) - 1, round(value * (len(_LEVELS) - 1)))] for value in values)
+
+
+def _cells(one: EngineUse) -> list[Text]:
+    if one.problem:
+        return [Text("-"), Text(one.problem, style="yellow"), *[Text("-")] * 4]
+    weights = f"{one.weights_bytes / GIB:.1f} GiB" if one.weights_bytes is not None else "-"
+    counts = (one.running, one.waiting, one.prompt_tokens, one.answer_tokens)
+    return [Text(weights), _bar(one), *(Text("-" if value is None else f"{value:,.0f}") for value in counts)]
+
+
+def _bar(one: EngineUse) -> Text:
+    if one.kv_used is None:
+        return Text("-")
+    filled = round(min(1.0, one.kv_used) * _BAR)
+    text = Text("█" * filled, style="red" if one.kv_used >= _HIGH else "green")
+    text.append("░" * (_BAR - filled), style="dim")
+    if one.kv_bytes is not None:
+        size = f"{one.kv_used * one.kv_bytes / GIB:.1f} of {one.kv_bytes / GIB:.1f} GiB"
+    else:
+        size = f"of {one.kv_tokens:,} tokens" if one.kv_tokens is not None else ""
+    text.append(f" {one.kv_used:4.0%} {size}".rstrip(), style="default")
+    return text
+
+
+def _tiers(tiers: Tiers | None) -> list[Text]:
+    """Bytes written to and read from each tier."""
+    if tiers is None:
+        return [Text("-"), Text("-")]
+    pairs = ((tiers.cpu_written, tiers.cpu_read), (tiers.disk_written, tiers.disk_read))
+    return [Text(f"{written / _MEGA:,.0f} MB in, {read / _MEGA:,.0f} out") for written, read in pairs]

@@ -1,0 +1,85 @@
+"""`pdinference bench`: a bounded load through a port-forward, to a router that streams."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from pdinference.cli.requests.load import percentiles
+from tests.cli.fake_router import FakeRouter
+from tests.cli.served_cluster import ServedCluster
+
+
+class Served(NamedTuple):
+    cluster: ServedCluster
+    router: FakeRouter
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    cluster = ServedCluster()
+    async with cluster.running(tmp_path), FakeRouter(cluster).running() as router:
+        yield Served(cluster, router)
+
+
+async def test_the_load_is_announced_bounded_and_measured(served: Served) -> None:
+    found = await served.cluster.run(
+        "bench", "llama", "--requests", "9", "--concurrency", "3", "--prompt-tokens", "20", "--answer-tokens", "4"
+    )
+    assert found.exit_code == 0, found.output
+    assert found.stderr.startswith(
+        "Sends 9 requests, at most 3 at a time, to the model llama of team-a/llama through router-0: about 180 prompt "
+        "tokens and 36 answer tokens in all.\n"
+    )
+    first, header, *rows = found.stdout.splitlines()
+    assert first.startswith("9 answers in ")
+    assert header.split() == ["MILLISECONDS", "p50", "p90", "p99"]
+    assert [row.split("  ")[0] for row in rows] == ["time to first token", "time per output token", "whole answer"]
+    assert len(served.router.bodies) == 9
+    assert 1 < served.router.most_at_once <= 3
+    assert {(body["max_tokens"], body["ignore_eos"]) for body in served.router.bodies} == {(4, True)}
+    prompts = [body["prompt"].split() for body in served.router.bodies]
+    assert {len(prompt) for prompt in prompts} == {20}
+    assert len({prompt[0] for prompt in prompts}) == 9, "a prefix cache would know them"
+
+
+async def test_a_rate_spreads_the_requests(served: Served) -> None:
+    found = await served.cluster.run("bench", "--requests", "4", "--rate", "20", "-o", "json")
+    assert "at most 4 at a time, 20 a second," in found.stderr
+    measured = json.loads(found.stdout)
+    assert measured["seconds"] >= 3 / 20
+    assert (measured["answers"], measured["promptTokens"], measured["answerTokens"]) == (4, 48, 16)
+    assert set(measured["latencySeconds"]) == {"ttft", "itl", "total"}
+
+
+async def test_requests_without_an_answer_are_counted_by_reason(served: Served) -> None:
+    served.router.refusal = (503, "No pod is ready.")
+    found = await served.cluster.run("bench", "--requests", "3")
+    assert found.exit_code == 1
+    assert "0 answers in " in found.stdout
+    assert "3 without answer: The router answers 503: No pod is ready." in found.stderr
+
+
+async def test_after_its_time_no_request_is_sent(served: Served) -> None:
+    found = await served.cluster.run("bench", "--requests", "1000", "--rate", "1", "--seconds", "1", "-o", "json")
+    assert json.loads(found.stdout)["answers"] == len(served.router.bodies) <= 2
+
+
+@pytest.mark.parametrize("option", ["--requests=1001", "--concurrency=65", "--prompt-tokens=8193", "--seconds=601"])
+async def test_a_load_that_is_not_short_is_refused(served: Served, option: str) -> None:
+    assert (await served.cluster.run("bench", option)).exit_code == 2
+    assert served.router.bodies == []
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([3.0], {"p50": 3.0, "p90": 3.0, "p99": 3.0}),
+        ([float(n) for n in range(1, 101)], {"p50": 50.0, "p90": 90.0, "p99": 99.0}),
+        ([2.0, 1.0], {"p50": 1.0, "p90": 2.0, "p99": 2.0}),
+    ],
+)
+def test_percentiles_are_measured_values(values: list[float], expected: dict[str, float]) -> None:
+    assert percentiles(values) == expected

@@ -1,0 +1,161 @@
+"""`pdinference chat`: through a port-forward over HTTP, to a router that streams."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from pdinference.cli.requests.chat import turns
+from pdinference.cli.requests.stages import in_log
+from pdinference.cli.requests.stream import printable
+from tests.cli.fake_router import STAGES, FakeRouter
+from tests.cli.served_cluster import ServedCluster, resource
+
+
+class Served(NamedTuple):
+    cluster: ServedCluster
+    router: FakeRouter
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    cluster = ServedCluster()
+    async with cluster.running(tmp_path), FakeRouter(cluster).running() as router:
+        yield Served(cluster, router)
+
+
+async def test_the_answer_is_followed_by_its_times(served: Served) -> None:
+    found = await served.cluster.run("chat", "What is a KV cache?")
+    assert found.exit_code == 0, found.output
+    text, _, times = found.stdout.partition("\n\n")
+    assert text == "KV cache [31mkeeps keys."
+    first, *stages = times.splitlines()
+    assert first.startswith("12 prompt tokens, 4 answer tokens: first token after ")
+    assert [line.split()[:3] for line in stages] == [
+        ["queue", "0.1", "ms"],
+        ["prefill", "31.0", "ms"],
+        ["first_token", "42.0", "ms"],
+        ["tokens", "1.20", "s"],
+    ]
+    assert stages[1].endswith("P computed the prompt (llama-parameter-r1-0)")
+    (body,) = served.router.bodies
+    assert body["messages"] == [{"role": "user", "content": "What is a KV cache?"}]
+    assert body["model"] == "llama"
+
+
+async def test_options_reach_the_router(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PDINFERENCE_API_KEY", "secret-of-16-chars")
+    options = ("--system", "Be short.", "--max-tokens", "9", "--model", "llama-sql")
+    found = await served.cluster.run("chat", "llama", "Hi", *options)
+    assert found.exit_code == 0, found.output
+    (body,) = served.router.bodies
+    assert body["messages"][0] == {"role": "system", "content": "Be short."}
+    assert (body["max_tokens"], body["model"]) == (9, "llama-sql")
+    assert served.router.keys == ["Bearer secret-of-16-chars"]
+
+
+async def test_json_has_the_answer_and_the_stages(served: Served) -> None:
+    found = json.loads((await served.cluster.run("chat", "Hi", "-o", "json")).stdout)
+    assert (found["model"], found["routerPod"], found["answer"]["prefill"]) == ("llama", "router-0", "parameter")
+    assert found["stages"]["seconds"] == STAGES
+    assert 0 < found["answer"]["first"] <= found["answer"]["total"]
+
+
+async def test_lines_of_standard_input_are_turns_of_one_conversation(
+    served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from click.testing import CliRunner  # noqa: PLC0415
+
+    invoke = CliRunner.invoke
+    monkeypatch.setattr(
+        CliRunner, "invoke", lambda self, command, line: invoke(self, command, line, input="one\n\ntwo\n")
+    )
+    found = await served.cluster.run("chat", "llama", "-")
+    assert found.exit_code == 0, found.output
+    roles = [[message["role"] for message in body["messages"]] for body in served.router.bodies]
+    assert roles == [["user"], ["user", "assistant", "user"]]
+
+
+async def test_on_a_terminal_each_turn_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keyboard, terminal = os.openpty()
+    with os.fdopen(terminal, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        found = turns("-")
+        waiting = asyncio.ensure_future(anext(found))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        os.write(keyboard, b"\none\n")
+        assert await waiting == "one"
+        os.write(keyboard, b"\x04")  # Ctrl-D
+        assert [turn async for turn in found] == []
+    os.close(keyboard)
+    assert capsys.readouterr().out == "> > > \n"
+
+
+async def test_stages_that_cannot_be_read_are_unknown_with_the_reason(served: Served) -> None:
+    served.router.logs = False
+    found = await served.cluster.run("chat", "Hi")
+    assert found.exit_code == 0
+    assert "The stages are not known. The log of router-0 has no line for the request" in found.output
+    del served.cluster.logs["router-0", "router"]
+    found = await served.cluster.run("chat", "Hi", "-o", "json")
+    assert 'container "router" is waiting' in json.loads(found.stdout)["stagesUnknown"]
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [(401, "Pass one with --api-key"), (503, "`kubectl pdi status` says what is not ready"), (400, "no such thing")],
+)
+async def test_a_refusal_of_the_router_says_what_to_do(served: Served, status: int, advice: str) -> None:
+    served.router.refusal = (status, "no such thing")
+    found = await served.cluster.run("chat", "Hi")
+    assert found.exit_code == 1
+    assert f"Error: The router answers {status}: no such thing" in found.output
+    assert advice in found.output
+
+
+async def test_an_answer_that_breaks_off_is_an_error(served: Served) -> None:
+    served.router.ends = False
+    found = await served.cluster.run("chat", "Hi")
+    assert found.exit_code == 1
+    assert found.stderr == "Error: The answer broke off.\n"
+
+
+async def test_what_keeps_from_reaching_the_router_is_named(served: Served) -> None:
+    served.cluster.forward_refusal = 403
+    found = await served.cluster.run("chat", "Hi")
+    assert "You need the right to `get` and `create` the resource pods/portforward." in found.output
+    served.cluster.forward_refusal = 0
+    served.cluster.pod_port = 1
+    found = await served.cluster.run("chat", "Hi")
+    assert (found.exit_code, found.output) == (1, "Error: connection refused by the pod\n")
+    served.cluster.pods.clear()
+    found = await served.cluster.run("chat", "Hi")
+    assert found.output == "Error: llama has no ready router pod. `kubectl pdi status llama` says why.\n"
+
+
+async def test_a_model_that_is_not_served_is_refused_with_those_that_are(served: Served) -> None:
+    found = await served.cluster.run("chat", "Hi", "--model", "gpt")
+    assert found.output == "Error: The router serves no model gpt. It serves: llama, llama-sql.\n"
+    assert served.router.bodies == []
+
+
+async def test_two_resources_need_a_name(served: Served) -> None:
+    served.cluster.resources.append(resource("qwen"))
+    assert "Write the NAME of one." in (await served.cluster.run("chat", "Hi")).output
+
+
+def test_answers_hold_no_control_characters() -> None:
+    assert printable("a\x1b[31m\x07b\n\tc\u202ed") == "a[31mb\n\tcd"
+
+
+@pytest.mark.parametrize("log", [b"", b"id\n", b'{"request_id": "other", "x": "id"}\n', b'["id"]\n'])
+def test_a_log_without_the_request_has_no_stages(log: bytes) -> None:
+    assert in_log(log, "id") is None
