@@ -13,7 +13,7 @@ from pdinference.planning.scaling.signals import Signal
 from tests.conftest import REPOSITORY
 
 _PACKAGE = REPOSITORY / "operator" / "pdinference"
-_NOT_OURS = {".venv", ".uv", ".git", "node_modules"}
+_NOT_OURS = {".venv", ".uv", ".git", "node_modules", "build", "dist", "site"}
 _PAGES = sorted(page for page in REPOSITORY.rglob("*.md") if not _NOT_OURS & set(page.relative_to(REPOSITORY).parts))
 _FOR_DEVELOPERS = [
     REPOSITORY / "ARCHITECTURE.md",
@@ -22,6 +22,7 @@ _FOR_DEVELOPERS = [
     REPOSITORY / "docs" / "failure-modes.md",
 ]
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_SEQUENCE = re.compile(r"^```mermaid\nsequenceDiagram\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -88,6 +89,12 @@ def test_a_page_has_no_markers_of_a_merge(page: Path) -> None:
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_links_and_anchors_of_a_page_exist(page: Path) -> None:
     assert list(broken(page)) == []
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_no_line_of_a_sequence_diagram_has_a_semicolon(page: Path) -> None:
+    """Mermaid ends the line there, and shows an error instead of the drawing."""
+    assert [text for text in _SEQUENCE.findall(page.read_text(encoding="utf-8")) if ";" in text] == []
 
 
 def named_pages(file: Path) -> Iterator[str]:

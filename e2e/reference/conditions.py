@@ -1,0 +1,61 @@
+"""The page of conditions and their reasons, from the table of conditions."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from e2e.reference.markdown import code, page, plain, table
+from e2e.reference.reasons import REASONS
+from pdinference.api.v1alpha1.conditions import POD_REASONS, TABLE, ConditionType
+
+_OTHERS: Final = (
+    "Further reasons of the Job for a model, such as `AccessDenied` and `NoSpace`, are under "
+    "[download a model](../operations.md#download-a-model). All others are those of the kubelet, of the API server "
+    "(`Forbidden`, `Invalid`), of the HorizontalPodAutoscaler or of the Gateway's controller, word for word."
+)
+
+
+def condition_page() -> str:
+    """Every condition, and every reason with its remedy."""
+    introduction = (
+        "`kubectl describe pdi NAME` prints the conditions of a PDInference with their messages. A message names the "
+        "pod or field at fault and what to do. [Conditions](../resource.md#conditions-statusconditions) describes how "
+        "programs use them."
+    )
+    reasons = ((code(name), REASONS[name].meaning, REASONS[name].remedy) for name in sorted(known()))
+    pods = ", ".join(code(name) for name in sorted(POD_REASONS))
+    return page(
+        "Conditions and reasons",
+        introduction,
+        [
+            "## Conditions",
+            *map(_condition, TABLE),
+            "## Reasons of pods",
+            f"Conditions of roles, and those that follow from them, have these for a pod that is not ready: {pods}.",
+            "## Reasons",
+            _OTHERS,
+            table(("reason", "meaning", "what to do"), reasons),
+        ],
+    )
+
+
+def known() -> frozenset[str]:
+    """Every reason that the table of conditions has."""
+    return POD_REASONS.union(*(names for row in TABLE for names in row.reasons.values()))
+
+
+def _condition(row: ConditionType) -> str:
+    rows = ((code(status), plain(text), _reasons(row.reasons[status])) for status, text in row.when.items())
+    present = f"Present if {row.present}. " if row.present else "Always present. "
+    foreign = f" It also has reasons of {row.foreign}, word for word." if row.foreign else ""
+    healthy = f"Of a healthy resource: `{row.good}`" + (" or absent." if row.present else ".")
+    return "\n\n".join(
+        [f"### `{row.name}`", f"{present}{healthy}{foreign}", table(("status", "meaning", "reasons"), rows)]
+    )
+
+
+def _reasons(names: Iterable[str]) -> str:
+    """The reasons of a status. Those of pods, which many have, by that name."""
+    names = frozenset(names)
+    of_pods = names >= POD_REASONS
+    own = [code(name) for name in sorted(names - POD_REASONS if of_pods else names)]
+    return ", ".join([*own, *(["[those of pods](#reasons-of-pods)"] if of_pods else [])])

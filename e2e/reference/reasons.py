@@ -1,0 +1,158 @@
+"""What each reason of a condition means, and what to do. tests/test_reference.py compares it with the conditions.
+
+Links are relative to docs/reference.
+"""
+
+from typing import Final, NamedTuple
+
+
+class Reason(NamedTuple):
+    """One reason.
+
+    Attributes:
+        meaning: What it means.
+        remedy: What to do; empty for nothing.
+    """
+
+    meaning: str
+    remedy: str = ""
+
+
+_STUCK: Final = "[a roll-out that is stuck](../resource.md#a-roll-out-that-is-stuck)"
+_DOWNLOAD: Final = "[download a model](../operations.md#download-a-model)"
+
+REASONS: Final = {
+    "Accepted": Reason("Every Gateway accepts the HTTPRoute."),
+    "Active": Reason("Replica counts follow the load."),
+    "Aggregated": Reason("There is no P: `spec.mode` is `Aggregated`."),
+    "AllReady": Reason("All desired pods are ready."),
+    "AmbiguousSelector": Reason(
+        "Another HorizontalPodAutoscaler selects the same pods.", "Delete the other one, or remove `autoscaling`."
+    ),
+    "ApiKeys": Reason("Clients outside the cluster need an API key."),
+    "Asking": Reason("The Job lists the files of the model."),
+    "Asleep": Reason("P and D have no pods, because no request came. The next request starts them."),
+    "Checked": Reason("Pods have verified the model's files."),
+    "ComputedByDecode": Reason("D computed prompts itself.", "[Runbook](../runbooks.md#computed-by-decode)."),
+    "ContainerCannotRun": Reason(
+        "The container runtime could not start the container.", "Read the message; correct image, command or mounts."
+    ),
+    "CrashLoopBackOff": Reason(
+        "A container has stopped, and the kubelet waits before the next start.",
+        "Read the log of the container before this one: `kubectl logs POD -p`.",
+    ),
+    "CrashLooping": Reason(
+        "A container has stopped three times.",
+        f"Read its log (`kubectl logs POD -p`), and correct the cause: {_STUCK}.",
+    ),
+    "DoesNotFit": Reason(
+        "The model, or one request of maximum length, does not fit the devices of a role.",
+        "Apply one of the changes in the message; [memory](../memory.md) explains the numbers.",
+    ),
+    "Downloaded": Reason("The Job has downloaded the model."),
+    "Downloading": Reason("The Job downloads the model. The message has the progress."),
+    "ErrImageNeverPull": Reason(
+        "The image is not on the node, and its pull policy is `Never`.",
+        "Load the image onto the node, or change the policy.",
+    ),
+    "Error": Reason("A container has ended with an error.", "Read its log: `kubectl logs POD -p`."),
+    "Failed": Reason("The Job has failed. It is tried again.", f"{_DOWNLOAD} has the causes."),
+    "Failing": Reason("Transfers of KV cache fail or expire.", "[Runbook](../runbooks.md#failing)."),
+    "Fits": Reason("The model and one request of maximum length fit."),
+    "GpuBudget": Reason(
+        "`spec.autoscaling.gpuBudget` has no room for more pods.",
+        "Wait for pods that end, or raise [the budget](../autoscaling.md#p-and-d-together-specautoscaling).",
+    ),
+    "HostLocal": Reason("P runs in the pods of D (`transfer.path`)."),
+    "ImagePullBackOff": Reason("An image cannot be pulled.", "Correct its name, or the pull secrets in `podTemplate`."),
+    "Inspected": Reason("The Job has read the facts about the model."),
+    "InvalidImageName": Reason("The name of an image is not valid.", "Correct it."),
+    "InvalidSpec": Reason(
+        "The stored spec is not valid. The last valid one stays in effect.",
+        "Correct the fields in the message, or [undo the edit](../operations.md#undo-an-edit).",
+    ),
+    "Met": Reason("Requests keep the objectives."),
+    "Missed": Reason("Requests miss an objective.", "[Runbook](../runbooks.md#objectives-missed)."),
+    "ModelNotReady": Reason("The role's pods wait for the download of the model.", "Look at `ModelReady`."),
+    "NameConflict": Reason(
+        "An object of another owner has the name of a child. It is left alone.",
+        "Delete the object with the command in the message, or rename the resource.",
+    ),
+    "NoApiKeys": Reason(
+        "Clients outside the cluster can send requests without an API key.",
+        "Set [`router.apiKeys`](../resource.md#api-keys), unless this is what you want.",
+    ),
+    "NoRequests": Reason("No streamed answers in the last minutes."),
+    "NoRequestsYet": Reason("Too few requests to judge."),
+    "NoUsableModel": Reason(
+        "A pod found its model damaged or absent.",
+        "Repair the files: [a model on a claim, in an image or on a node]"
+        "(../operations.md#a-model-on-a-claim-in-an-image-or-on-a-node).",
+    ),
+    "NotAccepted": Reason(
+        "A Gateway does not accept the HTTPRoute.",
+        "[A Gateway](../resource.md#a-gateway-routerroute) has the requirements.",
+    ),
+    "NotAllReady": Reason("The roll-out is complete, and pods are missing.", "Look at the conditions of the roles."),
+    "NotChecked": Reason("No pod has verified the model's files yet."),
+    "NotKnown": Reason(
+        "The size of the model or of a device's memory is not known.",
+        "Set [`model.inspect` or `model.architecture`](../resource.md#facts-about-the-model-inspect-and-architecture), "
+        "or `accelerator.memory`.",
+    ),
+    "NotPinned": Reason(
+        "P may run on any node with the extended resource.", "Name `parameter.accelerator.products`, if it matters."
+    ),
+    "NotServed": Reason(
+        "The cluster does not serve the kind of a child: `accelerator.devices` need Kubernetes 1.34, `router.route` "
+        "needs the CRDs of the Gateway API.",
+        "Install what the message names, or remove the field.",
+    ),
+    "OOMKilled": Reason("A container used more memory than its limit.", "Raise `resources.limits.memory` of the role."),
+    "Pending": Reason(
+        "A Gateway's controller has not reported yet.", "Check that the Gateway exists and has a controller."
+    ),
+    "Pinned": Reason("P runs only on products or devices that the spec names."),
+    "PodsNotCreated": Reason(
+        "A quota or a webhook refuses pods.", "Read the message; change the quota, or what the webhook refuses."
+    ),
+    "PrefillFallback": Reason(
+        "D computed prompts that P did not.", "Look at `ParameterReady`; [runbook](../runbooks.md#computed-by-decode)."
+    ),
+    "PreparingModel": Reason("An init container downloads or verifies the model."),
+    "ProgressDeadlineExceeded": Reason(
+        "No progress until the deadline, for another cause than those with a reason of their own.",
+        f"Look at the pods; {_STUCK}.",
+    ),
+    "Ratio": Reason("`spec.autoscaling.ratio` limits a role."),
+    "Ready": Reason("The model is there, and its Job is about to end."),
+    "RollingOut": Reason("The operator rolls out the spec."),
+    "RolloutComplete": Reason("The roll-out is complete."),
+    "Saturated": Reason("The path of the KV cache is the bottleneck.", "[Runbook](../runbooks.md#saturated)."),
+    "ScaleDownLimit": Reason("`behavior.scaleDown` limits how many pods go at a time."),
+    "ScaleDownStabilized": Reason("Pods stay for the stabilisation window of `behavior.scaleDown`."),
+    "ScaleUpLimit": Reason("`behavior.scaleUp` limits how many pods come at a time."),
+    "ScaledToZero": Reason("The spec wants no pods: `replicas` is 0.", "Raise `replicas`."),
+    "ScalingDisabled": Reason(
+        "The replica count of the scale target is 0.", "Raise it: `kubectl scale pds NAME --replicas=1`."
+    ),
+    "Serving": Reason("Requests are answered."),
+    "Slow": Reason("KV cache moves slower than the hardware should allow.", "[Runbook](../runbooks.md#slow)."),
+    "StartError": Reason(
+        "The container runtime could not start the container.", "Read the message; correct image, command or mounts."
+    ),
+    "Starting": Reason("Pods start, or the load has not been read yet. The message says which phase."),
+    "TooFewReplicas": Reason("`minReplicas` applies."),
+    "TooManyReplicas": Reason("`maxReplicas` applies.", "Raise it, if requests wait."),
+    "Transferring": Reason("KV cache gets from P to D, as requests show. Its contents were not verified."),
+    "Unschedulable": Reason(
+        "A pod fits on no node.",
+        "The message quotes the scheduler and names the fields to check: devices, products, taints, claims, spread.",
+    ),
+    "Verified": Reason("KV cache gets from P to D, and a canary had the right answer."),
+    "Verifying": Reason("The Job verifies size and hash of the model's files."),
+    "Waiting": Reason("Another pod downloads the same model into the same cache."),
+    "WrongAnswers": Reason(
+        "Answers of P and D differ from those of P alone.", "At once: [runbook](../runbooks.md#wrong-answers)."
+    ),
+}

@@ -1,0 +1,66 @@
+"""The documentation site builds without a warning, and needs nothing from other hosts."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from e2e import images, site
+from tests.conftest import REPOSITORY
+
+LOADING = {"script": "src", "link": "href", "img": "src", "iframe": "src"}
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site. A link, an anchor or a page of the navigation that does not exist fails here."""
+    folder = tmp_path_factory.mktemp("site") / "html"
+    site.build(folder)
+    return folder
+
+
+class Loaded(HTMLParser):
+    """What a page loads when it is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in LOADING:
+            self.addresses += [value or "" for name, value in attrs if name == LOADING[tag]]
+
+
+def loaded(page: Path) -> list[str]:
+    parser = Loaded()
+    parser.feed(page.read_text(encoding="utf-8"))
+    return parser.addresses
+
+
+def test_pages_load_nothing_from_other_hosts(pages: Path) -> None:
+    found = {page.name: [address for address in loaded(page) if "//" in address] for page in pages.rglob("*.html")}
+    assert len(found) > 40
+    assert {name: addresses for name, addresses in found.items() if addresses} == {}
+    styles = "".join(sheet.read_text(encoding="utf-8") for sheet in pages.rglob("*.css"))
+    assert re.findall(r"@import\b.*//|url\(['\"]?(?:https?:)?//", styles) == []
+
+
+def test_a_broken_link_fails_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("# Title\n\n[gone](gone.md), [away](#away)\n", encoding="utf-8")
+    monkeypatch.setattr(images, "REPOSITORY", tmp_path)
+    with pytest.raises(site.SiteError, match="Correct what is listed above"):
+        site.build(tmp_path / "html")
+
+
+def test_the_list_for_programs_names_pages_of_the_site(pages: Path) -> None:
+    links = re.findall(r"\]\(([^)]+)\)", (pages / "llms.txt").read_text(encoding="utf-8"))
+    assert len(links) > 40
+    assert [link for link in links if not (pages / link).is_file()] == []
+
+
+def test_every_page_is_in_the_navigation(pages: Path) -> None:
+    """Sphinx fails for a page that is in no list; this finds pages that it does not read at all."""
+    names = (page.relative_to(REPOSITORY).with_suffix(".html") for page in (REPOSITORY / "docs").rglob("*.md"))
+    assert [str(name) for name in names if not (pages / name).exists()] == []
