@@ -1,39 +1,78 @@
-"""The operator's status as evaluated by Flux (kstatus) and Argo CD (the chart's script)."""
+"""The operator's statuses as evaluated by Flux (kstatus, CEL) and Argo CD (the chart's scripts)."""
 
 import json
 import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import pytest
 
 from e2e.cluster.build import binary
-from pdinference.api.names import Role
-from pdinference.api.v1alpha1 import Status
-from pdinference.planning.status import StatusInputs
+from pdinference.api.names import ENGINE_ROLES, Role
+from pdinference.api.v1alpha1 import BatchStatus, Status
+from pdinference.api.v1alpha1.base import ApiModel
+from pdinference.api.v1alpha1.conditions import FINAL_REASONS
+from pdinference.planning.batch import BatchStatusInputs, build_batch_status, invalid_batch_status
+from pdinference.planning.memory import NO_VERDICT
+from pdinference.planning.observed import Failure, JobState, PodProblem, PodSummary
+from pdinference.planning.scaling.allocation import Allocation
+from pdinference.planning.status import StatusInputs, left_alone_status
+from tests.charts.gitops import EXAMPLES, documents, named
 from tests.conftest import REPOSITORY
 from tests.planning.rollouts import FIRST, LOOP, NO_ROOM, PULL, SECOND, with_decode
-from tests.planning.statuses import ASLEEP, NOW, SERVING, STARTING, built, workload
+from tests.planning.statuses import ASLEEP, NOW, SERVING, STARTING, built, pod, workload
 
-SCRIPT = REPOSITORY / "charts" / "pdinference-operator" / "files" / "argocd-health.lua"
+SCRIPTS = REPOSITORY / "charts" / "pdinference-operator" / "files" / "argocd" / "pdinference.io"
 LATER = NOW + timedelta(hours=1)
+GENERATION = 3
 
 
-def health(status: Status | None, *, generation: int = 3, **metadata: Any) -> tuple[str, str, str]:
-    """kstatus, Argo CD's health and its message; None is the status that the CRD gives a new resource."""
-    written = {"observedGeneration": 0} if status is None else status.model_dump(mode="json", by_alias=True)
+class Health(NamedTuple):
+    """What the tools say of an object."""
+
+    kstatus: str
+    flux: str
+    argocd: str
+    message: str
+
+
+def expressions(kind: str) -> dict[str, str]:
+    """The CEL expressions of the example for Flux."""
+    checks = [check for name in ("models", "batches") for check in _checks(name)]
+    (found,) = (check for check in checks if check["kind"] == kind)
+    return {name: text for name, text in found.items() if name not in {"apiVersion", "kind"}}
+
+
+def _checks(name: str) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = named(EXAMPLES / "flux" / "apps" / f"{name}.yaml", "Kustomization", name)["spec"][
+        "healthCheckExprs"
+    ]
+    return found
+
+
+def health(kind: str, status: ApiModel | Mapping[str, Any], generation: int = GENERATION, **metadata: Any) -> Health:
+    """The health of a resource with a status as the operator writes it."""
+    if isinstance(status, ApiModel):
+        status = status.model_dump(mode="json", by_alias=True, exclude_none=True)
     resource = {
         "apiVersion": "pdinference.io/v1alpha1",
-        "kind": "PDInference",
+        "kind": kind,
         "metadata": {"name": "x", "namespace": "ns", "generation": generation, **metadata},
-        "status": written,
+        "status": status,
     }
-    answer = subprocess.run(
-        [binary("health-of"), SCRIPT], input=json.dumps([resource]), capture_output=True, text=True, check=True
-    )
-    (found,) = json.loads(answer.stdout)
-    return found["kstatus"], found["argocd"], found["message"]
+    return evaluated(SCRIPTS / kind / "health.lua", resource, expressions(kind))
+
+
+def evaluated(
+    script: Path, resource: Mapping[str, Any], expressions_: Mapping[str, str] = MappingProxyType({})
+) -> Health:
+    command: list[str | Path] = [binary("health-of"), script, json.dumps(dict(expressions_))]
+    answer = subprocess.run(command, input=json.dumps([resource]), capture_output=True, text=True, check=True)
+    return Health(**json.loads(answer.stdout)[0])
 
 
 def late(inputs: StatusInputs) -> Status:
@@ -41,43 +80,191 @@ def late(inputs: StatusInputs) -> Status:
     return built(inputs, built(inputs), LATER)
 
 
-STOPPED = replace(
-    SERVING,
-    desired={**SERVING.desired, Role.DECODE: 0},
-    workloads={**SERVING.workloads, Role.ROUTER: workload(Role.ROUTER, ready=0)},
+def without_router(inputs: StatusInputs) -> StatusInputs:
+    pods = (*(one for one in inputs.pods if one.role is not Role.ROUTER), pod(Role.ROUTER, ready=False))
+    return replace(inputs, pods=pods, workloads={**inputs.workloads, Role.ROUTER: workload(Role.ROUTER, ready=0)})
+
+
+def stopped(inputs: StatusInputs, *roles: Role) -> StatusInputs:
+    """With `replicas: 0` of roles, whose pods are gone."""
+    workloads = {role: replace(workload(role, ready=0), desired=0) for role in roles}
+    pods = tuple(one for one in inputs.pods if one.role not in roles)
+    desired = {**inputs.desired, **dict.fromkeys(roles, 0)}
+    return without_router(replace(inputs, desired=desired, workloads={**inputs.workloads, **workloads}, pods=pods))
+
+
+def failed(*, transient: bool) -> StatusInputs:
+    """A child cannot be written."""
+    return replace(SERVING, failures=(Failure("Service", "x", "NameConflict", "taken", transient=transient),))
+
+
+GOES_ON = ("InProgress", "InProgress", "Progressing")
+STUCK = ("Failed", "Failed", "Degraded")
+DONE = ("Current", "Current", "Healthy")
+STOPPED = ("InProgress", "Current", "Suspended")
+"""kstatus knows no other word for a Ready that is False."""
+INVALID = replace(SERVING, invalid="spec.x: wrong")
+NO_BUDGET = replace(
+    STARTING,
+    workloads={Role.ROUTER: workload(Role.ROUTER, ready=0)},
+    allocation=Allocation({}, blocked="no GPUs of the budget are free."),
 )
+INFERENCES: dict[str, tuple[Status, tuple[str, str, str]]] = {
+    "serves": (built(SERVING), DONE),
+    "asleep": (built(ASLEEP), DONE),
+    "asleep, and requests may be unknown": (built(replace(ASLEEP, activity_known=False)), GOES_ON),
+    "asleep without a router": (built(without_router(ASLEEP)), GOES_ON),
+    "first roll-out": (built(STARTING), GOES_ON),
+    "roll-out beside an old revision": (built(SECOND), GOES_ON),
+    "no GPUs in the budget": (built(NO_BUDGET), GOES_ON),
+    "no room on nodes": (built(with_decode(SECOND, NO_ROOM)), GOES_ON),
+    "no room on nodes for too long": (late(with_decode(SECOND, NO_ROOM)), STUCK),
+    "no progress for too long": (late(SECOND), STUCK),
+    "bad image": (built(with_decode(FIRST, PULL)), STUCK),
+    "bad image beside an old revision": (built(with_decode(SECOND, PULL)), STUCK),
+    "crash loop beside an old revision": (built(with_decode(SECOND, LOOP)), STUCK),
+    "invalid, and the last valid spec serves": (built(INVALID), STUCK),
+    "invalid from the beginning": (
+        left_alone_status("spec.x: wrong", NO_VERDICT, generation=GENERATION, previous=Status(), now=NOW),
+        STUCK,
+    ),
+    "a child's name is taken": (built(failed(transient=False)), STUCK),
+    "a write is repeated": (built(failed(transient=True)), GOES_ON),
+    "all stopped": (built(stopped(SERVING, *ENGINE_ROLES)), STOPPED),
+    "D stopped": (built(stopped(SERVING, Role.DECODE)), STOPPED),
+    "P stopped": (built(stopped(SERVING, Role.PARAMETER)), STOPPED),
+}
+
+
+@pytest.mark.parametrize(("status", "expected"), INFERENCES.values(), ids=INFERENCES)
+def test_flux_and_argo_cd_see_the_same_inference(status: Status, expected: tuple[str, str, str]) -> None:
+    assert health("PDInference", status)[:3] == expected
+
+
+@pytest.mark.parametrize("reason", sorted(FINAL_REASONS))
+def test_pod_problems_that_waiting_does_not_solve_are_failures(reason: str) -> None:
+    problem = LOOP if reason == "CrashLooping" else PodProblem(reason, "no", "vllm", "x:1")
+    assert health("PDInference", built(with_decode(SECOND, problem)))[:3] == STUCK
+
+
+RUNNER = PodSummary("nightly-batch-0", None, "", "Running", ready=True)
+ACTIVE = JobState("nightly")
+
+
+def batch(
+    job: JobState | None = None,
+    *pods: PodSummary,
+    unready: str = "",
+    failures: tuple[Failure, ...] = (),
+    previous: BatchStatus | None = None,
+) -> BatchStatus:
+    inputs = BatchStatusInputs("ns", GENERATION, unready, job, pods=pods, failures=failures)
+    return build_batch_status(inputs, previous=previous or BatchStatus(), now=NOW)
+
+
+def waiting(problem: PodProblem) -> BatchStatus:
+    return batch(ACTIVE, replace(RUNNER, phase="Pending", ready=False, problem=problem))
+
+
+def invalid(previous: BatchStatus) -> BatchStatus:
+    return invalid_batch_status(GENERATION, "spec.x: wrong", previous=previous, now=NOW)
+
+
+COMPLETE = batch(JobState("nightly", "Complete"))
+BATCHES: dict[str, tuple[BatchStatus, tuple[str, str]]] = {
+    "waits for its PDInference": (batch(unready="PDInference x is not Ready."), ("InProgress", "Progressing")),
+    "no Job yet": (batch(), ("InProgress", "Progressing")),
+    "no pod yet": (batch(ACTIVE), ("InProgress", "Progressing")),
+    "no room": (waiting(NO_ROOM), ("InProgress", "Progressing")),
+    "sends requests": (batch(ACTIVE, RUNNER), ("InProgress", "Progressing")),
+    "suspended": (batch(JobState("nightly", settings={"suspend": True})), ("InProgress", "Suspended")),
+    "complete": (COMPLETE, ("Current", "Healthy")),
+    "complete, and then invalid": (invalid(COMPLETE), ("Current", "Healthy")),
+    "failed": (batch(JobState("nightly", "Failed", "BackoffLimitExceeded")), ("Failed", "Degraded")),
+    "out of time": (batch(JobState("nightly", "Failed", "DeadlineExceeded")), ("Failed", "Degraded")),
+    "invalid": (invalid(BatchStatus()), ("Failed", "Degraded")),
+    "invalid while it runs": (invalid(batch(ACTIVE, RUNNER)), ("Failed", "Degraded")),
+    "name taken": (batch(failures=(Failure("Job", "x", "NameConflict", "taken"),)), ("Failed", "Degraded")),
+    "write repeated": (batch(failures=(Failure("Job", "x", "Timeout", "late"),)), ("InProgress", "Progressing")),
+}
+
+
+@pytest.mark.parametrize(("status", "expected"), BATCHES.values(), ids=BATCHES)
+def test_flux_and_argo_cd_see_the_same_batch(status: BatchStatus, expected: tuple[str, str]) -> None:
+    assert health("PDBatch", status)[1:3] == expected
+
+
+def test_without_expressions_flux_takes_a_batch_that_runs_for_done() -> None:
+    assert health("PDBatch", batch(ACTIVE, RUNNER)).kstatus == "Current"
+
+
+@pytest.mark.parametrize("reason", sorted(FINAL_REASONS))
+def test_problems_of_a_runner_that_waiting_does_not_solve_are_failures(reason: str) -> None:
+    problem = LOOP if reason == "CrashLooping" else PodProblem(reason, "no", "runner", "x:1")
+    assert health("PDBatch", waiting(problem))[1:3] == ("Failed", "Degraded")
+
+
+@pytest.mark.parametrize("kind", ["PDInference", "PDBatch"])
+@pytest.mark.parametrize(
+    ("status", "generation", "metadata"),
+    [
+        ({"observedGeneration": 0}, 1, {}),
+        ({}, 1, {}),
+        ({"observedGeneration": 3, "conditions": []}, 4, {}),
+        ({"observedGeneration": 3}, 3, {}),
+        ({"observedGeneration": 3, "conditions": [{"type": "Ready", "status": "Unheard", "message": "?"}]}, 3, {}),
+        ({"observedGeneration": 3, "phase": "Unheard", "conditions": []}, 3, {}),
+    ],
+    ids=["new", "without a status", "edited", "without conditions", "unknown value", "unknown phase"],
+)
+def test_whatever_is_not_known_is_in_progress(
+    kind: str, status: dict[str, Any], generation: int, metadata: dict[str, Any]
+) -> None:
+    found = health(kind, status, generation, **metadata)
+    assert (found.flux, found.argocd) == ("InProgress", "Progressing")
+    assert found.message
+
+
+@pytest.mark.parametrize(("kind", "status"), [("PDInference", built(SERVING)), ("PDBatch", COMPLETE)])
+def test_an_edit_and_a_deletion_are_in_progress(kind: str, status: ApiModel) -> None:
+    assert health(kind, status, generation=GENERATION + 1)[1:3] == ("InProgress", "Progressing")
+    assert health(kind, status, deletionTimestamp="2026-11-05T12:00:00Z").argocd == "Progressing"
+
+
+def test_a_condition_that_is_false_does_not_count() -> None:
+    status = built(SERVING).model_dump(mode="json", by_alias=True)
+    status["conditions"] += [{"type": "Stalled", "status": "False"}, {"type": "Reconciling", "status": "False"}]
+    assert health("PDInference", status).argocd == "Healthy"
+
+
+def test_the_message_says_what_is_wrong() -> None:
+    found = health("PDInference", built(with_decode(SECOND, PULL)))
+    assert "cannot get the image x:1 (not found)" in found.message
+    assert health("PDInference", built(INVALID)).message == "spec.x: wrong"
+    running = batch(ACTIVE, RUNNER).model_copy(update={"progress": "12/100"})
+    assert health("PDBatch", running).message == "12/100 requests. Requests are being sent."
+
+
+def test_the_patch_of_argo_cd_has_the_scripts_of_the_chart() -> None:
+    (patch,) = documents(EXAMPLES / "argocd" / "argocd-cm.yaml")
+    key = "resource.customizations.health.pdinference.io_"
+    found = {name.removeprefix(key): text for name, text in patch["data"].items() if name.startswith(key)}
+    assert found == {kind: (SCRIPTS / kind / "health.lua").read_text() for kind in ("PDInference", "PDBatch")}
 
 
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        (built(SERVING), ("Current", "Healthy")),
-        (built(ASLEEP), ("Current", "Healthy")),
-        (built(STARTING), ("InProgress", "Progressing")),
-        (built(SECOND), ("InProgress", "Progressing")),
-        (built(with_decode(SECOND, NO_ROOM)), ("InProgress", "Progressing")),
-        (built(with_decode(SECOND, PULL)), ("Failed", "Degraded")),
-        (built(with_decode(SECOND, LOOP)), ("Failed", "Degraded")),
-        (built(with_decode(FIRST, PULL)), ("Failed", "Degraded")),
-        (late(SECOND), ("Failed", "Degraded")),
-        (built(replace(SERVING, invalid="spec.x: wrong")), ("Failed", "Degraded")),
-        (built(STOPPED), ("InProgress", "Suspended")),  # kstatus knows no other word for a Ready that is False
+        ({}, ("Progressing", "")),
+        ({"health": {"status": "Degraded", "message": "no"}}, ("Degraded", "no")),
+        ({"health": {"status": "Healthy"}}, ("Healthy", "")),
     ],
-    ids=["serves", "asleep", "starts", "rolls out", "waits", "image", "crash", "first", "late", "invalid", "stopped"],
 )
-def test_kstatus_and_argo_cd_see_the_same(status: Status, expected: tuple[str, str]) -> None:
-    assert health(status)[:2] == expected
-
-
-def test_a_version_that_the_operator_has_not_seen_is_in_progress() -> None:
-    assert health(None, generation=1)[:2] == ("InProgress", "Progressing")
-    assert health(built(SERVING), generation=4)[:2] == ("InProgress", "Progressing")
-
-
-def test_the_message_says_what_is_wrong() -> None:
-    assert "cannot get the image x:1 (not found)" in health(built(with_decode(SECOND, PULL)))[2]
-
-
-def test_the_page_for_gitops_shows_the_script_that_the_chart_has() -> None:
-    page = (REPOSITORY / "docs" / "gitops.md").read_text()
-    assert "".join(f"      {line}\n" if line else "\n" for line in SCRIPT.read_text().splitlines()) in page
+def test_an_application_has_the_health_of_its_own(
+    status: dict[str, Any], expected: tuple[str, str], tmp_path: Path
+) -> None:
+    (patch,) = documents(EXAMPLES / "argocd" / "argocd-cm.yaml")
+    script = tmp_path / "health.lua"
+    script.write_text(patch["data"]["resource.customizations.health.argoproj.io_Application"], encoding="utf-8")
+    application = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "metadata": {"name": "x"}}
+    assert evaluated(script, {**application, "status": status})[2:] == expected

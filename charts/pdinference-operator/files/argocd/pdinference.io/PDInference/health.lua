@@ -1,4 +1,7 @@
 -- Health of a PDInference, for Argo CD (docs/gitops.md).
+if obj.metadata.deletionTimestamp then
+  return { status = "Progressing", message = "The PDInference is being deleted." }
+end
 local status = obj.status or {}
 if status.observedGeneration ~= obj.metadata.generation then
   return { status = "Progressing", message = "The operator has not seen this version yet." }
@@ -7,17 +10,20 @@ local conditions = {}
 for _, condition in ipairs(status.conditions or {}) do
   conditions[condition.type] = condition
 end
-if conditions.Stalled then
+local function holds(name)
+  return conditions[name] ~= nil and conditions[name].status == "True"
+end
+if holds("Stalled") then
   return { status = "Degraded", message = conditions.Stalled.message }
 end
-if conditions.Reconciling then
+if holds("Reconciling") then
   return { status = "Progressing", message = conditions.Reconciling.message }
 end
-local ready = conditions.Ready or { status = "Unknown", message = "The operator has not reported yet." }
-if ready.status == "True" then
-  return { status = "Healthy", message = ready.message }
+if holds("Ready") then
+  return { status = "Healthy", message = conditions.Ready.message }
 end
+local ready = conditions.Ready or { message = "The operator has not reported yet." }
 if ready.reason == "ScaledToZero" then
   return { status = "Suspended", message = ready.message }
 end
-return { status = "Degraded", message = ready.message }
+return { status = "Progressing", message = ready.message }
