@@ -28,6 +28,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import click
@@ -103,8 +104,9 @@ class BuiltImage:
     content: str
 
 
-def _project_version() -> str:
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+def project_version(repository: Path = REPOSITORY) -> str:
+    """The version in pyproject.toml."""
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return str(project["version"])
 
 
@@ -113,7 +115,7 @@ IMAGES: Final = {
     for image in (
         Image(
             "operator",
-            _project_version(),
+            project_version(),
             ("pyproject.toml", "uv.lock", "README.md", "LICENSE", "operator", "images/uv-requirements.txt"),
         ),
         Image("vllm-cpu", "0.32.0", ("images/vllm-cpu", "images/uv-requirements.txt")),
@@ -172,10 +174,31 @@ def save(name: str, archive: Path) -> None:
     image = build_images([name])[name]
     if archive.exists():
         raise ImageError(f"{archive} exists: remove it, or choose another name.")
-    _push(image.reference, archive.absolute())
+    _archive(image.reference, archive.absolute())
 
 
-def _push(reference: str, archive: Path) -> None:
+def push(reference: str, target: str, *, tls: bool = True) -> str:
+    """Push a built image to a registry.
+
+    Args:
+        reference: What was built.
+        target: Its reference in the registry.
+        tls: Whether the registry speaks TLS.
+
+    Returns:
+        The digest that the registry has.
+
+    Raises:
+        ImageError: It cannot be pushed.
+    """
+    with TemporaryDirectory() as folder:
+        digest = Path(folder) / "digest"
+        options = ["--quiet", f"--tls-verify={str(tls).lower()}", f"--digestfile={digest}"]
+        _buildah("push", "push", *options, reference, f"docker://{target}")
+        return digest.read_text(encoding="utf-8").strip()
+
+
+def _archive(reference: str, archive: Path) -> None:
     _buildah("save", "push", "--quiet", reference, f"docker-archive:{archive}:{reference}")
 
 

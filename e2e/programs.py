@@ -39,6 +39,7 @@ PROGRAMS: Final[Mapping[str, str]] = {
     "setpriv": "util-linux",
     "setsid": "util-linux",
     "sh": "dash",
+    "sha256sum": "coreutils",
     "sysctl": "procps",
     "umount": "mount",
 }

@@ -8,7 +8,7 @@ database, and the metadata of each installed Python distribution. Each is checke
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PathDistribution
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,7 @@ from e2e.cluster.commands import run
 from e2e.cluster.errors import ClusterError
 
 FOLDER: Final = images.REPOSITORY / "dist" / "sbom"
-LOCKED: Final = {"operator-python": ("--no-dev",), "development": ("--all-groups",)}
+LOCKED: Final = {"operator-python": ("--no-default-groups",), "development": ("--all-groups",)}
 """What the lock file pins: for the operator alone, and for everything, each with uv's options."""
 _FORMAT: Final = r"${db:Status-Abbrev}\t${Package}\t${Version}\t${Architecture}\t${source:Package}\n"
 _DPKG: Final = Path("var/lib/dpkg")
@@ -36,8 +36,12 @@ class SbomError(Exception):
     """A bill of materials that is not as it should be; the message says why."""
 
 
-def write_all(folder: Path) -> list[Path]:
+def write_all(folder: Path, names: Sequence[str] = tuple(images.IMAGES)) -> list[Path]:
     """Write one for each part of the lock file and each image, which is built first if need be.
+
+    Args:
+        folder: For the files.
+        names: The images, folders below images/.
 
     Raises:
         SbomError: One is empty or invalid.
@@ -45,7 +49,7 @@ def write_all(folder: Path) -> list[Path]:
         ClusterError: A program failed.
     """
     texts = {name: of_lock(*options) for name, options in LOCKED.items()}
-    for name, built in images.build_images().items():
+    for name, built in images.build_images(names).items():
         with images.mounted(built.reference) as root:
             texts[f"image-{name}"] = of_image(built.reference, root)
     folder.mkdir(parents=True, exist_ok=True)

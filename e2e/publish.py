@@ -1,0 +1,144 @@
+"""Publishes a release: images and chart to an OCI registry, and beside the chart's files those that belong to them.
+
+    uv run python -m e2e.publish ghcr.io/team --sign 'cosign sign --yes --key cosign.key'     # or `make release`
+
+Into dist/release/ go the files of e2e/release.py for this registry, `digests.yaml` (what was pushed), bills of
+materials, the notes from the CHANGELOG, and checksums. Log in to the registry first: buildah and Helm find credentials
+where docker and podman keep theirs. Nothing is pushed unless all files can be made. What is in the registry is never
+replaced.
+"""
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+import yaml
+
+from e2e import images, release, sbom
+from e2e.cluster import build
+from e2e.cluster.commands import run
+from e2e.cluster.errors import ClusterError
+
+CHANGELOG: Final = images.REPOSITORY / "CHANGELOG.md"
+CHARTS: Final = "charts"
+"""Below it is the chart in a registry."""
+_PUSH_SECONDS: Final = 3600
+
+
+def publish(
+    registry: str,
+    folder: Path,
+    *,
+    names: Sequence[str] = tuple(images.IMAGES),
+    changelog: Path = CHANGELOG,
+    sign: Sequence[str] = (),
+) -> dict[str, str]:
+    """Write the files of a release, push its images and its chart, and sign them.
+
+    Args:
+        registry: Host and path, such as ghcr.io/team. One on this machine is spoken to without TLS.
+        folder: For the files; removed first if it exists.
+        names: The images, folders below images/.
+        changelog: Has the notes of the version.
+        sign: The start of a command that signs the REPOSITORY@DIGEST at its end; none without it.
+
+    Returns:
+        The digest of each reference that was pushed.
+
+    Raises:
+        ReleaseError: Something is missing, or the registry has this version.
+        ImageError: An image can't be built or pushed.
+        SbomError: A bill of materials is not valid.
+        ClusterError: Helm, crane or the signing command failed.
+    """
+    number = release.version()
+    chart = f"{registry}/{CHARTS}/{release.CHART.name}:{number}"
+    targets = {f"{registry}/{name}:{images.IMAGES[name].tag}": name for name in names}
+    there = {each: digest for each in [*targets, chart] if (digest := _digest(each))}
+    _require_new(number, list(there))
+    packed = _write_files(registry, folder, changelog, names)
+    built = images.build_images(names)
+    digests = {
+        target: there.get(target) or images.push(built[name].reference, target, tls=_tls(target))
+        for target, name in targets.items()
+    }
+    digests[chart] = _push_chart(packed, chart)
+    (folder / "digests.yaml").write_text(yaml.safe_dump(digests), encoding="utf-8")
+    release.write_checksums(folder)
+    _sign(sign, {target: digest for target, digest in digests.items() if target not in there})
+    return digests
+
+
+def _write_files(registry: str, folder: Path, changelog: Path, names: Sequence[str]) -> Path:
+    """Write what needs no push, and return the packed chart."""
+    number = release.version()
+    text = release.notes(number, changelog.read_text(encoding="utf-8"))
+    release.write_all(folder, registry)
+    (folder / "notes.md").write_text(text, encoding="utf-8")
+    sbom.write_all(folder, names)
+    return folder / f"{release.CHART.name}-{number}.tgz"
+
+
+def _require_new(number: str, there: Sequence[str]) -> None:
+    """Images of vLLM have vLLM's version, and several releases may share one."""
+    released = [each for each in there if each.endswith(f":{number}")]
+    if released:
+        raise release.ReleaseError(
+            f"The registry has {', '.join(released)}. A released version is never replaced: run `make version V=...`."
+        )
+
+
+def _push_chart(packed: Path, chart: str) -> str:
+    """Push the chart and return its digest."""
+    plain = [] if _tls(chart) else ["--plain-http"]
+    run([build.binary("helm"), "push", packed, f"oci://{chart.rpartition('/')[0]}", *plain], timeout=_PUSH_SECONDS)
+    digest = _digest(chart)
+    if digest is None:
+        raise release.ReleaseError(f"The registry does not have {chart} after Helm has pushed it.")
+    return digest
+
+
+def _digest(reference: str) -> str | None:
+    """What the registry has; None without it."""
+    command: list[str | Path] = [build.binary("crane"), "digest", *([] if _tls(reference) else ["--insecure"])]
+    try:
+        return run([*command, reference]).strip()
+    except ClusterError as error:
+        if "MANIFEST_UNKNOWN" in str(error) or "NAME_UNKNOWN" in str(error):
+            return None
+        raise
+
+
+def _sign(command: Sequence[str], digests: Mapping[str, str]) -> None:
+    for reference, digest in digests.items() if command else ():
+        run([*command, f"{reference.rpartition(':')[0]}@{digest}"], timeout=_PUSH_SECONDS)
+
+
+def _tls(reference: str) -> bool:
+    return not reference.startswith(("localhost:", "127.0.0.1:"))
+
+
+def lines(digests: Mapping[str, str]) -> str:
+    """What was pushed, to be read."""
+    return "\n".join(f"{reference}@{digest}" for reference, digest in digests.items())
+
+
+@click.command(help=__doc__)
+@click.argument("registry")
+@click.option("--sign", default="", help="Start of a command that signs the REPOSITORY@DIGEST at its end.")
+def main(registry: str, sign: str) -> None:
+    """Command line."""
+    try:
+        build.prepare(["crane", "helm"])
+        digests = publish(registry.rstrip("/"), release.FOLDER, sign=shlex.split(sign))
+    except (release.ReleaseError, images.ImageError, sbom.SbomError, ClusterError) as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(1)
+    click.echo(lines(digests))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""The files of a release are the chart's objects, complete and of one version."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from e2e import images, release
+from tests.charts.helm import CHART, rendered
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The files, by name."""
+    folder = tmp_path_factory.mktemp("dist") / "release"
+    return {file.name: file for file in [*release.write_all(folder), release.write_checksums(folder)]}
+
+
+def documents(file: Path) -> list[object]:
+    return [document for document in yaml.load_all(file.read_text(encoding="utf-8"), yaml.CSafeLoader) if document]
+
+
+def test_the_manifest_is_the_chart_in_its_namespace(files: dict[str, Path]) -> None:
+    namespace, *objects = documents(files["install.yaml"])
+    assert namespace == {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": release.NAMESPACE}}
+    assert objects == rendered(release=release.RELEASE)
+
+
+def test_the_packed_chart_renders_what_the_chart_does(files: dict[str, Path]) -> None:
+    assert rendered(chart=files[f"{CHART.name}-{release.version()}.tgz"]) == rendered()
+
+
+def test_the_crds_are_those_of_the_repository(files: dict[str, Path]) -> None:
+    stored = [documents(file)[0] for file in sorted((images.REPOSITORY / "crds").glob("*.yaml"))]
+    assert documents(files["crds.yaml"]) == stored
+
+
+def test_every_file_has_its_checksum(files: dict[str, Path]) -> None:
+    lines = (line.split("  ") for line in files.pop(release.CHECKSUMS).read_text(encoding="utf-8").splitlines())
+    assert {name: digest for digest, name in lines} == {
+        name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()
+    }
+
+
+def test_what_an_earlier_release_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "pdinference-operator-0.0.9.tgz").touch()
+    assert tmp_path / "pdinference-operator-0.0.9.tgz" not in release.write_all(tmp_path)
+    assert not (tmp_path / "pdinference-operator-0.0.9.tgz").exists()
+
+
+def test_two_versions_are_refused(tmp_path: Path) -> None:
+    shutil.copy(images.REPOSITORY / "pyproject.toml", tmp_path)
+    shutil.copytree(CHART, tmp_path / "charts" / CHART.name)
+    number = release.version(tmp_path)
+    chart = tmp_path / "charts" / CHART.name / "Chart.yaml"
+    text = chart.read_text(encoding="utf-8")
+    chart.write_text(text.replace(f"appVersion: {number}", "appVersion: 9.9.9"), encoding="utf-8")
+    with pytest.raises(release.ReleaseError, match=r"pyproject\.toml is .*, but in Chart\.yaml appVersion is 9\.9\.9"):
+        release.version(tmp_path)
+
+
+def test_the_chart_of_another_registry_takes_its_image(tmp_path: Path) -> None:
+    release.write_all(tmp_path / "release", "registry.example/team")
+    chart = tmp_path / "release" / f"{CHART.name}-{release.version()}.tgz"
+    assert rendered(chart=chart) == rendered({"image": {"repository": "registry.example/team/operator"}})
+
+
+def test_the_default_registry_is_that_of_the_chart() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    assert values["image"]["repository"] == f"{release.REGISTRY}/operator"
+
+
+def test_notes_are_the_section_of_the_version() -> None:
+    changelog = "# Changelog\n\n## 0.2.0 - 2026-12-01\n\n### Added\n\n- This.\n\n## 0.1.0\n\n- That.\n"
+    assert release.notes("0.2.0", changelog) == "### Added\n\n- This.\n"
+    assert release.notes("0.1.0", changelog) == "- That.\n"
+    with pytest.raises(release.ReleaseError, match=r"no section for 0\.2\."):
+        release.notes("0.2", changelog)
