@@ -5,11 +5,15 @@ from typing import Any
 
 import pytest
 
+from pdinference.api.names import ENGINE_ROLES
 from pdinference.api.v1alpha1 import PDInference
-from pdinference.checks.options import listed, option_problems, option_warnings
+from pdinference.api.v1alpha1.engine import OWNED_ARGUMENTS
+from pdinference.checks.options import lists, option_problems, option_warnings
+from pdinference.checks.pair import pair_problems
 from pdinference.engine.refused import REFUSED_ARGUMENTS
+from pdinference.engine.vllm import engine_command
 from tests.checks.vllm_options import option_list
-from tests.conftest import REPOSITORY
+from tests.conftest import EXAMPLES, REPOSITORY, example_documents
 
 Make = Callable[..., PDInference]
 
@@ -61,11 +65,13 @@ def test_what_vllm_takes_is_accepted(resource: Make, name: str, value: Any) -> N
     [
         ("docker.io/vllm/vllm-openai:v0.32.0", True),
         (f"docker.io/vllm/vllm-openai:v0.32.0@sha256:{'0' * 64}", True),
-        (f"docker.io/vllm/vllm-openai:v0.33.0@sha256:{'0' * 64}", False),
+        (f"docker.io/vllm/vllm-openai:v0.33.0@sha256:{'0' * 64}", True),
+        (f"docker.io/vllm/vllm-openai:v0.34.0@sha256:{'0' * 64}", False),
         (f"docker.io/vllm/vllm-openai@sha256:{'0' * 64}", False),
         ("localhost/pdinference/vllm-cpu:0.32.0", True),
         ("team/vllm:v0.32.0-cu130", True),
-        ("docker.io/vllm/vllm-openai:v0.33.0", False),
+        ("docker.io/vllm/vllm-openai:v0.33.0", True),
+        ("docker.io/vllm/vllm-openai:v0.34.0", False),
         ("docker.io/vllm/vllm-openai:v0.32.01", False),
         ("docker.io/vllm/vllm-openai:latest", False),
     ],
@@ -81,7 +87,7 @@ def test_the_list_is_that_of_the_real_parser() -> None:
 
     from tests.engine.vllm_parser import parser  # noqa: PLC0415
 
-    file = REPOSITORY / "operator/pdinference/checks/vllm-options.txt"
+    file = REPOSITORY / f"operator/pdinference/checks/vllm-options/{version}.txt"
     assert file.read_text() == option_list(version, parser()), "run `make vllm-options`"
 
 
@@ -103,5 +109,48 @@ def test_what_argparse_could_take_for_one_is_refused_too(resource: Make, name: s
     assert f"spec.engine.args.{name}" in refused(resource(engine={"image": "team/vllm:1", "args": {name: True}}))
 
 
-def test_vllm_knows_every_option_that_is_refused() -> None:
-    assert REFUSED_ARGUMENTS.keys() <= listed()[1].keys()
+@pytest.mark.parametrize("version", lists())
+def test_vllm_knows_every_option_that_is_refused(version: str) -> None:
+    assert (REFUSED_ARGUMENTS | OWNED_ARGUMENTS).keys() <= lists()[version].keys()
+
+
+@pytest.mark.parametrize("version", lists())
+def test_every_option_of_a_rendered_command_line_is_in_the_list(version: str) -> None:
+    """The parser of the pinned release reads them in tests/engine/test_vllm_parser.py; this is for all releases."""
+    options = lists()[version]
+    rendered = {
+        word.removeprefix("--").partition("=")[0]
+        for example in EXAMPLES
+        for document in example_documents(example)
+        for role in ENGINE_ROLES
+        for word in engine_command(PDInference.model_validate(document), role).arguments
+        if word.startswith("--")
+    }
+    assert rendered
+    assert rendered <= options.keys()
+
+
+@pytest.mark.parametrize(
+    ("version", "known"), [("0.32.0", False), ("0.33.0", True)], ids=["has no such option", "has it"]
+)
+def test_options_are_those_of_the_image(resource: Make, version: str, known: bool) -> None:
+    image = f"docker.io/vllm/vllm-openai:v{version}"
+    found = refused(resource(engine={"image": image, "args": {"watchdog-config": {"a": 1}}}))
+    wanted = {} if known else {"spec.engine.args.watchdog-config": f"vLLM {version} has no such option."}
+    assert found.keys() == wanted.keys()
+    assert all(found[field].startswith(words) for field, words in wanted.items())
+
+
+@pytest.mark.parametrize("name", ["disable-prefix-caching", "disable-ssl-refresh", "disable-lora"])
+@pytest.mark.parametrize("tag", ["v0.32.0", "v0.33.0", "custom"])
+def test_a_switch_of_the_operator_has_no_second_name(resource: Make, name: str, tag: str) -> None:
+    found = refused(resource(engine={"image": f"team/vllm:{tag}", "args": {name: True}}))
+    assert "This option cannot be set in args" in found[f"spec.engine.args.{name}"]
+
+
+def test_p_and_d_agree_under_both_names_of_a_switch(resource: Make) -> None:
+    found = resource(
+        engine={"image": "docker.io/vllm/vllm-openai:v0.33.0"},
+        parameter={"args": {"enable-hybrid-kv-cache-manager": True}},
+    )
+    assert "enable-hybrid-kv-cache-manager" in " ".join(problem.field for problem in pair_problems(found.spec))

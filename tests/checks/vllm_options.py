@@ -1,23 +1,27 @@
-"""Prints vLLM's options for `pdinference/checks/vllm-options.txt`: `python -m tests.checks.vllm_options`."""
+"""Prints vLLM's options for `pdinference/checks/vllm-options/`: `python -m tests.checks.vllm_options`."""
 
 import argparse
-from collections.abc import Iterator
 from typing import Any
 
 _NUMBERS = {int: "int", float: "float"}
 
 
 def option_list(version: str, parser: Any) -> str:
-    """The version, then each long option with the form of its value."""
-    lines = sorted({f"{name} {form}" for action in parser._actions for name, form in _options(action)})
+    """The version, then each long option with the form of its value, also those that vLLM's help does not show."""
+    actions: dict[str, argparse.Action] = parser._option_string_actions
+    long = {name[2:]: (name, action) for name, action in actions.items() if name.startswith("--")}
+    lines = sorted(
+        f"{option} {'flag' if _negative(name, action) else _form(action)}"
+        for option, (name, action) in long.items()
+        if not isinstance(action, argparse._HelpAction)
+    )
     return "\n".join([version, *lines]) + "\n"
 
 
-def _options(action: argparse.Action) -> Iterator[tuple[str, str]]:
-    for option in action.option_strings:
-        if option.startswith("--") and not isinstance(action, argparse._HelpAction):
-            switch = isinstance(action, argparse.BooleanOptionalAction)
-            yield option[2:], "flag" if switch and option.startswith("--no-") else _form(action)
+def _negative(option: str, action: argparse.Action) -> bool:
+    """Whether an option turns a switch off."""
+    known: set[str] = getattr(action, "negative_option_strings", set())  # vLLM 0.33
+    return option in known or (isinstance(action, argparse.BooleanOptionalAction) and option.startswith("--no-"))
 
 
 def _form(action: argparse.Action) -> str:

@@ -1,7 +1,7 @@
 """Options in `args` that vLLM does not have, or values that they do not accept.
 
-The list is generated from vLLM's parser (`make vllm-options`) for one version. If the image has another version, an
-unknown option is only a warning.
+There is a list for each release that the operator knows, generated from its parser (`make vllm-options`). If the image
+has another release, options are compared with those of the default image, and an unknown one is only a warning.
 """
 
 import re
@@ -12,10 +12,11 @@ from importlib.resources import files
 from typing import Any
 
 from pdinference.api.v1alpha1 import Spec
+from pdinference.api.v1alpha1.engine import Engine
 from pdinference.api.validation import Problem
 from pdinference.engine.refused import refused_argument
 
-_LIST = "vllm-options.txt"
+_LISTS = "vllm-options"
 _OFFICIAL = re.compile(r"(?:docker\.io/)?vllm/vllm-openai(?:[:@].*)?")
 _HINTS = 8
 """Maximum number of spelling suggestions per map. Each takes a millisecond."""
@@ -23,17 +24,18 @@ _HINTS = 8
 
 def option_problems(spec: Spec) -> Iterator[Problem]:
     """Options that users may not set, and options that the image's vLLM does not accept."""
+    _, options = _compared(spec)
     for field, arguments in arguments_of(spec):
         for name in arguments:
-            if why := refused_argument(name, listed()[1].keys()):
+            if why := refused_argument(name, options.keys()):
                 yield Problem(f"{field}.{name}", f"This option cannot be set in args: {why}.")
-    if is_listed_version(spec.engine.image):
+    if listed_version(spec.engine.image):
         yield from _unfit(spec)
 
 
 def option_warnings(spec: Spec) -> Iterator[Problem]:
-    """Options that the listed vLLM version does not accept, if the image may have another version."""
-    if not is_listed_version(spec.engine.image):
+    """Options that the default image's vLLM does not accept, if the image may have a release without a list."""
+    if not listed_version(spec.engine.image):
         yield from _unfit(spec)
 
 
@@ -42,17 +44,27 @@ def is_official(image: str) -> bool:
     return _OFFICIAL.fullmatch(image) is not None
 
 
-def is_listed_version(image: str) -> bool:
-    """Whether the image's tag names the vLLM version of the list."""
-    version, _ = listed()
-    return re.search(rf"[:-]v?{re.escape(version)}(?![\d.])", image) is not None
+def listed_version(image: str) -> str | None:
+    """The version of vLLM that an image's tag names, if there is a list for it."""
+    tag = (version for version in lists() if re.search(rf"[:-]v?{re.escape(version)}(?![\d.])", image))
+    return next(tag, None)
 
 
 @cache
-def listed() -> tuple[str, dict[str, str]]:
-    """The vLLM version of the list, and the form of each option: `switch`, `flag`, `int`, `a|b`, ... ."""
-    lines = files("pdinference.checks").joinpath(_LIST).read_text(encoding="utf-8").splitlines()
-    return lines[0], dict(line.split(" ", 1) for line in lines[1:])
+def listed() -> tuple[str, Mapping[str, str]]:
+    """The version of vLLM in the default image, and the form of each of its options."""
+    default = listed_version(Engine.model_fields["image"].default)
+    return next((version, forms) for version, forms in lists().items() if version == default)
+
+
+@cache
+def lists() -> Mapping[str, Mapping[str, str]]:
+    """The form of each option (`switch`, `flag`, `int`, `a|b`, ...) by the version of vLLM."""
+    found = {}
+    for file in files("pdinference.checks").joinpath(_LISTS).iterdir():
+        version, *lines = file.read_text(encoding="utf-8").splitlines()
+        found[version] = dict(line.split(" ", 1) for line in lines)
+    return found
 
 
 def arguments_of(spec: Spec) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -61,13 +73,19 @@ def arguments_of(spec: Spec) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield f"spec.{name}.args", part.args
 
 
+def _compared(spec: Spec) -> tuple[str, Mapping[str, str]]:
+    """The list for a spec's image: its version and the form of each option."""
+    version = listed_version(spec.engine.image)
+    return (version, lists()[version]) if version else listed()
+
+
 def _unfit(spec: Spec) -> Iterator[Problem]:
+    version, options = _compared(spec)
     for field, arguments in arguments_of(spec):
-        yield from _of(field, arguments)
+        yield from _of(field, arguments, version, options)
 
 
-def _of(field: str, arguments: Mapping[str, Any]) -> Iterator[Problem]:
-    version, options = listed()
+def _of(field: str, arguments: Mapping[str, Any], version: str, options: Mapping[str, str]) -> Iterator[Problem]:
     unknown = 0
     for name, value in arguments.items():
         if refused_argument(name, options.keys()):

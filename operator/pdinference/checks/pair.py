@@ -18,6 +18,7 @@ _SAME_OPTIONS = {
     "attention-config": "the attention backend decides the layout of the KV cache",
     "config-format": "it changes which model is read",
     "disable-hybrid-kv-cache-manager": "it changes the layout of the KV cache",
+    "enable-hybrid-kv-cache-manager": "it changes the layout of the KV cache",  # its opposite, since vLLM 0.33
     "no-disable-hybrid-kv-cache-manager": "it changes the layout of the KV cache",
     "hf-config-path": "it changes the shape of the model",
     "hf-overrides": "it changes the shape of the model",

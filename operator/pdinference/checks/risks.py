@@ -12,6 +12,7 @@ from pdinference.api.validation import Problem
 from pdinference.checks.options import is_official
 from pdinference.planning.exposure import NO_API_KEYS, exposed_by
 from pdinference.planning.pinning import not_pinned
+from pdinference.planning.transfer_speeds import TCP_TEXT
 
 _COMMIT = re.compile("^[0-9a-f]{40}$")
 _SECRET = re.compile(r"(?:PASSWORD|PASSWD|SECRET|_TOKEN|API_KEY|ACCESS_KEY)$", re.IGNORECASE)
@@ -42,7 +43,7 @@ def path_risks(spec: Spec) -> Iterator[Problem]:
     if spec.transfers_kv and gpus and direct and not chosen and spec.host_local is None and spec.rdma is None:
         yield Problem(
             "spec.transfer.path",
-            "KV cache moves over TCP, at 2.6 to 3.2 GB/s in all (docs/tuning.md). Set transfer.hostLocal for NVLink "
+            f"KV cache moves over TCP, at {TCP_TEXT} in all (docs/tuning.md). Set transfer.hostLocal for NVLink "
             "within pods, or transfer.rdma. Write path: Network to keep TCP.",
         )
 
