@@ -40,9 +40,19 @@ def helm(command: str, *arguments: str, chart: Path = CHART, values: Values | No
 def rendered(
     values: Values | None = None, *, chart: Path = CHART, release: str = RELEASE, kubernetes: str = OLDEST_KUBERNETES
 ) -> list[Object]:
-    """All objects of the chart for a Kubernetes version, which Helm needs as an option without a cluster."""
+    """The objects that an installation creates, for a Kubernetes version, which Helm needs without a cluster."""
     output = _template(json.dumps(values or {}), chart, release, kubernetes)
-    return [document for document in yaml.load_all(output, yaml.CSafeLoader) if document]
+    return [item for item in yaml.load_all(output, yaml.CSafeLoader) if item and not _of_test(item)]
+
+
+def rendered_test(values: Values | None = None) -> list[Object]:
+    """The objects that `helm test` creates."""
+    output = _template(json.dumps(values or {}), CHART, RELEASE, OLDEST_KUBERNETES)
+    return [item for item in yaml.load_all(output, yaml.CSafeLoader) if item and _of_test(item)]
+
+
+def _of_test(item: Object) -> bool:
+    return bool((item["metadata"].get("annotations") or {}).get("helm.sh/hook") == "test")
 
 
 @cache

@@ -42,12 +42,16 @@ from tests.charts.helm import (
     of_kind,
     only,
     rendered,
+    rendered_test,
 )
 
 POLICY_ANNOTATION = "pdinference.io/policy"
 CRDS = sorted((Path(__file__).parents[2] / "crds").glob("*.yaml"))
 
 all_value_sets = pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS.keys())
+tested_value_sets = pytest.mark.parametrize(
+    "values", [pytest.param(values, id=name) for name, values in VALUE_SETS.items() if values is not WITHOUT_EXTRAS]
+)
 
 
 def pod(objects: list[Object]) -> Object:
@@ -412,9 +416,11 @@ class TestRollouts:
         assert first == second
 
     def test_nothing_asks_the_cluster_or_runs_as_a_hook(self) -> None:
-        for template in (CHART / "templates").iterdir():
+        """Except for the objects of `helm test`, which Argo CD and Flux do not create on their own."""
+        for template in (CHART / "templates").rglob("*.*"):
             text = template.read_text(encoding="utf-8")
-            assert not re.findall(r"{{[^}]*\b(?:lookup|rand\w*|uuidv4|gen[A-Z]\w*|now)\b|helm\.sh/hook", text), template
+            functions = r"{{[^}]*\b(?:lookup|rand\w*|uuidv4|gen[A-Z]\w*|now)\b"
+            assert not re.findall(rf"{functions}|helm\.sh/hook: (?!test\n)", text), template
 
 
 class TestNames:
@@ -511,3 +517,46 @@ class TestPolicy:
         schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))["properties"]
         members = {str(field.alias) for field in Policy.model_fields.values()}
         assert members == {"allowedHostPaths", *schema["policy"]["properties"]}
+
+
+class TestHelmTest:
+    @tested_value_sets
+    def test_it_may_only_create_resources_where_the_operator_serves_them(self, values: Values) -> None:
+        objects = rendered_test(values)
+        assert [item["kind"] for item in objects] == ["ServiceAccount", "Role", "RoleBinding", "Pod"]
+        account, role, binding, test_pod = objects
+        assert role["rules"] == [{"apiGroups": ["pdinference.io"], "resources": ["pdinferences"], "verbs": ["create"]}]
+        assert binding["roleRef"]["name"] == role["metadata"]["name"]
+        assert binding["subjects"] == [
+            {"kind": "ServiceAccount", "name": account["metadata"]["name"], "namespace": NAMESPACE}
+        ]
+        assert test_pod["spec"]["serviceAccountName"] == account["metadata"]["name"]
+        removed = [item["metadata"]["annotations"]["helm.sh/hook-delete-policy"] for item in objects]
+        assert ["hook-succeeded" in policy for policy in removed] == [True, True, True, False]
+        served = values.get("watchNamespaces", [NAMESPACE])[0]
+        assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == served
+        assert f"--namespace={served}" in test_pod["spec"]["containers"][0]["args"]
+
+    @tested_value_sets
+    def test_its_pod_is_restricted_and_none_of_the_operators(self, values: Values) -> None:
+        test_pod = of_kind(rendered_test(values), "Pod")[0]
+        assert list(restricted_problems(test_pod)) == []
+        selector = only(rendered(values), "Deployment")["spec"]["selector"]["matchLabels"]
+        assert not selector.items() <= test_pod["metadata"]["labels"].items()
+        assert test_pod["spec"]["containers"][0]["image"] == container(rendered(values))["image"]
+
+    @pytest.mark.parametrize(
+        ("values", "left_out"),
+        [
+            ({}, []),
+            (NAMESPACED, ["--no-metrics-api"]),
+            ({"webhook": {"enabled": False}}, ["--no-webhook"]),
+            ({"metricsApi": {"enabled": False}}, ["--no-metrics-api"]),
+        ],
+    )
+    def test_it_checks_what_is_installed(self, values: Values, left_out: list[str]) -> None:
+        command, _, *options = of_kind(rendered_test(values), "Pod")[0]["spec"]["containers"][0]["args"]
+        assert (command, options) == ("check", left_out)
+
+    def test_there_is_none_without_anything_to_check(self) -> None:
+        assert not rendered_test(WITHOUT_EXTRAS)

@@ -124,3 +124,23 @@ labels:
 {{- define "pdinference-operator.policy" -}}
 {{- merge (dict "allowedHostPaths" .Values.allowedHostPaths) .Values.policy | toYaml -}}
 {{- end -}}
+
+{{/*
+Metadata of an object of `helm test`; takes a list of the root, name, namespace, order and when it is removed. Without the labels that select the
+operator's pods: its Service must not find a test. After a success the account and its right are removed, after a failure at
+the next test. The pod stays until then, because `helm test --logs` reads its log at the end.
+*/}}
+{{- define "pdinference-operator.testMetadata" -}}
+{{- $root := index . 0 -}}
+name: {{ index . 1 | quote }}
+namespace: {{ index . 2 | quote }}
+labels:
+  app.kubernetes.io/name: {{ index . 1 | quote }}
+  app.kubernetes.io/component: test
+  app.kubernetes.io/part-of: pdinference
+  app.kubernetes.io/managed-by: {{ $root.Release.Service | quote }}
+annotations:
+  helm.sh/hook: test
+  helm.sh/hook-weight: {{ index . 3 | quote }}
+  helm.sh/hook-delete-policy: {{ index . 4 }}
+{{- end -}}
